@@ -32,11 +32,7 @@ class CannotBind(Exception):
 
 
 class Binder:
-    """Binds pods to their planned nodes.
-
-    ``lead_lost`` is called when a Binding is refused because we don't lead any more; ``wake`` has the next decision
-    made at once.
-    """
+    """Binds pods to their planned nodes; ``wake`` has the next decision made at once."""
 
     def __init__(
         self,
@@ -44,14 +40,12 @@ class Binder:
         lifecycle: Lifecycle,
         fence: Fence,
         leading: Callable[[], bool],
-        lead_lost: Callable[[], None],
         wake: Callable[[], None],
     ) -> None:
         self._registry = registry
         self._lifecycle = lifecycle
         self._fence = fence
         self._leading = leading
-        self._lead_lost = lead_lost
         self._wake = wake
         self._bindings = asyncio.Semaphore(AT_ONCE)
 
@@ -115,10 +109,7 @@ class Binder:
                 async with self._bindings:
                     await self._fence.write(lambda cluster: cluster.bind(pod, node, annotations))
                 return
-            except NotLeading as error:
-                self._lead_lost()
-                raise CannotBind(str(error)) from error
-            except (Gone, AlreadyBound) as error:
+            except (NotLeading, Gone, AlreadyBound) as error:
                 raise CannotBind(str(error)) from error
             except ClusterError as error:
                 if attempt == BIND_TRIES:

@@ -50,20 +50,17 @@ class Driver:
         self._clock = clock
         self._controller = controller
         self._leadership = leadership
-        self.fence = Fence(cluster, leadership)
+        self.fence = Fence(cluster, leadership, self._end_term)
         self._led = asyncio.Event()
         self._wake = asyncio.Event()
         self._held_back: list[Observation] | None = None
         self._gather = GATHER
-        self.executor = Executor(
-            controller.registry, controller.lifecycle, self.fence, self._end_term, self.wake
-        )
+        self.executor = Executor(controller.registry, controller.lifecycle, self.fence, self.wake)
         self.binder = Binder(
             controller.registry,
             controller.lifecycle,
             self.fence,
             lambda: self.leading,
-            self._end_term,
             self.wake,
         )
 

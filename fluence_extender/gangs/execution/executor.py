@@ -65,25 +65,19 @@ FORBIDDEN = (403, 422)
 
 
 class Executor:
-    """Carries out actions.
-
-    ``lead_lost`` is called when a write is refused because we don't lead any more; ``wake`` has the next decision made
-    at once.
-    """
+    """Carries out actions; ``wake`` has the next decision made at once."""
 
     def __init__(
         self,
         registry: Registry,
         lifecycle: Lifecycle,
         fence: Fence,
-        lead_lost: Callable[[], None],
         wake: Callable[[], None],
     ) -> None:
         self._registry = registry
         self._lifecycle = lifecycle
         self._preemption = lifecycle.preemption
         self._fence = fence
-        self._lead_lost = lead_lost
         self._wake = wake
         self._writes = asyncio.Semaphore(AT_ONCE)
         self._evictions = asyncio.Semaphore(EVICTIONS_AT_ONCE)
@@ -165,7 +159,6 @@ class Executor:
                 await work
         except NotLeading as refused:
             log.debug("not written", reason=str(refused))
-            self._lead_lost()
 
     async def _clear(self, pod: Pod) -> None:
         try:

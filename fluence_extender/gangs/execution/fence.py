@@ -26,11 +26,17 @@ AGAIN = 0.02
 
 
 class Fence:
-    """Lets writes through to ``cluster`` for as long as ``leadership`` says that we lead."""
+    """Lets writes through to ``cluster`` for as long as ``leadership`` says that we lead.
 
-    def __init__(self, cluster: Cluster, leadership: Leadership) -> None:
+    ``lead_lost`` is called when a write is refused because we don't.
+    """
+
+    def __init__(
+        self, cluster: Cluster, leadership: Leadership, lead_lost: Callable[[], None] = lambda: None
+    ) -> None:
         self._cluster = cluster
         self._leadership = leadership
+        self._lead_lost = lead_lost
         self._under_way: set[asyncio.Timeout] = set()
 
     @property
@@ -57,6 +63,13 @@ class Fence:
 
     async def write(self, request: Callable[[Cluster], Awaitable[T]]) -> T:
         """Make one write, which ``request`` makes on the cluster it gets. Raises what it raises, and `NotLeading`."""
+        try:
+            return await self._write(request)
+        except NotLeading:
+            self._lead_lost()
+            raise
+
+    async def _write(self, request: Callable[[Cluster], Awaitable[T]]) -> T:
         until_given_up = asyncio.timeout(None)
         try:
             async with until_given_up:
