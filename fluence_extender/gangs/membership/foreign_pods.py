@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TypeVar
 
 from fluence_extender.gangs.membership.conventions import BY_NAME, CONVENTIONS
+from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import JobSet, Workload
-
-Found = TypeVar("Found", bound=Workload)
+from fluence_extender.model.workload import JobSet
 
 
 class ForeignPods:
@@ -59,17 +57,9 @@ def _whole(key: GangKey) -> GangKey:
     return replace(key, part="") if key.part else key
 
 
-class _NoWorkloads:
-    """A cluster without known workloads: neither a name on the pod nor a JobSet's stage label depends on them."""
-
-    def find(self, kind: type[Found], namespace: str, name: str) -> Found | None:
-        return None
-
-    def served(self, kind: type[Workload]) -> bool:
-        return kind is not JobSet
-
-
-NO_WORKLOADS = _NoWorkloads()
+NO_WORKLOADS = WorkloadIndex()
+"""No workload is known: neither a name on the pod nor a JobSet's stage label depends on one."""
+NO_WORKLOADS.replace(JobSet, (), served=False)
 
 BY_OPERATOR = (Convention.LEADER_WORKER_SET, Convention.RAY_CLUSTER, Convention.MPI_JOB, Convention.JOB_SET)
 """The conventions in which an operator names the group on pods that may name several schedulers."""
