@@ -66,8 +66,8 @@ class Exchange:
     ) -> Answer:
         """Send a request and return the answer; ``target`` is already encoded.
 
-        ``permit`` is called at the last moment, when there is a connection with an empty send buffer, so that the
-        operating system gets the request at once. If it raises, nothing is sent. Raise `OSError` where the server can't
+        ``permit`` is called just before the request is written to an idle connection, so that the operating system gets
+        the request at once. If it raises, nothing is sent. Raise `OSError` where the server can't
         be reached, and `ConnectionResetError` where it closes the connection before its answer.
         """
         line = self._take()

@@ -1,7 +1,7 @@
 """Follow one kind on the API server: a consistent list, then every change, for as long as it runs.
 
-Invariant: the observations that the sink has received, in order, are at every moment a state that the API server once
-had for this kind. After any failure (410, lost connections, outages, garbage, a sink that raises), the watch continues
+Invariant: the observations that the sink has received, in order, always add up to a state that the API server once had
+for this kind. After any failure (410, lost connections, outages, garbage, a sink that raises), the watch continues
 from the last version that the sink received, or lists again; a new list is the whole truth. The list leaves
 resourceVersion unset, so it is a quorum read and never comes from a stale cache (Kubernetes API concepts, "resource
 versions").
@@ -33,6 +33,8 @@ from fluence_extender.cluster.sources import Source
 log = structlog.get_logger(__name__)
 
 LIST_LIMIT = 60.0
+"""Seconds that one list may take."""
+
 OBJECTS_BETWEEN_YIELDS = 64
 """Objects that are decoded before other tasks of the event loop get a turn."""
 

@@ -100,7 +100,7 @@ class CapacityTable:
     def at(self, nodes: Collection[str]) -> NDArray[np.intp]:
         """Return the rows of ``nodes``, in their order; treat the array as read-only.
 
-        The rows of the last few tuples are remembered, because most gangs may use all nodes, which are one tuple.
+        The rows of the last few tuples are remembered, because most gangs pass the same tuple, that of all nodes.
         """
         if not isinstance(nodes, tuple):
             return np.fromiter(map(self.rows.__getitem__, nodes), dtype=np.intp, count=len(nodes))

@@ -75,5 +75,8 @@ def short(names: Sequence[str]) -> str:
 
 
 def unsatisfiable(detail: str) -> Reason:
-    """Return the reason of a gang that doesn't fit even an empty cluster."""
+    """Return the reason of a gang that doesn't fit even an empty cluster.
+
+    `kubectl fluence why` reads which amounts lack from this text (`apps.kubectl.fits`).
+    """
     return Reason(ReasonCode.UNSATISFIABLE, f"unsatisfiable: {detail}")

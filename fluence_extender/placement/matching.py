@@ -29,7 +29,7 @@ PINNED_TRIALS = 16, 1024
 """How many ways to pin pods to their devices' nodes are tried with the rest of the gang: at least, and at most."""
 
 PINNED_CELLS = 50_000
-"""Between these limits, the number of trials is chosen so that nodes times shapes times trials comes to this."""
+"""The number of trials is this divided by nodes times shapes, kept within `PINNED_TRIALS`."""
 
 MOST_WAYS = 4096
 """How many ways to choose devices are looked at in search of one that pins pods differently."""
@@ -56,7 +56,9 @@ class Matching:
         within: Set[str] | None = None,
         budget: int = BUDGET,
     ) -> tuple[Assignment, ...]:
-        """Place every pod of ``demands`` on nodes of ``within``, allocated as planned.
+        """Place every pod of ``demands`` on nodes of ``within``, and hold allocations of the strength planned.
+
+        ``gang`` is the key under which the ledger books them.
 
         Raises `GangRefused` when no device can ever serve a pod, `NoPlace` for lack of capacity; then nothing is
         allocated.

@@ -88,7 +88,10 @@ class Reasons:
         return found
 
     def _never_a_place(self, shapes: Sequence[ShapeNodes]) -> Reason | None:
-        """Return `never_a_place`, remembered until a node's capacity changes, because many waiting gangs are alike."""
+        """Return `never_a_place`, from memory if possible: many waiting gangs are alike.
+
+        What is remembered is dropped when a node's capacity changes, and when it becomes too much.
+        """
         whole = self._ledger.whole.now()
         if self._ledger.whole.revision != self._never_revision or len(self._never) >= MOST_REMEMBERED:
             self._never.clear()
@@ -171,7 +174,7 @@ def never_a_place(shapes: Sequence[ShapeNodes], whole: CapacityTable) -> Reason 
 
 
 def _members(one: ShapeNodes, shapes: Sequence[ShapeNodes]) -> str:
-    """Return how many of unequal members a sentence is about."""
+    """Return the end of a sentence about one shape, such as ", for 2 of 5 members"; "" if all members are equal."""
     wanted = sum(each.shape.count for each in shapes)
     return f", for {one.shape.count} of {wanted} members" if len(shapes) > 1 else ""
 

@@ -43,7 +43,7 @@ from fluence_extender.webhook.contract import Json
 from fluence_extender.webhook.validity import LABEL_VALUE, shape_fault
 
 UNDECIDED = "undecided"
-"""The role of a pod that is equal to all others of its shared group: a lookup decides which one is the producer."""
+"""The role of a pod that nothing distinguishes from the others of its shared group: a lookup chooses the producer."""
 
 NUMBERED = "numbered"
 """The role of a pod of a StatefulSet with another index than 0: only its owner says which index comes first."""

@@ -21,6 +21,8 @@ from fluence_extender.webhook.contract import Json
 from fluence_extender.webhook.draft import Draft
 
 GROUP_LABELS = (GROUP_LABEL, *pod_groups.COSCHEDULING_NAMES, FLUX_SIZE)
+"""The labels by which a pod itself names its gang. The policy deploy/base/gate.yaml lists the same ones, twice."""
+
 KUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 CONSTRAINING_VOLUMES = (

@@ -1,4 +1,5 @@
-"""Keep the PodGroups that pods name: create them, follow the size of their gang, remove them after their last pod.
+"""Keep the PodGroups that pods name: create them, keep their size equal to the gang's, and remove them after
+their last pod.
 
 Admission links a pod to its PodGroup. The PodGroup itself follows once the pod exists. Its size is what the convention
 of our own group label says (`conventions.labelled`), so the extender and kube-scheduler agree on it.

@@ -5,7 +5,8 @@ and stays open. A plan that changes gets a new barrier, and the waits at the old
 
 A member that has waited in vain still counts as having arrived on its node, because it has passed the scheduler's
 filters there and will come again. So a gang gathers however long the scheduler takes for all of it. This no longer
-holds once a member was refused: members that keep each other away can pass one after the other, but never together.
+holds once a member was refused: members that keep each other away (by anti-affinity, for example) can pass one
+after the other, but never together.
 Then the barrier is in doubt. Only members that wait at the same time count, and all waits end with the first one:
 kube-scheduler backs all of them off at the same moment, so that they come back together. Waits that began and ended at
 different times could miss each other again and again.
@@ -27,8 +28,8 @@ class BarrierFailed(Exception):
 class Barrier:
     """Where the members of one plan gather.
 
-    ``open``: members pass without waiting. ``doubted``: a member was refused, and members refused before may block each
-    other, so only members that wait at the same time count.
+    ``open``: members pass without waiting. ``doubted``: a member was refused, so members may keep each other
+    away, and only members that wait at the same time count.
     """
 
     __slots__ = ("_arrived", "_failure", "_waiting", "doubted", "open")
@@ -58,7 +59,7 @@ class Barrier:
         self._arrived = {uid: node for uid, node in self._arrived.items() if uid in waiting}
 
     def recheck(self, complete: Complete) -> None:
-        """Open the barrier if the waiting members are complete by now; which members count may have changed."""
+        """Open the barrier if members wait and the arrived ones are complete by now; which count may have changed."""
         if self._waiting and self._waits and complete(self._arrived):
             self.release()
 

@@ -18,20 +18,25 @@ class Limits:
     same_node_tries: int = 2
     refusal_patience: float = 1.5
     barred_for: float = 30.0
-    """So many refusals, the last at least ``refusal_patience`` after the first, bar a node for a pod for so long."""
+    """When a node is barred for a pod, and for how long.
+
+    It is barred for ``barred_for`` after ``same_node_tries`` refusals, of which the last comes at least
+    ``refusal_patience`` after the first. An eviction that was refused, or that a disruption budget forbids, also counts as
+    refused for that time before other victims are looked for.
+    """
 
     same_attempt: float = 0.8
     """Refusals within this time of each other are one attempt."""
 
     vain_waits: int = 3
-    """Once a member was refused, so many vain waits at the barrier count as a refusal too."""
+    """Once a member was refused, this number of vain waits at the barrier counts as a refusal too."""
 
     replans: int = 6
     rest: float = 30.0
     longest_refused_rest: float = 240.0
-    """After so many changes of plan in a row, and one more for each further member, the gang rests for ``rest``.
+    """When a gang rests, and for how long: for ``rest``, after ``replans`` changes of plan in a row.
 
-    Each rest is twice as long as the one before, up to this limit, but ends early when a node changes.
+    Each member beyond the first allows one change more. Each rest is twice as long as the one before, up to this limit, but ends early when a node changes.
     """
 
     unasked: float = 45.0
@@ -48,10 +53,10 @@ class Limits:
     """A gang that doesn't assemble in this time is reported as timed out; with None, never."""
 
     announce_after: float = 1.5
-    """A reason is announced once it has stood for so long."""
+    """A reason is announced once it has held for this time."""
 
     announced_members: int = 32
-    """The first so many members of a gang carry its announcements."""
+    """The announcements of a gang are made on this number of its members, the first ones."""
 
     leaving: float = 300.0
     """A pod that was evicted for a preemptor and is still there after this time no longer counts as departing."""

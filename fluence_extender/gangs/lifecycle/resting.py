@@ -83,13 +83,13 @@ class Resting:
         update(member, stalled=True, displaced_since=since)
 
     def unbindable(self, gang: Gang, member: Member, why: Reason) -> None:
-        """Let the gang rest because the caller of our filter can't bind the member: its place isn't held in vain."""
+        """Let the gang rest, because the caller of our filter can't bind the member."""
         self._registry.revision += 1
         self._registry.dirty.add(gang.key)
         self._rest_stalled(gang, member, why, self._clock())
 
     def shorten(self, gang: Gang, now: float) -> bool:
-        """Let a gang that was refused rest no longer than the first time; return whether that is shorter.
+        """Cut the rest of a refused gang to ``rest`` seconds from now; return whether it was longer.
 
         A pod that was refused on every node may not be refused on one that is new or has changed.
         """
@@ -115,7 +115,10 @@ class Resting:
 
 
 def may_block_others(gang: Gang, member: Member) -> bool:
-    """Return whether to move the member if its gang can't gather: if it shares its node, or if no member does."""
+    """Return whether the member may keep others away, so that it should move when its gang can't gather.
+
+    It may if it shares its node with another member, or if no two members share one.
+    """
     nodes = [one.assignment.node for one in gang.alive() if one.assignment is not None]
     by_itself = member.assignment is not None and nodes.count(member.assignment.node) == 1
     return not by_itself or len(nodes) == len(set(nodes))

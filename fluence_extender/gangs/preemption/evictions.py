@@ -1,8 +1,8 @@
 """Evicting victims, a limited number of pods per step, for as long as their capacity is wanted.
 
 Between a decision and the eviction of the last of thousands of pods much can change. Invariants: the eviction of a gang
-begins only if at that moment its capacity is still lacking where the preemptor goes, and its priority is lower; once
-begun, a gang is evicted to its last bound member, unless it can run without the evicted ones.
+begins only if the nodes of the preemptor's projection still lack its capacity at that moment, and only if its priority
+is lower; once begun, a gang is evicted to its last bound member, unless it can run without the evicted ones.
 
 Pods that are terminating or being evicted free their capacity without further action, so no other gang has to be
 evicted for it. Such pods are *departing*.
@@ -245,7 +245,7 @@ class Evictions:
         return found
 
     def _still_wanted(self, gang: Gang, eviction: GangEviction, remaining: list[Member]) -> bool:
-        """Return whether the eviction of the gang has to begin, or to go on."""
+        """Return whether the eviction of the gang has to begin, or to go on. A gang that may stay is spared."""
         preemption = self._preemptions.get(eviction.preemptor)
         if preemption is None:
             return bool(eviction.sent) and not eviction.surplus
