@@ -21,8 +21,8 @@ class Limits:
     """When a node is barred for a pod, and for how long.
 
     It is barred for ``barred_for`` after ``same_node_tries`` refusals, of which the last comes at least
-    ``refusal_patience`` after the first. An eviction that was refused, or that a disruption budget forbids, also counts as
-    refused for that time before other victims are looked for.
+    ``refusal_patience`` after the first. A refused eviction counts as departing for ``barred_for``, and victims that a
+    disruption budget protects are left alone for as long.
     """
 
     same_attempt: float = 0.8
@@ -36,7 +36,8 @@ class Limits:
     longest_refused_rest: float = 240.0
     """When a gang rests, and for how long: for ``rest``, after ``replans`` changes of plan in a row.
 
-    Each member beyond the first allows one change more. Each rest is twice as long as the one before, up to this limit, but ends early when a node changes.
+    Each member beyond the first allows one more change. Each rest is twice as long as the one before, up to this limit,
+    but ends early when a node changes.
     """
 
     unasked: float = 45.0
