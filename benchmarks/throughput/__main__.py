@@ -105,7 +105,7 @@ def _measure(
 def _round(
     bench: Bench, nodes: int, contenders: Sequence[Contender], workload: Workload, mode: str
 ) -> Iterator[Figure]:
-    """Return a figure of each contender, except of those that are too slow."""
+    """Return a figure for each contender that isn't too slow."""
     for contender in contenders:
         try:
             outcome = _run(bench, contender, workload, mode)

@@ -204,7 +204,7 @@ def _kind(device: Device) -> tuple[object, ...]:
 def _in_order(pods: Sequence[DevicePod], catalogue: DeviceCatalogue) -> list[_Request]:
     """Return the requests of all pods, those of pods with the fewest choices first.
 
-    The requests of one pod are together, and equal pods follow each other.
+    The list keeps the requests of one pod together, and puts equal pods side by side.
     """
     known: dict[object, list[_Request]] = {}
     by_pod: list[tuple[tuple[int, int], list[_Request]]] = []

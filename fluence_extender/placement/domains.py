@@ -35,7 +35,7 @@ UNLIMITED = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Nearness:
-    """The levels of a topology constraint, of which at least one is given."""
+    """The levels of a topology constraint; at least one is given."""
 
     required: Level | None
     preferred: Level | None

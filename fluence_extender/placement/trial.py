@@ -93,7 +93,7 @@ class Trial:
         return self._planner.find(demands, gang, settled)
 
     def put_where_confined(self, demands: Iterable[Demand], gang: object) -> dict[str, str]:
-        """Place each pod on the first free node of those that it is confined to.
+        """Place each pod on the first of its allowed nodes that is free.
 
         The pods may have no devices, host ports or topology constraints. Return the nodes by uid, without the pods that
         have no place. For many pods this is much faster than `put`.

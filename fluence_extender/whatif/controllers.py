@@ -1,7 +1,7 @@
 """The pods that controllers make of their objects, numbered and labelled as the controllers do it.
 
 A pod is given as a manifest with metadata, spec and, where it has one, its owner (kind, name, uid). Missing fields have
-the defaults of their API. Of an object that runs repeatedly, such as a CronJob, the pods of one run are given.
+the defaults of their API. An object that runs repeatedly, such as a CronJob, makes the pods of one run.
 """
 
 from __future__ import annotations

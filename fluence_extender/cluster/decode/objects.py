@@ -69,7 +69,7 @@ class Versioned(msgspec.Struct):
 
 
 class Unread(msgspec.Struct):
-    """The status of an object of which no status is read."""
+    """The status of an object whose status the service doesn't read."""
 
 
 class _Identified(msgspec.Struct):

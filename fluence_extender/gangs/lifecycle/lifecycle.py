@@ -1,9 +1,9 @@
 """The life of each gang: waiting → planned → committed → bound.
 
-A gang is planned when it is whole; it is committed from the first ungate or Binding on, and then either every
-member gets its node or, after a limit, the bound ones are evicted. Bindings can't be taken back, so the rest of
-a begun gang is always planned beside what is bound; a gang of which nothing is bound gives its places back when
-it stops being whole.
+A gang is planned when it is whole. It is committed from the first ungate or Binding on. From then on either every
+member gets its node or, after a limit, the bound members are evicted. Bindings can't be taken back, so the rest of a
+begun gang is always planned beside its bound members. A gang without bound members gives its places back when it stops
+being whole.
 """
 
 from __future__ import annotations

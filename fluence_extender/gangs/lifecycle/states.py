@@ -1,9 +1,9 @@
 """The state of a gang, which follows from the states of its members. Nothing is decided here.
 
 A gang is whole once as many members are bound as its size requires, and it stays whole: members that end or come later
-don't make it incomplete again. But a pod that the kubelet rejects has not run. So a gang of which one is rejected at
-its beginning isn't whole until another member is bound instead. The bound members of a gang that isn't whole run below
-its minimum, and the gang records since when.
+don't make it incomplete again. But a pod that the kubelet rejects has not run. So a gang that loses a member this way
+at its beginning isn't whole until another member is bound instead. The bound members of a gang that isn't whole run
+below its minimum, and the gang records since when.
 """
 
 from __future__ import annotations

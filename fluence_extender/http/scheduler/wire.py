@@ -1,4 +1,4 @@
-"""The extender v1 protocol on the wire: UpperCamelCase JSON, of which only the fields in use are decoded.
+"""The extender v1 protocol on the wire: UpperCamelCase JSON. Only the fields in use are decoded.
 
 Source: k8s.io/kube-scheduler/extender/v1 (types without json tags, so Go's field names are the wire names). The node
 lists, which are long, stay raw bytes here. Invariant: whatever the bytes, decoding returns a request or raises
