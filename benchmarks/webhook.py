@@ -39,16 +39,17 @@ from fluence_extender.apps.webhook import GARBAGE
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.http.listeners.bodies import JSON, posted_json, respond
 from fluence_extender.http.listeners.serving import Address
+from fluence_extender.identity.authority import SharedAuthority
+from fluence_extender.identity.certificates import make_authority, make_leaf
+from fluence_extender.identity.tls import show_certificate, tls_context
 from fluence_extender.localcluster import Api, ControlPlane
 from fluence_extender.webhook.admission import Admission
-from fluence_extender.webhook.authority import SharedAuthority
-from fluence_extender.webhook.certificates import make_authority, make_leaf
 from fluence_extender.webhook.contract import Context, GroupKind, OwnedPods
 from fluence_extender.webhook.handlers import HANDLERS
 from fluence_extender.webhook.limit_ranges import Bounds
 from fluence_extender.webhook.metrics import WebhookMetrics
 from fluence_extender.webhook.registration import RegistrationReconciler, UrlTarget, registration
-from fluence_extender.webhook.server import WebhookApp, serve_https, show_certificate, tls_context
+from fluence_extender.webhook.server import WebhookApp, serve_https
 
 BURST = 5_000
 AT_ONCE = 200

@@ -28,17 +28,18 @@ from fluence_extender.cluster.watch import Watcher
 from fluence_extender.coordination.late import LateConsumerReconciler
 from fluence_extender.coordination.pods import ApiReleases
 from fluence_extender.http.listeners.serving import Address, allow_open_files, background, stop_signals
+from fluence_extender.identity.authority import SharedAuthority
+from fluence_extender.identity.identity import CertificateFiles, Identity, IdentitySource
+from fluence_extender.identity.tls import show_certificate, tls_context
 from fluence_extender.webhook.admission import Admission
-from fluence_extender.webhook.authority import SharedAuthority
 from fluence_extender.webhook.context import ContextTracker
 from fluence_extender.webhook.contract import Context
-from fluence_extender.webhook.identity import CertificateFiles, Identity, IdentitySource
 from fluence_extender.webhook.lookups import ApiLookups
 from fluence_extender.webhook.metrics import WebhookMetrics
 from fluence_extender.webhook.podgroups import PodGroupReconciler
 from fluence_extender.webhook.producers import ProducerRecordReconciler
 from fluence_extender.webhook.registration import RegistrationReconciler, ServiceTarget, Target, UrlTarget
-from fluence_extender.webhook.server import WebhookApp, serve_https, show_certificate, tls_context
+from fluence_extender.webhook.server import WebhookApp, serve_https
 
 log = structlog.get_logger(__name__)
 

@@ -6,12 +6,8 @@ pods are refused until the webhook answers again (``Fail``; Jobs and other contr
 other pod of ours is admitted as it is (``Ignore``): an admission policy adds its gate, and its label makes its gang.
 Pods of other schedulers never get here, because the API server itself evaluates ``matchConditions``.
 
-Each replica looks every few seconds and corrects what differs. It reads the registration before the authority, and a
-replica that changes the authority writes it before the registration. So a replica that saw a registration sees an
-authority at least as new, and never puts an older bundle back (its write carries the version that it read).
-
-Invariants: the registration states everything, defaults included, so that the stored object can be compared with the
-wanted one; an object of our name that isn't ours is reported and left alone.
+Invariant: the registration states everything, defaults included, so that the stored object can be compared with the
+wanted one.
 """
 
 from __future__ import annotations
@@ -20,25 +16,17 @@ import base64
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import urlsplit
 
-import structlog
-
-from fluence_extender.cluster.errors import ClusterError, Conflict, Denied
-from fluence_extender.cluster.pacing import jittered
 from fluence_extender.cluster.port import Objects
-from fluence_extender.cluster.reconciler import Reconciler
+from fluence_extender.identity.identity import Identity, IdentitySource
+from fluence_extender.identity.registration import OWNER, OWNER_LABEL, IdentityReconciler, RegisteredObject
 from fluence_extender.model.names import RESOURCE_PREFIX, SCHEDULER_NAME, WEBHOOK_NAME
 from fluence_extender.webhook.contract import Json
-from fluence_extender.webhook.identity import Identity, IdentitySource, NoIdentity
-
-log = structlog.get_logger(__name__)
 
 PATH = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{WEBHOOK_NAME}"
 MUTATE = "/mutate"
-
-OWNER_LABEL = "app.kubernetes.io/managed-by"
-OWNER = "fluence-extender"
 
 DEVICES = "devices.fluence.flux-framework.org"
 PODS = "pods.fluence.flux-framework.org"
@@ -48,12 +36,6 @@ DEVICES_TIMEOUT = 10
 
 PODS_TIMEOUT = 3
 """Seconds until the pod is admitted without us."""
-
-PERIOD = 5.0
-"""Seconds between two looks; another program's edit lasts no longer."""
-
-STARTING = 0.2
-"""Seconds between two looks while the webhook can't serve yet."""
 
 OURS = f"has(object.spec.schedulerName) && object.spec.schedulerName == '{SCHEDULER_NAME}'"
 
@@ -148,12 +130,6 @@ def _client(target: Target, bundle: bytes) -> Json:
     return {**trusted, "service": service}
 
 
-def is_ours(stored: Json) -> bool:
-    """Return whether the object is ours, so that we may write it."""
-    labels = stored.get("metadata", {}).get("labels") or {}
-    return bool(labels.get(OWNER_LABEL) == OWNER)
-
-
 def corrected(stored: Json, wanted: Json) -> Json | None:
     """Return ``stored`` with the entries it should have, None if it has them already.
 
@@ -183,13 +159,8 @@ def registered_bundle(stored: Json | None) -> bytes:
         return b""
 
 
-class RegistrationReconciler(Reconciler[str]):
-    """Keeps certificate and registration as they should be.
-
-    ``install`` is called with each new identity; ``may_register`` returns whether the webhook can serve. ``problem``
-    says why the webhook isn't registered as it should be, "" if it is. ``registered`` is true once it has been;
-    ``looks`` counts the looks.
-    """
+class RegistrationReconciler(IdentityReconciler):
+    """Keeps the webhook's certificate and registration as they should be; see `IdentityReconciler`."""
 
     def __init__(
         self,
@@ -199,78 +170,14 @@ class RegistrationReconciler(Reconciler[str]):
         install: Callable[[Identity], None],
         may_register: Callable[[], bool],
     ) -> None:
-        super().__init__("the registration")
-        self.looks = 0
-        self.registered = False
-        self.problem = "not registered yet"
-        self.identity: Identity | None = None
-        self._objects = objects
-        self._source = source
-        self._target = target
-        self._install = install
-        self._may_register = may_register
-        self._trusted = b""
-        self.enqueue((WEBHOOK_NAME,))
-
-    async def reconcile(self, key: str) -> float:
-        """Look once and correct what differs. What the API server refuses becomes the ``problem``."""
-        self.looks += 1
-        try:
-            self._report(await self._look())
-        except Conflict:
-            # Another replica was faster; the next look sees what it wrote.
-            pass
-        except ClusterError as error:
-            self._report(str(error))
-        except NoIdentity as error:
-            self._report(f"there is no certificate to serve with: {error}")
-        return jittered(PERIOD) if self._may_register() else STARTING
-
-    async def _look(self) -> str:
-        """Return what is wrong after the look, "" if nothing is. Raises `ClusterError`, `NoIdentity`."""
-        try:
-            stored = await self._objects.read(PATH)
-        except ClusterError:
-            # A lack of a certificate is the more important problem, so it is raised first.
-            await self._identify()
-            raise
-        self._trusted = registered_bundle(stored)
-        identity = await self._identify()
-        if not self._may_register():
-            return self.problem
-        problem = await self._register(stored, identity)
-        self.registered = self.registered or not problem
-        return problem
-
-    async def _identify(self) -> Identity:
-        """Return the current identity, after installing it if it is new. Raises `NoIdentity`."""
-        identity = await self._source.identity(self._trusted)
-        if self.identity is None or identity.certificate != self.identity.certificate:
-            self._install(identity)
-        self.identity = identity
-        return identity
-
-    async def _register(self, stored: Json | None, identity: Identity) -> str:
-        """Write the registration if it differs. Return what forbids that, "" if nothing does."""
-        wanted = registration(self._target, identity.bundle)
-        if stored is None:
-            try:
-                await self._objects.create(PATH, wanted)
-            except Denied as error:
-                advice = "`kubectl apply -k deploy/webhook` makes the MutatingWebhookConfiguration"
-                raise Denied(f"{error}. {advice}", 403) from error
-            log.info("the webhook is registered", name=WEBHOOK_NAME)
-        elif not is_ours(stored):
-            return (
-                f"there is a MutatingWebhookConfiguration {WEBHOOK_NAME} that isn't ours (it lacks the label "
-                f"{OWNER_LABEL}={OWNER}): remove it or give it the label"
-            )
-        elif (correction := corrected(stored, wanted)) is not None:
-            await self._objects.replace(PATH, correction)
-            log.info("the registration is corrected", name=WEBHOOK_NAME)
-        return ""
-
-    def _report(self, problem: str) -> None:
-        if problem and problem != self.problem:
-            log.error("the webhook isn't registered as it should be", problem=problem)
-        self.problem = problem
+        registered = RegisteredObject(
+            server="the webhook",
+            kind="MutatingWebhookConfiguration",
+            name=WEBHOOK_NAME,
+            path=PATH,
+            folder="deploy/webhook",
+            wanted=partial(registration, target),
+            corrected=corrected,
+            bundle=registered_bundle,
+        )
+        super().__init__(objects, source, registered, install, may_register)

@@ -1,19 +1,15 @@
 """Serve ``POST /mutate`` with TLS, and probes and metrics on the same port.
 
 Invariants: a body that can't be read gets a 4xx whose text names the problem. Before the webhook knows the cluster it
-answers 503, so the API server does what the registration says of an outage. A new certificate disturbs neither open
-connections nor handshakes under way; each handshake that begins afterwards shows it.
+answers 503, so the API server does what the registration says of an outage.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ssl
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime
-from pathlib import Path
 
 import structlog
 from starlette.applications import Starlette
@@ -32,7 +28,6 @@ from fluence_extender.http.listeners.bodies import (
 )
 from fluence_extender.http.listeners.serving import Address, actual, listen, uvicorn_server
 from fluence_extender.webhook.admission import Admission
-from fluence_extender.webhook.certificates import make_authority, make_leaf
 from fluence_extender.webhook.metrics import ReviewResult, WebhookMetrics
 from fluence_extender.webhook.registration import MUTATE, RegistrationReconciler
 from fluence_extender.webhook.review import BadReview
@@ -41,9 +36,6 @@ MAX_BODY = 8 * 1024 * 1024
 """Bytes; the API server takes no object of more than 3 MiB."""
 
 CLOSE = [(b"connection", b"close")]
-
-PLACEHOLDER = "not-ready.invalid"
-"""The name in the certificate that is shown until there is a real one. No client trusts it; probes don't check."""
 
 log = structlog.get_logger(__name__)
 
@@ -137,28 +129,3 @@ async def serve_https(app: ASGIApp, address: Address, tls: ssl.SSLContext) -> As
             yield actual(address, opened)
         finally:
             await server.shutdown(sockets=[opened])
-
-
-def tls_context() -> ssl.SSLContext:
-    """Return a context to serve with. It shows a certificate that no client trusts until `show_certificate`."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # The server speaks nothing newer.
-    context.set_alpn_protocols(["http/1.1"])
-    now = datetime.now(UTC)
-    leaf = make_leaf(make_authority(now), [PLACEHOLDER], now)
-    show_certificate(context, leaf.certificate_pem, leaf.key_pem)
-    return context
-
-
-def show_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Show this certificate (PEM, with its chain) from now on. Raises `ssl.SSLError` if the key isn't its own.
-
-    OpenSSL reads them from files only, so they are in a private folder while it reads.
-    """
-    with tempfile.TemporaryDirectory(prefix="fluence-webhook-") as folder:
-        files = Path(folder) / "tls.crt", Path(folder) / "tls.key"
-        for file, content in zip(files, (certificate, key), strict=True):
-            file.touch(mode=0o600)
-            file.write_bytes(content)
-        context.load_cert_chain(*files)

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 from fluence_extender.demo.stack import Webhook
+from fluence_extender.identity.authority import SECRET
 from fluence_extender.localcluster import ApiError, ControlPlane
 from fluence_extender.model.names import WEBHOOK_NAME
-from fluence_extender.webhook.authority import SECRET
 from fluence_extender.webhook.registration import PATH
 from tests.e2e.harness import Manifest, documents, wait_for
 from tests.e2e.installation import BASE

@@ -16,6 +16,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fluence_extender.demo.stack import Webhook
+from fluence_extender.identity.certificates import read_bundle
+from fluence_extender.identity.registration import OWNER, OWNER_LABEL
 from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.coordination import COORDINATION_ANNOTATION, ROLE_ANNOTATION, SHARED
 from fluence_extender.model.names import (
@@ -24,8 +26,7 @@ from fluence_extender.model.names import (
     GROUP_SIZE_ANNOTATION,
     WEBHOOK_NAME,
 )
-from fluence_extender.webhook.certificates import read_bundle
-from fluence_extender.webhook.registration import OWNER, OWNER_LABEL, PATH
+from fluence_extender.webhook.registration import PATH
 from tests.e2e.admission import SECRET_PATH, Admission, environment, running
 from tests.e2e.harness import LONGEST, Manifest, Namespace, job, pod, wait_for
 from tests.e2e.installation import Installation

@@ -18,11 +18,12 @@ from fluence_extender.apps.webhook import webhook_target
 from fluence_extender.cluster.port import Kind
 from fluence_extender.cluster.sources import OPTIONAL
 from fluence_extender.http.listeners.serving import ANSWER_GRACE
+from fluence_extender.identity.authority import SECRET
+from fluence_extender.identity.registration import OWNER, OWNER_LABEL, is_ours
 from fluence_extender.model.coordination import CONSUMER_PRIORITY_CLASS, SIDECAR_ACCOUNT
 from fluence_extender.model.names import CREATED_BY_ANNOTATION, RESOURCES_CONFIGMAP, WEBHOOK_NAME
-from fluence_extender.webhook.authority import SECRET
 from fluence_extender.webhook.context import GATE_POLICY
-from fluence_extender.webhook.registration import OWNER, OWNER_LABEL, ServiceTarget, is_ours, registration
+from fluence_extender.webhook.registration import ServiceTarget, registration
 from fluence_extender.webhook.sidecar_account import RULES
 from tests.integration.deploy.roles import bound_to, rights
 

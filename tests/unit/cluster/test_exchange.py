@@ -15,8 +15,8 @@ import pytest
 import uvloop
 
 from fluence_extender.cluster.exchange import Answer, Exchange, _Line
-from fluence_extender.webhook.certificates import make_authority, make_leaf
-from fluence_extender.webhook.server import show_certificate, tls_context
+from fluence_extender.identity.certificates import make_authority, make_leaf
+from fluence_extender.identity.tls import show_certificate, tls_context
 
 STREAM = (socket.SOCK_STREAM, 0)
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

@@ -11,8 +11,9 @@ from starlette.types import Receive, Scope, Send
 
 from fluence_extender.http.listeners.bodies import TEXT, posted_json, respond
 from fluence_extender.http.listeners.serving import Address, CannotListen
-from fluence_extender.webhook.certificates import KeyPair, make_authority, make_leaf
-from fluence_extender.webhook.server import serve_https, show_certificate, tls_context
+from fluence_extender.identity.certificates import KeyPair, make_authority, make_leaf
+from fluence_extender.identity.tls import show_certificate, tls_context
+from fluence_extender.webhook.server import serve_https
 from tests.unit.webhook.certificates import shaken, shown_by
 
 LOOPBACK = Address("127.0.0.1", 0)

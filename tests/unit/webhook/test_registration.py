@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
+from fluence_extender.identity.registration import OWNER, OWNER_LABEL, is_ours
 from fluence_extender.webhook.registration import (
     DEVICES,
-    OWNER,
-    OWNER_LABEL,
     PODS,
     ServiceTarget,
     UrlTarget,
     corrected,
-    is_ours,
     registered_bundle,
     registration,
 )

@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
+from fluence_extender.identity.authority import SharedAuthority
 from fluence_extender.webhook import admission
 from fluence_extender.webhook.admission import Admission
-from fluence_extender.webhook.authority import SharedAuthority
 from fluence_extender.webhook.contract import Context, OwnedPods
 from fluence_extender.webhook.limit_ranges import Bounds
 from fluence_extender.webhook.metrics import WebhookMetrics

@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from fluence_extender.webhook.certificates import (
+from fluence_extender.identity.certificates import (
     AUTHORITY_LASTS,
     LEAF_LASTS,
     SKEW,
@@ -24,7 +24,7 @@ from fluence_extender.webhook.certificates import (
     renewal_due,
     signed_by,
 )
-from fluence_extender.webhook.server import show_certificate, tls_context
+from fluence_extender.identity.tls import show_certificate, tls_context
 from tests.unit.webhook.certificates import BEGIN, shaken
 
 NOW = datetime.now(UTC)

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
-from fluence_extender.webhook.authority import (
+from fluence_extender.identity.authority import (
     BUNDLE,
     KEY,
     OVERLAP,
@@ -19,7 +19,7 @@ from fluence_extender.webhook.authority import (
     read_authority,
     wanted_authority,
 )
-from fluence_extender.webhook.certificates import (
+from fluence_extender.identity.certificates import (
     AUTHORITY_LASTS,
     KeyPair,
     make_authority,

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import structlog
 
-from fluence_extender.webhook.certificates import BadCertificate, names_of, read_bundle, read_pair
+from fluence_extender.identity.certificates import BadCertificate, names_of, read_bundle, read_pair
 
 log = structlog.get_logger(__name__)
 

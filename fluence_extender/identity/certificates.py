@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fluence_extender.model.names import WEBHOOK_NAME
+from fluence_extender.model.names import SCHEDULER_NAME
 
 AUTHORITY_NAME = "fluence-webhook-ca"
 
@@ -75,7 +75,7 @@ def make_authority(now: datetime) -> KeyPair:
 def make_leaf(authority: KeyPair, names: Sequence[str], now: datetime) -> KeyPair:
     """Return a server's certificate for these host names and IP addresses, at least one."""
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, WEBHOOK_NAME)])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, SCHEDULER_NAME)])
     issuer = authority.certificate.subject
     end = min(now + LEAF_LASTS, authority.certificate.not_valid_after_utc)
     issuing = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from fluence_extender.webhook.authority import SECRET, Authority, SharedAuthority, read_authority
-from fluence_extender.webhook.certificates import (
+from fluence_extender.identity.authority import SECRET, Authority, SharedAuthority, read_authority
+from fluence_extender.identity.certificates import (
     LEAF_LASTS,
     make_authority,
     make_leaf,
@@ -16,8 +16,8 @@ from fluence_extender.webhook.certificates import (
     read_bundle,
     signed_by,
 )
-from fluence_extender.webhook.identity import CertificateFiles, Identity, NoIdentity
-from fluence_extender.webhook.registration import OWNER, OWNER_LABEL
+from fluence_extender.identity.identity import CertificateFiles, Identity, NoIdentity
+from fluence_extender.identity.registration import OWNER, OWNER_LABEL
 from tests.unit.webhook.certificates import BEGIN, Clock
 from tests.unit.webhook.stored_objects import StoredObjects, refusing, unreachable
 

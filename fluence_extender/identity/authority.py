@@ -21,8 +21,8 @@ import structlog
 from cryptography import x509
 
 from fluence_extender.cluster.errors import ClusterError, Conflict, Denied
-from fluence_extender.cluster.port import Objects
-from fluence_extender.webhook.certificates import (
+from fluence_extender.cluster.port import Json, Objects
+from fluence_extender.identity.certificates import (
     AUTHORITY_NAME,
     SKEW,
     BadCertificate,
@@ -36,9 +36,8 @@ from fluence_extender.webhook.certificates import (
     renewal_due,
     signed_by,
 )
-from fluence_extender.webhook.contract import Json
-from fluence_extender.webhook.identity import Identity, NoIdentity
-from fluence_extender.webhook.registration import OWNER, OWNER_LABEL, is_ours
+from fluence_extender.identity.identity import Identity, NoIdentity
+from fluence_extender.identity.registration import OWNER, OWNER_LABEL, is_ours
 
 log = structlog.get_logger(__name__)
 
@@ -129,7 +128,10 @@ def _made_by_us(certificate: x509.Certificate) -> bool:
 
 
 class SharedAuthority:
-    """Certificates for ``hosts``, signed by the authority in the Secret of ``namespace``."""
+    """Certificates for ``hosts``, signed by the authority in ``secret`` of ``namespace``.
+
+    ``folder`` is the part of the deployment that creates the Secret.
+    """
 
     def __init__(
         self,
@@ -137,10 +139,14 @@ class SharedAuthority:
         namespace: str,
         hosts: Sequence[str],
         clock: Callable[[], datetime],
+        secret: str = SECRET,
+        folder: str = "deploy/webhook",
     ) -> None:
         self._objects = objects
         self._namespace = namespace
-        self._path = f"/api/v1/namespaces/{namespace}/secrets/{SECRET}"
+        self._secret = secret
+        self._folder = folder
+        self._path = f"/api/v1/namespaces/{namespace}/secrets/{secret}"
         self._hosts = tuple(hosts)
         self._clock = clock
         self._held: Authority | None = None
@@ -169,13 +175,13 @@ class SharedAuthority:
             stored = await self._objects.read(self._path)
             with suppress(Conflict):
                 return await self._settle(stored)
-        raise Conflict(f"Secret {self._namespace}/{SECRET} is written by others all the time", 409)
+        raise Conflict(f"Secret {self._namespace}/{self._secret} is written by others all the time", 409)
 
     async def _settle(self, stored: Json | None) -> Authority:
         now = self._clock()
         if stored is not None and not is_ours(stored):
             raise ClusterError(
-                f"Secret {self._namespace}/{SECRET} isn't ours (it lacks the label {OWNER_LABEL}={OWNER}): "
+                f"Secret {self._namespace}/{self._secret} isn't ours (it lacks the label {OWNER_LABEL}={OWNER}): "
                 "remove it or give it the label"
             )
         found, broken = _read(stored, now)
@@ -184,17 +190,17 @@ class SharedAuthority:
         if wanted is found:
             return wanted
         if broken:
-            log.error("the shared authority is broken and is replaced", secret=SECRET, problem=broken)
+            log.error("the shared authority is broken and is replaced", secret=self._secret, problem=broken)
         try:
             await self._write(stored, wanted)
         except Denied as error:
-            raise Denied(f"{error}. `kubectl apply -k deploy/webhook` makes the Secret", 403) from error
-        log.info("the shared authority is written", secret=SECRET, former=len(wanted.former))
+            raise Denied(f"{error}. `kubectl apply -k {self._folder}` makes the Secret", 403) from error
+        log.info("the shared authority is written", secret=self._secret, former=len(wanted.former))
         return wanted
 
     async def _write(self, stored: Json | None, wanted: Authority) -> None:
         if stored is None:
-            metadata = {"name": SECRET, "namespace": self._namespace, "labels": {OWNER_LABEL: OWNER}}
+            metadata = {"name": self._secret, "namespace": self._namespace, "labels": {OWNER_LABEL: OWNER}}
             secret = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata}
             await self._objects.create(self._path, {**secret, "data": wanted.data()})
         else:
@@ -216,7 +222,7 @@ class SharedAuthority:
 
     def _report(self, fault: str) -> None:
         if fault and fault != self._fault:
-            log.error("the shared authority can't be read or written", secret=SECRET, problem=fault)
+            log.error("the shared authority can't be read or written", secret=self._secret, problem=fault)
         self._fault = fault
 
 
