@@ -8,6 +8,8 @@ and every failure is a `ClusterError`.
 Repeating a call is safe: each write carries a uid or a fixed name, so the API server refuses it the second time. So a
 call that is cut off before its answer is repeated once, and a call that is refused because of load (429, 503) is
 repeated while time is left.
+
+A redirect is a refusal. API servers send none, and to follow one would give our token to another server.
 """
 
 from __future__ import annotations
@@ -142,7 +144,15 @@ class _Transport(RESTClientObject):
             self.pool_manager = self._create_pool_manager()
         session: aiohttp.ClientSession = self.pool_manager
         at = URL(f"{self._server}{target}", encoded=True)
-        return await session.request(method, at, headers=headers, data=body, timeout=timing, **self._always)
+        return await session.request(
+            method,
+            at,
+            headers=headers,
+            data=body,
+            timeout=timing,
+            allow_redirects=False,
+            **self._always,
+        )
 
     def _create_connector(self) -> aiohttp.TCPConnector:
         return aiohttp.TCPConnector(
@@ -248,7 +258,7 @@ class Connection:
                 if cuts > 1:
                     raise
                 continue
-            if answer.status < 400:
+            if answer.status < 300:
                 return answer.body
             refusal = _refusal(answer, request.attempt)
             if not patient or not isinstance(refusal, TooManyRequests):
@@ -269,7 +279,7 @@ class Connection:
         timing = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_LIMIT, sock_read=silence)
         try:
             async with await self._renewing(partial(self._begin, request, timing)) as response:
-                if response.status >= 400:
+                if response.status >= 300:
                     retry_after = response.headers.get("Retry-After", "")
                     refused = Answer(response.status, await response.read(), retry_after)
                     raise _refusal(refused, request.attempt)

@@ -2,6 +2,9 @@
 
 Vendors' own libraries can't be installed beside the Kubernetes client: botocore needs python-dateutil below 3, and
 kubernetes 37 needs 3 or later. The few calls that matter here don't need them. Proxies are those of the environment.
+
+Invariant: the headers of a request, which hold credentials, reach only the server that the request names. A redirect to
+another server is an error.
 """
 
 from __future__ import annotations
@@ -49,12 +52,30 @@ class VendorResponse:
         return [one for one in found if isinstance(one, dict)]
 
 
+class _SameServer(urllib.request.HTTPRedirectHandler):
+    """Follows redirects within one server; the standard library would send all headers to any other one too."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        here, there = urlsplit(req.full_url), urlsplit(newurl)
+        if (here.scheme, here.netloc) != (there.scheme, there.netloc):
+            raise ProviderError(
+                f"{here.scheme}://{here.netloc}{here.path} redirects to {there.scheme}://{there.netloc}, which isn't "
+                "followed, because it would get the credentials: configure that address if it is the right one"
+            )
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+_open = urllib.request.build_opener(_SameServer).open
+
+
 def send(
     method: str, url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
 ) -> VendorResponse:
     """Return the response of ``url`` (http, https or file). Each wait takes at most `TIMEOUT`.
 
-    An error status is a response. Raises `ProviderError` if none comes.
+    An error status is a response. Raises `ProviderError` if none comes, or for a redirect to another server.
     """
     parts = urlsplit(url)
     try:
@@ -62,7 +83,7 @@ def send(
         for name, value in {"User-Agent": f"fluence-sidecar/{__version__}", **(headers or {})}.items():
             request.add_header(name, value)
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+            with _open(request, timeout=TIMEOUT) as response:
                 return _read(getattr(response, "status", None) or 200, response)
         except urllib.error.HTTPError as refused:
             with refused:

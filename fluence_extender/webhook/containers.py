@@ -27,11 +27,13 @@ CONTAINER_LISTS = ("initContainers", "containers")
 UNPRIVILEGED: Json = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
     "runAsNonRoot": True,
     "runAsUser": 65532,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-"""What the strictest pod security standard (restricted) demands; the user is the one of our image."""
+"""What the strictest pod security standard (restricted) demands, and a read-only file system. The user is the one of
+our image."""
 
 
 def is_own(container: Json, name: str = "") -> bool:

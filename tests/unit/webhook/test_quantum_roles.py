@@ -249,9 +249,11 @@ def test_producer_created_again_from_its_stored_manifest_stays_the_same() -> Non
     assert once["metadata"]["labels"]["fluence.flux-framework.org/group"] == "g-producer"
 
 
-def test_our_containers_meet_the_restricted_pod_security_standard() -> None:
+def test_our_containers_meet_the_restricted_pod_security_standard_and_write_to_no_image() -> None:
     for one in admitted(shared(index="0"))["spec"]["initContainers"]:
+        assert one["resources"]["requests"].keys() == {"cpu", "memory"}
         security = one["securityContext"]
+        assert security["readOnlyRootFilesystem"]
         assert security["runAsNonRoot"]
         assert not security["allowPrivilegeEscalation"]
         assert security["capabilities"] == {"drop": ["ALL"]}
