@@ -23,6 +23,8 @@ from fluence_extender.model.workload import (
     MpiJob,
     PodGroup,
     RayCluster,
+    ReplicaSet,
+    StatefulSet,
     Workload,
 )
 
@@ -36,6 +38,8 @@ class Kind(StrEnum):
     NODE = "node"
     POD = "pod"
     JOB = "job"
+    REPLICA_SET = "replicaset"
+    STATEFUL_SET = "statefulset"
     POD_GROUP = "podgroup"
     COSCHEDULING_GROUP = "coscheduling-podgroup"
     JOB_SET = "jobset"
@@ -57,6 +61,8 @@ Watched = Node | Pod | Workload | ResourcesFile
 
 WORKLOADS: Mapping[Kind, type[Workload]] = {
     Kind.JOB: Job,
+    Kind.REPLICA_SET: ReplicaSet,
+    Kind.STATEFUL_SET: StatefulSet,
     Kind.POD_GROUP: PodGroup,
     Kind.COSCHEDULING_GROUP: CoschedulingGroup,
     Kind.JOB_SET: JobSet,

@@ -26,6 +26,7 @@ from fluence_extender.cluster.decode.operators import (
 )
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
+from fluence_extender.cluster.decode.replicas import decode_replica_set, decode_stateful_set
 from fluence_extender.cluster.errors import Gone
 from fluence_extender.cluster.pacing import STANDARD, Timing
 from fluence_extender.cluster.port import Changed, Deleted, Kind, Observation, ResourcesFile, Watched
@@ -163,13 +164,17 @@ def _at(path: str) -> Callable[[], Awaitable[str | None]]:
 
 
 def sources(connection: Connection, timing: Timing = STANDARD) -> list[Source]:
-    """Return the nodes, pods and Jobs of the whole cluster, and the workloads that it may serve."""
+    """Return the nodes, pods and their usual owners of the whole cluster, and the workloads that it may serve."""
     discovery = Discovery(connection, timing.rediscover / 2)
 
     return [
         Source(Kind.NODE, "nodes", _at("/api/v1/nodes"), decode_node),
         Source(Kind.POD, "pods", _at("/api/v1/pods"), decode_pod),
         Source(Kind.JOB, "jobs.batch", _at("/apis/batch/v1/jobs"), decode_job),
+        Source(Kind.REPLICA_SET, "replicasets.apps", _at("/apis/apps/v1/replicasets"), decode_replica_set),
+        Source(
+            Kind.STATEFUL_SET, "statefulsets.apps", _at("/apis/apps/v1/statefulsets"), decode_stateful_set
+        ),
         *(
             Source(kind, one.name, partial(discovery.find, kind), one.decode)
             for kind, one in OPTIONAL.items()

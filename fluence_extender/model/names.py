@@ -28,9 +28,6 @@ SELECT_CONSTRAINTS_ANNOTATION = f"{SELECT_PREFIX}constraints"
 SELECT_SHOTS_ANNOTATION = f"{SELECT_PREFIX}shots"
 SELECT_RESULT_ANNOTATION = f"{SELECT_PREFIX}result"
 
-# Written at admission: how many pods the owner of this pod wants at once.
-OWNER_SIZE_ANNOTATION = f"{DOMAIN}/owner-size"
-
 # On objects that the webhook creates. It deletes only objects that carry this annotation.
 CREATED_BY_ANNOTATION = f"{DOMAIN}/created-by"
 WEBHOOK_NAME = "fluence-webhook"

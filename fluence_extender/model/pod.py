@@ -66,6 +66,10 @@ class Owner:
     uid: str
     api_version: str = field(default="", compare=False)
 
+    def is_a(self, kind: str, group: str) -> bool:
+        """Return whether this is an object of that kind and API group, as far as its API is known."""
+        return self.kind == kind and self.api_version.partition("/")[0] in ("", group)
+
 
 @dataclass(frozen=True, slots=True)
 class Pod:

@@ -37,7 +37,6 @@ REQUESTED = frozenset(
 WRITTEN = frozenset(
     {
         names.SELECT_RESULT_ANNOTATION,
-        names.OWNER_SIZE_ANNOTATION,
         names.CREATED_BY_ANNOTATION,
         names.BACKEND_ANNOTATION,
         names.ALLOCATION_ANNOTATION,

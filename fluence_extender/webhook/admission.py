@@ -13,7 +13,7 @@ from typing import Protocol
 
 import structlog
 
-from fluence_extender.model.coordination import CONSUMER, PRODUCER
+from fluence_extender.model.coordination import PRODUCER
 from fluence_extender.webhook.contract import (
     AdmissionRequest,
     Context,
@@ -23,7 +23,6 @@ from fluence_extender.webhook.contract import (
     ProducerUnknown,
 )
 from fluence_extender.webhook.declaration import NUMBERED, UNDECIDED, PodDeclaration, Unfit, read_declaration
-from fluence_extender.webhook.handlers.gang import SIZING_OWNERS
 from fluence_extender.webhook.handlers.sidecar import USUAL_ACCOUNTS
 from fluence_extender.webhook.limit_ranges import Bounds
 from fluence_extender.webhook.metrics import ReviewResult
@@ -49,7 +48,7 @@ class Lookups(Protocol):
         ...
 
     async def owned(self, namespace: str, kind: str, name: str) -> OwnedPods | None:
-        """Return which pods a Job, ReplicaSet or StatefulSet wants, None if unknown. Doesn't raise."""
+        """Return which pods a Job or StatefulSet wants, None if unknown. Doesn't raise."""
         ...
 
 
@@ -108,7 +107,7 @@ async def look_up(
     The owner comes first and the producer second, because each answer decides what else the pod needs.
     """
     settled = settle_role(declared, request, handlers)
-    if _needs_owner(declared, settled, handlers):
+    if _needs_owner(declared, settled):
         request = replace(request, owned=await lookups.owned(request.namespace, *settled.owner))
         settled = settle_role(declared, request, handlers)
     if declared.role == UNDECIDED and settled.role and not request.dry_run:
@@ -127,12 +126,9 @@ async def look_up(
     return request
 
 
-def _needs_owner(declared: PodDeclaration, settled: PodDeclaration, handlers: Sequence[str]) -> bool:
-    """Return whether the pod's owner decides the size of its gang, or its role."""
-    if settled.role and (declared.role == NUMBERED or is_shared_by_its_job(settled)):
-        return True
-    in_gang = declared.role in (UNDECIDED, NUMBERED, CONSUMER) if settled.role else settled.named
-    return in_gang and "gang" in handlers and settled.size is None and settled.owner[0] in SIZING_OWNERS
+def _needs_owner(declared: PodDeclaration, settled: PodDeclaration) -> bool:
+    """Return whether the pod's owner decides its role."""
+    return bool(settled.role) and (declared.role == NUMBERED or is_shared_by_its_job(settled))
 
 
 def _needs_account(pod: Json, settled: PodDeclaration) -> bool:

@@ -37,7 +37,7 @@ class GroupKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OwnedPods:
-    """The pods that an owner wants: how many of them exist at once, and the index of the first."""
+    """The pods that an owner wants: how many a Job has at once (1 for other owners), and the index of the first."""
 
     at_once: int
     first: int = 0

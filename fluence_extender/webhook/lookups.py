@@ -1,8 +1,8 @@
 """Ask the API server what a pod needs that neither the pod nor the watches say.
 
 Exactly one of several equal pods is the producer (see `producers`). The sidecar's account must exist before its pod is
-created (see `sidecar_account`). Only its owner says how many pods a ReplicaSet, StatefulSet or Job has, and which index
-a StatefulSet begins with. And containers of ours must fit the LimitRanges of the namespace.
+created (see `sidecar_account`). Only its owner says how many pods a Job has, and which index a StatefulSet begins with.
+And containers of ours must fit the LimitRanges of the namespace.
 
 Pods come in bursts, so an answer is believed for a moment. Invariants: a caller that asks about something while it is
 being asked about waits for that answer; callers that ask about different things don't wait for each other.
@@ -33,7 +33,7 @@ ACCOUNT_RETRY = 5.0
 """Seconds until an account that couldn't be made is tried again: admissions wait for it."""
 MOST_ANSWERS = 1000
 """Answers that are kept; beyond that all of them are forgotten."""
-OWNERS = {"Job": "batch/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1"}
+OWNERS = {"Job": "batch/v1", "StatefulSet": "apps/v1"}
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class ApiLookups:
         return await self._bounds.get(namespace)
 
     async def owned(self, namespace: str, kind: str, name: str) -> OwnedPods | None:
-        """Return which pods a Job, ReplicaSet or StatefulSet wants, None if it can't be read."""
+        """Return which pods a Job or StatefulSet wants, None if it can't be read."""
         path = f"/apis/{OWNERS[kind]}/namespaces/{namespace}/{kind.lower()}s/{name}"
         spec = await self._owned.get(path)
         return None if spec is None else owned_pods(kind, spec)
@@ -118,17 +118,8 @@ class ApiLookups:
 def owned_pods(kind: str, spec: Json) -> OwnedPods:
     """Return the pods that an owner's spec asks for. Only a StatefulSet may begin with another index (KEP-3335)."""
     first = _integer((spec.get("ordinals") or {}).get("start"), 0) if kind == "StatefulSet" else 0
-    return OwnedPods(_at_once(kind, spec), first)
-
-
-def _at_once(kind: str, spec: Json) -> int:
-    """Return how many pods exist before any of them has run. A StatefulSet that isn't Parallel makes one by one."""
-    if kind == "StatefulSet" and spec.get("podManagementPolicy") != "Parallel":
-        return 1
-    if kind == "Job":
-        parallelism = _integer(spec.get("parallelism"), 1)
-        return min(parallelism, _integer(spec.get("completions"), parallelism))
-    return _integer(spec.get("replicas"), 1)
+    parallelism = _integer(spec.get("parallelism"), 1)
+    return OwnedPods(min(parallelism, _integer(spec.get("completions"), parallelism)), first)
 
 
 def _integer(value: Any, default: int) -> int:

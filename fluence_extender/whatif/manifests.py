@@ -21,6 +21,7 @@ from fluence_extender.cluster.decode.operators import (
 )
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
+from fluence_extender.cluster.decode.replicas import decode_replica_set, decode_stateful_set
 from fluence_extender.gangs.membership.assembly import agreed_size
 from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads
 from fluence_extender.gangs.membership.workloads import Found, WorkloadIndex, owner_topology
@@ -267,6 +268,10 @@ def _gangs(pods: list[Pod], index: WorkloadIndex) -> list[RequestedGang]:
 
 _DECODERS: Mapping[tuple[str, str], Callable[[bytes], Workload]] = {
     ("batch", "Job"): decode_job,
+    # A Deployment's pods are simulated as those of a ReplicaSet of its name.
+    ("apps", "Deployment"): decode_replica_set,
+    ("apps", "ReplicaSet"): decode_replica_set,
+    ("apps", "StatefulSet"): decode_stateful_set,
     ("scheduling.k8s.io", "PodGroup"): decode_pod_group,
     ("scheduling.x-k8s.io", "PodGroup"): decode_coscheduling_group,
     ("jobset.x-k8s.io", "JobSet"): decode_job_set,

@@ -21,7 +21,9 @@ from fluence_extender.model.workload import (
     MpiJob,
     PodGroup,
     RayCluster,
+    ReplicaSet,
     ReplicatedJob,
+    StatefulSet,
     Workload,
 )
 
@@ -67,7 +69,16 @@ def pods(draw: Any) -> Pod:
         labels=labels,
         annotations=draw(st.dictionaries(st.sampled_from(ANNOTATIONS), words, max_size=4)),
         group=draw(st.sampled_from(["", "", "a"])),
-        owner=draw(st.sampled_from([None, Owner("Job", "a", "ja"), Owner("StatefulSet", "b", "sb")])),
+        owner=draw(
+            st.sampled_from(
+                [
+                    None,
+                    Owner("Job", "a", "ja"),
+                    Owner("StatefulSet", "b", "sb"),
+                    Owner("ReplicaSet", "a", "ra", "apps/v1"),
+                ]
+            )
+        ),
     )
 
 
@@ -82,6 +93,8 @@ workloads = st.one_of(
     _of(PodGroup, st.integers(1, 4)),
     _of(CoschedulingGroup, st.integers(1, 4), st.sampled_from([None, 5.0])),
     _of(Job, sizes, st.none() | sizes, st.booleans(), st.booleans()),
+    _of(ReplicaSet, st.integers(1, 4)),
+    _of(StatefulSet, st.integers(1, 4)),
     _of(JobSet, st.lists(replicated, max_size=3).map(tuple), st.booleans()),
     _of(LeaderWorkerSet, st.booleans()),
     _of(MpiJob, sizes, st.booleans(), st.none() | sizes),

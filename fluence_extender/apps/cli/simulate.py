@@ -99,7 +99,8 @@ async def _live_cluster(kubeconfig: str | None, resources: str | Path) -> tuple[
     from fluence_extender.model.workload import Workload
     from fluence_extender.whatif.offline import ClusterObjects
 
-    seen = await list_once(kubeconfig, resources, Kind.NODE, Kind.POD, Kind.JOB, Kind.RESOURCES_FILE)
+    owners = (Kind.JOB, Kind.REPLICA_SET, Kind.STATEFUL_SET)
+    seen = await list_once(kubeconfig, resources, Kind.NODE, Kind.POD, *owners, Kind.RESOURCES_FILE)
     async with connect(kubeconfig) as connection:
         rules = await preemption_rules(connection)
     cluster = ClusterObjects(classes=rules.classes, budgets=rules.budgets)

@@ -13,24 +13,17 @@ from fluence_extender.model.reason import Reason, ReasonCode
 
 
 def agreed_size(key: GangKey, memberships: Iterable[Membership]) -> int | Reason:
-    """Return the size that all memberships state, or why they don't agree; 1 if there are none.
-
-    Of noted sizes the largest counts, and only if no other size is stated.
-    """
+    """Return the size that all memberships state, or why they don't agree; 1 if there are none."""
     stated: dict[int, str] = {}
-    noted = 1
     for membership in memberships:
         size = membership.size
         if isinstance(size, Reason):
             return size
-        if membership.noted:
-            noted = max(noted, size)
-            continue
         known = stated.get(size)
         if known is None or membership.source < known:
             stated[size] = membership.source
     if len(stated) <= 1:
-        return next(iter(stated), noted)
+        return next(iter(stated), 1)
     (least, first), *_, (most, last) = sorted(stated.items())
     return Reason(
         ReasonCode.INVALID_REQUEST,

@@ -5,25 +5,16 @@ If the API server serves no PodGroups, the group label alone makes the gang.
 
 from __future__ import annotations
 
-from fluence_extender.model.coordination import CONSUMER
-from fluence_extender.model.names import COSCHEDULING_GROUP, GROUP_LABEL, OWNER_SIZE_ANNOTATION
+from fluence_extender.model.names import COSCHEDULING_GROUP, GROUP_LABEL
 from fluence_extender.webhook.contract import AdmissionRequest, Context, GroupKind
 from fluence_extender.webhook.declaration import PodDeclaration
 from fluence_extender.webhook.draft import Draft
 from fluence_extender.webhook.validity import OBJECT_NAME
 
-SIZING_OWNERS = ("ReplicaSet", "StatefulSet")
-"""Owners that say how many pods exist at once, and that the extender doesn't watch."""
-
 
 def handle(draft: Draft, declared: PodDeclaration, request: AdmissionRequest, context: Context) -> None:
-    """Record the gang's size by its owner and link the pod to its group. `quantum` links pods of a shared job."""
-    gang = declared.role == CONSUMER if declared.role else declared.named
-    if not gang:
-        return
-    if declared.size is None and declared.owner[0] in SIZING_OWNERS and request.owned is not None:
-        draft.put("metadata", "annotations", OWNER_SIZE_ANNOTATION, value=str(max(request.owned.at_once, 1)))
-    if not declared.role:
+    """Link the pod to its group. `quantum` links pods of a shared job."""
+    if declared.named and not declared.role:
         link(draft, declared.group, context.groups)
 
 

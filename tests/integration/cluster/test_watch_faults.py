@@ -155,6 +155,8 @@ async def test_first_lists_are_consistent_reads_and_never_from_a_cache(
         "nodes",
         "pods",
         "jobs",
+        "replicasets",
+        "statefulsets",
         "podgroups",
         "configmaps",
     }

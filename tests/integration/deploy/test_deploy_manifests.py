@@ -42,6 +42,7 @@ CALLS = {
     ("", "pods", "watch"),
     ("batch", "jobs", "list"),
     ("batch", "jobs", "watch"),
+    *(("apps", kind, verb) for kind in ("replicasets", "statefulsets") for verb in ("list", "watch")),
     *(
         (optional.group, optional.resource, verb)
         for optional in OPTIONAL.values()

@@ -53,8 +53,8 @@ CALLS = {
         if kind in (Kind.POD_GROUP, Kind.COSCHEDULING_GROUP)
         for verb in ("create", "patch", "delete")
     ),
-    ("apps", "replicasets", "get"),  # how large a gang is
-    ("apps", "statefulsets", "get"),
+    *(("apps", kind, verb) for kind in ("replicasets", "statefulsets") for verb in ("list", "watch")),
+    ("apps", "statefulsets", "get"),  # which of its pods is the first
     *(("coordination.k8s.io", "leases", verb) for verb in ("get", "create", "update")),  # who produces
     ("", "limitranges", "list"),  # what containers may ask for
     # The account of sidecars.

@@ -17,6 +17,7 @@ from fluence_extender.cluster.decode.operators import (
     decode_ray_cluster,
 )
 from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
+from fluence_extender.cluster.decode.replicas import decode_replica_set, decode_stateful_set
 from fluence_extender.model.workload import (
     CoschedulingGroup,
     Job,
@@ -26,7 +27,9 @@ from fluence_extender.model.workload import (
     MpiJob,
     PodGroup,
     RayCluster,
+    ReplicaSet,
     ReplicatedJob,
+    StatefulSet,
 )
 
 META = {"name": "p", "namespace": "ns", "uid": "u1", "resourceVersion": "7"}
@@ -51,6 +54,42 @@ def test_parallelism_and_completions_of_a_job_are_read(
     spec: Any, parallelism: int, completions: int | None, indexed: bool
 ) -> None:
     assert decode_job(raw(spec)) == Job(*ME, parallelism, completions, indexed)
+
+
+@pytest.mark.parametrize(
+    ("spec", "noted", "pods"),
+    [
+        ({"replicas": 4}, None, 4),
+        ({}, None, 1),
+        (None, None, 1),
+        ({"replicas": 0}, None, 1),
+        ({"replicas": "4"}, None, 1),
+        # In a rollout the Deployment's replicas are spread over two ReplicaSets.
+        ({"replicas": 1}, "4", 4),
+        ({"replicas": 3}, "4", 4),
+        ({"replicas": 3}, "0", 1),
+        ({"replicas": 3}, "many", 3),
+    ],
+)
+def test_replicas_of_a_replica_set_or_of_its_deployment_are_read(
+    spec: Any, noted: str | None, pods: int
+) -> None:
+    notes = {} if noted is None else {"deployment.kubernetes.io/desired-replicas": noted}
+    body = json.dumps({"metadata": META | {"annotations": notes}, "spec": spec}).encode()
+    assert decode_replica_set(body) == ReplicaSet(*ME, pods)
+
+
+@pytest.mark.parametrize(
+    ("spec", "pods"),
+    [
+        ({"replicas": 4, "podManagementPolicy": "Parallel"}, 4),
+        ({"podManagementPolicy": "Parallel"}, 1),
+        ({"replicas": 4, "podManagementPolicy": "OrderedReady"}, 1),
+        ({"replicas": 4}, 1),
+    ],
+)
+def test_pods_that_a_stateful_set_creates_at_once_are_read(spec: Any, pods: int) -> None:
+    assert decode_stateful_set(raw(spec)) == StatefulSet(*ME, pods)
 
 
 @pytest.mark.parametrize(

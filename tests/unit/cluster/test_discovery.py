@@ -84,5 +84,5 @@ async def test_unreadable_answers_count_as_nothing_served(
     assert await discovery.find(Kind.JOB_SET) is None
 
 
-def test_every_kind_of_workload_except_jobs_is_optional() -> None:
-    assert set(OPTIONAL) == set(WORKLOADS) - {Kind.JOB}
+def test_every_kind_of_workload_except_those_of_kubernetes_itself_is_optional() -> None:
+    assert set(OPTIONAL) == set(WORKLOADS) - {Kind.JOB, Kind.REPLICA_SET, Kind.STATEFUL_SET}

@@ -20,6 +20,8 @@ PATHS = (
     "/api/v1/nodes",
     "/api/v1/pods",
     "/apis/batch/v1/jobs",
+    "/apis/apps/v1/replicasets",
+    "/apis/apps/v1/statefulsets",
     "/api/v1/namespaces/fluence/configmaps",
 )
 

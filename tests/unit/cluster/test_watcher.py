@@ -31,6 +31,8 @@ PATHS = (
     "/api/v1/nodes",
     "/api/v1/pods",
     "/apis/batch/v1/jobs",
+    "/apis/apps/v1/replicasets",
+    "/apis/apps/v1/statefulsets",
     "/api/v1/namespaces/fluence/configmaps",
 )
 
@@ -125,7 +127,7 @@ async def test_local_resources_file_replaces_the_config_map(
     watcher = Watcher(connection, lambda observation: None, path, QUICK)
     async with running(watcher):
         await watcher.synced()
-    assert full.count("list", PATHS[3]) == 0
+    assert full.count("list", PATHS[-1]) == 0
 
 
 async def test_missing_local_resources_file_ends_the_watch_with_its_error(

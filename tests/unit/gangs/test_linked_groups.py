@@ -9,7 +9,7 @@ import pytest
 from fluence_extender.gangs.membership.assembly import agreed_size
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.model.gang import Convention
-from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, OWNER_SIZE_ANNOTATION
+from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.workload import (
     CoschedulingGroup,
@@ -17,7 +17,9 @@ from fluence_extender.model.workload import (
     JobSet,
     LeaderWorkerSet,
     PodGroup,
+    ReplicaSet,
     ReplicatedJob,
+    StatefulSet,
 )
 from tests.core.manifests import Manifest, job_pod, job_set_pod, leader_worker_pod, manifest
 from tests.unit.gangs.memberships import key, membership, told
@@ -43,7 +45,6 @@ def coscheduled(body: Manifest, group: str = "g") -> Manifest:
     return labelled(body, group)
 
 
-NO_NUMBER = f"annotation {OWNER_SIZE_ANNOTATION} is 'two': it must be a whole number from 1 to 1000000"
 Link = Callable[..., Manifest]
 LINKS = pytest.mark.parametrize(
     ("link", "convention"),
@@ -55,25 +56,53 @@ LINKS = pytest.mark.parametrize(
 )
 
 
-@LINKS
-@pytest.mark.parametrize(
-    ("annotations", "size"),
+OWNERS = pytest.mark.parametrize(
+    ("kind", "owner"),
     [
-        ({GROUP_SIZE_ANNOTATION: "4"}, 4),
-        ({GROUP_SIZE_ANNOTATION: "4", OWNER_SIZE_ANNOTATION: "2"}, 4),
-        ({OWNER_SIZE_ANNOTATION: "2"}, 2),
-        ({}, 1),
-        (
-            {OWNER_SIZE_ANNOTATION: "two"},
-            f"annotation {OWNER_SIZE_ANNOTATION} is 'two': it must be a whole number from 1 to 1000000",
-        ),
+        ("ReplicaSet", ReplicaSet("default", "o", "u", 3)),
+        ("StatefulSet", StatefulSet("default", "o", "u", 3)),
+        ("Job", Job("default", "o", "u", 3)),
     ],
 )
-def test_pod_of_a_replica_set_says_its_size_or_what_was_noted(
-    link: Link, convention: Convention, annotations: dict[str, str], size: object
+
+
+@LINKS
+@OWNERS
+def test_owner_says_the_size_unless_the_pod_says_it(
+    link: Link, convention: Convention, kind: str, owner: Job | ReplicaSet | StatefulSet
 ) -> None:
-    body = manifest("p", {}, annotations, ("apps/v1", "ReplicaSet", "r"))
-    assert told(link(body)) == (key("g", convention), size)
+    api = "batch/v1" if kind == "Job" else "apps/v1"
+    body = link(manifest("p", {}, {}, (api, kind, "o")))
+    assert told(body) == (key("g", convention), f"waiting for {kind} default/o to be seen")
+    assert told(body, owner) == (key("g", convention), 3)
+    body["metadata"]["annotations"] |= {GROUP_SIZE_ANNOTATION: "4"}
+    assert told(body) == told(body, owner) == (key("g", convention), 4)
+
+
+@pytest.mark.parametrize("kind", ["Job", "ReplicaSet", "StatefulSet"])
+def test_owner_of_the_same_kind_in_another_api_says_nothing(kind: str) -> None:
+    body = labelled(manifest("p", {}, {}, ("example.com/v1", kind, "o")))
+    assert told(body) == (key("g", Convention.LABEL), 1)
+
+
+@pytest.mark.parametrize(
+    "group", [PodGroup("default", "g", "u", 2), CoschedulingGroup("default", "g", "u", 2)]
+)
+def test_pod_that_admission_has_not_linked_is_a_member_of_the_podgroup_that_its_label_names(
+    group: PodGroup | CoschedulingGroup,
+) -> None:
+    linked = native if isinstance(group, PodGroup) else coscheduled
+    body = labelled(manifest("p", {}, {}, ("apps/v1", "ReplicaSet", "r")))
+    others = linked(manifest("q", {}, {}, ("apps/v1", "ReplicaSet", "r")))
+    owner = ReplicaSet("default", "r", "u", 3)
+    assert told(body, owner, group) == told(others, owner, group)
+    assert told(body, owner, group)[1] == 2
+
+
+@pytest.mark.parametrize("other", [COSCHEDULING, "pod-group.scheduling.sigs.k8s.io"])
+def test_pod_with_another_groups_name_is_no_member_of_the_podgroup_that_its_label_names(other: str) -> None:
+    body = labelled(manifest("p", {other: "h"}, {}))
+    assert told(body, PodGroup("default", "g", "u", 2))[0] == key("h", Convention.COSCHEDULING)
 
 
 @LINKS
@@ -144,17 +173,15 @@ def test_consumers_of_a_job_follow_its_size() -> None:
     assert told(body, Job("default", "j", "u", 6)) == (key("g", Convention.LABEL), 5)
 
 
-# Sizes noted at different moments.
+# Several owners.
 
 
-def noted(*sizes: int) -> list[Membership]:
-    return [Membership(key("g", Convention.LABEL), size, f"p{size}", noted=True) for size in sizes]
-
-
-def test_largest_noted_size_counts_if_no_other_is_stated() -> None:
+def test_owners_that_state_different_sizes_are_named() -> None:
     gang = key("g", Convention.LABEL)
-    said = Membership(gang, 3, "somebody")
-    assert agreed_size(gang, noted(2, 5, 4)) == 5
-    assert agreed_size(gang, [*noted(2, 5), said]) == 3
-    assert agreed_size(gang, noted()) == 1
-    assert isinstance(agreed_size(gang, [*noted(2), said, Membership(gang, 4, "another")]), Reason)
+    size = agreed_size(
+        gang, [Membership(gang, 2, "ReplicaSet web-1"), Membership(gang, 3, "StatefulSet store")]
+    )
+    assert isinstance(size, Reason)
+    assert size.text == (
+        "members of gang default/g disagree on its size: ReplicaSet web-1 says 2, StatefulSet store says 3"
+    )

@@ -73,6 +73,8 @@ async def settled(
         grouped(ASKING, mode="shared", scheduler="default-scheduler"),
         grouped(ASKING, mode="shared", size="none"),
         grouped(owner=("Job", "j")),
+        grouped(owner=("ReplicaSet", "o")),
+        grouped(owner=("StatefulSet", "o")),
         {"spec": {"schedulerName": "fluence"}},
         {},
     ],
@@ -144,41 +146,16 @@ async def test_consumer_needs_no_account() -> None:
 async def test_group_without_a_label_is_named_after_its_owner() -> None:
     cluster = Cluster(produces=False)
     await settled(grouped(ASKING, group="", mode="shared", owner=("ReplicaSet", "web-5")), cluster)
-    assert cluster.looked_up == ["owner ReplicaSet lab/web-5", "producer of lab/web-5 by r1"]
-
-
-@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
-async def test_size_that_only_the_owner_knows_is_looked_up(kind: str) -> None:
-    cluster = Cluster(size=3)
-    body = grouped(owner=(kind, "o"))
-    request = await settled(body, cluster)
-    assert cluster.looked_up == [f"owner {kind} lab/o"]
-    after = applied(body, mutate(body, request, ALL, CONTEXT))
-    assert after["metadata"]["annotations"] == {"fluence.flux-framework.org/owner-size": "3"}
-    silent = await settled(body, Cluster(size=None))
-    assert mutate(body, silent, ALL, CONTEXT).patch == ()
-
-
-@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
-@pytest.mark.parametrize("group", ["", "g"])
-@pytest.mark.parametrize(("index", "produces"), [(None, False), ("1", None)])
-async def test_consumers_look_up_how_many_of_them_start_together(
-    kind: str, group: str, index: str | None, produces: bool | None
-) -> None:
-    body = grouped(ASKING, group=group, mode="shared", owner=(kind, "o"), index=index)
-    request = await settled(body, Cluster(size=3, produces=produces))
-    after = applied(body, mutate(body, request, ALL, CONTEXT))
-    assert after["metadata"]["annotations"]["fluence.flux-framework.org/owner-size"] == "3"
-    assert mutate(after, request, ALL, CONTEXT).patch == ()
+    assert cluster.looked_up == ["producer of lab/web-5 by r1"]
 
 
 async def test_dry_run_reads_the_owner_and_makes_nothing() -> None:
     cluster = Cluster()
     dry = replace(BARE, dry_run=True)
-    await settled(grouped(owner=("ReplicaSet", "o")), cluster, dry)
     await settled(grouped(ASKING, mode="shared"), cluster, dry)
     await settled(grouped(ASKING, mode="shared", index="0"), cluster, dry)
-    assert cluster.looked_up == ["owner ReplicaSet lab/o"]
+    await settled(numbered("1"), cluster, dry)
+    assert cluster.looked_up == ["owner StatefulSet lab/s"]
 
 
 @pytest.mark.parametrize("index", [None, "0", "1"])

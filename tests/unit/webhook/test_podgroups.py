@@ -13,7 +13,6 @@ from fluence_extender.cluster.port import WORKLOADS, Changed, Deleted, Kind, Lis
 from fluence_extender.model.names import (
     GROUP_LABEL,
     GROUP_SIZE_ANNOTATION,
-    OWNER_SIZE_ANNOTATION,
     WEBHOOK_NAME,
 )
 from fluence_extender.model.pod import Owner, Pod
@@ -23,6 +22,7 @@ from fluence_extender.model.workload import (
     JobSet,
     PodGroup,
     Provenance,
+    ReplicaSet,
     ReplicatedJob,
 )
 from fluence_extender.webhook.podgroups import LINGER, Action, Make, PodGroups, Ref, Remove, Resize
@@ -289,12 +289,14 @@ def test_size_of_parts_that_start_in_order_is_the_smallest() -> None:
     assert made(one("leader", "0"), one("worker", "1")) == Make(PodGroup, ("ns", "g"), 1)
 
 
-def test_largest_of_several_recorded_sizes_counts() -> None:
+def test_size_follows_the_replicas_of_the_owner() -> None:
     owner = Owner("ReplicaSet", "r", "u", "apps/v1")
-    pods = [
-        member(str(number), owner=owner, notes={OWNER_SIZE_ANNOTATION: str(number)}) for number in (2, 4, 3)
-    ]
-    assert made(*pods) == Make(PodGroup, ("ns", "g"), 4, owner)
+    cluster = Cluster(member("a", owner=owner))
+    assert cluster.actions() == []
+    cluster.put(ReplicaSet("ns", "r", "u", 4))
+    assert cluster.actions() == [Make(PodGroup, ("ns", "g"), 4, owner)]
+    cluster.put(native(4), ReplicaSet("ns", "r", "u", 2))
+    assert cluster.actions() == [Resize(native(4), 2)]
 
 
 def test_members_that_disagree_have_no_group_until_they_agree() -> None:

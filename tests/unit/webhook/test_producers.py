@@ -232,15 +232,10 @@ async def test_failed_write_is_repeated() -> None:
         ("Job", {"parallelism": 4, "completions": 1}, 1),
         ("Job", {"parallelism": 4}, 4),
         ("Job", {}, 1),
-        ("ReplicaSet", {"replicas": 3}, 3),
-        ("ReplicaSet", {}, 1),
-        ("ReplicaSet", {"replicas": None}, 1),
-        ("StatefulSet", {"replicas": 3, "podManagementPolicy": "Parallel"}, 3),
-        ("StatefulSet", {"replicas": 3, "podManagementPolicy": "OrderedReady"}, 1),
         ("StatefulSet", {"replicas": 3}, 1),
     ],
 )
-async def test_owner_says_how_many_pods_there_are_at_once(kind: str, spec: Json, size: int) -> None:
+async def test_job_says_how_many_pods_there_are_at_once(kind: str, spec: Json, size: int) -> None:
     lab = Lab()
     lookups = ApiLookups(lab.objects, lambda: lab.now, lambda: lab.now)
     group = "batch" if kind == "Job" else "apps"
@@ -260,7 +255,7 @@ async def test_owner_says_how_many_pods_there_are_at_once(kind: str, spec: Json,
         ("StatefulSet", {"ordinals": {"start": 5}}, 5),
         ("StatefulSet", {"ordinals": {}}, 0),
         ("StatefulSet", {"ordinals": None}, 0),
-        ("ReplicaSet", {"ordinals": {"start": 5}}, 0),
+        ("Job", {"ordinals": {"start": 5}}, 0),
     ],
 )
 def test_stateful_set_says_which_index_is_first(kind: str, spec: Json, first: int) -> None:

@@ -1,23 +1,23 @@
 """Our own convention: the label ``fluence.flux-framework.org/group`` and the annotation ``…/group-size``.
 
 Without the annotation the pod's owner states the size: a JobSet, a LeaderWorkerSet, a Job (its parallelism, but no more
-than its completions), or a ReplicaSet or StatefulSet, whose replicas admission notes on each pod it creates. Otherwise
-the size is 1.
+than its completions), a Deployment by its ReplicaSets, a ReplicaSet or a StatefulSet. Otherwise the size is 1.
 
 The producer of a shared quantum job is a gang by itself, and the consumers are the rest of the group.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from fluence_extender.gangs.membership.conventions import jobset, operators
 from fluence_extender.gangs.membership.conventions.membership import (
     Membership,
+    StatedSize,
     Workloads,
     annotated_size,
     awaited,
-    read,
 )
 from fluence_extender.model.coordination import (
     DEPENDS_ON_PRODUCER,
@@ -26,9 +26,16 @@ from fluence_extender.model.coordination import (
     ROLE_ANNOTATION,
 )
 from fluence_extender.model.gang import Convention, GangKey
-from fluence_extender.model.names import GROUP_LABEL, OWNER_SIZE_ANNOTATION
+from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job
+from fluence_extender.model.workload import Job, ReplicaSet, StatefulSet
+
+OWNERS: Mapping[str, tuple[str, type[Job | ReplicaSet | StatefulSet]]] = {
+    "Job": ("batch", Job),
+    "ReplicaSet": ("apps", ReplicaSet),
+    "StatefulSet": ("apps", StatefulSet),
+}
+"""By kind: the API group of owners that state how many pods exist at the same time, and what they are read as."""
 
 
 def recognize(pod: Pod, workloads: Workloads) -> Membership | None:
@@ -63,12 +70,18 @@ def _by_owner(pod: Pod, workloads: Workloads, key: GangKey) -> Membership:
     led = operators.leader_worker_set(pod, workloads)
     if led is not None:
         return replace(led, key=replace(key, part=led.key.part))
-    noted = pod.annotations.get(OWNER_SIZE_ANNOTATION)
-    if pod.owner is not None and pod.owner.kind == "Job":
-        job = workloads.find(Job, pod.namespace, pod.owner.name)
-        if job is None:
-            return Membership(key, *awaited("Job", pod.namespace, pod.owner.name))
-        return Membership(key, job.pods, f"Job {pod.owner.name}")
-    if pod.owner is not None and noted is not None:
-        return Membership(key, *read(pod, "annotation", OWNER_SIZE_ANNOTATION, noted), noted=True)
-    return Membership(key, 1, f"pod {pod.name}, which says nothing,")
+    stated = _size_of_owner(pod, workloads) or (1, f"pod {pod.name}, which says nothing,")
+    return Membership(key, *stated)
+
+
+def _size_of_owner(pod: Pod, workloads: Workloads) -> StatedSize | None:
+    owner = pod.owner
+    if owner is None or owner.kind not in OWNERS:
+        return None
+    group, kind = OWNERS[owner.kind]
+    if not owner.is_a(owner.kind, group):
+        return None
+    found = workloads.find(kind, pod.namespace, owner.name)
+    if found is None:
+        return awaited(owner.kind, pod.namespace, owner.name)
+    return found.pods, f"{owner.kind} {owner.name}"

@@ -43,15 +43,13 @@ class Membership:
 
     ``size`` is how many members make the gang whole, or why that isn't known. ``source`` names the object that states
     the size, for messages. ``patience`` is how many seconds the gang may take to assemble, None where nothing states
-    it. A ``noted`` size is one that admission wrote on the pod when the pod was created. Noted sizes may differ from
-    pod to pod, and the largest counts.
+    it.
     """
 
     key: GangKey
     size: int | Reason
     source: str
     patience: float | None = None
-    noted: bool = False
 
 
 StatedSize = tuple[int | Reason, str]

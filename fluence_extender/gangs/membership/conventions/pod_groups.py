@@ -10,7 +10,8 @@ what the pod carries. The operators count pods into ``minMember`` that they crea
 later stage of a JobSet). Such a group is whole without those pods.
 
 Admission links pods with our group label to a PodGroup of the same name. Until that PodGroup exists, the label is
-enough.
+enough. While it exists, the label is enough as well: pods that were created while the admission webhook was away are
+members like the others.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from fluence_extender.gangs.membership.conventions.membership import (
     read,
 )
 from fluence_extender.model.gang import Convention, GangKey
-from fluence_extender.model.names import COSCHEDULING_GROUP, FLUX_SIZE
+from fluence_extender.model.names import COSCHEDULING_GROUP, FLUX_SIZE, GROUP_LABEL
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.workload import CoschedulingGroup, PodGroup
@@ -43,12 +44,13 @@ COSCHEDULING_SIZES = (FLUX_SIZE, f"{EARLIER}/min-available")
 
 def native(pod: Pod, workloads: Workloads) -> Membership | None:
     """Return the membership of a pod that names a native PodGroup."""
-    if not pod.group:
+    name = pod.group or _existing(PodGroup, pod, workloads)
+    if not name:
         return None
-    key = GangKey(pod.namespace, pod.group, Convention.POD_GROUP)
-    group = workloads.find(PodGroup, pod.namespace, pod.group)
+    key = GangKey(pod.namespace, name, Convention.POD_GROUP)
+    group = workloads.find(PodGroup, pod.namespace, name)
     if group is None:
-        stated = awaited("PodGroup", pod.namespace, pod.group, "to exist")
+        stated = awaited("PodGroup", pod.namespace, name, "to exist")
         return labelled.linked(pod, workloads, key) or Membership(key, *stated)
     return Membership(key, group.min_count, f"PodGroup {key}")
 
@@ -56,7 +58,7 @@ def native(pod: Pod, workloads: Workloads) -> Membership | None:
 def coscheduling(pod: Pod, workloads: Workloads) -> Membership | None:
     """Return the membership of a pod with the label of the coscheduling plugin."""
     labels = labels_of(pod, workloads)
-    name = next((labels[label] for label in COSCHEDULING_NAMES if labels.get(label)), "")
+    name = _named(labels) or _existing(CoschedulingGroup, pod, workloads)
     if not name:
         return None
     group = workloads.find(CoschedulingGroup, pod.namespace, name)
@@ -79,11 +81,22 @@ def coscheduling(pod: Pod, workloads: Workloads) -> Membership | None:
     return Membership(key, size, stated[1], group.timeout if group is not None else None)
 
 
+def _named(labels: Mapping[str, str]) -> str:
+    return next((labels[label] for label in COSCHEDULING_NAMES if labels.get(label)), "")
+
+
+def _existing(kind: type[PodGroup | CoschedulingGroup], pod: Pod, workloads: Workloads) -> str:
+    """Return the group that only our own label names, if there is a PodGroup of that kind and name, "" otherwise."""
+    group = pod.labels.get(GROUP_LABEL, "")
+    if not group or pod.group or _named(pod.labels):
+        return ""
+    return group if workloads.find(kind, pod.namespace, group) is not None else ""
+
+
 def _size_of_job(pod: Pod, workloads: Workloads) -> StatedSize | None:
     """Return the size of a Job that has flux-k8s's name label and no size: as many pods as the Job runs at once."""
     job = job_of(pod, workloads)
-    named = job is not None and not any(pod.labels.get(label) for label in COSCHEDULING_NAMES)
-    return (job.pods, f"Job {job.name}") if job is not None and named else None
+    return (job.pods, f"Job {job.name}") if job is not None and not _named(pod.labels) else None
 
 
 def _submits_ray_job(pod: Pod, workloads: Workloads) -> bool:
