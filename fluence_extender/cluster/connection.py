@@ -1,9 +1,8 @@
 """One pool of connections to the API server, with raw bodies in both directions.
 
-The official client's `RESTClientObject` prepares TLS, client certificates, server name and proxy. Streams go through
-its aiohttp session; calls go through an `Exchange`, which costs a fraction of it. The official client's typed models
-are never used, because building them costs far more than everything else done with them. Every call has a time limit,
-and every failure is a `ClusterError`.
+The official client's `RESTClientObject` prepares TLS, client certificates, server name and proxy, and all requests go
+through its aiohttp session. Its typed models are never used, because building them costs far more than everything else
+done with them. Every call has a time limit, and every failure is a `ClusterError`.
 
 Repeating a call is safe: each write carries a uid or a fixed name, so the API server refuses it the second time. So a
 call that is cut off before its answer is repeated once, and a call that is refused because of load (429, 503) is
@@ -45,11 +44,8 @@ from fluence_extender.cluster.errors import (
     error_from,
     read_status,
 )
-from fluence_extender.cluster.exchange import Answer, Exchange
 
 log = structlog.get_logger(__name__)
-
-Response = TypeVar("Response", Answer, aiohttp.ClientResponse)
 
 POOL = 288
 """Calls under way at the same time. Callers that bound their own calls stay below this together."""
@@ -65,6 +61,18 @@ HEADERS = {"Accept-Encoding": "identity", "User-Agent": f"fluence-extender/{__ve
 KEEP_ALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 5000))
 """Options of each socket. The last one is in milliseconds: data that the peer hasn't acknowledged by then is dropped,
 and never arrives later (tcp(7))."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer; ``retry_after`` is the Retry-After header, "" without one."""
+
+    status: int
+    body: bytes
+    retry_after: str = ""
+
+
+Response = TypeVar("Response", Answer, aiohttp.ClientResponse)
 
 
 class _PermittedBody(aiohttp.BytesPayload):
@@ -103,10 +111,8 @@ class _Transport(RESTClientObject):
         if self.proxy:
             self._always |= {"proxy": self.proxy, "proxy_headers": self.proxy_headers or None}
         self._server: str = configuration.host.rstrip("/")
-        name = configuration.tls_server_name or ""
-        self._exchange = Exchange(self._server, self.ssl_context, name, self._new_socket, CONNECT_LIMIT)
 
-    async def exchange(
+    async def send(
         self,
         method: str,
         target: str,
@@ -118,10 +124,9 @@ class _Transport(RESTClientObject):
 
         ``target`` is already encoded; ``permit`` is called just before the request is sent.
         """
-        if not self.proxy:
-            return await self._exchange.send(method, target, headers, body, permit)
-        permit()
         sent = _PermittedBody(body, permit) if body else None
+        if sent is None:
+            permit()
         try:
             async with await self.begin(method, target, headers, sent, CALL_TIMEOUT) as response:
                 answered = await response.read()
@@ -170,7 +175,6 @@ class _Transport(RESTClientObject):
         return made
 
     async def close(self) -> None:
-        self._exchange.close()
         await super().close()
         for one in self._sockets:
             with suppress(OSError):
@@ -268,7 +272,7 @@ class Connection:
     async def _send(self, request: ApiRequest) -> Answer:
         target, headers, body = await self._prepared(request)
         permit = _always if request.method == "GET" else self.permit
-        return await self._transport.exchange(request.method, target, headers, body, permit)
+        return await self._transport.send(request.method, target, headers, body, permit)
 
     @asynccontextmanager
     async def stream(self, request: ApiRequest, silence: float) -> AsyncIterator[aiohttp.StreamReader]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
+import uvloop
+from aiohttp.abc import AbstractStreamWriter
 
 from fluence_extender.cluster.api import ApiCluster
 from fluence_extender.cluster.connection import POOL, ApiRequest, Connection, connect
@@ -184,13 +187,52 @@ async def test_write_that_waits_for_its_connection_until_the_lease_is_over_is_no
         now += 2.6
         return make(address)
 
-    for owner in (reached._transport._exchange, reached._transport):
-        monkeypatch.setattr(owner, "_new_socket", hang_first)
+    monkeypatch.setattr(reached._transport, "_new_socket", hang_first)
     with pytest.raises(NotLeading, match="hasn't been read lately"):
         await fence.write(lambda cluster: cluster.bind(Pod("ns", "p", "u1"), "n1", {}))
     assert made == [True]
     await asyncio.sleep(0.05)
     assert server.count(*BIND) == 0
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_permitted_write_is_with_the_operating_system_in_the_same_turn_of_the_loop(
+    run: Callable[[Coroutine[Any, Any, bytes]], bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A process that is stopped between two turns must not send the write when it runs again."""
+    write = aiohttp.BytesPayload.write_with_length
+    turns: list[str] = []
+    sent: list[bytes] = []
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        path = tmp_path / "kubeconfig"
+        path.write_text(kubeconfig_text(f"http://127.0.0.1:{listener.getsockname()[1]}"))
+
+        async def write_and_receive(
+            payload: aiohttp.BytesPayload, writer: AbstractStreamWriter, length: int | None
+        ) -> None:
+            await write(payload, writer, length)
+            assert not turns
+            peer, _ = listener.accept()
+            with peer:
+                peer.settimeout(60)
+                sent.append(peer.recv(65536))
+                peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+        monkeypatch.setattr(aiohttp.BytesPayload, "write_with_length", write_and_receive)
+
+        async def call() -> bytes:
+            async with connect(str(path)) as connection:
+                loop = asyncio.get_running_loop()
+
+                def permit() -> None:
+                    loop.call_soon(turns.append, "turn")
+
+                connection.permit = permit
+                return await connection.call(ApiRequest("POST", "/x", "write", body={}))
+
+        assert run(call()) == b"ok"
+    assert sent[0].endswith(b"{}")
 
 
 async def test_events_that_are_not_permitted_are_dropped(
