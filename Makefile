@@ -42,7 +42,7 @@ test: $(INSTALLED) ## All tests, the end-to-end ones on a control plane of their
 nightly: $(INSTALLED) ## The property tests at length: 100,000 scenarios of all engines, an hour or more
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest tests/property $(ARGS)
 
-demo: $(INSTALLED) ## A real control plane, the service and the examples, on this machine
+demo: $(INSTALLED) ## The service at work on this machine: on an embedded cluster, or ARGS=--kubernetes on a real one
 	$(BIN)/fluence-extender demo $(ARGS)
 
 bench: $(INSTALLED) ## What calls, matches, changes of nodes, restarts and admission cost, beside echoes and other engines

@@ -1,4 +1,5 @@
-"""The product at work on one machine: a local control plane, the service, a kube-scheduler and the examples.
+"""The product at work on one machine: a cluster, embedded or real, with the service on it, and the examples.
 
-`view` shows gangs, `stack` runs the product's processes on a control plane, and `run` puts both together.
+`site` is such a cluster, and `embedded` and `kubernetes` are its two forms. `stack` runs the product's processes on a
+control plane, `view` shows gangs, and `run` puts all together.
 """

@@ -26,13 +26,18 @@ def policies(*names: str) -> list[dict[str, Any]]:
     return [document for name in names for document in read(base / f"{name}.yaml")]
 
 
+def devices_file() -> Path:
+    """Return the resources.yaml of the examples. Raise `LocalClusterError` outside a clone."""
+    return folder("examples") / "devices" / "resources.yaml"
+
+
 def devices() -> dict[str, Any]:
     """Return the ConfigMap with the virtual resources, which may be edited while the demo runs."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": RESOURCES_CONFIGMAP, "namespace": "kube-system"},
-        "data": {RESOURCES_KEY: (folder("examples") / "devices" / "resources.yaml").read_text()},
+        "data": {RESOURCES_KEY: devices_file().read_text()},
     }
 
 

@@ -13,10 +13,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from fluence_extender.demo.site import PodView
 from fluence_extender.localcluster import LocalClusterError
 
-SETTLED = 4.0
-"""Seconds without a change after which the rows are final."""
+SETTLED = 7.0
+"""Seconds without a change after which the rows are final: more than between the ends of two of the examples."""
 LONGEST = 90.0
 """Seconds after which the live view ends in any case."""
 PERIOD = 0.25
@@ -45,14 +46,14 @@ class Row:
     reason: str
 
 
-def rows(gangs: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]]) -> list[Row]:
+def rows(gangs: Sequence[Mapping[str, Any]], pods: Sequence[PodView]) -> list[Row]:
     """Return a row for each member of each gang, then a row for each pod of other schedulers."""
-    known = {pod["metadata"]["uid"]: pod for pod in pods}
+    known = {pod.uid: pod for pod in pods}
     found: list[Row] = []
     for gang in gangs:
         for member in gang["members"]:
             pod = known.pop(member["uid"], None)
-            phase = pod["status"].get("phase", "") if pod else "gone"
+            phase = pod.phase if pod else "gone"
             found.append(
                 Row(
                     gang["name"],
@@ -65,10 +66,8 @@ def rows(gangs: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]]) 
                 )
             )
     for pod in known.values():
-        scheduler = pod["spec"].get("schedulerName", "")
-        node = pod["spec"].get("nodeName", "")
-        name, phase = pod["metadata"]["name"], pod["status"].get("phase", "")
-        found.append(Row("-", name, "", phase, node, "", f"placed by {scheduler}" if node else scheduler))
+        reason = f"placed by {pod.scheduler}" if pod.node else pod.scheduler
+        found.append(Row("-", pod.name, "", pod.phase, pod.node, "", reason))
     return found
 
 

@@ -131,6 +131,10 @@ class EmbeddedCluster:
             sink(self._list(kind))
         self._sinks.append(sink)
 
+    def unwatch(self, sink: Sink) -> None:
+        """Send ``sink`` nothing more."""
+        self._sinks.remove(sink)
+
     def relist(self, kind: Kind) -> None:
         """Send all sinks the list of one kind again, as after a lost watch."""
         self._send(self._list(kind))
@@ -148,7 +152,7 @@ class EmbeddedCluster:
         return OwnPods(str(self._version), frozenset(pod.uid for pod in ours), changed)
 
     def _send(self, observation: Observation) -> None:
-        for sink in self._sinks:
+        for sink in tuple(self._sinks):
             sink(observation)
 
     # The writes of the port.

@@ -21,7 +21,6 @@ from fluence_extender.http.listeners.serving import (
     actual,
     allow_open_files,
     listen,
-    stop_signals,
     uvicorn_server,
 )
 from fluence_extender.http.scheduler.app import VerbsApp
@@ -77,10 +76,10 @@ async def serve(
     verbs_address: Address,
     api_address: Address,
     listening: Callable[[Listeners], None],
+    stop: asyncio.Event,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; ``listening`` is called once both are open. Raises `CannotListen`."""
+    """Serve until ``stop`` is set; ``listening`` is called once both are open. Raises `CannotListen`."""
     allow_open_files()
-    with stop_signals() as stop:
-        async with Listeners(verbs, api, verbs_address, api_address) as listeners:
-            listening(listeners)
-            await stop.wait()
+    async with Listeners(verbs, api, verbs_address, api_address) as listeners:
+        listening(listeners)
+        await stop.wait()

@@ -20,7 +20,7 @@ from fluence_extender.http.state.service import ServiceState
 from fluence_extender.ledger.ledger import Ledger
 from tests.core.faulty_cluster import FaultyCluster
 from tests.core.link import Link
-from tests.core.scheduler import KubeScheduler
+from tests.core.scheduler import FaultyScheduler
 
 DURATION, DEADLINE, RETRY = 15.0, 10.0, 2.0
 """kube-scheduler's defaults for its election, in seconds."""
@@ -103,7 +103,7 @@ class Replica:
         )
         self.placements = LivePlacements(self.controller, self.driver, lambda: "", self.election.poke)
         self.state = ServiceState(self.controller, self.placements)
-        self.scheduler = KubeScheduler(self.link)
+        self.scheduler = FaultyScheduler(self.link)
         self.scheduler.placements = self.placements
         self.link.watch(self.driver.sink)
         self.controller.start()
@@ -179,7 +179,7 @@ class Replica:
         for task in (self._candidate, *self._tasks):
             task.cancel()
 
-    def share(self, other: KubeScheduler) -> None:
+    def share(self, other: FaultyScheduler) -> None:
         """Judge by what ``other`` knows of disturbances, and report to it."""
         mine = self.scheduler
         mine.disturbed, mine.refusing = other.disturbed, other.refusing

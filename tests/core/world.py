@@ -33,7 +33,7 @@ from fluence_extender.model.pod import Pod
 from tests.core.clock import VirtualLoop
 from tests.core.engine import FINE_EMBEDDED, CoreEngine
 from tests.core.faulty_cluster import FaultyCluster
-from tests.core.scheduler import KubeScheduler
+from tests.core.scheduler import FaultyScheduler
 from tests.core.values import PodFields
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class World:
         self.limits = limits
         self.loop.set_exception_handler(self._unhandled)
         self.cluster = FaultyCluster(*objects)
-        self.scheduler = KubeScheduler(self.cluster)
+        self.scheduler = FaultyScheduler(self.cluster)
         self.rejected: list[str] = []
         self.shown: tuple[object, dict[str, tuple[str, str]]] = (None, {})
         self.crashes: list[BaseException] = []

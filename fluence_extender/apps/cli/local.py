@@ -76,22 +76,21 @@ def scheduler_config_command(
 
 
 @click.command()
-@click.option(
-    "--nodes", type=click.IntRange(1, 500), default=6, show_default=True, help="kwok nodes to create."
-)
+@click.option("--nodes", type=click.IntRange(1, 500), default=6, show_default=True, help="Nodes to create.")
 @click.option("--keep/--no-keep", default=False, help="Leave everything running until Ctrl-C.")
+@click.option("--kubernetes", is_flag=True, help="Run on a real control plane on loopback.")
 @POLICY
-def demo(nodes: int, keep: bool, policy: str) -> None:
-    """Show everything on this machine: a real control plane on loopback, the service, and the examples.
+def demo(nodes: int, keep: bool, kubernetes: bool, policy: str) -> None:
+    """Show the service at work on this machine: it places the examples on a cluster, live and as a table.
 
-    The first run builds etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok from their Go modules
-    into your cache folder (about seven minutes on two cores); later runs start in seconds.
+    By default the cluster is embedded in the process, and starts at once. With --kubernetes it is a real one, whose
+    programs the first run builds from their Go modules into your cache folder.
     """
     from fluence_extender.demo.run import run_demo
     from fluence_extender.localcluster.errors import LocalClusterError
 
     try:
-        sys.exit(run_demo(nodes=nodes, keep=keep, policy=policy))
+        sys.exit(run_demo(nodes, keep, policy, kubernetes))
     except LocalClusterError as error:
         raise click.ClickException(str(error)) from None
 

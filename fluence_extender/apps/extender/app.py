@@ -19,12 +19,10 @@ from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.apps.extender.engines import Engine, choose_engine, matcher_setup
 from fluence_extender.apps.processes import StartRefused, faulty_resources, first_error
 from fluence_extender.apps.settings import Settings
-from fluence_extender.cluster.api import open_cluster
 from fluence_extender.cluster.early_watch import EarlyWatch
 from fluence_extender.cluster.live_resources import LiveResources
-from fluence_extender.cluster.port import WORKLOADS, Cluster, Kind, Regarding, ResourcesFile
-from fluence_extender.cluster.reads import list_own_pods, preemption_rules, read_lease
-from fluence_extender.cluster.watch import Watcher
+from fluence_extender.cluster.port import WORKLOADS, Kind, Regarding, ResourcesFile
+from fluence_extender.cluster.session import ClusterSession, open_session
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import RecordEvent
 from fluence_extender.gangs.execution.driver import Driver
@@ -33,7 +31,7 @@ from fluence_extender.gangs.leadership.audit import SETTLE, Auditor
 from fluence_extender.gangs.leadership.election import Election
 from fluence_extender.gangs.leadership.lease import ALONE, ByLease, Leadership
 from fluence_extender.gangs.lifecycle.limits import Limits
-from fluence_extender.http.listeners.serving import Address, background
+from fluence_extender.http.listeners.serving import Address, background, stop_signals
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.scheduler.app import VerbsApp
 from fluence_extender.http.server import Listeners, serve
@@ -70,28 +68,40 @@ The watch must also have been open for as long as an audit waits: a new watch, o
 """
 
 
-async def run(settings: Settings, watch: EarlyWatch, listening: Callable[[Listeners, Engine], None]) -> None:
-    """Serve until SIGTERM or SIGINT.
+async def run_until_signal(
+    settings: Settings, watch: EarlyWatch, listening: Callable[[Listeners, Engine], None]
+) -> None:
+    """Serve the cluster of an API server until SIGTERM or SIGINT. Raise what `run` raises."""
+    with stop_signals() as stop:
+        async with open_session(watch) as session:
+            await run(settings, session, listening, stop)
+
+
+async def run(
+    settings: Settings,
+    session: ClusterSession,
+    listening: Callable[[Listeners, Engine], None],
+    stop: asyncio.Event,
+) -> None:
+    """Serve the cluster of ``session`` until ``stop`` is set.
 
     ``listening`` is called once both listeners are open. Raises `StartRefused`, `EngineUnavailable`, `CannotListen` and
     the start errors of the rooms.
     """
     engine = choose_engine(settings.engine)
-    async with open_cluster(watch.connection) as cluster:
-        try:
-            await _run(settings, engine, watch, cluster, listening)
-        except BaseExceptionGroup as group:
-            raise first_error(group) from None
+    try:
+        await _run(settings, engine, session, listening, stop)
+    except BaseExceptionGroup as group:
+        raise first_error(group) from None
 
 
 async def _run(
     settings: Settings,
     engine: Engine,
-    watch: EarlyWatch,
-    cluster: Cluster,
+    session: ClusterSession,
     listening: Callable[[Listeners, Engine], None],
+    stop: asyncio.Event,
 ) -> None:
-    connection, watcher = watch.connection, watch.watcher
     metrics = Metrics()
     metrics.set_engine(engine.name, engine.version)
 
@@ -110,33 +120,32 @@ async def _run(
         on_preempted=metrics.preemptions.inc,
     )
     leadership: Leadership = ByLease(settings.identity) if settings.lease else ALONE
-    driver = Driver(controller, cluster, leadership)
+    driver = Driver(controller, session.writes, leadership)
     # Reads came first; from here on each write needs the lead.
-    connection.permit = driver.fence.demand
+    session.permit_writes(driver.fence.demand)
     rebuilder = GraphRebuilder(controller, live.reject_adopted, driver.wake)
-    own_pods = partial(list_own_pods, connection)
     auditor = Auditor(
         controller,
         metrics.count_drift,
-        own_pods,
-        lambda: watcher.open_for(Kind.POD) > SETTLE and watcher.staleness(Kind.POD) < FRESH,
+        session.own_pods,
+        lambda: session.open_for(Kind.POD) > SETTLE and session.staleness(Kind.POD) < FRESH,
         settings.audit_every,
         metrics.audits.inc,
     )
     election: Election | None = None
     if isinstance(leadership, ByLease):
         namespace, _, name = settings.lease.partition("/")
-        lease = partial(read_lease, connection, namespace, name)
-        election = Election(leadership, driver, lease, own_pods, lambda: controller.started)
+        lease = partial(session.read_lease, namespace, name)
+        election = Election(leadership, driver, lease, session.own_pods, lambda: controller.started)
     requested = election.poke if election is not None else lambda: None
-    missing = partial(_missing, watcher)
+    missing = partial(_missing, session)
     placements = LivePlacements(controller, driver, missing, requested)
-    state = ServiceState(controller, placements, partial(preemption_rules, connection))
+    state = ServiceState(controller, placements, session.preemption_rules)
     try:
         # "follow the cluster" comes first: its first step delivers what has been listed, and "start" waits for that.
         work = {
-            "follow the cluster": watch.watch(driver.sink),
-            "start": _start(watcher, controller, driver, live),
+            "follow the cluster": session.watch(driver.sink),
+            "start": _start(session, controller, driver, live),
             "decide": driver.run(),
             "rebuild": rebuilder.run(),
             "audit": auditor.run(driver.wake),
@@ -151,22 +160,25 @@ async def _run(
                 Address(settings.host, settings.port),
                 Address(settings.api_host, settings.api_port),
                 lambda listeners: listening(listeners, engine),
+                stop,
             )
     finally:
         ledger.close()
 
 
-async def _start(watcher: Watcher, controller: Controller, driver: Driver, live: LiveResources) -> None:
+async def _start(
+    session: ClusterSession, controller: Controller, driver: Driver, live: LiveResources
+) -> None:
     """Replay once everything has been listed. Raises `StartRefused`."""
     gc.set_threshold(GARBAGE_AT_START, 50, 100)
     collecting = asyncio.get_running_loop().call_later(LONGEST_START, gc.enable)
-    await watcher.synced(*LISTED_FIRST)
+    await session.synced(*LISTED_FIRST)
     if live.fault is not None:
         raise faulty_resources(live.fault)
     # A gang that needs a PodGroup or another workload waits for it anyway.
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(GROUPS_TIMEOUT):
-            await watcher.synced(*WORKLOADS)
+            await session.synced(*WORKLOADS)
     try:
         await driver.start()
     except LoadFailed as error:
@@ -185,14 +197,14 @@ async def _start(watcher: Watcher, controller: Controller, driver: Driver, live:
     )
 
 
-def _missing(watcher: Watcher) -> str:
+def _missing(session: ClusterSession) -> str:
     """Return what isn't known of the cluster now, "" if everything is."""
-    unlisted = [str(kind) for kind in LISTED_FIRST if not watcher.is_synced(kind)]
+    unlisted = [str(kind) for kind in LISTED_FIRST if not session.is_synced(kind)]
     if unlisted:
-        failures = watcher.failures()
+        failures = session.failures()
         why = "; ".join(failures[kind] for kind in LISTED_FIRST if kind in failures)
         return f"waiting for the list of {', '.join(unlisted)}" + (f" ({why})" if why else "")
-    if watcher.staleness(Kind.NODE, Kind.POD) > STALE_AFTER:
+    if session.staleness(Kind.NODE, Kind.POD) > STALE_AFTER:
         return "the API server has not been reached for too long"
     return ""
 

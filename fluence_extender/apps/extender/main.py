@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 async def serve(settings: Settings, listening: Callable[[Listeners, Engine], None]) -> None:
-    """Run the service until SIGTERM or SIGINT. Raises `StartRefused` and what `app.run` raises."""
+    """Run the service until SIGTERM or SIGINT. Raise `StartRefused` and what `app.run` raises."""
     if settings.resources is not None:
         check_resources(settings.resources)
     asyncio.get_running_loop().set_exception_handler(log_unhandled)
     place = settings.resources or settings.resources_namespace
     async with connect(settings.kubeconfig) as connection, EarlyWatch(connection, place).running() as watch:
         app = await asyncio.to_thread(importlib.import_module, "fluence_extender.apps.extender.app")
-        await app.run(settings, watch, listening)
+        await app.run_until_signal(settings, watch, listening)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fluence_extender.demo.run import Upkeep
+from fluence_extender.demo.kubernetes import Upkeep
 from fluence_extender.localcluster import Component, StartFailed
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from fluence_extender.http.listeners.serving import Address, CannotListen
+from fluence_extender.http.listeners.serving import Address, CannotListen, stop_signals
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.scheduler.app import VerbsApp
 from fluence_extender.http.scheduler.pending import STOPPING
@@ -160,6 +160,9 @@ async def test_a_signal_ends_serving(number: signal.Signals) -> None:
 
     metrics, placements = Metrics(), HeldPlacements()
     async with asyncio.timeout(20):
-        await serve(VerbsApp(placements, metrics), api_app(placements, metrics), ANY, ANY, listening)
+        with stop_signals() as stop:
+            await serve(
+                VerbsApp(placements, metrics), api_app(placements, metrics), ANY, ANY, listening, stop
+            )
     assert all(ports)
     assert len(set(ports)) == 2

@@ -1,0 +1,102 @@
+"""An open cluster, as the extender's composition root uses it: a watch that is running, a few reads, and the writes.
+
+`ClusterSession` is the port. `ApiSession` is the session with an API server; the embedded cluster has one of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+from fluence_extender.cluster.api import ApiCluster, open_cluster
+from fluence_extender.cluster.budgets import PreemptionRules
+from fluence_extender.cluster.early_watch import EarlyWatch
+from fluence_extender.cluster.port import Cluster, Kind, Lease, OwnPods, Sink
+from fluence_extender.cluster.reads import list_own_pods, preemption_rules, read_lease
+
+
+class ClusterSession(Protocol):
+    """What one extender needs of one cluster."""
+
+    @property
+    def writes(self) -> Cluster:
+        """The writes."""
+        ...
+
+    def permit_writes(self, permit: Callable[[], None]) -> None:
+        """Call ``permit`` immediately before each write from now on. If it raises, nothing is written."""
+        ...
+
+    async def watch(self, sink: Sink) -> None:
+        """Send ``sink`` the state of the cluster and then every change, until cancelled."""
+        ...
+
+    async def synced(self, *kinds: Kind) -> None:
+        """Return once each of ``kinds`` has been listed."""
+        ...
+
+    def is_synced(self, *kinds: Kind) -> bool:
+        """Return whether each of ``kinds`` has been listed."""
+        ...
+
+    def failures(self) -> Mapping[Kind, str]:
+        """Return, for each kind that isn't watched now, why."""
+        ...
+
+    def staleness(self, *kinds: Kind) -> float:
+        """Return the seconds since the last contact with the cluster, for the worst of ``kinds``."""
+        ...
+
+    def open_for(self, kind: Kind) -> float:
+        """Return the seconds for which the watch of ``kind`` has been open."""
+        ...
+
+    async def own_pods(self, known: Mapping[str, str]) -> OwnPods:
+        """Return the pods of this scheduler; see `reads.list_own_pods`. Raise `ClusterError`."""
+        ...
+
+    async def read_lease(self, namespace: str, name: str, limit: float) -> Lease | None:
+        """Return the current Lease; see `reads.read_lease`. Raise `ClusterError`."""
+        ...
+
+    async def preemption_rules(self) -> PreemptionRules:
+        """Return the PriorityClasses and PodDisruptionBudgets, None for those that can't be read in time."""
+        ...
+
+
+class ApiSession:
+    """`ClusterSession` with an API server, over the connection of ``early``."""
+
+    def __init__(self, early: EarlyWatch, writes: ApiCluster) -> None:
+        self._connection = early.connection
+        self.writes = writes
+        self.watch = early.watch
+        self.synced = early.watcher.synced
+        self.is_synced = early.watcher.is_synced
+        self.failures = early.watcher.failures
+        self.staleness = early.watcher.staleness
+        self.open_for = early.watcher.open_for
+
+    def permit_writes(self, permit: Callable[[], None]) -> None:
+        """See `ClusterSession`."""
+        self._connection.permit = permit
+
+    async def own_pods(self, known: Mapping[str, str]) -> OwnPods:
+        """See `ClusterSession`."""
+        return await list_own_pods(self._connection, known)
+
+    async def read_lease(self, namespace: str, name: str, limit: float) -> Lease | None:
+        """See `ClusterSession`."""
+        return await read_lease(self._connection, namespace, name, limit)
+
+    async def preemption_rules(self) -> PreemptionRules:
+        """See `ClusterSession`."""
+        return await preemption_rules(self._connection)
+
+
+@asynccontextmanager
+async def open_session(early: EarlyWatch) -> AsyncIterator[ApiSession]:
+    """Yield a session whose Events are written while the context lasts, the last ones at its end."""
+    async with open_cluster(early.connection) as writes:
+        yield ApiSession(early, writes)
