@@ -28,22 +28,22 @@ def pointer(path: list[str]) -> str:
     return "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in path)
 
 
+def _nested(holder: Any) -> list[Any]:
+    """The indexes or names of what can be gone into."""
+    items = enumerate(holder) if isinstance(holder, list) else holder.items()
+    return [step for step, one in items if isinstance(one, dict | list)]
+
+
 @st.composite
 def operations(draw: st.DrawFn, document: Any) -> Operation:
     """An operation that fits the document."""
     path: list[str] = []
     holder = document
-    while True:
-        if isinstance(holder, list):
-            inner = [at for at, one in enumerate(holder) if isinstance(one, dict | list)]
-            deeper = bool(inner) and draw(st.booleans())
-            step = draw(st.sampled_from(inner)) if deeper else None
-        else:
-            names = [name for name, one in holder.items() if isinstance(one, dict | list)]
-            deeper = bool(names) and draw(st.booleans())
-            step = draw(st.sampled_from(names)) if deeper else None
-        if not deeper:
+    while _nested(holder):
+        go_on: bool = draw(st.booleans())
+        if not go_on:
             break
+        step = draw(st.sampled_from(_nested(holder)))
         path.append(str(step))
         holder = holder[step]
     keys = [str(at) for at in range(len(holder))] if isinstance(holder, list) else list(holder)
@@ -71,7 +71,7 @@ def test_patch_means_what_the_library_says(document: dict[str, Any], data: st.Da
 def test_pod_of_ours_gets_its_gate_and_its_mark() -> None:
     resources = parse_resources("resources: [{type: qpu, name: fez, count: 1}]")
     requests = {"cpu": "1", "fluxion.flux-framework.org/qpu": "1"}
-    pod = {
+    pod: dict[str, Any] = {
         "metadata": {"name": "p", "namespace": "default"},
         "spec": {
             "schedulerName": "fluence",

@@ -34,12 +34,12 @@ class Lab:
         return self.loop.run_until_complete(work)
 
     def apply(self, kind: str, spec: dict[str, Any], annotations: dict[str, str] | None = None) -> None:
-        template = {
+        template: dict[str, Any] = {
             "metadata": {"annotations": annotations or {}},
             "spec": {"schedulerName": "fluence", "containers": [{"name": "main"}]},
         }
         version = {"Job": "batch/v1", "Deployment": "apps/v1", "Pod": "v1"}.get(kind, "v1")
-        body = {**template["spec"]} if kind == "Pod" else {**spec, "template": template}
+        body = template["spec"] if kind == "Pod" else {**spec, "template": template}
 
         async def applied() -> None:
             self.workloads.apply(
