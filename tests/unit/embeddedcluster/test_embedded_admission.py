@@ -47,7 +47,7 @@ def operations(draw: st.DrawFn, document: Any) -> Operation:
         path.append(str(step))
         holder = holder[step]
     keys = [str(at) for at in range(len(holder))] if isinstance(holder, list) else list(holder)
-    if keys and draw(st.booleans()):
+    if draw(st.booleans()) and keys:
         key = draw(st.sampled_from(keys))
         if draw(st.booleans()):
             return Operation("remove", pointer([*path, key]))
