@@ -12,8 +12,6 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-import msgspec
-
 from fluence_extender.cluster.bodies import (
     members_patch,
     pod_group_condition,
@@ -23,7 +21,7 @@ from fluence_extender.cluster.bodies import (
 )
 from fluence_extender.cluster.budgets import Budget, decode_budgets, eviction_block
 from fluence_extender.cluster.connection import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest, Connection
-from fluence_extender.cluster.decode.pod import PodObject
+from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.errors import (
     AlreadyBound,
     Conflict,
@@ -51,8 +49,6 @@ NO_MANAGED_FIELDS: list[dict[str, str]] = [{}]
 READ_BACK_LIMIT = 4.0
 EVICTED = "Evicted"
 
-_pod = msgspec.json.Decoder(PodObject).decode
-
 
 class ApiCluster:
     """`port.Cluster` on an API server; ``recorder`` writes its Events."""
@@ -71,7 +67,7 @@ class ApiCluster:
         try:
             await self._connection.call(request)
         except (Conflict, Invalid):
-            if not (await self._read(pod)).spec.get("nodeName"):
+            if not (await self._read(pod)).node:
                 raise
 
     async def ungate(self, pod: Pod, gate: str, pin: Pin | None = None) -> None:
@@ -124,7 +120,7 @@ class ApiCluster:
         try:
             await self._connection.call(request)
         except (Conflict, NoAnswer) as error:
-            bound = (await self._read(pod)).spec.get("nodeName")
+            bound = (await self._read(pod)).node
             if bound == node:
                 return
             if bound:
@@ -198,11 +194,11 @@ class ApiCluster:
         """See `Cluster.event`. Return at once; the recorder writes the Event soon."""
         self._recorder.record(regarding, reason, message, warning)
 
-    async def _read(self, pod: Pod) -> PodObject:
+    async def _read(self, pod: Pod) -> Pod:
         """Return the current pod. Raise `Gone` where the pod, or the pod of that uid, doesn't exist any more."""
         request = ApiRequest("GET", _path(pod), f"read pod {pod.key}")
-        now = _pod(await self._connection.call(request, READ_BACK_LIMIT))
-        if now.metadata.uid != pod.uid:
+        now = decode_pod(await self._connection.call(request, READ_BACK_LIMIT))
+        if now.uid != pod.uid:
             raise _replaced(pod)
         return now
 

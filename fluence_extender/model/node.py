@@ -22,7 +22,8 @@ class Node:
     """One node.
 
     ``allocatable`` is exact, in the units of `Resources`, and holds the node's pod limit under ``pods``. ``ready`` is
-    the node's Ready condition, ``unschedulable`` its cordon.
+    the node's Ready condition, ``unschedulable`` its cordon. ``problem`` is why the node can't be read in full, ""
+    where it can.
     """
 
     name: str
@@ -32,3 +33,4 @@ class Node:
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = True
+    problem: str = ""

@@ -15,16 +15,23 @@ class Provenance:
 
 
 @dataclass(frozen=True, slots=True)
-class PodGroup:
+class WorkloadObject:
+    """What all workloads have in common; ``problem`` is why the object can't be read in full, "" where it can."""
+
+    namespace: str
+    name: str
+    uid: str
+    problem: str = field(default="", kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup(WorkloadObject):
     """A native PodGroup (scheduling.k8s.io, KEP-4671).
 
     ``min_count`` is 1 for the basic policy, which isn't a gang. ``levels`` are the node labels whose value all pods
     must share (spec.schedulingConstraints.topology). ``provenance`` isn't compared, because no size depends on it.
     """
 
-    namespace: str
-    name: str
-    uid: str
     min_count: int
     levels: tuple[str, ...] = ()
     provenance: Provenance = field(default_factory=Provenance, compare=False)
@@ -47,16 +54,13 @@ class MemberStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class CoschedulingGroup:
+class CoschedulingGroup(WorkloadObject):
     """A PodGroup of the coscheduling plugin (scheduling.x-k8s.io).
 
     ``timeout`` is scheduleTimeoutSeconds, None where it is 0 or unset. ``status`` and ``provenance`` aren't compared,
     because no size depends on them.
     """
 
-    namespace: str
-    name: str
-    uid: str
     min_member: int
     timeout: float | None = None
     status: MemberStatus = field(default_factory=MemberStatus, compare=False)
@@ -68,7 +72,7 @@ BACKOFF_LIMIT = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class Job(WorkloadObject):
     """A batch/v1 Job.
 
     ``completions`` is None where the Job doesn't set it. ``failed_indexes`` counts the indexes that have failed for
@@ -79,9 +83,6 @@ class Job:
     compared, because no size depends on it.
     """
 
-    namespace: str
-    name: str
-    uid: str
     parallelism: int
     completions: int | None = None
     indexed: bool = False
@@ -115,51 +116,39 @@ class ReplicatedJob:
 
 
 @dataclass(frozen=True, slots=True)
-class JobSet:
+class JobSet(WorkloadObject):
     """A jobset.x-k8s.io JobSet. If ``in_order``, each of ``jobs`` is created once the one before it is ready."""
 
-    namespace: str
-    name: str
-    uid: str
     jobs: tuple[ReplicatedJob, ...] = ()
     in_order: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderWorkerSet:
+class LeaderWorkerSet(WorkloadObject):
     """A leaderworkerset.x-k8s.io LeaderWorkerSet.
 
     If ``leader_first``, workers are created once their leader is ready.
     """
 
-    namespace: str
-    name: str
-    uid: str
     leader_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class MpiJob:
+class MpiJob(WorkloadObject):
     """A kubeflow.org MPIJob. If ``launcher_last``, the launcher is created once all workers are ready.
 
     ``min_available`` comes from its scheduling policy, None where that is unset.
     """
 
-    namespace: str
-    name: str
-    uid: str
     workers: int = 0
     launcher_last: bool = False
     min_available: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class RayCluster:
+class RayCluster(WorkloadObject):
     """A ray.io RayCluster; ``pods`` counts its head and workers, and ``gang`` says whether they are one gang."""
 
-    namespace: str
-    name: str
-    uid: str
     pods: int = 1
     gang: bool = False
 

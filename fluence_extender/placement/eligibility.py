@@ -1,8 +1,9 @@
 """Which nodes a pod may run on, apart from their free capacity.
 
-These are the checks that are cheap and certain: readiness, cordon, taints and tolerations, node selector, required node
-affinity. kube-scheduler's own filters run afterwards and have the last word. A node that passes here and fails there
-costs a retry; a node that fails here by mistake would never be used. So every rule follows kube-scheduler's.
+These are the checks that are cheap and certain: that the node could be read, readiness, cordon, taints and tolerations,
+node selector, required node affinity. kube-scheduler's own filters run afterwards and have the last word. A node that
+passes here and fails there costs a retry; a node that fails here by mistake would never be used. So every rule but the
+first follows kube-scheduler's.
 """
 
 from __future__ import annotations
@@ -108,6 +109,8 @@ def refusal(pod: Pod, node: Node) -> str | None:
 
     A lasting refusal comes before one that `passes`, because a pod doesn't wait for a node that it may never use.
     """
+    if node.problem:
+        return "can't be read"
     if pod.node_selector:
         lacking = [
             f"{key}={value}" for key, value in pod.node_selector.items() if node.labels.get(key) != value

@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from fluence_extender.gangs.membership.conventions.membership import Workloads
 from fluence_extender.ledger.pod_use import PodUse
@@ -18,6 +19,9 @@ from fluence_extender.model.workload import Job
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.whatif.snapshot import LedgerCopy
+
+LATEST = datetime.max.replace(microsecond=0, tzinfo=UTC).timestamp()
+"""The last time that can be written as a date, in seconds since the epoch. A pod that ends later never ends."""
 
 
 class OutOfTime(Exception):
@@ -44,7 +48,7 @@ def end_of(pod: Pod, job: Job | None) -> float | None:
     ends = [job.ends] if job is not None and job.ends is not None else []
     if pod.duration is not None and pod.started:
         ends.append(pod.started + pod.duration)
-    return min(ends, default=None)
+    return min((end for end in ends if end <= LATEST), default=None)
 
 
 class Forecast:
@@ -101,7 +105,7 @@ class Forecast:
             placed = self._planner.plan(demands, gang, settled)
         except GangRefused:
             return
-        if until is None:
+        if until is None or until > LATEST:
             return
         held = self._copy.allocations
         for one in placed:

@@ -103,8 +103,10 @@ def _add(found: ClusterObjects, kind: str, raw: bytes, number: int) -> None:
 
 
 def _node(raw: bytes) -> Node:
-    """Decode a node; without any conditions it counts as ready."""
+    """Decode a node; without any conditions it counts as ready. Raise `ValueError` where it can't be read in full."""
     node, outline = decode_node(raw), _outline(raw)
+    if node.problem:
+        raise ValueError(node.problem)
     has_conditions = outline.status is not None and outline.status.conditions
     return node if has_conditions else replace(node, ready=True)
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
 
 import msgspec
 
-from fluence_extender.cluster.decode.objects import tolerant_decoder
+from fluence_extender.cluster.decode.objects import Int64, Time, tolerant_decoder
 from fluence_extender.model.names import COSCHEDULING_GROUP, FLUX_SIZE
 from fluence_extender.model.workload import BACKOFF_LIMIT, Job
 
@@ -32,12 +31,12 @@ class _FailurePolicy(msgspec.Struct):
 class JobSpec(msgspec.Struct, rename="camel"):
     """batch/v1 JobSpec, which a JobSet contains too."""
 
-    parallelism: int | None = None
-    completions: int | None = None
+    parallelism: Int64 | None = None
+    completions: Int64 | None = None
     completion_mode: str | None = None
-    active_deadline_seconds: int | None = None
-    backoff_limit: int | None = None
-    backoff_limit_per_index: int | None = None
+    active_deadline_seconds: Int64 | None = None
+    backoff_limit: Int64 | None = None
+    backoff_limit_per_index: Int64 | None = None
     pod_failure_policy: _FailurePolicy | None = None
 
     @property
@@ -47,17 +46,17 @@ class JobSpec(msgspec.Struct, rename="camel"):
 
 
 class _JobStatus(msgspec.Struct, rename="camel"):
-    start_time: datetime | None = None
-    failed: int | None = None
+    start_time: Time | None = None
+    failed: Int64 | None = None
     failed_indexes: str | None = None
 
 
-_job = tolerant_decoder(JobSpec, _JobStatus)
+_job = tolerant_decoder("Job", JobSpec, _JobStatus)
 
 
 def decode_job(raw: bytes) -> Job:
     """Decode a Job."""
-    meta, spec, status = _job(raw)
+    meta, spec, status, problem = _job(raw)
     labels = meta.labels or {}
     deadline = spec.active_deadline_seconds
     return Job(
@@ -69,14 +68,15 @@ def decode_job(raw: bytes) -> Job:
         labels=tuple((key, labels[key]) for key in FLUX_K8S_LABELS if key in labels),
         submits_ray_job=labels.get(ORIGIN_LABEL) == "RayJob",
         ends=status.start_time.timestamp() + deadline if status.start_time and deadline else None,
-        evictions_left=_evictions_left(spec, status.failed or 0),
+        evictions_left=0 if problem else _evictions_left(spec, status.failed or 0),
+        problem=problem,
     )
 
 
 def _count_indexes(text: str) -> int:
     """Return how many indexes a Job's status names (``1,3-5,7``); a part of another form names none."""
     found = [re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part) for part in text.split(",")]
-    return sum(int(one[2] or one[1]) - int(one[1]) + 1 for one in found if one)
+    return sum(max(int(one[2] or one[1]) - int(one[1]) + 1, 0) for one in found if one)
 
 
 def _evictions_left(spec: JobSpec, failed: int) -> int | None:

@@ -1,15 +1,35 @@
-"""What all objects have in common: metadata, pages of lists, and events of watches (meta/v1)."""
+"""What all objects have in common: metadata, pages of lists, and events of watches (meta/v1).
+
+`tolerant_decoder` is the one rule for objects with fields that can't be read.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import structlog
 
 log = structlog.get_logger(__name__)
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError)
+"""The errors with which decoding fails."""
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""The widest integer of the API."""
+
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+"""meta/v1 Time, which names its time zone."""
+
+DEEPEST = 200
+"""Values that are nested deeper than this are read as null. The API server accepts ten thousand levels."""
+
+MOST_REPORTED = 1024
+"""How many logged problems are remembered, so that they aren't logged again."""
 
 
 class OwnerReference(msgspec.Struct, gc=False):
@@ -31,7 +51,7 @@ class Metadata(msgspec.Struct):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     resource_version: str = msgspec.field(name="resourceVersion", default="")
-    creation_timestamp: datetime | None = msgspec.field(name="creationTimestamp", default=None)
+    creation_timestamp: Time | None = msgspec.field(name="creationTimestamp", default=None)
     deletion_timestamp: str | None = msgspec.field(name="deletionTimestamp", default=None)
     owner_references: list[OwnerReference] | None = msgspec.field(name="ownerReferences", default=None)
 
@@ -72,36 +92,99 @@ class Unread(msgspec.Struct):
     """The status of an object whose status the service doesn't read."""
 
 
-class _Identified(msgspec.Struct):
-    metadata: Metadata
+Decoded = TypeVar("Decoded")
+Spec = TypeVar("Spec")
+Status = TypeVar("Status")
+
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 
 
-Spec = TypeVar("Spec", bound=msgspec.Struct)
-Status = TypeVar("Status", bound=msgspec.Struct)
+def _deep(decode: Callable[[bytes], Decoded]) -> Callable[[bytes], Decoded]:
+    """Return a decoder that also reads values that are nested deeper than the interpreter's limit."""
 
-decode_page = msgspec.json.Decoder(ListPage).decode
-decode_event = msgspec.json.Decoder(Event).decode
+    def deep(raw: bytes) -> Decoded:
+        try:
+            return decode(raw)
+        except RecursionError:
+            return decode(_shallow(raw))
+
+    return deep
+
+
+def _shallow(raw: bytes) -> bytes:
+    """Return the JSON text with null in place of the values that are nested too deep."""
+    kept: list[bytes] = []
+    depth = begin = 0
+    for token in _TOKEN.finditer(raw):
+        if token[0] in b"[{":
+            depth += 1
+            if depth == DEEPEST:
+                kept.append(raw[begin : token.start()])
+        elif token[0] in b"]}":
+            if depth == DEEPEST:
+                kept.append(b"null")
+                begin = token.end()
+            depth -= 1
+    return b"".join((*kept, raw[begin:]))
+
+
+decode_page = _deep(msgspec.json.Decoder(ListPage).decode)
+decode_event = _deep(msgspec.json.Decoder(Event).decode)
 decode_versioned = msgspec.json.Decoder(Versioned).decode
-_identified = msgspec.json.Decoder(_Identified).decode
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_metadata = msgspec.json.Decoder(Metadata).decode
 
 
 def tolerant_decoder(
-    spec: type[Spec], status: type[Status]
-) -> Callable[[bytes], tuple[Metadata, Spec, Status]]:
-    """Return a decoder of objects that have metadata, a ``spec`` and a ``status``.
+    kind: str, spec: type[Spec], status: type[Status]
+) -> Callable[[bytes], tuple[Metadata, Spec, Status, str]]:
+    """Return a decoder of objects that have metadata, a ``spec`` and a ``status``; all fields of these have defaults.
 
-    What is missing, and both parts of an object with an unreadable field, are decoded as their defaults.
+    The last part of what it returns is why the object can't be read, "" where it can. Each field that can't be read has
+    its default then, and the log says once why. The decoder raises `msgspec.MsgspecError` only where there is no object
+    with a name.
     """
     fields: list[Any] = [("metadata", Metadata), ("spec", spec | None, None), ("status", status | None, None)]
     decode = msgspec.json.Decoder(msgspec.defstruct("Object", fields)).decode
+    decode_spec, decode_status = msgspec.json.Decoder(spec).decode, msgspec.json.Decoder(status).decode
 
-    def tolerant(raw: bytes) -> tuple[Metadata, Spec, Status]:
+    def tolerant(raw: bytes) -> tuple[Metadata, Spec, Status, str]:
         try:
             found: Any = decode(raw)
-        except msgspec.ValidationError as error:
-            meta = _identified(raw).metadata
-            log.warning("an object can't be read", object=f"{meta.namespace}/{meta.name}", problem=str(error))
-            return meta, spec(), status()
-        return found.metadata, found.spec or spec(), found.status or status()
+        except UNREADABLE as error:
+            parts = _fields(raw)
+            meta = _readable(parts.get("metadata"), _metadata)
+            if not meta.name:
+                raise
+            report_unreadable(kind, meta, str(error))
+            found_spec = _readable(parts.get("spec"), decode_spec)
+            return meta, found_spec, _readable(parts.get("status"), decode_status), str(error)
+        return found.metadata, found.spec or spec(), found.status or status(), ""
 
     return tolerant
+
+
+def _readable(raw: msgspec.Raw | None, decode: Callable[[bytes], Decoded]) -> Decoded:
+    """Decode an object without those of its fields that can't be read."""
+    kept: dict[str, msgspec.Raw] = {}
+    try:
+        fields = _fields(raw or b"{}")
+    except UNREADABLE:
+        fields = {}
+    for name, value in fields.items():
+        try:
+            decode(msgspec.json.encode({name: value}))
+        except UNREADABLE:
+            continue
+        kept[name] = value
+    return decode(msgspec.json.encode(kept))
+
+
+def report_unreadable(kind: str, meta: Metadata, problem: str) -> None:
+    """Log why an object can't be read, once for each such problem."""
+    _report(kind, f"{meta.namespace}/{meta.name}".removeprefix("/"), problem)
+
+
+@lru_cache(maxsize=MOST_REPORTED)
+def _report(kind: str, name: str, problem: str) -> None:
+    log.warning("an object can't be read in full", kind=kind, object=name, problem=problem)

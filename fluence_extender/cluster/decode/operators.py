@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from fluence_extender.cluster.decode.job import JobSpec
-from fluence_extender.cluster.decode.objects import Metadata, Unread, tolerant_decoder
+from fluence_extender.cluster.decode.objects import Int64, Metadata, Unread, tolerant_decoder
 from fluence_extender.model.workload import JobSet, LeaderWorkerSet, MpiJob, RayCluster, ReplicatedJob
 
 GANG_LABEL = "ray.io/gang-scheduling-enabled"
@@ -31,7 +31,7 @@ class _Named(msgspec.Struct):
 
 class _ReplicatedJob(msgspec.Struct, rename="camel"):
     name: str = ""
-    replicas: int | None = None
+    replicas: Int64 | None = None
     template: _JobTemplate | None = None
     depends_on: list[_Named] | None = None
 
@@ -50,11 +50,11 @@ class _LeaderWorkerSet(msgspec.Struct, rename="camel"):
 
 
 class _Replicas(msgspec.Struct):
-    replicas: int | None = None
+    replicas: Int64 | None = None
 
 
 class _SchedulingPolicy(msgspec.Struct, rename="camel"):
-    min_available: int | None = None
+    min_available: Int64 | None = None
 
 
 class _RunPolicy(msgspec.Struct, rename="camel"):
@@ -68,10 +68,10 @@ class _MpiJob(msgspec.Struct, rename="camel"):
 
 
 class _WorkerGroup(msgspec.Struct, rename="camel"):
-    replicas: int | None = None
-    min_replicas: int | None = None
-    max_replicas: int | None = None
-    num_of_hosts: int | None = None
+    replicas: Int64 | None = None
+    min_replicas: Int64 | None = None
+    max_replicas: Int64 | None = None
+    num_of_hosts: Int64 | None = None
     suspend: bool | None = None
 
 
@@ -79,19 +79,19 @@ class _RayCluster(msgspec.Struct, rename="camel"):
     worker_group_specs: list[_WorkerGroup] | None = None
 
 
-_job_set = tolerant_decoder(_JobSet, Unread)
-_leader_worker_set = tolerant_decoder(_LeaderWorkerSet, Unread)
-_mpi_job = tolerant_decoder(_MpiJob, Unread)
-_ray_cluster = tolerant_decoder(_RayCluster, Unread)
+_job_set = tolerant_decoder("JobSet", _JobSet, Unread)
+_leader_worker_set = tolerant_decoder("LeaderWorkerSet", _LeaderWorkerSet, Unread)
+_mpi_job = tolerant_decoder("MPIJob", _MpiJob, Unread)
+_ray_cluster = tolerant_decoder("RayCluster", _RayCluster, Unread)
 
 
 def decode_job_set(raw: bytes) -> JobSet:
     """Decode a JobSet."""
-    meta, spec, _ = _job_set(raw)
+    meta, spec, _, problem = _job_set(raw)
     order = spec.startup_policy.startup_policy_order if spec.startup_policy else None
     exclusive = _is_exclusive(meta)
     jobs = tuple(_replicated(one, exclusive) for one in spec.replicated_jobs or ())
-    return JobSet(*meta.identity, jobs=jobs, in_order=order == "InOrder")
+    return JobSet(*meta.identity, jobs=jobs, in_order=order == "InOrder", problem=problem)
 
 
 def _replicated(one: _ReplicatedJob, exclusive: bool) -> ReplicatedJob:
@@ -113,13 +113,13 @@ def _is_exclusive(meta: Metadata) -> bool:
 
 def decode_leader_worker_set(raw: bytes) -> LeaderWorkerSet:
     """Decode a LeaderWorkerSet."""
-    meta, spec, _ = _leader_worker_set(raw)
-    return LeaderWorkerSet(*meta.identity, leader_first=spec.startup_policy == "LeaderReady")
+    meta, spec, _, problem = _leader_worker_set(raw)
+    return LeaderWorkerSet(*meta.identity, leader_first=spec.startup_policy == "LeaderReady", problem=problem)
 
 
 def decode_mpi_job(raw: bytes) -> MpiJob:
     """Decode an MPIJob."""
-    meta, spec, _ = _mpi_job(raw)
+    meta, spec, _, problem = _mpi_job(raw)
     workers = (spec.mpi_replica_specs or {}).get("Worker") or _Replicas()
     policy = spec.run_policy.scheduling_policy if spec.run_policy else None
     return MpiJob(
@@ -127,14 +127,15 @@ def decode_mpi_job(raw: bytes) -> MpiJob:
         workers=workers.replicas or 0,
         launcher_last=spec.launcher_creation_policy == "WaitForWorkersReady",
         min_available=policy.min_available if policy else None,
+        problem=problem,
     )
 
 
 def decode_ray_cluster(raw: bytes) -> RayCluster:
     """Decode a RayCluster: one head, and the replicas of each worker group within the group's bounds."""
-    meta, spec, _ = _ray_cluster(raw)
+    meta, spec, _, problem = _ray_cluster(raw)
     pods = 1 + sum(map(_workers, spec.worker_group_specs or ()))
-    return RayCluster(*meta.identity, pods=pods, gang=GANG_LABEL in (meta.labels or {}))
+    return RayCluster(*meta.identity, pods=pods, gang=GANG_LABEL in (meta.labels or {}), problem=problem)
 
 
 def _workers(group: _WorkerGroup) -> int:

@@ -2,27 +2,29 @@
 
 What the effective requests are computed from (containers, overhead, container statuses) is decoded as plain dicts with
 those keys only. Tolerations and selector expressions have the model's own field names and become model values at once.
-Invariant: a pod whose requests can't be read is decoded with its identity, its node and its phase, with one pod slot as
-its requests, and with the reason in ``problem``.
+Invariant: a pod that can't be read in full has the reason in ``problem``. Requests that can't be read count as one pod
+slot.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import Any, TypedDict
 
 import msgspec
-import structlog
 
-from fluence_extender.cluster.decode.objects import Metadata
+from fluence_extender.cluster.decode.objects import (
+    Int64,
+    Metadata,
+    Time,
+    report_unreadable,
+    tolerant_decoder,
+)
 from fluence_extender.model.names import DURATION_ANNOTATION, MARKS
 from fluence_extender.model.notation import parse_duration
 from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod, Requirement, Toleration
 from fluence_extender.model.requests import SPEC_FIELDS, STATUS_FIELDS, effective_requests
 from fluence_extender.model.resources import PODS, Resources
-
-log = structlog.get_logger(__name__)
 
 DEFAULT_SCHEDULER = "default-scheduler"
 UNREADABLE = Resources({PODS: 1})
@@ -49,7 +51,7 @@ class Amounts(TypedDict, total=False):
 class Port(TypedDict, total=False):
     """core/v1 ContainerPort."""
 
-    hostPort: int | None
+    hostPort: Int64 | None
     hostIP: str | None
     protocol: str | None
 
@@ -150,7 +152,7 @@ class PodSpec(TypedDict, total=False):
 
     schedulerName: str
     nodeName: str
-    priority: int | None
+    priority: Int64 | None
     preemptionPolicy: str | None
     schedulingGates: list[Gate] | None
     schedulingGroup: SchedulingGroup | None
@@ -164,7 +166,7 @@ class PodSpec(TypedDict, total=False):
     initContainers: list[Container] | None
     overhead: dict[str, Any] | None
     resources: Amounts | None
-    activeDeadlineSeconds: int | None
+    activeDeadlineSeconds: Int64 | None
 
 
 class ContainerStatus(TypedDict, total=False):
@@ -196,7 +198,7 @@ class PodStatus(TypedDict, total=False):
     phase: str
     reason: str | None
     message: str | None
-    startTime: datetime | None
+    startTime: Time | None
     nominatedNodeName: str | None
     resize: str | None
     resources: Amounts | None
@@ -207,54 +209,20 @@ class PodStatus(TypedDict, total=False):
     nodeAllocatableResourceClaimStatuses: list[ClaimStatus] | None
 
 
-class PodObject(msgspec.Struct):
-    """core/v1 Pod."""
-
-    metadata: Metadata
-    spec: PodSpec
-    status: PodStatus | None = None
-
-
-class MinimalPodSpec(TypedDict, total=False):
-    """The most important fields of a PodSpec that doesn't fit its type."""
-
-    schedulerName: str
-    nodeName: str
-
-
-class MinimalPodStatus(TypedDict, total=False):
-    """The most important field of a PodStatus that doesn't fit its type."""
-
-    phase: str
-
-
-class MinimalPod(msgspec.Struct):
-    """core/v1 Pod with a field that isn't of its type."""
-
-    metadata: Metadata
-    spec: MinimalPodSpec = {}
-    status: MinimalPodStatus = {}
-
-
 Requests = tuple[Resources, Mapping[str, int], str]
 """What a pod takes of its node, its devices by type, and why its requests can't be read ("" where they can)."""
 
 _requests_by_form: dict[bytes, Requests] = {}
 _packed = msgspec.msgpack.Encoder().encode
-_pod = msgspec.json.Decoder(PodObject).decode
-_minimal_pod = msgspec.json.Decoder(MinimalPod).decode
+_pod = tolerant_decoder("Pod", PodSpec, PodStatus)
 
 
 def decode_pod(raw: bytes) -> Pod:
-    """Decode a Pod. Raise `msgspec.MsgspecError` only where its metadata can't be read."""
-    try:
-        decoded = _pod(raw)
-    except msgspec.ValidationError as error:
-        return _unreadable(_minimal_pod(raw), str(error))
-    meta, spec, status = decoded.metadata, decoded.spec, decoded.status or {}
-    requests, devices, problem = _requests(spec, status)
-    if problem:
-        log.warning("a pod's requests can't be read", pod=f"{meta.namespace}/{meta.name}", problem=problem)
+    """Decode a Pod."""
+    meta, spec, status, problem = _pod(raw)
+    requests, devices, fault = _requests(spec, status)
+    if fault:
+        report_unreadable("Pod", meta, fault)
     created = meta.creation_timestamp
     gates = tuple(gate["name"] for gate in spec.get("schedulingGates") or ())
     return Pod(
@@ -281,7 +249,7 @@ def decode_pod(raw: bytes) -> Pod:
         preempts=spec.get("preemptionPolicy") != "Never",
         created=created.timestamp() if created else 0.0,
         resource_version=meta.resource_version,
-        problem=problem,
+        problem=problem or fault,
         refusal=_condition_message(status, UNSCHEDULABLE),
         failure=_condition_message(status, SCHEDULER_ERROR),
         rejected=_rejected(status),
@@ -354,25 +322,6 @@ def _compute_requests(spec: PodSpec, status: Mapping[str, Any]) -> Requests:
     except (ValueError, TypeError, KeyError, ArithmeticError) as error:
         return UNREADABLE, {}, str(error) or type(error).__name__
     return requests, devices, ""
-
-
-def _unreadable(minimal: MinimalPod, problem: str) -> Pod:
-    meta = minimal.metadata
-    log.warning("a pod can't be read", pod=f"{meta.namespace}/{meta.name}", problem=problem)
-    return Pod(
-        namespace=meta.namespace,
-        name=meta.name,
-        uid=meta.uid,
-        labels=meta.labels or {},
-        annotations=meta.annotations or {},
-        scheduler=minimal.spec.get("schedulerName", DEFAULT_SCHEDULER),
-        node=minimal.spec.get("nodeName", ""),
-        phase=minimal.status.get("phase", "Pending"),
-        deleting=meta.deletion_timestamp is not None,
-        requests=UNREADABLE,
-        resource_version=meta.resource_version,
-        problem=problem,
-    )
 
 
 def _owner(meta: Metadata) -> Owner | None:

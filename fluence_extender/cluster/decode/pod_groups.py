@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from fluence_extender.cluster.decode.objects import Metadata, Unread, tolerant_decoder
+from fluence_extender.cluster.decode.objects import Int64, Metadata, Unread, tolerant_decoder
 from fluence_extender.model.names import CREATED_BY_ANNOTATION
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup, Provenance
 
 
 class _Gang(msgspec.Struct, rename="camel"):
-    min_count: int | None = None
+    min_count: Int64 | None = None
 
 
 class _Policy(msgspec.Struct):
@@ -31,26 +31,26 @@ class _Native(msgspec.Struct, rename="camel"):
 
 
 class _Coscheduling(msgspec.Struct, rename="camel"):
-    min_member: int | None = None
-    schedule_timeout_seconds: int | None = None
+    min_member: Int64 | None = None
+    schedule_timeout_seconds: Int64 | None = None
 
 
 class _CoschedulingStatus(msgspec.Struct, rename="camel"):
     phase: str | None = None
     occupied_by: str | None = None
-    running: int | None = None
-    succeeded: int | None = None
-    failed: int | None = None
+    running: Int64 | None = None
+    succeeded: Int64 | None = None
+    failed: Int64 | None = None
     schedule_start_time: str | None = None
 
 
-_native = tolerant_decoder(_Native, Unread)
-_coscheduling = tolerant_decoder(_Coscheduling, _CoschedulingStatus)
+_native = tolerant_decoder("PodGroup", _Native, Unread)
+_coscheduling = tolerant_decoder("PodGroup", _Coscheduling, _CoschedulingStatus)
 
 
 def decode_pod_group(raw: bytes) -> PodGroup:
     """Decode a scheduling.k8s.io PodGroup of any version from v1alpha2 on; the basic policy counts as size 1."""
-    meta, spec, _ = _native(raw)
+    meta, spec, _, problem = _native(raw)
     gang = spec.scheduling_policy.gang if spec.scheduling_policy else None
     constraints = spec.scheduling_constraints
     levels = tuple(one.key for one in (constraints.topology if constraints else None) or () if one.key)
@@ -59,12 +59,13 @@ def decode_pod_group(raw: bytes) -> PodGroup:
         min_count=(gang.min_count if gang else None) or 1,
         levels=levels,
         provenance=_provenance(meta),
+        problem=problem,
     )
 
 
 def decode_coscheduling_group(raw: bytes) -> CoschedulingGroup:
     """Decode a scheduling.x-k8s.io PodGroup; ``minMember`` counts as at least 1, and a timeout of 0 as none."""
-    meta, spec, status = _coscheduling(raw)
+    meta, spec, status, problem = _coscheduling(raw)
     return CoschedulingGroup(
         *meta.identity,
         min_member=max(spec.min_member or 1, 1),
@@ -78,6 +79,7 @@ def decode_coscheduling_group(raw: bytes) -> CoschedulingGroup:
             status.schedule_start_time or "",
         ),
         provenance=_provenance(meta),
+        problem=problem,
     )
 
 

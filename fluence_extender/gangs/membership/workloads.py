@@ -1,19 +1,21 @@
 """The objects that state how large gangs are and where they may be placed, and which memberships depend on which.
 
-Invariant: a membership is recorded as depending on every object, and every kind of object, that was looked up when it
-was computed.
+Invariants: a membership is recorded as depending on every object, and every kind of object, that was looked up when it
+was computed. Where one of these objects can't be read, the size isn't known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TypeVar
 
 from fluence_extender.gangs.membership.conventions import recognize
 from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads, number
 from fluence_extender.model.names import JOB_SET_NAME, REPLICATED_JOB, REPLICATED_JOB_REPLICAS
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job, JobSet, PodGroup, Workload
+from fluence_extender.model.reason import Reason, ReasonCode
+from fluence_extender.model.workload import CoschedulingGroup, Job, JobSet, PodGroup, Workload
 from fluence_extender.placement.topology_constraints import sliced
 
 Found = TypeVar("Found", bound=Workload)
@@ -48,6 +50,8 @@ class WorkloadIndex:
         """Return the pod's membership now, and record which objects it depends on."""
         recorder = _Recorder(self)
         membership = self._rule(pod, recorder)
+        if recorder.problem:
+            membership = replace(membership, size=Reason(ReasonCode.INVALID_REQUEST, recorder.problem))
         dependencies = frozenset(recorder.lookups)
         if dependencies != self._dependencies.get(pod.uid, frozenset()):
             self.forget(pod.uid)
@@ -95,15 +99,20 @@ class WorkloadIndex:
 
 
 class _Recorder:
-    """Looks up objects in an index and records each look-up."""
+    """Looks up objects in an index and records each look-up; ``problem`` says which one can't be read, and why."""
 
     def __init__(self, index: WorkloadIndex) -> None:
         self._index = index
         self.lookups: list[Ref] = []
+        self.problem = ""
 
     def find(self, kind: type[Found], namespace: str, name: str) -> Found | None:
         self.lookups.append((kind, (namespace, name)))
-        return self._index.find(kind, namespace, name)
+        found = self._index.find(kind, namespace, name)
+        if found is not None and found.problem:
+            named = "PodGroup" if kind is CoschedulingGroup else kind.__name__
+            self.problem = f"{named} {namespace}/{name} can't be read: {found.problem}"
+        return found
 
     def served(self, kind: type[Workload]) -> bool:
         self.lookups.append((kind, None))

@@ -52,7 +52,7 @@ def why_closed(node: Node | None, ledger: Ledger, overcommitted: Collection[str]
     """Return why a node takes no pod without tolerations now, in stable words; empty if it does."""
     if node is None:
         return (GONE,)
-    why: list[str] = []
+    why: list[str] = [f"can't be read: {node.problem}"] if node.problem else []
     if node.unschedulable:
         why.append("cordoned")
     if not node.ready:

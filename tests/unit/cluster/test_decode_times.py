@@ -53,6 +53,11 @@ def test_pod_that_has_not_started_has_no_known_end() -> None:
     assert (one.started, one.duration, end_of(one, None)) == (0.0, 60, None)
 
 
+def test_pod_that_ends_after_the_last_date_has_no_known_end() -> None:
+    assert end_of(pod({}, "999999999d"), None) is None
+    assert end_of(pod({"activeDeadlineSeconds": 10**18}, "2m"), Job("d", "j", "u", 1, ends=1e18)) == AT + 120
+
+
 def test_job_with_a_deadline_has_an_end() -> None:
     document = {
         "metadata": {"name": "j", "namespace": "d", "uid": "u"},

@@ -258,9 +258,3 @@ def test_ray_cluster_has_its_head_and_its_requested_workers(group: dict[str, Any
         raw({"workerGroupSpecs": [group]}, **{"ray.io/gang-scheduling-enabled": "true"})
     )
     assert wanted.gang
-
-
-def test_object_with_a_field_of_another_type_keeps_its_identity() -> None:
-    assert decode_coscheduling_group(raw({"minMember": "four"})) == CoschedulingGroup(*ME, 1)
-    assert decode_job_set(raw({"replicatedJobs": "none"})) == JobSet(*ME)
-    assert decode_mpi_job(raw("none")) == MpiJob(*ME)

@@ -44,12 +44,14 @@ def test_each_gang_starts_after_the_promises_to_the_gangs_before_it(cluster: typ
     assert starts(there, *queue) == {"first": 100, "second": 150, "third": 1150}
 
 
-def test_promise_without_a_declared_end_holds_for_ever(cluster: type[Cluster]) -> None:
+@pytest.mark.parametrize("duration", [None, 9e17])
+def test_promise_without_an_end_that_is_a_date_holds_for_ever(
+    cluster: type[Cluster], duration: float | None
+) -> None:
     there = cluster([node("n0")])
     there.run([pod("a", 4000)], until=100)
-    assert starts(there, queued("first", [pod("x", 4000)]), queued("second", [pod("y", 4000)])) == {
-        "first": 100
-    }
+    first, second = queued("first", [pod("x", 4000)], duration), queued("second", [pod("y", 4000)])
+    assert starts(there, first, second) == {"first": 100}
 
 
 def test_there_is_no_estimate_where_the_known_ends_are_not_enough(cluster: type[Cluster]) -> None:
