@@ -31,7 +31,7 @@ from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.workload import CoschedulingGroup, PodGroup, Workload
 from fluence_extender.placement.demand import Demand
-from fluence_extender.whatif.controllers import MAKERS, Maker, maker
+from fluence_extender.whatif.controllers import LABELLED_KINDS, MAKERS, Maker, maker
 from fluence_extender.whatif.documents import BadManifest, Manifest, NothingToSimulate, as_json
 from fluence_extender.whatif.priority_classes import PriorityClasses
 from fluence_extender.whatif.remarks import Remarks, full_name
@@ -228,6 +228,10 @@ def _put_workload(manifest: Manifest, index: WorkloadIndex) -> bool:
     """Put an object that describes gangs into the index; return whether this is one."""
     if manifest["kind"] not in _DECODED:
         return False
+    if manifest["kind"] in LABELLED_KINDS:
+        # Their size is in their spec. Labels and annotations that the API server would refuse do no harm.
+        meta = manifest["metadata"]
+        manifest = {**manifest, "metadata": {key: meta[key] for key in ("namespace", "name")}}
     try:
         thing = workload(manifest["kind"], as_json(manifest))
     except (msgspec.MsgspecError, ValueError, TypeError) as error:
