@@ -154,26 +154,20 @@ class RayCluster(WorkloadObject):
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaSet:
+class ReplicaSet(WorkloadObject):
     """An apps/v1 ReplicaSet.
 
     ``pods`` is how many pods it has at the same time, at least 1. The ReplicaSets of one Deployment all state the pods
     of the Deployment, because a rollout replaces the pods of one ReplicaSet by those of another.
     """
 
-    namespace: str
-    name: str
-    uid: str
     pods: int
 
 
 @dataclass(frozen=True, slots=True)
-class StatefulSet:
+class StatefulSet(WorkloadObject):
     """An apps/v1 StatefulSet; ``pods`` is how many of its pods are created without waiting for others, at least 1."""
 
-    namespace: str
-    name: str
-    uid: str
     pods: int
 
 

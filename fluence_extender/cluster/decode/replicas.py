@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import msgspec
 
-from fluence_extender.cluster.decode.objects import Unread, tolerant_decoder
+from fluence_extender.cluster.decode.objects import Int64, Unread, tolerant_decoder
 from fluence_extender.model.workload import ReplicaSet, StatefulSet
 
 DEPLOYMENT_REPLICAS = "deployment.kubernetes.io/desired-replicas"
 """The annotation by which the Deployment controller notes the Deployment's replicas on each of its ReplicaSets."""
 
 PARALLEL = "Parallel"
+MOST_DIGITS = 10
 
 
 class _Spec(msgspec.Struct, rename="camel"):
-    replicas: int | None = None
+    replicas: Int64 | None = None
     pod_management_policy: str = ""
 
     @property
@@ -26,17 +27,20 @@ class _Spec(msgspec.Struct, rename="camel"):
         return 1 if self.replicas is None else max(self.replicas, 1)
 
 
-_replicated = tolerant_decoder(_Spec, Unread)
+_replica_set = tolerant_decoder("ReplicaSet", _Spec, Unread)
+_stateful_set = tolerant_decoder("StatefulSet", _Spec, Unread)
 
 
 def decode_replica_set(raw: bytes) -> ReplicaSet:
     """Decode a ReplicaSet."""
-    meta, spec, _ = _replicated(raw)
+    meta, spec, _, problem = _replica_set(raw)
     noted = (meta.annotations or {}).get(DEPLOYMENT_REPLICAS, "")
-    return ReplicaSet(*meta.identity, max(int(noted), 1) if noted.isdecimal() else spec.width)
+    pods = max(int(noted), 1) if noted.isdecimal() and len(noted) <= MOST_DIGITS else spec.width
+    return ReplicaSet(*meta.identity, pods, problem=problem)
 
 
 def decode_stateful_set(raw: bytes) -> StatefulSet:
     """Decode a StatefulSet. One that isn't Parallel creates each pod once the pod before it is ready."""
-    meta, spec, _ = _replicated(raw)
-    return StatefulSet(*meta.identity, spec.width if spec.pod_management_policy == PARALLEL else 1)
+    meta, spec, _, problem = _stateful_set(raw)
+    pods = spec.width if spec.pod_management_policy == PARALLEL else 1
+    return StatefulSet(*meta.identity, pods, problem=problem)

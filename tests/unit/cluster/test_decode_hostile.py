@@ -21,6 +21,7 @@ from fluence_extender.cluster.decode.operators import (
 )
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
+from fluence_extender.cluster.decode.replicas import decode_replica_set, decode_stateful_set
 from fluence_extender.cluster.port import Changed, Kind, Listed
 from fluence_extender.cluster.sources import Source, sources
 from fluence_extender.model.node import Node
@@ -33,6 +34,8 @@ DECODERS: dict[str, Callable[[bytes], Any]] = {
     "Node": decode_node,
     "Pod": decode_pod,
     "Job": decode_job,
+    "ReplicaSet": decode_replica_set,
+    "StatefulSet": decode_stateful_set,
     "PodGroup": decode_pod_group,
     "CoschedulingGroup": decode_coscheduling_group,
     "JobSet": decode_job_set,
@@ -73,9 +76,10 @@ FIELDS = {
     "spec": (
         "taints unschedulable schedulerName nodeName priority preemptionPolicy schedulingGates schedulingGroup "
         "tolerations nodeSelector affinity topologySpreadConstraints volumes resourceClaims containers initContainers "
-        "overhead resources activeDeadlineSeconds parallelism completions completionMode backoffLimit "
+        "overhead resources activeDeadlineSeconds parallelism completions completionMode backoffLimit replicas "
         "backoffLimitPerIndex podFailurePolicy schedulingPolicy schedulingConstraints minMember scheduleTimeoutSeconds "
-        "replicatedJobs startupPolicy launcherCreationPolicy mpiReplicaSpecs runPolicy workerGroupSpecs"
+        "replicatedJobs startupPolicy launcherCreationPolicy mpiReplicaSpecs runPolicy workerGroupSpecs "
+        "podManagementPolicy"
     ),
     "status": (
         "allocatable conditions phase reason message startTime nominatedNodeName resize resources allocatedResources "
@@ -152,6 +156,12 @@ def test_node_without_allocatable_has_no_problem() -> None:
 def test_unreadable_job_bears_no_eviction() -> None:
     found = decode_job(raw("j", spec={"parallelism": 4, "backoffLimit": "many"}))
     assert (found.parallelism, found.evictions_left) == (4, 0)
+
+
+def test_number_that_is_too_long_to_be_one_is_ignored() -> None:
+    annotations = {"deployment.kubernetes.io/desired-replicas": "9" * 5000}
+    found = decode_replica_set(raw("r", metadata={"annotations": annotations}, spec={"replicas": 3}))
+    assert found.pods == 3
 
 
 def test_problem_is_logged_once() -> None:

@@ -63,7 +63,6 @@ def test_parallelism_and_completions_of_a_job_are_read(
         ({}, None, 1),
         (None, None, 1),
         ({"replicas": 0}, None, 1),
-        ({"replicas": "4"}, None, 1),
         # In a rollout the Deployment's replicas are spread over two ReplicaSets.
         ({"replicas": 1}, "4", 4),
         ({"replicas": 3}, "4", 4),
