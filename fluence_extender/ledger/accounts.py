@@ -6,7 +6,7 @@ Amounts are those of `Resources`, and nothing is rounded here. Sums are kept as 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
@@ -48,14 +48,37 @@ def ports_clash(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
 
     Two ports clash when number and protocol are equal and the addresses are equal or one of them is any address.
     """
-    held = tuple(taken)
-    return any(
-        one.port == other.port
-        and one.protocol == other.protocol
-        and (one.host_ip == other.host_ip or ANY_ADDRESS in (one.host_ip, other.host_ip))
-        for one in wanted
-        for other in held
-    )
+    return next(clashing(wanted, taken), None) is not None
+
+
+def clashing(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> Iterator[HostPort]:
+    """Yield the host ports among ``wanted`` that can't share a node with ``taken``."""
+    held = PortIndex([(0, taken)])
+    return (one for one in wanted if held.clashing((one,)))
+
+
+class PortIndex:
+    """The holders of host ports, which are given with the ports that each has, by port, protocol and address."""
+
+    def __init__(self, held: Iterable[tuple[int, Iterable[HostPort]]]) -> None:
+        self._holders: dict[tuple[int, str], dict[str, set[int]]] = {}
+        for holder, ports in held:
+            for one in ports:
+                by_address = self._holders.setdefault((one.port, one.protocol), {})
+                by_address.setdefault(one.host_ip, set()).add(holder)
+
+    def clashing(self, wanted: Iterable[HostPort]) -> set[int]:
+        """Return the holders that can't share a node with a pod that takes the ports ``wanted``."""
+        found: set[int] = set()
+        for one in wanted:
+            by_address = self._holders.get((one.port, one.protocol))
+            if by_address is None:
+                continue
+            if one.host_ip == ANY_ADDRESS:
+                found.update(*by_address.values())
+            else:
+                found.update(by_address.get(one.host_ip, ()), by_address.get(ANY_ADDRESS, ()))
+        return found
 
 
 class NodeAccount:

@@ -15,9 +15,9 @@ DURATION_FORM = "a time of more than 0 such as 90, 90s, 15m or 1h30m"
 
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _BARE_NUMBER = re.compile(r"\d{1,10}(\.\d{1,6})?", re.ASCII)
-_DURATION = re.compile(r"(?:\d{1,9}(?:\.\d{1,6})?[dhms])+")
+_DURATION = re.compile(r"(?:\d{1,9}(?:\.\d{1,6})?[dhms]){1,16}")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
-_DIGITS = re.compile(r"(\d+)")
+_DIGITS = re.compile(r"([0-9]+)")
 
 
 def parse_duration(text: str) -> float | None:
@@ -78,8 +78,15 @@ def natural_order(name: str) -> list[tuple[int, int, str]]:
 
     Different names have different keys, so the order of a sorted list doesn't depend on the order of its input.
     """
-    parts = _DIGITS.split(name)
-    return [(1, int(part), part) if index % 2 else (0, 0, part) for index, part in enumerate(parts)]
+    return [
+        _number_key(part) if index % 2 else (0, 0, part) for index, part in enumerate(_DIGITS.split(name))
+    ]
+
+
+def _number_key(digits: str) -> tuple[int, int, str]:
+    """Return a sort key of any number of digits: a longer number is larger, without the zeros that it begins with."""
+    number = digits.lstrip("0")
+    return (1, len(number), number + digits)
 
 
 def first_few(names: Sequence[str], most: int) -> str:

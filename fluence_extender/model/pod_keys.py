@@ -69,6 +69,9 @@ UNGROUPED = (
 """The remark on a group size above 1 where there is no group that could have this size."""
 
 LONGEST_SHOWN = 40
+LONGEST_KEY = 63
+"""Characters behind the domain of a key; the API server takes no longer ones."""
+
 OURS = f"{names.DOMAIN}/"
 
 TEMPLATED = LABELS | {key for key in REQUESTED if not key.startswith(names.SELECT_PREFIX)}
@@ -104,7 +107,9 @@ def _instead(key: str, elsewhere: bool, where: str) -> str:
         return f"write it under metadata.{where}"
     known = {one.removeprefix(OURS): "label" for one in LABELS}
     known |= {one.removeprefix(OURS): "annotation" for one in REQUESTED}
-    close = get_close_matches(key.removeprefix(OURS).lower().replace("_", "-"), known, n=1)
+    word = key.removeprefix(OURS).lower().replace("_", "-")
+    # Comparing two words takes the product of their lengths.
+    close = get_close_matches(word, known, n=1) if len(word) <= LONGEST_KEY else []
     if not close:
         return "there is no such key; kubectl fluence explain lists all"
     return f"did you mean the {known[close[0]]} {OURS}{close[0]}?"

@@ -139,10 +139,9 @@ def _containers(spec: Mapping[str, Any], observed: _Observed) -> _Amounts:
             wanted = observed.container(container.get("name"), wanted)
             _add(total, wanted)
             _add(sidecars, wanted)
-            _largest(peak, sidecars)
         else:
-            _add(wanted, sidecars)
-            _largest(peak, wanted)
+            # What the sidecars alone take is in the total anyway, so only the container's own resources count here.
+            _largest(peak, {name: amount + sidecars.get(name, 0) for name, amount in wanted.items()})
     _largest(total, peak)
     claims = _items(
         observed.status.get("nodeAllocatableResourceClaimStatuses"),

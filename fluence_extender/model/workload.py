@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +118,55 @@ class ReplicatedJob:
 
 
 @dataclass(frozen=True, slots=True)
+class JobSetStage:
+    """Replicated jobs whose pods can exist at the same time.
+
+    ``name`` is that of the first of them. ``first`` counts the pods that are created at once, and ``later`` those that
+    are created once the leaders among the first have nodes. ``leads`` holds the replicated jobs that have leaders.
+    """
+
+    name: str
+    first: int
+    later: int
+    leads: frozenset[str]
+
+
+@dataclass(frozen=True)
 class JobSet(WorkloadObject):
-    """A jobset.x-k8s.io JobSet. If ``in_order``, each of ``jobs`` is created once the one before it is ready."""
+    """A jobset.x-k8s.io JobSet. If ``in_order``, each of ``jobs`` is created once the one before it is ready.
+
+    Every pod asks for its stage, so the stages are computed once for each JobSet.
+    """
 
     jobs: tuple[ReplicatedJob, ...] = ()
     in_order: bool = False
+
+    @cached_property
+    def stages(self) -> Mapping[str, JobSetStage]:
+        """The stages by the names of the replicated jobs in them; of two jobs of one name the first counts."""
+        together: dict[object, list[ReplicatedJob]] = {}
+        for one in self.jobs:
+            together.setdefault(one.name if self.in_order else one.after, []).append(one)
+        found: dict[str, JobSetStage] = {}
+        for some in together.values():
+            later = sum(one.pods - one.leaders for one in some if one.leaders)
+            first = sum(one.pods for one in some) - later
+            stage = JobSetStage(
+                some[0].name, first, later, frozenset(one.name for one in some if one.leaders)
+            )
+            for one in some:
+                found.setdefault(one.name, stage)
+        return found
+
+    @cached_property
+    def ordered(self) -> bool:
+        """Whether some of its pods are created later than others."""
+        return self.in_order or any(one.after for one in self.jobs)
+
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """The pods of each replicated job, by its name; of two jobs of one name the first counts."""
+        return {one.name: one.pods for one in reversed(self.jobs)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,7 +206,7 @@ def _in_order(pods: Sequence[DevicePod], catalogue: DeviceCatalogue) -> list[_Re
 
     The list keeps the requests of one pod together, and puts equal pods side by side.
     """
-    known: dict[object, list[_Request]] = {}
+    known: dict[object, tuple[int, list[_Request]]] = {}
     by_pod: list[tuple[tuple[int, int], list[_Request]]] = []
     for one in pods:
         pod = one.pod
@@ -222,9 +222,10 @@ def _in_order(pods: Sequence[DevicePod], catalogue: DeviceCatalogue) -> list[_Re
                 _Request(one, kind, amount, _usable(one, kind, catalogue))
                 for kind, amount in sorted(pod.devices.items())
             ]
-            known[key] = sorted(requests, key=lambda request: len(request.devices))
-        again = [replace(request, owner=one) for request in known[key]]
-        by_pod.append(((len(again[0].devices), list(known).index(key)), again))
+            known[key] = len(known), sorted(requests, key=lambda request: len(request.devices))
+        kind, alike = known[key]
+        again = [replace(request, owner=one) for request in alike]
+        by_pod.append(((len(again[0].devices), kind), again))
     by_pod.sort(key=lambda one: one[0])
     ordered: list[_Request] = []
     for number, (place, requests) in enumerate(by_pod):

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.ma  # Or np.unique would load it in the middle of the first plan.
 from numpy.typing import NDArray
 
-from fluence_extender.ledger.accounts import ports_clash
+from fluence_extender.ledger.accounts import PortIndex
 from fluence_extender.ledger.capacity import Amounts, CapacityTable, slots
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
@@ -66,22 +66,16 @@ class _Problem:
             if id(shape.nodes) not in known:
                 known[id(shape.nodes)] = table.at(shape.nodes)
         self.rows = [known[id(shape.nodes)] for shape in shapes]
-        self.closed = [
-            {row for row, taken in table.ports.items() if ports_clash(shape.ports, taken)}
-            if shape.exclusive
-            else set()
-            for shape in shapes
-        ]
-        self.clashes = self._clashes()
-
-    def _clashes(self) -> tuple[int, ...]:
-        with_ports = [i for i, shape in enumerate(self.shapes) if shape.exclusive]
-        masks = [0] * len(self.shapes)
-        for i in with_ports:
-            for j in with_ports:
-                if i == j or ports_clash(self.shapes[i].ports, self.shapes[j].ports):
-                    masks[i] |= 1 << j
-        return tuple(masks)
+        with_ports = [(i, shape.ports) for i, shape in enumerate(shapes) if shape.exclusive]
+        holders = PortIndex(table.ports.items() if with_ports else ())
+        self.closed: list[set[int]] = [set() for _ in shapes]
+        alike = PortIndex(with_ports)
+        clashes = [0] * len(shapes)
+        for i, ports in with_ports:
+            self.closed[i] = holders.clashing(ports)
+            for j in alike.clashing(ports):
+                clashes[i] |= 1 << j
+        self.clashes = tuple(clashes)
 
     def capacity(self, index: int, free: Amounts, taken: Mapping[int, int]) -> Amounts:
         """Return how many members of a shape each of its rows takes.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fluence_extender.ledger.accounts import ports_clash
+from fluence_extender.ledger.accounts import clashing
 from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.pod import HostPort
 from fluence_extender.placement.search import Counts, Shape, fill, place, weights
@@ -161,4 +161,4 @@ def _shortages(shape: Shape, left: CapacityTable) -> Iterator[tuple[str, ...]]:
 
 def _clashing(wanted: Sequence[HostPort], taken: Sequence[HostPort]) -> tuple[str, ...]:
     """Return the host ports among ``wanted`` that are taken on a node."""
-    return tuple(f"host port {one.port}" for one in wanted if ports_clash((one,), taken))
+    return tuple(f"host port {one.port}" for one in clashing(wanted, taken))

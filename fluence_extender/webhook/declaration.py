@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from fluence_extender.gangs.membership.conventions import kueue, pod_groups
@@ -40,7 +41,7 @@ from fluence_extender.model.pod_keys import UNGROUPED, remarks
 from fluence_extender.model.requests import InvalidRequest, effective_requests
 from fluence_extender.webhook.containers import is_own
 from fluence_extender.webhook.contract import Json
-from fluence_extender.webhook.validity import LABEL_VALUE, shape_fault
+from fluence_extender.webhook.validity import LABEL_VALUE, OBJECT_NAME, shape_fault
 
 UNDECIDED = "undecided"
 """The role of a pod that nothing distinguishes from the others of its shared group: a lookup chooses the producer."""
@@ -52,6 +53,9 @@ JOB_GLOBAL_INDEX = "jobset.sigs.k8s.io/job-global-index"
 NAMING_OWNERS = ("Job", "ReplicaSet", "StatefulSet")
 
 NUMBER = re.compile("[0-9]{1,9}")
+
+MOST_REMARKS = 10
+LONGEST_OWNER = 253
 
 
 class Unfit(ValueError):
@@ -116,14 +120,18 @@ def read_declaration(pod: Json) -> PodDeclaration:
         number=int(labels[POD_INDEX]) if role == NUMBERED else 0,
         observed=labels.get(OBSERVE_LABEL) == "true",
         owner=owner,
-        warnings=(*warnings, *remarks(labels, annotations)),
+        # Each remark looks for the key that was meant, and only the first few warnings are shown.
+        warnings=(*warnings, *islice(remarks(labels, annotations), MOST_REMARKS)),
     )
 
 
 def _owner(metadata: Mapping[str, Any]) -> tuple[str, str]:
     for one in metadata.get("ownerReferences") or ():
         if one.get("controller"):
-            return str(one.get("kind", "")), str(one.get("name", ""))
+            kind, name = str(one.get("kind", "")), str(one.get("name", ""))
+            # The API server doesn't check the name of an owner, and a look-up puts it into a path.
+            valid = len(name) <= LONGEST_OWNER and OBJECT_NAME.fullmatch(name)
+            return (kind, name) if valid else ("", "")
     return "", ""
 
 

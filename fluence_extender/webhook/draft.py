@@ -23,7 +23,7 @@ class Draft:
     def __init__(self, pod: Json) -> None:
         self.pod: Json = dict(pod)
         self.operations: list[Operation] = []
-        self.warnings: list[str] = []
+        self._warnings: dict[str, None] = {}
         self._own: dict[int, Any] = {}
 
     @property
@@ -32,10 +32,14 @@ class Draft:
         spec: Json = self.pod["spec"]
         return spec
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The warnings in the order in which they were given."""
+        return tuple(self._warnings)
+
     def warn(self, text: str) -> None:
         """Warn the pod's user, once for each text."""
-        if text not in self.warnings:
-            self.warnings.append(text)
+        self._warnings[text] = None
 
     def add_gate(self, name: str) -> None:
         """Add a scheduling gate, unless the pod has it."""

@@ -56,10 +56,10 @@ def mutate(
     if context.gate_by_webhook:
         mark(draft)
     if not draft.operations:
-        return Outcome(warnings=tuple(draft.warnings))
+        return Outcome(warnings=draft.warnings)
     if found := conflicts(draft.pod):
         return Outcome(warnings=(_not_patched("; ".join(found)),))
-    return Outcome(tuple(draft.operations), tuple(draft.warnings))
+    return Outcome(tuple(draft.operations), draft.warnings)
 
 
 def is_ours(pod: Json) -> bool:

@@ -19,6 +19,9 @@ from fluence_extender.webhook.contract import AdmissionRequest, Json, Outcome
 VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
 
+LARGEST_POD = 2**20
+"""Bytes of JSON. Usual pods have a few thousand, and the work on a pod is bounded by its size."""
+
 WARNING_LENGTH = 400
 """Characters of one warning. The API server shows ten of them whole (k8s.io/apiserver, pkg/endpoints/filters)."""
 
@@ -100,6 +103,8 @@ def read_review(body: bytes) -> Review:
     if wire.kind.kind not in ("", "Pod") or wire.kind.group or wire.sub_resource:
         what = "/".join(filter(None, (wire.kind.group, wire.kind.kind, wire.sub_resource)))
         return Review(request, None, f"the webhook handles pods only, not {what}")
+    if (size := len(wire.object)) > LARGEST_POD:
+        return Review(request, None, f"it has {size} bytes, and pods of up to {LARGEST_POD} are prepared")
     try:
         pod = _decode_object(wire.object)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -122,5 +127,5 @@ def _warnings(warnings: Sequence[str]) -> list[str]:
 
 
 def _for_header(warning: str) -> str:
-    shown = "".join(" " if unicodedata.category(one).startswith("C") else one for one in warning)
-    return shown if len(shown) <= WARNING_LENGTH else f"{shown[: WARNING_LENGTH - 1]}…"
+    begin = warning if len(warning) <= WARNING_LENGTH else f"{warning[: WARNING_LENGTH - 1]}…"
+    return "".join(" " if unicodedata.category(one).startswith("C") else one for one in begin)

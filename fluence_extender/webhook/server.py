@@ -6,6 +6,7 @@ answers 503, so the API server does what the registration says of an outage.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ssl
 import time
@@ -32,8 +33,11 @@ from fluence_extender.webhook.metrics import ReviewResult, WebhookMetrics
 from fluence_extender.webhook.registration import MUTATE, RegistrationReconciler
 from fluence_extender.webhook.review import BadReview
 
-MAX_BODY = 8 * 1024 * 1024
+MAX_BODY = 4 * 1024 * 1024
 """Bytes; the API server takes no object of more than 3 MiB."""
+
+LARGE = 64 * 1024
+"""Bytes. Larger reviews take turns."""
 
 CLOSE = [(b"connection", b"close")]
 
@@ -58,6 +62,7 @@ class WebhookApp(Starlette):
         self._registration = registration
         self._metrics = metrics
         self._missing = missing
+        self._turn = asyncio.Lock()
         super().__init__(
             routes=[
                 Route("/healthz", _alive),
@@ -81,6 +86,8 @@ class WebhookApp(Starlette):
                 self._count(ReviewResult.NOT_READY, began)
                 await refuse(send, 503, f"not ready: {missing}")
                 return
+            if len(body) > LARGE:
+                await self._take_turn()
             answer, result, warnings = await self._admission.decide(body)
         except Disconnected:
             self._count(ReviewResult.BAD_REQUEST, began)
@@ -95,6 +102,11 @@ class WebhookApp(Starlette):
             self._metrics.warnings.inc(warnings)
         self._count(result, began)
         await respond(send, 200, JSON, answer, CLOSE if self.draining else None)
+
+    async def _take_turn(self) -> None:
+        """Let large reviews begin one by one, with a round of the event loop after each: small ones go in between."""
+        async with self._turn:
+            await asyncio.sleep(0)
 
     def _count(self, result: ReviewResult, began: float) -> None:
         self._metrics.observe(result, time.perf_counter() - began)

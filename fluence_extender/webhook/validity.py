@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from msgspec import Meta, Struct, ValidationError, convert
 
@@ -19,9 +19,22 @@ from fluence_extender.webhook.contract import Json
 MOST_ANNOTATIONS = 256 * 1024
 """Bytes that all annotations together may take."""
 
+MOST_CONTAINERS = 128
+"""Containers of a pod, and as many init containers."""
+MOST_ENTRIES = 1024
+"""Labels, annotations, volumes and other entries of a pod, and variables and mounts of one container."""
+MOST_AMOUNTS = 64
+"""Resources that one container requests, and that limit it."""
+
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 """An RFC 1123 subdomain; its length isn't checked."""
+
+
+_Item = TypeVar("_Item")
+_Entries = Annotated[list[_Item], Meta(max_length=MOST_ENTRIES)]
+_Amounts = Annotated[Json, Meta(max_length=MOST_AMOUNTS)]
+_Texts = Annotated[dict[str, str], Meta(max_length=MOST_ENTRIES)]
 
 
 class _Named(Struct):
@@ -35,15 +48,15 @@ class _Variable(Struct, rename="camel"):
 
 
 class _Resources(Struct):
-    requests: Json | None = None
-    limits: Json | None = None
+    requests: _Amounts | None = None
+    limits: _Amounts | None = None
 
 
 class _Container(Struct, rename="camel"):
     name: str | None = None
-    env: list[_Variable] | None = None
-    env_from: list[Json] | None = None
-    volume_mounts: list[_Named] | None = None
+    env: _Entries[_Variable] | None = None
+    env_from: _Entries[Json] | None = None
+    volume_mounts: _Entries[_Named] | None = None
     resources: _Resources | None = None
 
 
@@ -52,16 +65,16 @@ class _SchedulingGroup(Struct, rename="camel"):
 
 
 class _Metadata(Struct, rename="camel"):
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    owner_references: list[Json] | None = None
+    labels: _Texts | None = None
+    annotations: _Texts | None = None
+    owner_references: _Entries[Json] | None = None
 
 
 class _Spec(Struct, rename="camel"):
-    containers: Annotated[list[_Container], Meta(min_length=1)]
-    init_containers: list[_Container] | None = None
-    volumes: list[_Named] | None = None
-    scheduling_gates: list[_Named] | None = None
+    containers: Annotated[list[_Container], Meta(min_length=1, max_length=MOST_CONTAINERS)]
+    init_containers: Annotated[list[_Container], Meta(max_length=MOST_CONTAINERS)] | None = None
+    volumes: _Entries[_Named] | None = None
+    scheduling_gates: _Entries[_Named] | None = None
     scheduling_group: _SchedulingGroup | None = None
     os: Json | None = None
 
@@ -74,11 +87,13 @@ class _Pod(Struct):
 def shape_fault(pod: Json) -> str:
     """Return where the pod doesn't have the shape that handlers rely on, "" if it has.
 
-    The API server sends only pods of the right shape; this protects the webhook from other clients.
+    The API server sends pods of the right shape, but before it validates them: they may have any number of entries.
     """
     try:
         convert(pod, _Pod)
     except ValidationError as error:
+        if " of length <= " in str(error):
+            return f"it is larger than the pods that admission prepares: {error}"
         return f"the pod isn't well-formed: {error}"
     return ""
 

@@ -20,7 +20,7 @@ from fluence_extender.cluster.decode.objects import (
     report_unreadable,
     tolerant_decoder,
 )
-from fluence_extender.model.names import DURATION_ANNOTATION, MARKS
+from fluence_extender.model.names import DURATION_ANNOTATION, MARKS, PINNED_ANNOTATION
 from fluence_extender.model.notation import parse_duration
 from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod, Requirement, Toleration
 from fluence_extender.model.requests import SPEC_FIELDS, STATUS_FIELDS, effective_requests
@@ -29,6 +29,15 @@ from fluence_extender.model.resources import PODS, Resources
 DEFAULT_SCHEDULER = "default-scheduler"
 UNREADABLE = Resources({PODS: 1})
 MOST_CACHED = 4096
+LARGEST_CACHED = 16_384
+"""Bytes of one form; larger ones are computed each time, or the cache would hold gigabytes."""
+
+MOST_RULES = 128
+"""Tolerations, node selectors, and terms and expressions of affinity in a pod. Each is compared with each node."""
+MOST_VALUES = 2048
+"""Values of all these expressions together."""
+MOST_PORTS = 256
+"""Host ports of a pod."""
 LONGEST_MESSAGE = 400
 
 UNSCHEDULABLE = ("PodScheduled", "False", "Unschedulable")
@@ -220,9 +229,16 @@ _pod = tolerant_decoder("Pod", PodSpec, PodStatus)
 def decode_pod(raw: bytes) -> Pod:
     """Decode a Pod."""
     meta, spec, status, problem = _pod(raw)
+    annotations = meta.annotations or {}
     requests, devices, fault = _requests(spec, status)
     if fault:
         report_unreadable("Pod", meta, fault)
+    tolerations, node_selector = spec.get("tolerations") or (), spec.get("nodeSelector") or {}
+    affinity, host_ports = _node_affinity(spec.get("affinity")), _host_ports(spec)
+    near = _pod_affinity(spec, meta.namespace)
+    rules = len(tolerations) + len(node_selector) + sum(map(len, near))
+    if excess := _excess(rules, affinity, host_ports, PINNED_ANNOTATION in annotations):
+        tolerations, node_selector, affinity, near, problem = (), {}, None, (), problem or excess
     created = meta.creation_timestamp
     gates = tuple(gate["name"] for gate in spec.get("schedulingGates") or ())
     return Pod(
@@ -230,7 +246,7 @@ def decode_pod(raw: bytes) -> Pod:
         name=meta.name,
         uid=meta.uid,
         labels=meta.labels or {},
-        annotations=meta.annotations or {},
+        annotations=annotations,
         scheduler=spec.get("schedulerName") or DEFAULT_SCHEDULER,
         node=spec.get("nodeName") or "",
         nominated=status.get("nominatedNodeName") or "",
@@ -241,10 +257,10 @@ def decode_pod(raw: bytes) -> Pod:
         owner=_owner(meta),
         requests=requests,
         devices=devices,
-        tolerations=spec.get("tolerations") or (),
-        node_selector=spec.get("nodeSelector") or {},
-        affinity=_node_affinity(spec.get("affinity")),
-        host_ports=_host_ports(spec),
+        tolerations=tolerations,
+        node_selector=node_selector,
+        affinity=affinity,
+        host_ports=host_ports,
         priority=spec.get("priority") or 0,
         preempts=spec.get("preemptionPolicy") != "Never",
         created=created.timestamp() if created else 0.0,
@@ -259,7 +275,7 @@ def decode_pod(raw: bytes) -> Pod:
         interdependent=_interdependent(spec),
         marked=_marked(spec),
         has_managed_fields=bool(gates) and MANAGED_FIELDS in raw and SERVER_SIDE_APPLY not in raw,
-        pod_affinity=_pod_affinity(spec, meta.namespace),
+        pod_affinity=near,
     )
 
 
@@ -309,6 +325,8 @@ def _requests(spec: PodSpec, status: Mapping[str, Any]) -> Requests:
         # MessagePack can't hold a bare number of more than 64 bits.
         return _compute_requests(spec, status)
     known = _requests_by_form.get(form)
+    if known is None and len(form) > LARGEST_CACHED:
+        return _compute_requests(spec, status)
     if known is None:
         if len(_requests_by_form) >= MOST_CACHED:
             _requests_by_form.clear()
@@ -336,6 +354,28 @@ def _node_affinity(affinity: Affinity | None) -> tuple[NodeTerm, ...] | None:
         return None
     terms = affinity.node.required.terms or ()
     return tuple(NodeTerm(term.match_expressions or (), term.match_fields or ()) for term in terms)
+
+
+def _excess(
+    rules: int, affinity: tuple[NodeTerm, ...] | None, ports: tuple[HostPort, ...], pinned: bool
+) -> str:
+    """Return why the pod has more rules than are compared with every node, "" where it hasn't.
+
+    ``rules`` are those beside its node affinity. The service never plans such a pod. Pinning adds a field to each
+    term, so a pinned pod may have twice as many.
+    """
+    values = 0
+    for term in affinity or ():
+        rules += 1 + len(term.expressions) + len(term.fields)
+        values += sum([len(one.values) for one in (*term.expressions, *term.fields)])
+    most = MOST_RULES * (1 + pinned)
+    if rules > most:
+        return f"it has {rules} tolerations, node selectors and terms of affinity: {most} are the most"
+    if values > MOST_VALUES:
+        return f"the expressions of its node affinity have {values} values: {MOST_VALUES} are the most"
+    if len(ports) > MOST_PORTS:
+        return f"it has {len(ports)} host ports: {MOST_PORTS} are the most"
+    return ""
 
 
 def _interdependent(spec: PodSpec) -> bool:

@@ -135,8 +135,9 @@ def _job_size(workloads: WorkloadIndex, pod: Pod) -> int:
         return 0
     job_set = workloads.find(JobSet, pod.namespace, pod.labels.get(JOB_SET_NAME, ""))
     replicas = number(pod.labels.get(REPLICATED_JOB_REPLICAS, "")) or 0
-    for one in job_set.jobs if job_set is not None and replicas else ():
-        if one.name == pod.labels.get(REPLICATED_JOB, ""):
-            return one.pods // replicas
+    if job_set is not None and replicas:
+        pods = job_set.sizes.get(pod.labels.get(REPLICATED_JOB, ""))
+        if pods is not None:
+            return pods // replicas
     job = workloads.find(Job, pod.namespace, pod.owner.name) if pod.owner is not None else None
     return job.pods if job is not None else 0

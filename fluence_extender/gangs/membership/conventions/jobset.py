@@ -9,7 +9,6 @@ pods' own labels must do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fluence_extender.gangs.membership.conventions.membership import (
@@ -30,7 +29,7 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.model.workload import Job, JobSet, ReplicatedJob
+from fluence_extender.model.workload import Job, JobSet, JobSetStage
 
 LEADERS, FOLLOWERS = "leaders", "followers"
 
@@ -68,27 +67,13 @@ def stage_of(pod: Pod, workloads: Workloads) -> Stage | None:
 def _stage(job_set: JobSet, pod: Pod) -> Stage:
     source = f"JobSet {job_set.name}"
     replicated = pod.labels.get(REPLICATED_JOB, "")
-    if job_set.in_order:
-        together = [one for one in job_set.jobs if one.name == replicated]
-        name = replicated
-    else:
-        after = {one.after for one in job_set.jobs if one.name == replicated}
-        together = [one for one in job_set.jobs if one.after in after]
-        ordered = any(one.after for one in job_set.jobs)
-        name = next((one.name for one in together), replicated) if ordered else ""
-    first, later = _counts(together)
-    if not later:
-        return Stage(name, (max(first, 1), source))
-    led = any(one.leaders for one in together if one.name == replicated)
-    follows = led and pod.annotations.get(COMPLETION_INDEX) != "0"
+    found = job_set.stages.get(replicated, JobSetStage(replicated, 0, 0, frozenset()))
+    name = found.name if job_set.ordered else ""
+    if not found.later:
+        return Stage(name, (max(found.first, 1), source))
+    follows = replicated in found.leads and pod.annotations.get(COMPLETION_INDEX) != "0"
     part = "-".join(filter(None, (name, FOLLOWERS if follows else LEADERS)))
-    return Stage(part, (later if follows else first, source))
-
-
-def _counts(together: Sequence[ReplicatedJob]) -> tuple[int, int]:
-    """Return how many of their pods are created at once, and how many once the leaders among those have nodes."""
-    later = sum(one.pods - one.leaders for one in together if one.leaders)
-    return sum(one.pods for one in together) - later, later
+    return Stage(part, (found.later if follows else found.first, source))
 
 
 def _of_replicated_job(pod: Pod, workloads: Workloads) -> StatedSize:
