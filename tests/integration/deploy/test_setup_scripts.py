@@ -12,10 +12,26 @@ import pytest
 from fluence_extender import __version__
 
 TARGETS = [
-    "help", "install", "check", "test", "nightly", "demo",
+    "help", "install", "check", "quick", "test", "nightly", "demo",
     "bench", "chaos", "throughput", "fuzz", "kind-test", "image",
 ]  # fmt: skip
-BASICS = ("bash", "dirname", "env", "id", "make", "cc", "cksum", "cut", "sed", "touch", "rm", "awk", "sh")
+BASICS = (
+    "bash",
+    "dirname",
+    "env",
+    "id",
+    "make",
+    "cc",
+    "cksum",
+    "cut",
+    "sed",
+    "touch",
+    "rm",
+    "awk",
+    "sh",
+    "sleep",
+)
+TOOLS = ("ruff", "mypy", "lint-imports", "shellcheck", "hadolint", "fluence-extender")
 
 
 class Checkout:
@@ -40,19 +56,41 @@ class Checkout:
         return path
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        process = self.start(*command)
+        stdout, stderr = process.communicate(timeout=240)
+        return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
+
+    def start(self, *command: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
             [str(self.bin / command[0]), *command[1:]],
             cwd=self.root,
             env={"PATH": str(self.bin)},
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            check=False,
         )
+
+    def installs(self) -> list[str]:
+        """Return what pip was asked to install, call by call."""
+        calls = self.root / "pip-calls"
+        return [line.rsplit(None, 1)[1] for line in calls.read_text().splitlines()] if calls.exists() else []
+
+    def during_installation(self, script: str) -> None:
+        """Let pip run ``script`` from now on."""
+        (self.root / "during").write_text(script)
 
 
 @pytest.fixture
 def checkout(tmp_path: Path, project: Path) -> Checkout:
     return Checkout(tmp_path, project)
+
+
+STAND_IN_PIP = """#!/bin/bash
+case "$*" in
+    *install*) echo "$*" >>pip-calls; echo "Collecting aiohttp>=3"; echo "Requirement already satisfied: numpy" ;;
+esac
+if [[ "$*" == *install* && -e during ]]; then . ./during; fi
+"""
 
 
 def stand_in_python(modules: str, version_ok: bool = True) -> str:
@@ -61,6 +99,7 @@ def stand_in_python(modules: str, version_ok: bool = True) -> str:
 modules=" {modules} "
 case "$*" in
     --version) echo "Python 3.x"; exit 0 ;;
+    *fcntl*) exec "{sys.executable}" "$@" ;;
     *version_info*) exit {0 if version_ok else 1} ;;
     "-c import ensurepip") [[ $modules == *" ensurepip "* ]]; exit ;;
     "-m virtualenv --version") [[ $modules == *" virtualenv "* ]]; exit ;;
@@ -69,9 +108,11 @@ esac
 echo "python3 $*"
 folder="${{!#}}"
 if [[ "$*" == "-m venv"* || "$*" == "-m virtualenv"* ]]; then
+    /bin/rm -rf "$folder"
     /bin/mkdir -p "$folder/bin"
-    printf '#!/bin/bash\\necho "venv-python $*"\\n' >"$folder/bin/python"
-    /bin/chmod +x "$folder/bin/python"
+    echo '{STAND_IN_PIP}' >"$folder/bin/python"
+    for tool in {" ".join(TOOLS)}; do echo '#!/bin/sh' >"$folder/bin/$tool"; done
+    /bin/chmod +x "$folder"/bin/*
 fi
 """
 
@@ -96,9 +137,8 @@ def test_an_environment_is_made_with_what_python_has(
     checkout.write("python3", stand_in_python(modules))
     result = checkout.run("bash", ".ci/install")
     assert result.returncode == 0, result.stderr
-    lines = result.stdout.splitlines()
-    assert [line for line in lines if line.startswith("python3")] == made_by
-    assert lines[-1].endswith("install --quiet --disable-pip-version-check --editable .[test,lint]")
+    assert [line for line in result.stdout.splitlines() if line.startswith("python3")] == made_by
+    assert checkout.installs() == ["."]
 
 
 def test_a_python_that_can_make_no_environment_is_told_what_to_install(checkout: Checkout) -> None:
@@ -133,19 +173,97 @@ def test_a_real_python_makes_an_environment_that_has_pip(checkout: Checkout) -> 
     assert subprocess.run([python, "-m", "pip", "--version"], check=False).returncode == 0
 
 
-def test_make_installs_once_and_again_when_the_dependencies_change(checkout: Checkout) -> None:
+@pytest.fixture
+def ready(checkout: Checkout) -> Checkout:
+    """A checkout with a usual Python."""
     checkout.write("python3", stand_in_python("ensurepip pip"))
-    assert "Installing" in checkout.run("make", "install").stdout
-    assert "Installing" not in checkout.run("make", "install").stdout
-    project_file = checkout.root / "pyproject.toml"
+    return checkout
+
+
+@pytest.mark.parametrize(
+    ("target", "installed"),
+    [
+        ("install", "."),
+        ("demo", "."),
+        ("quick", ".[test]"),
+        ("test", ".[test]"),
+        ("check", ".[test,lint]"),
+    ],
+)
+def test_a_target_installs_what_it_needs_and_no_more(ready: Checkout, target: str, installed: str) -> None:
+    result = ready.run("make", target)
+    assert result.returncode == 0, result.stderr
+    assert ready.installs() == [installed]
+
+
+def test_what_is_installed_is_not_installed_again(ready: Checkout) -> None:
+    for target in ("check", "test", "demo", "install"):
+        ready.run("make", target)
+    assert ready.installs() == [".[test,lint]"]
+
+
+def test_a_target_adds_what_is_missing(ready: Checkout) -> None:
+    ready.run("make", "demo")
+    assert "Making" not in ready.run("make", "test").stdout
+    assert ready.installs() == [".", ".[test]"]
+
+
+def test_everything_is_stale_when_the_dependencies_change(ready: Checkout) -> None:
+    ready.run("make", "test")
+    project_file = ready.root / "pyproject.toml"
     project_file.write_text(project_file.read_text() + "\n# changed\n")
-    assert "Installing" in checkout.run("make", "install").stdout
-    assert len(list((checkout.root / ".venv").glob("installed-*"))) == 1
+    ready.run("make", "install")
+    ready.run("make", "install")
+    ready.run("make", "test")
+    assert ready.installs() == [".[test]", ".", ".[test]"]
+
+
+def test_the_packages_are_named_while_they_are_installed(ready: Checkout) -> None:
+    lines = ready.run("make", "install").stdout.splitlines()
+    assert "  Collecting aiohttp>=3" in lines
+    assert not any("already satisfied" in line for line in lines)
+
+
+def test_a_failed_installation_fails_the_target(ready: Checkout) -> None:
+    ready.during_installation("echo 'ERROR: no such package' >&2; exit 1")
+    result = ready.run("make", "demo")
+    assert result.returncode != 0
+    assert "no such package" in result.stderr
+
+
+def test_two_at_once_install_one_after_the_other_and_once(ready: Checkout) -> None:
+    ready.during_installation("sleep 0.5; echo ended >>pip-calls")
+    both = [ready.start("make", "demo"), ready.start("make", "install")]
+    outputs = [process.communicate(timeout=240)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    calls = (ready.root / "pip-calls").read_text().splitlines()
+    assert len(calls) == 2, calls
+    assert calls[1] == "ended"
+    assert any("Waiting for another process" in output for output in outputs)
+
+
+def test_an_environment_is_made_anew_after_a_kill(ready: Checkout) -> None:
+    ready.during_installation("kill -9 $PPID $$")
+    assert ready.run("bash", ".ci/install").returncode != 0
+    ready.during_installation("")
+    assert "Making .venv" in ready.run("make", "install").stdout
+    assert "Making .venv" not in ready.run("make", "test").stdout
+    assert ready.installs() == [".", ".", ".[test]"]
 
 
 def test_help_names_every_target(checkout: Checkout) -> None:
     result = checkout.run("make")
     assert [line.split()[0] for line in result.stdout.splitlines()] == TARGETS
+
+
+def test_the_quick_tests_touch_every_room(project: Path) -> None:
+    files = (project / "tests" / "quick.txt").read_text().split()
+    product = project / "fluence_extender"
+    rooms = {
+        f"fluence_extender.{folder.name}" for folder in product.iterdir() if (folder / "__init__.py").exists()
+    }
+    text = "".join((project / file).read_text() for file in files)
+    assert {room for room in {*rooms, "fluxion_ffi"} if f"from {room}" not in text} == set()
 
 
 def test_make_image_tags_the_version(checkout: Checkout) -> None:
