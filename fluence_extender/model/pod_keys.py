@@ -68,6 +68,24 @@ UNGROUPED = (
 )
 """The remark on a group size above 1 where there is no group that could have this size."""
 
+NAME_A_GROUP = f"name the group in the label {names.GROUP_LABEL}"
+
+OTHER_PROJECTS = {
+    "scheduling.k8s.io/pod-group": NAME_A_GROUP,
+    f"{names.DOMAIN}/pod-group": NAME_A_GROUP,
+    "fluence.pod-group": NAME_A_GROUP,
+    "fluxqueue.pod-group": NAME_A_GROUP,
+    "fluxqueue.group-size": f"state the size in the annotation {names.GROUP_SIZE_ANNOTATION}",
+    "fluxnetes.group-name": NAME_A_GROUP,
+    "fluxnetes.group-size": f"state the size in the annotation {names.GROUP_SIZE_ANNOTATION}",
+}
+"""Labels and annotations of older schedulers and their documents that have no effect here, with what to do instead."""
+
+RESULT_NOT_REQUEST = (
+    f"annotation {names.BACKEND_ANNOTATION} is overwritten when the pod is bound: to request a device, write "
+    f"{names.REQUIRE_BACKEND_ANNOTATION}"
+)
+
 LONGEST_SHOWN = 40
 LONGEST_KEY = 63
 """Characters behind the domain of a key; the API server takes no longer ones."""
@@ -79,12 +97,19 @@ TEMPLATED = LABELS | {key for key in REQUESTED if not key.startswith(names.SELEC
 
 
 def remarks(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:
-    """Return one sentence for each of a pod's labels and annotations that has no effect."""
+    """Yield one sentence for each of a pod's labels and annotations that has no effect."""
+    for key, advice in OTHER_PROJECTS.items():
+        if key in labels or key in annotations:
+            yield f"{'label' if key in labels else 'annotation'} {key} does nothing: {advice}"
+    if names.BACKEND_ANNOTATION in annotations and names.ALLOCATION_ANNOTATION not in annotations:
+        yield RESULT_NOT_REQUEST
     for key in sorted(labels):
+        if key in OTHER_PROJECTS:
+            continue
         if key.startswith(OURS) and key not in LABELS:
             yield f"label {key} does nothing: {_instead(key, _is_annotation(key), 'annotations')}"
     for key in sorted(annotations):
-        if key.startswith(OURS) and not _is_annotation(key):
+        if key.startswith(OURS) and key not in OTHER_PROJECTS and not _is_annotation(key):
             yield f"annotation {key} does nothing: {_instead(key, key in LABELS, 'labels')}"
     for key in TIMES:
         text = annotations.get(key)
@@ -93,8 +118,10 @@ def remarks(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterat
 
 
 def ineffective(kind: str, own: Collection[str], on_pods: Collection[str]) -> Iterator[str]:
-    """Return one sentence for each key that an object of ``kind`` has itself and the pods that it creates lack."""
+    """Yield one sentence for each key that an object of ``kind`` has itself and the pods that it creates lack."""
     for key in sorted(TEMPLATED.intersection(own).difference(on_pods)):
+        if (kind, key) == ("Job", names.GROUP_SIZE_ANNOTATION):
+            continue
         yield f"{key} does nothing on a {kind} itself: write it under the metadata of its pod template"
 
 

@@ -79,10 +79,11 @@ class Job(WorkloadObject):
 
     ``completions`` is None where the Job doesn't set it. ``failed_indexes`` counts the indexes that have failed for
     good; no more pods are created for them. ``labels`` are the labels, with their values, by which flux-k8s reads a
-    gang and its size from a Job. ``submits_ray_job`` is true where KubeRay created the Job to submit a RayJob. ``ends``
-    is when its activeDeadlineSeconds are over, in seconds since the epoch, None where that isn't known.
-    ``evictions_left`` is how many more of its pods may be evicted before it fails, None for any number; it isn't
-    compared, because no size depends on it.
+    gang and its size from a Job. ``stated_size`` is the text of a group-size on the Job itself, "" without one.
+    ``submits_ray_job`` is true where KubeRay created the Job to submit a RayJob. ``ends`` is when its
+    activeDeadlineSeconds are over, in seconds since the epoch, None where that isn't known. ``evictions_left`` is how
+    many more of its pods may be evicted before it fails, None for any number; it isn't compared, because no size
+    depends on it.
     """
 
     parallelism: int
@@ -90,6 +91,7 @@ class Job(WorkloadObject):
     indexed: bool = False
     failed_indexes: int = 0
     labels: tuple[tuple[str, str], ...] = ()
+    stated_size: str = ""
     submits_ray_job: bool = False
     ends: float | None = None
     evictions_left: int | None = field(default=BACKOFF_LIMIT, compare=False)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluence_extender.model.names import BACKEND_ANNOTATION, GROUP_LABEL, SCHEDULER_NAME
+from fluence_extender.model.names import (
+    ALLOCATION_ANNOTATION,
+    BACKEND_ANNOTATION,
+    GROUP_LABEL,
+    SCHEDULER_NAME,
+)
 
 Manifest = dict[str, Any]
 DEVICE = "fluxion.flux-framework.org/annealer"
@@ -91,7 +96,7 @@ PODS = {
         True,
     ),
     "with a gpu": (pod(asks="nvidia.com/gpu"), False),
-    "with a stamp": (pod({"annotations": {BACKEND_ANNOTATION: "fez"}}), True),
+    "with stamps": (pod({"annotations": {BACKEND_ANNOTATION: "fez", ALLOCATION_ANNOTATION: "[]"}}), True),
     "with an attribute": (pod({"annotations": {"fluence.flux-framework.org/attr-vendor": "ibm"}}), True),
     "with a wish": (pod({"annotations": {"fluence.flux-framework.org/require-vendor": "ibm"}}), False),
     "with an empty folder": (volume(emptyDir={}), False),

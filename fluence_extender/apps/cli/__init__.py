@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+
 import click
 
 from fluence_extender.apps.cli.graph import graph
@@ -20,8 +23,30 @@ def main() -> None:
     """Places whole gangs of pods through the extender hooks of a stock kube-scheduler.
 
     `serve` is the service; `webhook` prepares new pods for it; `scheduler-config` prints the configuration of the
-    kube-scheduler in its pod; `demo` runs all of them on a control plane of its own, on this machine.
+    kube-scheduler in its pod; `demo` shows all of them at work on this machine.
     """
+    for warning in warnings_of_old_variables(os.environ):
+        click.echo(warning, err=True)
+
+
+OLD_VARIABLES = {
+    "FLUENCE_MATCH_POLICY": "FLUENCE_POLICY",
+    "FLUENCE_RESOURCE_CAPACITY": "",
+    "WEBHOOK_ADDR": "FLUENCE_LISTEN_HOST and FLUENCE_LISTEN_PORT",
+    "WEBHOOK_NAMESPACE": "FLUENCE_WEBHOOK_SERVICE",
+    "WEBHOOK_SERVICE": "FLUENCE_WEBHOOK_SERVICE",
+    "WEBHOOK_CONFIG": "",
+}
+"""The environment variables of fluence, each with the one that took its place, "" if it isn't needed any more."""
+
+
+def warnings_of_old_variables(environ: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each variable of fluence in ``environ`` that has no effect here."""
+    return [
+        f"warning: {old} has no effect: " + (f"set {new} instead" if new else "it isn't needed any more")
+        for old, new in OLD_VARIABLES.items()
+        if environ.get(old)
+    ]
 
 
 for _command in (check, demo, graph, scheduler_config_command, serve, simulate, version, webhook):

@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from fluence_extender.cluster.decode.objects import Int64, Time, tolerant_decoder
-from fluence_extender.model.names import COSCHEDULING_GROUP, FLUX_SIZE
+from fluence_extender.model.names import COSCHEDULING_GROUP, FLUX_SIZE, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.workload import BACKOFF_LIMIT, Job
 
 ORIGIN_LABEL = "ray.io/originated-from-crd"
@@ -58,6 +58,7 @@ def decode_job(raw: bytes) -> Job:
     """Decode a Job."""
     meta, spec, status, problem = _job(raw)
     labels = meta.labels or {}
+    stated = {**labels, **(meta.annotations or {})}.get(GROUP_SIZE_ANNOTATION, "")
     deadline = spec.active_deadline_seconds
     return Job(
         *meta.identity,
@@ -66,6 +67,7 @@ def decode_job(raw: bytes) -> Job:
         indexed=spec.completion_mode == "Indexed",
         failed_indexes=_count_indexes(status.failed_indexes or ""),
         labels=tuple((key, labels[key]) for key in FLUX_K8S_LABELS if key in labels),
+        stated_size=stated,
         submits_ray_job=labels.get(ORIGIN_LABEL) == "RayJob",
         ends=status.start_time.timestamp() + deadline if status.start_time and deadline else None,
         evictions_left=0 if problem else _evictions_left(spec, status.failed or 0),

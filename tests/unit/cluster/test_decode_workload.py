@@ -63,6 +63,7 @@ def test_parallelism_and_completions_of_a_job_are_read(
         ({}, None, 1),
         (None, None, 1),
         ({"replicas": 0}, None, 1),
+        ({"replicas": 3}, "9" * 5000, 3),
         # In a rollout the Deployment's replicas are spread over two ReplicaSets.
         ({"replicas": 1}, "4", 4),
         ({"replicas": 3}, "4", 4),
@@ -76,6 +77,24 @@ def test_replicas_of_a_replica_set_or_of_its_deployment_are_read(
     notes = {} if noted is None else {"deployment.kubernetes.io/desired-replicas": noted}
     body = json.dumps({"metadata": META | {"annotations": notes}, "spec": spec}).encode()
     assert decode_replica_set(body) == ReplicaSet(*ME, pods)
+
+
+def test_replicas_that_cannot_be_read_are_a_problem() -> None:
+    assert decode_replica_set(raw({"replicas": "4"})).problem
+    assert decode_stateful_set(raw({"replicas": "4"})).problem
+
+
+@pytest.mark.parametrize(
+    ("meta", "stated"),
+    [
+        ({"annotations": {"fluence.flux-framework.org/group-size": "3"}}, "3"),
+        ({"labels": {"fluence.flux-framework.org/group-size": "3"}}, "3"),
+        ({}, ""),
+    ],
+)
+def test_size_on_a_job_itself_is_read(meta: dict[str, Any], stated: str) -> None:
+    body = json.dumps({"metadata": META | meta, "spec": {"parallelism": 5}}).encode()
+    assert decode_job(body).stated_size == stated
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,21 @@ def test_size_by_job_is_its_parallelism_and_no_more_than_its_completions(
     assert told(body, Job("default", "j", "u", parallelism, completions))[1] == expected
 
 
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        ("3", 3),
+        (
+            "many",
+            "annotation fluence.flux-framework.org/group-size is 'many': it must be a whole number from 1 to 1000000",
+        ),
+    ],
+)
+def test_size_on_the_job_itself_wins_over_its_parallelism(stated: str, expected: object) -> None:
+    body = job_pod("j", None, labels={GROUP_LABEL: "g"})
+    assert told(body, Job("default", "j", "u", 4, 4, stated_size=stated))[1] == expected
+
+
 def test_job_that_is_not_seen_yet_is_waited_for() -> None:
     body = job_pod("j", None, labels={GROUP_LABEL: "g"})
     assert told(body)[1] == "waiting for Job default/j to be seen"

@@ -61,6 +61,32 @@ def test_key_without_effect_is_remarked_on_with_what_to_write(
     assert list(found) == [remark]
 
 
+@pytest.mark.parametrize(
+    ("key", "instead"),
+    [
+        ("scheduling.k8s.io/pod-group", f"name the group in the label {OURS}group"),
+        (f"{OURS}pod-group", f"name the group in the label {OURS}group"),
+        ("fluence.pod-group", f"name the group in the label {OURS}group"),
+        ("fluxqueue.group-size", f"state the size in the annotation {OURS}group-size"),
+    ],
+)
+def test_key_of_an_older_scheduler_is_remarked_on_with_its_successor(key: str, instead: str) -> None:
+    assert list(remarks({key: "g"}, {})) == [f"label {key} does nothing: {instead}"]
+    assert list(remarks({}, {key: "g"})) == [f"annotation {key} does nothing: {instead}"]
+
+
+def test_backend_as_a_request_is_remarked_on_unless_the_pod_was_copied() -> None:
+    request = {f"{OURS}backend": "ibm_fez"}
+    (remark,) = remarks({}, request)
+    assert remark.endswith(f"to request a device, write {OURS}require-backend")
+    assert list(remarks({}, {**request, f"{OURS}allocation": "[]"})) == []
+
+
+def test_size_on_a_job_itself_counts_and_on_others_does_not() -> None:
+    assert list(ineffective("Job", [f"{OURS}group-size"], [])) == []
+    assert len(list(ineffective("Deployment", [f"{OURS}group-size"], []))) == 1
+
+
 def test_there_is_no_remark_on_effective_keys_and_keys_of_others() -> None:
     annotations = {key: "1h30m" if key in TIMES else "3" for key in ANNOTATIONS}
     annotations |= {f"{OURS}require-vendor": "ibm", f"{OURS}attr-vendor": "ibm"}

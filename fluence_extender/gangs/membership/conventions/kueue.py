@@ -30,4 +30,4 @@ def _total(pod: Pod) -> StatedSize:
     if text is None:
         missing = f"pod {pod.name} of group {GROUP_NAME} has no annotation {TOTAL_COUNT}"
         return Reason(ReasonCode.INVALID_REQUEST, missing), f"pod {pod.name}"
-    return read(pod, "annotation", TOTAL_COUNT, text)
+    return read(f"pod {pod.name}", "annotation", TOTAL_COUNT, text)

@@ -1,7 +1,7 @@
 """Our own convention: the label ``fluence.flux-framework.org/group`` and the annotation ``…/group-size``.
 
-Without the annotation the pod's owner states the size: a JobSet, a LeaderWorkerSet, a Job (its parallelism, but no more
-than its completions), a Deployment by its ReplicaSets, a ReplicaSet or a StatefulSet. Otherwise the size is 1.
+Without the annotation the pod's owner states the size: a JobSet, a LeaderWorkerSet, a Job (by the same annotation or a
+label of that name, else its parallelism, but no more than its completions), a Deployment by its ReplicaSets, a ReplicaSet or a StatefulSet. Otherwise the size is 1.
 
 The producer of a shared quantum job is a gang by itself, and the consumers are the rest of the group.
 """
@@ -18,6 +18,7 @@ from fluence_extender.gangs.membership.conventions.membership import (
     Workloads,
     annotated_size,
     awaited,
+    read,
 )
 from fluence_extender.model.coordination import (
     DEPENDS_ON_PRODUCER,
@@ -26,7 +27,7 @@ from fluence_extender.model.coordination import (
     ROLE_ANNOTATION,
 )
 from fluence_extender.model.gang import Convention, GangKey
-from fluence_extender.model.names import GROUP_LABEL
+from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job, ReplicaSet, StatefulSet
 
@@ -84,4 +85,6 @@ def _size_of_owner(pod: Pod, workloads: Workloads) -> StatedSize | None:
     found = workloads.find(kind, pod.namespace, owner.name)
     if found is None:
         return awaited(owner.kind, pod.namespace, owner.name)
+    if isinstance(found, Job) and found.stated_size:
+        return read(f"Job {owner.name}", "annotation", GROUP_SIZE_ANNOTATION, found.stated_size)
     return found.pods, f"{owner.kind} {owner.name}"

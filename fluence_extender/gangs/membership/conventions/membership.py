@@ -64,9 +64,9 @@ def number(text: str) -> int | None:
     return None
 
 
-def read(pod: Pod, what: str, key: str, text: str) -> StatedSize:
-    """Return the size in ``text``, the value of the ``what`` (label or annotation) ``key`` of the pod."""
-    source = f"{what} {key} of pod {pod.name}"
+def read(owner: str, what: str, key: str, text: str) -> StatedSize:
+    """Return the size in ``text``, the value of the ``what`` (label or annotation) ``key`` of ``owner``."""
+    source = f"{what} {key} of {owner}"
     size = number(text)
     if size is not None:
         return size, source
@@ -94,7 +94,7 @@ def labels_of(pod: Pod, workloads: Workloads) -> Mapping[str, str]:
 def annotated_size(pod: Pod) -> StatedSize | None:
     """Return the size in the pod's own annotation, or None without one."""
     text = pod.annotations.get(GROUP_SIZE_ANNOTATION)
-    return None if text is None else read(pod, "annotation", GROUP_SIZE_ANNOTATION, text)
+    return None if text is None else read(f"pod {pod.name}", "annotation", GROUP_SIZE_ANNOTATION, text)
 
 
 def awaited(kind: str, namespace: str, name: str, what: str = "to be seen") -> StatedSize:

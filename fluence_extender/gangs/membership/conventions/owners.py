@@ -33,7 +33,7 @@ def sized_owner(pod: Pod, workloads: Workloads) -> Membership | None:
         return None
     stated = annotated_size(pod)
     if stated is None and (text := labels_of(pod, workloads).get(FLUX_SIZE)) is not None:
-        stated = read(pod, "label", FLUX_SIZE, text)
+        stated = read(f"pod {pod.name}", "label", FLUX_SIZE, text)
     if stated is None:
         return None
     if stated[0] == 1:
