@@ -1,8 +1,9 @@
 """Kubernetes Events, written in the background.
 
 Equal events (same object, reason and message) become one with a count, which is updated at most every few seconds. So a
-gang that waits for an hour doesn't flood etcd. Invariant: recording never waits, never raises and holds a bounded
-number of events; when there are too many, the oldest are dropped.
+gang that waits for an hour doesn't flood etcd. Invariants: recording never waits, never raises and holds a bounded
+number of events; when there are too many, the namespace that has the most loses its oldest. Each namespace has a budget
+of writes of its own, so that a user who makes thousands of pods delays the Events of that namespace alone.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ PERIOD = 5.0
 FOLD_FOR = 600.0
 CLOSE_LIMIT = 2.0
 LONGEST_NOTE = 1024
+BURST = 200
+REFILL = 20.0
+"""The budget of a namespace: how many Events it may have written at once, and how many a second after that."""
 CONTROLLER = f"{DOMAIN}/extender"
 Key = tuple[Regarding, str, str]
 
@@ -48,6 +52,22 @@ class _Entry:
     due: float = 0.0
 
 
+@dataclass(slots=True)
+class _Budget:
+    """How many writes one namespace has ``left``, counted at the time ``at``."""
+
+    left: float
+    at: float
+
+    def wait(self, now: float) -> float:
+        """Take one write and return 0, or return the seconds until there is one."""
+        self.left, self.at = min(BURST, self.left + (now - self.at) * REFILL), now
+        if self.left < 1:
+            return (1 - self.left) / REFILL
+        self.left -= 1
+        return 0.0
+
+
 class EventRecorder:
     """Writes Events (events.k8s.io/v1) from one background task, ``run``; call ``flush`` at the end."""
 
@@ -55,7 +75,9 @@ class EventRecorder:
         self._connection = connection
         self._period = period
         self._capacity = capacity
-        self._entries: OrderedDict[Key, _Entry] = OrderedDict()
+        self._held: dict[str, OrderedDict[Key, _Entry]] = {}
+        self._count = 0
+        self._budgets: dict[str, _Budget] = {}
         self._pending: dict[Key, None] = {}
         self._wake = asyncio.Event()
         self._backoff = Backoff(1.0, 30.0)
@@ -65,18 +87,29 @@ class EventRecorder:
         """Count one more occurrence of an event."""
         now = asyncio.get_running_loop().time()
         key = (regarding, reason, message)
-        entry = self._entries.pop(key, None)
+        held = self._held.setdefault(regarding.namespace, OrderedDict())
+        entry = held.pop(key, None)
+        self._count += entry is None
         if entry is None or now - entry.first > FOLD_FOR:
             entry = _Entry(_name(regarding), warning, now, datetime.now(UTC))
         else:
             entry.count += 1
             entry.when = datetime.now(UTC)
-        self._entries[key] = entry
+        held[key] = entry
         self._pending[key] = None
-        if len(self._entries) > self._capacity:
-            oldest, _ = self._entries.popitem(last=False)
-            self._pending.pop(oldest, None)
+        if self._count > self._capacity:
+            self._drop_one()
         self._wake.set()
+
+    def _drop_one(self) -> None:
+        """Drop the oldest event of the namespace that has the most."""
+        namespace, largest = max(self._held.items(), key=lambda item: len(item[1]))
+        oldest, _ = largest.popitem(last=False)
+        self._pending.pop(oldest, None)
+        self._count -= 1
+        if not largest:
+            del self._held[namespace]
+            self._budgets.pop(namespace, None)
 
     async def run(self) -> None:
         """Write recorded events until cancelled."""
@@ -89,8 +122,9 @@ class EventRecorder:
 
     async def flush(self) -> None:
         """Write everything now, within two seconds, and drop the rest."""
-        for entry in self._entries.values():
-            entry.due = 0.0
+        for held in self._held.values():
+            for entry in held.values():
+                entry.due = 0.0
         try:
             async with asyncio.timeout(CLOSE_LIMIT):
                 await self._write_due()
@@ -102,10 +136,14 @@ class EventRecorder:
         loop = asyncio.get_running_loop()
         waits: list[float] = []
         for key in list(self._pending):
-            entry = self._entries.get(key)
+            namespace = key[0].namespace
+            entry = self._held.get(namespace, {}).get(key)
             if entry is None:
                 continue
             left = entry.due - loop.time()
+            if left <= 0:
+                budget = self._budgets.setdefault(namespace, _Budget(BURST, loop.time()))
+                left = budget.wait(loop.time())
             if left > 0:
                 waits.append(left)
             elif await self._try(key, entry):

@@ -128,3 +128,38 @@ class _NoWait:
 
 
 events_backoff = _NoWait()
+
+
+async def test_namespace_that_floods_drops_its_own_events_only(
+    server: FakeApiServer, recorder: EventRecorder
+) -> None:
+    other = Regarding("v1", "Pod", "quiet", "p", "u2")
+    theirs = PATH.replace("/ns/", "/quiet/")
+    server.scripts["POST", PATH].extend([answer({}, 201)] * 2)
+    server.scripts["POST", theirs].append(answer({}, 201))
+    recorder.record(other, "Waiting", "for members")
+    for number in range(10):
+        recorder.record(POD, "Waiting", str(number))
+    await eventually(lambda: len(server.bodies) == 3)
+    assert sorted(body["note"] for body in server.bodies) == ["8", "9", "for members"]
+
+
+async def test_namespace_that_floods_waits_for_its_budget_and_others_do_not(
+    server: FakeApiServer, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "BURST", 2)
+    monkeypatch.setattr(events, "REFILL", 10.0)
+    other = Regarding("v1", "Pod", "quiet", "p", "u2")
+    theirs = PATH.replace("/ns/", "/quiet/")
+    server.scripts["POST", PATH].extend([answer({}, 201)] * 5)
+    server.scripts["POST", theirs].append(answer({}, 201))
+    made = EventRecorder(connection)
+    task = asyncio.create_task(made.run())
+    for number in range(5):
+        made.record(POD, "Waiting", str(number))
+    made.record(other, "Waiting", "for members")
+    await eventually(lambda: server.count("POST", theirs) == 1)
+    assert server.count("POST", PATH) < 5
+    await eventually(lambda: server.count("POST", PATH) == 5)
+    task.cancel()
+    await asyncio.wait([task])

@@ -1,7 +1,8 @@
 """Our own convention: the label ``fluence.flux-framework.org/group`` and the annotation ``…/group-size``.
 
 Without the annotation the pod's owner states the size: a JobSet, a LeaderWorkerSet, a Job (by the same annotation or a
-label of that name, else its parallelism, but no more than its completions), a Deployment by its ReplicaSets, a ReplicaSet or a StatefulSet. Otherwise the size is 1.
+label of that name, else its parallelism, but no more than its completions), a Deployment by its ReplicaSets, a
+ReplicaSet or a StatefulSet. Otherwise the size is 1.
 
 The producer of a shared quantum job is a gang by itself, and the consumers are the rest of the group.
 """

@@ -106,7 +106,9 @@ def _submits_ray_job(pod: Pod, workloads: Workloads) -> bool:
 
 def _carried(pod: Pod, labels: Mapping[str, str]) -> StatedSize | None:
     found: Iterator[StatedSize] = (
-        read(f"pod {pod.name}", "label", label, labels[label]) for label in COSCHEDULING_SIZES if label in labels
+        read(f"pod {pod.name}", "label", label, labels[label])
+        for label in COSCHEDULING_SIZES
+        if label in labels
     )
     return next(found, None) or annotated_size(pod)
 
