@@ -88,9 +88,6 @@ def usual_app() -> FastAPI:
 class KnownAnswers:
     """Lookups that return at once, as after the first pod of a namespace."""
 
-    async def has_account(self, namespace: str) -> bool:
-        return True
-
     async def is_producer(self, namespace: str, group: str, uid: str) -> bool:
         return False
 

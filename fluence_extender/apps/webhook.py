@@ -37,9 +37,10 @@ from fluence_extender.webhook.contract import Context
 from fluence_extender.webhook.lookups import ApiLookups
 from fluence_extender.webhook.metrics import WebhookMetrics
 from fluence_extender.webhook.podgroups import PodGroupReconciler
-from fluence_extender.webhook.producers import ProducerRecordReconciler
+from fluence_extender.webhook.producers import ProducerClaims
 from fluence_extender.webhook.registration import RegistrationReconciler, ServiceTarget, Target, UrlTarget
 from fluence_extender.webhook.server import WebhookApp, serve_https
+from fluence_extender.webhook.sidecar_account import SidecarAccountReconciler
 
 log = structlog.get_logger(__name__)
 
@@ -77,9 +78,9 @@ async def _run(
     # A pod that is created while the file is missing may be placed after the file is back.
     live = LiveResources(lambda file, why: metrics.resources_rejected.inc(), keep_if_gone=True)
     pod_groups = PodGroupReconciler(ApiPodGroups(connection))
-    producer_records = ProducerRecordReconciler(objects)
+    sidecar_accounts = SidecarAccountReconciler(objects)
     late_consumers = LateConsumerReconciler(ApiReleases(connection))
-    observers = (context.observe, pod_groups.observe, producer_records.observe, late_consumers.observe)
+    observers = (context.observe, pod_groups.observe, sidecar_accounts.observe, late_consumers.observe)
     watcher = Watcher(
         connection,
         partial(_observe, live, context, observers),
@@ -95,7 +96,8 @@ async def _run(
         lambda identity: _show(tls, identity),
         lambda: not context.missing,
     )
-    lookups = ApiLookups(objects, time.monotonic, time.time)
+    producers = ProducerClaims(objects, _own_namespace(settings), time.time)
+    lookups = ApiLookups(objects, producers, time.monotonic)
     admission = Admission(settings.handlers, lambda: context.context, lookups)
     app = WebhookApp(admission, registration, metrics, lambda: context.missing)
     with stop_signals() as stop:
@@ -107,7 +109,7 @@ async def _run(
                 "read what isn't watched": context.run(),
                 "keep certificate and registration": registration.run(),
                 "keep PodGroups": pod_groups.run(),
-                "give producer records to their pods": producer_records.run(),
+                "keep the accounts of sidecars": sidecar_accounts.run(),
                 "release late consumers": late_consumers.run(),
             }
             async with background(work):
@@ -127,8 +129,7 @@ def webhook_target(settings: WebhookSettings) -> Target:
 def _identity_source(settings: WebhookSettings, objects: ApiObjects, target: Target) -> IdentitySource:
     if settings.certificates is not None:
         return CertificateFiles(settings.certificates, target.hosts)
-    namespace = settings.service.partition("/")[0]
-    return SharedAuthority(objects, namespace, target.hosts, lambda: datetime.now(UTC))
+    return SharedAuthority(objects, _own_namespace(settings), target.hosts, lambda: datetime.now(UTC))
 
 
 def _show(tls: ssl.SSLContext, identity: Identity) -> None:
@@ -152,8 +153,12 @@ def _observe(
 
 def _own_pod(settings: WebhookSettings) -> str:
     """Return the path of the pod that this process runs in, if it runs in one: the host name is the pod's name."""
-    namespace = settings.service.partition("/")[0]
-    return f"/api/v1/namespaces/{namespace}/pods/{socket.gethostname()}"
+    return f"/api/v1/namespaces/{_own_namespace(settings)}/pods/{socket.gethostname()}"
+
+
+def _own_namespace(settings: WebhookSettings) -> str:
+    """Return the namespace of the webhook's own objects."""
+    return settings.service.partition("/")[0]
 
 
 async def _check_resources(watcher: Watcher, live: LiveResources) -> None:

@@ -47,6 +47,12 @@ class ApiObjects:
         created: Json = msgspec.json.decode(answer)
         return created
 
+    async def post(self, path: str, body: Json) -> Json:
+        """Send ``body`` to ``path`` itself, such as a TokenRequest, and return the answer."""
+        answer = await self._connection.call(ApiRequest("POST", path, f"post to {path}", body=body))
+        answered: Json = msgspec.json.decode(answer)
+        return answered
+
     async def replace(self, path: str, body: Json) -> Json:
         """Write an object that was read and altered. Raise `Conflict` where it has changed since, or `Gone`."""
         answer = await self._connection.call(ApiRequest("PUT", path, f"replace {path}", body=body))

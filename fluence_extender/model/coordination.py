@@ -56,10 +56,13 @@ STAGED = "/opt/fluence-staged"
 """Where the interceptor is staged. It is mounted read-only in the user's containers and first in their PYTHONPATH."""
 TOKEN_VOLUME = "fluence-token"
 TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-"""The usual place of a ServiceAccount's token, CA and namespace. The sidecar has it even if the pod automounts none."""
+"""The usual place of a ServiceAccount's token, CA and namespace. In the sidecar it has the token of the sidecar's own
+account, in the user's containers that of the pod's."""
 SIDECAR_ACCOUNT = "fluence-sidecar"
-"""The ServiceAccount, Role and RoleBinding of a namespace with producers or observed pods. The API server refuses a pod
-whose ServiceAccount doesn't exist, so admission creates them, but never in a dry run."""
+"""The ServiceAccount, Role, RoleBinding and token Secret of a namespace with producers or observed pods. The webhook's
+process creates them once such a pod exists."""
+TOKEN_KEY = "token"
+"""The key of the token in its Secret."""
 
 SIDECAR_COMMAND = ("fluence-sidecar",)
 STAGE_COMMAND = (

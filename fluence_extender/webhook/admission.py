@@ -1,8 +1,8 @@
 """Decide one review: look up what the pod needs, make its patch, write the answer.
 
 Invariants: the answer to a review that can be read allows the pod. If making the patch fails, the pod is allowed
-without a patch and with a warning. A pod is judged by one context from beginning to end. Nothing is made for a dry run
-or for pods of other schedulers.
+without a patch and with a warning. A pod is judged by one context from beginning to end. Nothing in a user's namespace
+is made here, because a review may come from any client: what a pod needs beside itself is made once the pod exists.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Protocol
 
 import structlog
 
-from fluence_extender.model.coordination import PRODUCER
 from fluence_extender.webhook.contract import (
     AdmissionRequest,
     Context,
@@ -23,7 +22,6 @@ from fluence_extender.webhook.contract import (
     ProducerUnknown,
 )
 from fluence_extender.webhook.declaration import NUMBERED, UNDECIDED, PodDeclaration, Unfit, read_declaration
-from fluence_extender.webhook.handlers.sidecar import USUAL_ACCOUNTS
 from fluence_extender.webhook.limit_ranges import Bounds
 from fluence_extender.webhook.metrics import ReviewResult
 from fluence_extender.webhook.mutate import concerns, is_shared_by_its_job, mutate, settle_role
@@ -36,11 +34,7 @@ class Lookups(Protocol):
     """What the API server is asked before a pod is patched; see `lookups.ApiLookups`."""
 
     async def is_producer(self, namespace: str, group: str, uid: str) -> bool:
-        """Return whether the request ``uid`` is the producer of ``group``. Raises `ProducerUnknown`."""
-        ...
-
-    async def has_account(self, namespace: str) -> bool:
-        """Return whether the sidecar's account exists, after making it if it doesn't. Doesn't raise."""
+        """Return whether the request ``uid`` is to create the producer of ``group``. Raises `ProducerUnknown`."""
         ...
 
     async def bounds(self, namespace: str) -> Bounds:
@@ -82,7 +76,7 @@ class Admission:
         pod, request, context = review.pod, review.request, self._context()
         declared = _declared(pod, request)
         if declared is not None:
-            request = await look_up(pod, declared, request, self._handlers, self._lookups)
+            request = await look_up(declared, request, self._handlers, self._lookups)
         outcome = mutate(pod, request, self._handlers, context, declared)
         return ReviewResult.PATCHED if outcome.patch else ReviewResult.UNCHANGED, outcome
 
@@ -96,7 +90,6 @@ def _declared(pod: Json, request: AdmissionRequest) -> PodDeclaration | None:
 
 
 async def look_up(
-    pod: Json,
     declared: PodDeclaration,
     request: AdmissionRequest,
     handlers: Sequence[str],
@@ -121,16 +114,9 @@ async def look_up(
         return request
     if request.bounds is None:
         request = replace(request, bounds=await lookups.bounds(request.namespace))
-    if request.has_account is None and not request.dry_run and _needs_account(pod, settled):
-        request = replace(request, has_account=await lookups.has_account(request.namespace))
     return request
 
 
 def _needs_owner(declared: PodDeclaration, settled: PodDeclaration) -> bool:
     """Return whether the pod's owner decides its role."""
     return bool(settled.role) and (declared.role == NUMBERED or is_shared_by_its_job(settled))
-
-
-def _needs_account(pod: Json, settled: PodDeclaration) -> bool:
-    has_sidecar = settled.role == PRODUCER or settled.observed
-    return has_sidecar and pod["spec"].get("serviceAccountName") in USUAL_ACCOUNTS

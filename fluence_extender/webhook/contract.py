@@ -50,8 +50,7 @@ class AdmissionRequest:
     ``namespace`` and ``name`` come from the request, because the pod may lack both; with generateName ``name`` is "".
     The fields below are looked up when the pod needs them, and None while they are unknown: ``produces`` says whether
     this pod is the producer of its shared group (``producer_unknown``: why that can't be found out), ``owned`` which
-    pods its owner wants, ``bounds`` what the LimitRanges of its namespace allow containers, and ``has_account`` whether
-    the sidecar's account exists in its namespace.
+    pods its owner wants, and ``bounds`` what the LimitRanges of its namespace allow containers.
     """
 
     namespace: str
@@ -63,7 +62,6 @@ class AdmissionRequest:
     producer_unknown: str = ""
     owned: OwnedPods | None = None
     bounds: Bounds | None = None
-    has_account: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,164 +1,160 @@
 """Choose the producer of a shared group whose pods are all equal: the first pod that is admitted.
 
-The producer record settles which pod that is. It is a Lease named like the producer's group, which only one request
-can create. Once the producer's pod exists it owns the Lease, so both go together. A record is void once its pod is
-terminating or has ended, or if its pod hasn't appeared after some seconds (another admission refused it). The next
-request takes a void record over.
+A pod's role decides its containers, so it must be known before the pod exists. From then on the pod itself says that
+its group has a producer, until it has ended or is terminating. A claim covers the moment between: it says which request
+is about to create the producer. All claims are in one ConfigMap of the webhook's own namespace, so the API server
+settles which of two replicas comes first. A request that finds the claim of another one waits for that pod. If the pod
+doesn't come (another admission refused it, or the request wasn't genuine), the next request takes the claim over.
 
-Invariant: a group has one producer, however many replicas admit its pods at once. A record is taken over with the
-version that was read, so only one request can do so.
+Invariants: a group has one producer, however many replicas admit its pods at once, because a claim is written with the
+version that was read. Whatever the requests say, they leave nothing behind: there is a fixed number of claims, each
+counts for seconds, and a pod that waits too long is made the producer, with a warning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 
 import structlog
 
-from fluence_extender.cluster.errors import ClusterError, Conflict
-from fluence_extender.cluster.port import Objects, Observation, follow_pods
-from fluence_extender.cluster.reconciler import Reconciler
+from fluence_extender.cluster.errors import ClusterError, Conflict, Denied
+from fluence_extender.cluster.port import Objects
 from fluence_extender.model.coordination import PRODUCER, ROLE_ANNOTATION, producer_group
 from fluence_extender.model.names import CREATED_BY_ANNOTATION, GROUP_LABEL, WEBHOOK_NAME
-from fluence_extender.model.notation import format_micro_time
-from fluence_extender.model.pod import ENDED, Pod
+from fluence_extender.model.pod import ENDED
+from fluence_extender.webhook.answers import Cached
 from fluence_extender.webhook.contract import Json, ProducerUnknown
 
 log = structlog.get_logger(__name__)
 
-ARRIVES_WITHIN = 15.0
-"""Seconds after which a recorded pod exists or never will: admission and storage take 10 s at most."""
-TRIES = 3
-"""How often a record that changes while it is being read is read again."""
+CLAIMS = "fluence-webhook-claims"
+"""The ConfigMap. Its keys are namespace and group, its values the request and the time of the claim."""
+MOST_CLAIMS = 1000
+ARRIVES_WITHIN = 5.0
+"""Seconds after which the pod of a claim is in the API server's lists or doesn't come."""
+PATIENCE = 8.0
+"""Seconds that a request waits at most; the API server waits `registration.DEVICES_TIMEOUT` for the answer."""
+LOOK_EVERY = 0.2
+"""Seconds between two looks for the pod of another request's claim."""
+FRESH = 0.1
+"""Seconds for which pods are believed to be all there are: many equal pods come at once."""
+TRIES = 5
+"""How often claims that another replica changes at the same time are read and written again."""
 
 
-def lease_path(namespace: str, group: str) -> str:
-    """Return the path of the producer record; ``group`` is the producer's own group."""
-    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{group}"
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The request ``uid`` is about to create a producer; ``at`` is when it began, in seconds since the epoch."""
+
+    uid: str
+    at: float
+
+    def counts(self, now: float) -> bool:
+        """Return whether the claim's pod may still come."""
+        return now - self.at < ARRIVES_WITHIN
 
 
-def is_producer_record(lease: Json) -> bool:
-    """Return whether the Lease is a producer record, not another program's Lease of the same name."""
-    annotations = (lease.get("metadata") or {}).get("annotations") or {}
-    return bool(annotations.get(CREATED_BY_ANNOTATION) == WEBHOOK_NAME)
+class ProducerClaims:
+    """The claims in the ConfigMap of ``own_namespace``; ``now`` returns seconds since the epoch."""
 
-
-class ProducerRecords:
-    """The producer records on the API server; ``now`` returns seconds since the epoch."""
-
-    def __init__(self, objects: Objects, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        objects: Objects,
+        own_namespace: str,
+        now: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._objects = objects
+        self._own_namespace = own_namespace
+        self._path = f"/api/v1/namespaces/{own_namespace}/configmaps/{CLAIMS}"
         self._now = now
+        self._sleep = sleep
+        self._turn = asyncio.Lock()
+        self._alive = Cached(self._look, now)
 
     async def is_producer(self, namespace: str, group: str, uid: str) -> bool:
-        """Return whether the request ``uid`` is the producer of ``group``, after recording it if there is none.
+        """Return whether the request ``uid`` is to create the producer of ``group``. Raises `ProducerUnknown`."""
+        pods = _pods_path(namespace, producer_group(group))
+        until = self._now() + PATIENCE
+        try:
+            while self._now() < until:
+                if await self._alive.get(pods):
+                    return False
+                if await self._claim(f"{namespace}.{group}", uid) == uid:
+                    # The pod of a claim that has just become void may have come at the last moment.
+                    return not await self._has_live_producer(pods)
+                await self._sleep(LOOK_EVERY)
+        except ClusterError as error:
+            log.warning("a producer can't be chosen", group=f"{namespace}/{group}", problem=str(error))
+            raise ProducerUnknown(str(error)) from error
+        raise ProducerUnknown("other pods claim to be its producer and don't come")
 
-        Raises `ProducerUnknown`.
-        """
-        name = producer_group(group)
-        for _ in range(TRIES):
-            try:
-                return await self._read_or_record(namespace, name, uid)
-            except Conflict:
-                # Another request was faster, or the record has gone with its pod. The new record says which.
-                continue
-            except ClusterError as error:
-                log.warning("a producer can't be chosen", group=f"{namespace}/{group}", problem=str(error))
-                raise ProducerUnknown(str(error)) from error
-        return False
+    async def _claim(self, key: str, uid: str) -> str:
+        """Return the request whose claim counts, after claiming if there was none; "" if others write all the time."""
+        async with self._turn:
+            for _ in range(TRIES):
+                stored = await self._objects.read(self._path)
+                now, claims = self._now(), read_claims((stored or {}).get("data") or {})
+                if (known := claims.get(key)) is not None and known.counts(now):
+                    return known.uid
+                try:
+                    await self._write(stored, with_claim(claims, key, Claim(uid, now)))
+                except Conflict:
+                    continue
+                return uid
+        return ""
 
-    async def _read_or_record(self, namespace: str, name: str, uid: str) -> bool:
-        path = lease_path(namespace, name)
-        lease = await self._objects.read(path)
-        if lease is None:
-            await self._objects.create(path, self._lease(namespace, name, uid))
-            return True
-        if not is_producer_record(lease):
-            log.warning("a producer can't be chosen: its Lease belongs to another program", lease=path)
-            raise ProducerUnknown(f"there is a Lease {name} that isn't ours: remove it, or rename the group")
-        spec = lease.get("spec") or {}
-        if spec.get("holderIdentity") == uid:
-            # The API server sent the same request again.
-            return True
-        pod_exists = bool((lease.get("metadata") or {}).get("ownerReferences"))
-        fresh = self._now() - _seconds(spec.get("renewTime")) < ARRIVES_WITHIN
-        if (fresh and not pod_exists) or await self._has_live_producer(namespace, name):
-            return False
-        wanted = self._lease(namespace, name, uid)
-        metadata = {key: value for key, value in lease["metadata"].items() if key != "ownerReferences"}
-        await self._objects.replace(path, {**lease, "metadata": metadata, "spec": wanted["spec"]})
-        return True
+    async def _write(self, stored: Json | None, data: dict[str, str]) -> None:
+        if stored is not None:
+            await self._objects.replace(self._path, {**stored, "data": data})
+            return
+        metadata = {
+            "name": CLAIMS,
+            "namespace": self._own_namespace,
+            "annotations": {CREATED_BY_ANNOTATION: WEBHOOK_NAME},
+        }
+        try:
+            await self._objects.create(
+                self._path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+            )
+        except Denied as error:
+            raise Denied(f"{error}. `kubectl apply -k deploy/webhook` makes the ConfigMap", 403) from error
 
-    async def _has_live_producer(self, namespace: str, group: str) -> bool:
+    async def _look(self, pods: str) -> tuple[bool, float]:
+        return await self._has_live_producer(pods), FRESH
+
+    async def _has_live_producer(self, pods: str) -> bool:
         """Return whether the group has a producer that has neither ended nor is terminating."""
-        query = f"labelSelector={GROUP_LABEL.replace('/', '%2F')}%3D{group}"
-        found = await self._objects.read(f"/api/v1/namespaces/{namespace}/pods?{query}") or {}
-        pods = found.get("items") or []
+        found = await self._objects.read(pods) or {}
         return any(
             (pod["metadata"].get("annotations") or {}).get(ROLE_ANNOTATION) == PRODUCER
             and (pod.get("status") or {}).get("phase") not in ENDED
             and "deletionTimestamp" not in pod["metadata"]
-            for pod in pods
+            for pod in found.get("items") or []
         )
 
-    def _lease(self, namespace: str, name: str, uid: str) -> Json:
-        recorded = format_micro_time(datetime.fromtimestamp(self._now(), UTC))
-        return {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {
-                "name": name,
-                "namespace": namespace,
-                "labels": {"app": "fluence", GROUP_LABEL: name},
-                "annotations": {CREATED_BY_ANNOTATION: WEBHOOK_NAME},
-            },
-            "spec": {"holderIdentity": uid, "renewTime": recorded},
-        }
+
+def read_claims(data: Mapping[str, str]) -> dict[str, Claim]:
+    """Return the claims in the ``data`` of the ConfigMap, by key. What can't be read is left out."""
+    found = {}
+    for key, value in data.items():
+        uid, _, at = value.partition(" ")
+        try:
+            found[key] = Claim(uid, float(at))
+        except ValueError:
+            continue
+    return found
 
 
-class ProducerRecordReconciler(Reconciler[str]):
-    """Makes each producer's pod the owner of its record; the keys are the uids of the pods."""
-
-    def __init__(self, objects: Objects) -> None:
-        super().__init__("a producer record")
-        self._objects = objects
-        self._producers: dict[str, Pod] = {}
-
-    def observe(self, seen: Observation) -> None:
-        """Note an observation, of whatever kind."""
-        follow_pods(seen, self._producers, self._put, self._drop)
-
-    async def reconcile(self, uid: str) -> None:
-        """Let the pod own the record of its group. A producer that is known by its index needs no record."""
-        pod = self._producers.get(uid)
-        if pod is None:
-            return
-        path = lease_path(pod.namespace, pod.labels[GROUP_LABEL])
-        lease = await self._objects.read(path)
-        if lease is None or not is_producer_record(lease) or uid not in self._producers:
-            return
-        reference = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}
-        metadata = lease.get("metadata") or {}
-        if metadata.get("ownerReferences") != [reference]:
-            metadata = {**metadata, "ownerReferences": [reference]}
-            await self._objects.replace(path, {**lease, "metadata": metadata})
-
-    def _put(self, pod: Pod) -> None:
-        if not pod.ours or pod.uid in self._producers:
-            return
-        if pod.annotations.get(ROLE_ANNOTATION) == PRODUCER and pod.labels.get(GROUP_LABEL):
-            self._producers[pod.uid] = pod
-            self.enqueue((pod.uid,))
-
-    def _drop(self, uid: str) -> None:
-        self._producers.pop(uid, None)
+def with_claim(claims: Mapping[str, Claim], key: str, claim: Claim) -> dict[str, str]:
+    """Return the data with ``claim`` and those of the others that count; the newest ones if there are too many."""
+    counting = [(name, one) for name, one in claims.items() if name != key and one.counts(claim.at)]
+    newest = sorted(counting, key=lambda item: item[1].at)[-(MOST_CLAIMS - 1) :]
+    return {name: f"{one.uid} {one.at:.3f}" for name, one in [*newest, (key, claim)]}
 
 
-def _seconds(text: Any) -> float:
-    """Return a MicroTime as seconds since the epoch, 0 if it isn't one."""
-    try:
-        return datetime.fromisoformat(str(text)).timestamp()
-    except ValueError:
-        return 0.0
+def _pods_path(namespace: str, group: str) -> str:
+    """Return the path that lists the pods with the label of ``group``, whose characters need no escape."""
+    return f"/api/v1/namespaces/{namespace}/pods?labelSelector={GROUP_LABEL.replace('/', '%2F')}%3D{group}"

@@ -116,7 +116,7 @@ def _webhook(name: str, policy: str, seconds: int, condition: str, target: Targe
                 "scope": "Namespaced",
             }
         ],
-        # Accounts of sidecars and producer records are made at admission, except in a dry run.
+        # Which request creates a producer is recorded at admission, except in a dry run.
         "sideEffects": "NoneOnDryRun",
         "timeoutSeconds": seconds,
     }

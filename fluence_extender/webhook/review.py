@@ -1,7 +1,7 @@
 """Read and write AdmissionReview v1 (k8s.io/api/admission/v1), as far as the webhook uses it.
 
 Invariants: whatever the bytes, they are read as a review or `BadReview` is raised; an answer always allows the object,
-because this webhook never refuses one.
+because this webhook never refuses one. A namespace that a review names can be the name of a namespace.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from fluence_extender.webhook.contract import AdmissionRequest, Json, Outcome
+from fluence_extender.webhook.validity import NAMESPACE
 
 VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
@@ -24,6 +25,9 @@ LARGEST_POD = 2**20
 
 WARNING_LENGTH = 400
 """Characters of one warning. The API server shows ten of them whole (k8s.io/apiserver, pkg/endpoints/filters)."""
+
+LONGEST_UID = 64
+"""Characters; the API server's have 36."""
 
 WARNINGS = 10
 """Warnings of one answer; the API server shows 4096 characters in all."""
@@ -93,6 +97,10 @@ def read_review(body: bytes) -> Review:
     wire = review.request
     if not wire.uid:
         raise BadReview("the request has no uid, so it can't be answered")
+    if len(wire.uid) > LONGEST_UID:
+        raise BadReview(f"the request's uid has more than {LONGEST_UID} characters")
+    if wire.namespace and not NAMESPACE.fullmatch(wire.namespace):
+        raise BadReview(f"{wire.namespace[:LONGEST_UID]!r} can't be the name of a namespace")
     request = AdmissionRequest(
         namespace=wire.namespace,
         name=wire.name,
@@ -105,6 +113,8 @@ def read_review(body: bytes) -> Review:
         return Review(request, None, f"the webhook handles pods only, not {what}")
     if (size := len(wire.object)) > LARGEST_POD:
         return Review(request, None, f"it has {size} bytes, and pods of up to {LARGEST_POD} are prepared")
+    if not wire.namespace:
+        return Review(request, None, "the request names no namespace")
     try:
         pod = _decode_object(wire.object)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

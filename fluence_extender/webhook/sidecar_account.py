@@ -1,22 +1,40 @@
-"""Make the account of sidecars: a ServiceAccount, a Role and a RoleBinding in each namespace that has producers.
+"""Keep the account of sidecars: in each namespace with a sidecar a ServiceAccount, a Role, a RoleBinding and a token.
 
 The Role grants all that a sidecar calls: it reads and lists pods of its namespace, annotates its own pod and removes a
-gate. The sidecar's account takes the place of the namespace's default account in the pod, so it has the pull secrets of
-that account too. Invariants: two replicas that make the account at once end with the same; an object that isn't ours is
-used as it is and never changed.
+gate. The pod keeps the account that its user has chosen, so the sidecar can't have a token of the pod's account: the
+user's containers would have its rights. It has a token of its own in a Secret, which only the sidecar mounts.
+
+Everything is made once the pod exists, so a review alone brings nothing about. The pod is gated until it has a place,
+and the kubelet starts no container of it before the Secret exists.
+
+The token ends an hour after it was made, or with the Secret. It is renewed at half that time while the namespace has a
+sidecar. Invariants: two replicas that make something at once end with the same; an object that isn't ours is used as it
+is and never changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import base64
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import structlog
 
 from fluence_extender.cluster.errors import Conflict
-from fluence_extender.cluster.port import Json, Objects
-from fluence_extender.model.coordination import SIDECAR_ACCOUNT
+from fluence_extender.cluster.port import Json, Objects, Observation, follow_pods
+from fluence_extender.cluster.reconciler import Reconciler
+from fluence_extender.model.coordination import (
+    OBSERVE_LABEL,
+    PRODUCER,
+    QPU,
+    ROLE_ANNOTATION,
+    SIDECAR_ACCOUNT,
+    TOKEN_KEY,
+)
 from fluence_extender.model.names import CREATED_BY_ANNOTATION, WEBHOOK_NAME
+from fluence_extender.model.pod import Pod
 
 log = structlog.get_logger(__name__)
 
@@ -25,37 +43,95 @@ RULES: list[Json] = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get",
 TRIES = 3
 """How often an object that another replica changes at the same time is read and written again."""
 
+TOKEN_LASTS = 3600
+"""Seconds. API servers may give tokens another life."""
+RENEW_BELOW = TOKEN_LASTS / 2
+SHORTEST_LOOK = 60.0
+"""Seconds between two looks at a token whose life is short."""
 
-async def make_account(objects: Objects, namespace: str) -> None:
-    """Make what is missing of the account in ``namespace`` and correct what differs. Raises `ClusterError`."""
-    default = await objects.read(f"/api/v1/namespaces/{namespace}/serviceaccounts/default") or {}
-    for path, wanted in manifests(namespace, default.get("imagePullSecrets") or []):
+
+class AccountObjects(Objects, Protocol):
+    """`Objects`, and requests to an object's subresource. Each call raises a `ClusterError` if it fails."""
+
+    async def post(self, path: str, body: Json) -> Json:
+        """Send ``body`` to ``path`` itself and return the answer."""
+        ...
+
+
+class SidecarAccountReconciler(Reconciler[str]):
+    """Keeps the account in each namespace that has a sidecar; ``now`` returns seconds since the epoch."""
+
+    def __init__(self, objects: AccountObjects, now: Callable[[], float] = time.time) -> None:
+        super().__init__("the account of sidecars")
+        self._objects = objects
+        self._now = now
+        self._namespace_of: dict[str, str] = {}
+
+    def observe(self, seen: Observation) -> None:
+        """Note an observation, of whatever kind."""
+        follow_pods(seen, self._namespace_of, self._put, self._drop)
+
+    async def reconcile(self, namespace: str) -> float | None:
+        """Make what is missing of the account, correct what differs, and renew the token."""
+        if namespace not in self._namespace_of.values():
+            return None
+        for path, wanted in manifests(namespace):
+            await self._make_or_correct(path, wanted)
+        return await self._keep_token(namespace)
+
+    def _put(self, pod: Pod) -> None:
+        if not has_sidecar(pod):
+            self._drop(pod.uid)
+        elif pod.uid not in self._namespace_of:
+            self._namespace_of[pod.uid] = pod.namespace
+            self.enqueue((pod.namespace,))
+
+    def _drop(self, uid: str) -> None:
+        self._namespace_of.pop(uid, None)
+
+    async def _make_or_correct(self, path: str, wanted: Json) -> None:
         for _ in range(TRIES):
+            found = await self._objects.read(path)
             try:
-                await _make_or_correct(objects, path, wanted)
+                if found is None:
+                    await self._objects.create(path, wanted)
+                    log.info("an object of the sidecars' account is made", path=path)
+                elif (correction := corrected(found, wanted)) is not None:
+                    await self._objects.replace(path, correction)
+                    log.info("an object of the sidecars' account is corrected", path=path)
             except Conflict:
                 continue
-            break
+            return
+
+    async def _keep_token(self, namespace: str) -> float | None:
+        """Renew the token if it is due. Return in how many seconds it is, None if the Secret isn't ours."""
+        core = f"/api/v1/namespaces/{namespace}"
+        path = f"{core}/secrets/{SIDECAR_ACCOUNT}"
+        secret = await self._objects.read(path) or await self._objects.create(path, _secret(namespace))
+        if not _is_ours(secret):
+            log.warning("the Secret of sidecars isn't ours and is used as it is", namespace=namespace)
+            return None
+        stored = (secret.get("data") or {}).get(TOKEN_KEY, "")
+        left = seconds_left(_decoded(stored), self._now())
+        if left < RENEW_BELOW:
+            request = _token_request(secret["metadata"]["uid"])
+            answer = await self._objects.post(f"{core}/serviceaccounts/{SIDECAR_ACCOUNT}/token", request)
+            token = str(answer["status"]["token"]).encode()
+            data = {TOKEN_KEY: base64.b64encode(token).decode()}
+            await self._objects.replace(path, {**secret, "data": data})
+            left = seconds_left(token, self._now())
+        return max(left - RENEW_BELOW, SHORTEST_LOOK)
 
 
-async def _make_or_correct(objects: Objects, path: str, wanted: Json) -> None:
-    found = await objects.read(path)
-    if found is None:
-        await objects.create(path, wanted)
-        log.info("an object of the sidecars' account is made", path=path)
-    elif (correction := corrected(found, wanted)) is not None:
-        await objects.replace(path, correction)
-        log.info("an object of the sidecars' account is corrected", path=path)
+def has_sidecar(pod: Pod) -> bool:
+    """Return whether admission gives the pod a sidecar, and the pod hasn't ended."""
+    coordinated = pod.annotations.get(ROLE_ANNOTATION) == PRODUCER or pod.labels.get(OBSERVE_LABEL) == "true"
+    return pod.ours and not pod.finished and QPU in pod.devices and coordinated
 
 
-def manifests(namespace: str, pull_secrets: list[Json]) -> list[tuple[str, Json]]:
-    """Return path and content of the three objects, in the order in which they are made."""
-    metadata: Json = {
-        "name": SIDECAR_ACCOUNT,
-        "namespace": namespace,
-        "labels": {"app": "fluence"},
-        "annotations": {CREATED_BY_ANNOTATION: WEBHOOK_NAME},
-    }
+def manifests(namespace: str) -> list[tuple[str, Json]]:
+    """Return path and content of the account, its Role and its RoleBinding, in the order in which they are made."""
+    metadata = _metadata(namespace)
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
     role = {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": metadata, "rules": RULES}
     binding = {
@@ -67,10 +143,7 @@ def manifests(namespace: str, pull_secrets: list[Json]) -> list[tuple[str, Json]
     }
     rbac = f"/apis/{RBAC}/v1/namespaces/{namespace}"
     return [
-        (
-            f"/api/v1/namespaces/{namespace}/serviceaccounts/{SIDECAR_ACCOUNT}",
-            {**account, **({"imagePullSecrets": pull_secrets} if pull_secrets else {})},
-        ),
+        (f"/api/v1/namespaces/{namespace}/serviceaccounts/{SIDECAR_ACCOUNT}", account),
         (f"{rbac}/roles/{SIDECAR_ACCOUNT}", role),
         (f"{rbac}/rolebindings/{SIDECAR_ACCOUNT}", binding),
     ]
@@ -78,17 +151,55 @@ def manifests(namespace: str, pull_secrets: list[Json]) -> list[tuple[str, Json]
 
 def corrected(found: Json, wanted: Mapping[str, Any]) -> Json | None:
     """Return ``found`` with the content it should have, None if it has that content or isn't ours."""
-    annotations = (found.get("metadata") or {}).get("annotations") or {}
-    if annotations.get(CREATED_BY_ANNOTATION) != WEBHOOK_NAME:
-        return None
-    content = {key: wanted[key] for key in ("rules", "subjects", "imagePullSecrets") if key in wanted}
-    for key in ("subjects", "imagePullSecrets"):
-        if key in content:
-            # An account that a user has bound to the sidecar's role stays bound.
-            content[key] = [*content[key], *(one for one in found.get(key) or () if one not in content[key])]
-    if all(_same_items(found.get(key), value) for key, value in content.items()):
+    content = {key: wanted[key] for key in ("rules", "subjects") if key in wanted}
+    if not _is_ours(found) or all(_same_items(found.get(key), value) for key, value in content.items()):
         return None
     return {**found, **content}
+
+
+def seconds_left(token: bytes, now: float) -> float:
+    """Return for how long a token (RFC 7519) is valid, 0 if it can't be read."""
+    try:
+        claims = token.split(b".")[1]
+        expires = json.loads(base64.urlsafe_b64decode(claims + b"=" * (-len(claims) % 4)))["exp"]
+        return max(float(expires) - now, 0.0)
+    except (ValueError, LookupError, TypeError):
+        return 0.0
+
+
+def _metadata(namespace: str) -> Json:
+    return {
+        "name": SIDECAR_ACCOUNT,
+        "namespace": namespace,
+        "labels": {"app": "fluence"},
+        "annotations": {CREATED_BY_ANNOTATION: WEBHOOK_NAME},
+    }
+
+
+def _secret(namespace: str) -> Json:
+    return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": _metadata(namespace)}
+
+
+def _token_request(secret_uid: str) -> Json:
+    """Return the request for a token that ends with the Secret."""
+    bound = {"apiVersion": "v1", "kind": "Secret", "name": SIDECAR_ACCOUNT, "uid": secret_uid}
+    return {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": TOKEN_LASTS, "boundObjectRef": bound},
+    }
+
+
+def _is_ours(found: Json) -> bool:
+    annotations = (found.get("metadata") or {}).get("annotations") or {}
+    return bool(annotations.get(CREATED_BY_ANNOTATION) == WEBHOOK_NAME)
+
+
+def _decoded(data: str) -> bytes:
+    try:
+        return base64.b64decode(data)
+    except ValueError:
+        return b""
 
 
 def _same_items(found: Any, wanted: list[Json]) -> bool:

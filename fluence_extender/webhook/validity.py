@@ -29,6 +29,9 @@ MOST_AMOUNTS = 64
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 """An RFC 1123 subdomain; its length isn't checked."""
+LONGEST_OBJECT_NAME = 253
+NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+"""An RFC 1123 label."""
 
 
 _Item = TypeVar("_Item")
@@ -82,6 +85,11 @@ class _Spec(Struct, rename="camel"):
 class _Pod(Struct):
     metadata: _Metadata
     spec: _Spec
+
+
+def is_object_name(name: str) -> bool:
+    """Return whether an object may have this name, so that it can be part of a path."""
+    return len(name) <= LONGEST_OBJECT_NAME and OBJECT_NAME.fullmatch(name) is not None
 
 
 def shape_fault(pod: Json) -> str:

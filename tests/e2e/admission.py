@@ -14,13 +14,16 @@ from fluence_extender.demo.stack import Webhook
 from fluence_extender.identity.authority import SECRET
 from fluence_extender.localcluster import ApiError, ControlPlane
 from fluence_extender.model.names import WEBHOOK_NAME
+from fluence_extender.webhook.producers import CLAIMS
 from fluence_extender.webhook.registration import PATH
-from tests.e2e.harness import Manifest, documents, wait_for
+from tests.e2e.harness import Manifest, documents, pod, wait_for
 from tests.e2e.installation import BASE
+from tests.e2e.workloads import QPU
 from tests.network.balancer import Balancer
 
 SHIPPED = BASE.parent / "webhook"
 SECRET_PATH = f"/api/v1/namespaces/kube-system/secrets/{SECRET}"
+CLAIMS_PATH = f"/api/v1/namespaces/kube-system/configmaps/{CLAIMS}"
 
 
 class Admission:
@@ -32,7 +35,7 @@ class Admission:
         for file in (
             "serviceaccount.yaml",
             "rbac.yaml",
-            "leases.yaml",
+            "claims.yaml",
             "authority.yaml",
             "registration.yaml",
         ):
@@ -101,7 +104,7 @@ def running(plane: ControlPlane, *arguments: str, replicas: int = 2) -> Iterator
 
 
 def _unregister(plane: ControlPlane) -> None:
-    for path in (PATH, SECRET_PATH):
+    for path in (PATH, SECRET_PATH, CLAIMS_PATH):
         with suppress(ApiError):
             plane.api.delete(path)
 
@@ -109,3 +112,21 @@ def _unregister(plane: ControlPlane) -> None:
 def environment(pod: Manifest) -> dict[str, Any]:
     """The environment of a pod's first container by name."""
     return {entry["name"]: entry for entry in pod["spec"]["containers"][0].get("env") or ()}
+
+
+def quantum(name: str = "quantum", scheduler: str = "fluence") -> Manifest:
+    """A pod with one qpu."""
+    return pod(name, scheduler=scheduler, cpu="100m", requests={QPU: 1})
+
+
+def made_for_sidecars(admission: Admission, namespace: str) -> list[str]:
+    """The objects in a namespace that the webhook makes for sidecars."""
+    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+    core = f"/api/v1/namespaces/{namespace}"
+    found = []
+    for path in (f"{core}/serviceaccounts", f"{core}/secrets", f"{rbac}/roles", f"{rbac}/rolebindings"):
+        found += [
+            path for one in admission.api.get(path)["items"] if one["metadata"]["name"] == "fluence-sidecar"
+        ]
+    leases = admission.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
+    return found + [one["metadata"]["name"] for one in leases["items"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,7 +11,12 @@ from typing import Any
 
 from fluence_extender.demo.stack import Webhook
 from fluence_extender.localcluster import Api, ApiError, ControlPlane
-from fluence_extender.model.coordination import COORDINATION_ANNOTATION, OBSERVE_LABEL
+from fluence_extender.model.coordination import (
+    COORDINATION_ANNOTATION,
+    OBSERVE_LABEL,
+    SIDECAR_ACCOUNT,
+    TOKEN_KEY,
+)
 from tests.e2e.harness import Manifest, Namespace, wait_for
 from tests.e2e.workloads import QPU, labelled, ours
 
@@ -77,6 +83,15 @@ def _field(pod: Manifest, source: Manifest) -> str:
     for step in path.split("."):
         value = value[step]
     return str(value)
+
+
+def sidecars_token(namespace: Namespace) -> str:
+    """The token that the namespace's sidecars have now, "" while there is none."""
+    path = f"/api/v1/namespaces/{namespace.name}/secrets/{SIDECAR_ACCOUNT}"
+    with suppress(ApiError):
+        data = namespace.api.get(path).get("data") or {}
+        return base64.b64decode(data.get(TOKEN_KEY, "")).decode()
+    return ""
 
 
 def groups(api: Api, namespace: str) -> dict[str, Manifest]:

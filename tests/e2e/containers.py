@@ -1,7 +1,7 @@
 """Containers of admitted pods, run as processes: nodes of the local control plane run none.
 
 A process gets what kubelet would give its container: the command and the environment of the pod's spec, the mounts as
-folders of its own, and for the sidecar the rights of the pod's ServiceAccount and no others.
+folders of its own, and for the sidecar the token that it mounts.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import IO
 
 from fluence_extender.localcluster import ControlPlane
 from fluence_extender.model.coordination import SIDECAR_CONTAINER, STAGE_CONTAINER, STAGED
-from tests.e2e.admitted import containers, environment
-from tests.e2e.harness import Manifest
+from tests.e2e.admitted import containers, environment, sidecars_token
+from tests.e2e.harness import Manifest, Namespace, wait_for
 
 BIN = Path(sys.executable).parent
 LIMIT = 300.0
@@ -83,9 +83,9 @@ class RunningPod:
     def sidecar(self) -> subprocess.Popen[bytes]:
         """Start the sidecar; it writes to ``log``."""
         spec = containers(self.pod)[SIDECAR_CONTAINER]
-        account = self.pod["spec"]["serviceAccountName"]
-        namespace = self.pod["metadata"]["namespace"]
-        kubeconfig = self._plane.kubeconfig_for_service_account(namespace, account)
+        namespace = Namespace(self.pod["metadata"]["namespace"], self._plane.api)
+        token = wait_for(lambda: sidecars_token(namespace), what="the token of the sidecar")
+        kubeconfig = self._plane.access.for_token(f"{namespace.name}.{SIDECAR_CONTAINER}", token)
         environ = {**self._environment(SIDECAR_CONTAINER), "KUBECONFIG": str(kubeconfig)}
         log = self.log.open("ab")
         self._files.append(log)

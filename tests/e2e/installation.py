@@ -18,7 +18,15 @@ from tests.e2e.harness import Manifest, documents, wait_for
 from tests.e2e.workloads import deployment, labelled, ours
 
 BASE = Path(__file__).parents[2] / "deploy" / "base"
-FILES = ("serviceaccount.yaml", "rbac.yaml", "priorityclass.yaml", "gate.yaml", "groups.yaml", "stamps.yaml")
+FILES = (
+    "serviceaccount.yaml",
+    "rbac.yaml",
+    "priorityclass.yaml",
+    "gate.yaml",
+    "groups.yaml",
+    "stamps.yaml",
+    "accounts.yaml",
+)
 POLICY_BINDING = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/fluence-gate"
 
 # libreapi_cli serves the whole suite too, where it is found: FLUENCE_ENGINE=fluxion

@@ -17,6 +17,7 @@ from tests.e2e.admitted import (
     quantum,
     registered,
     release,
+    sidecars_token,
     sizes,
     wait_for_sizes,
 )
@@ -107,7 +108,7 @@ def test_10_shared_gang_is_wired_and_its_consumer_waits(
     assert consumer["spec"]["priorityClassName"] == "fluence-quantum-classical"
     assert consumer["spec"]["priority"] == 1_000_000
     assert READY_GATE not in gates_of(producer)
-    assert producer["spec"]["serviceAccountName"] == "fluence-sidecar"
+    wait_for(lambda: sidecars_token(namespace), what="the account of sidecars and its token")
     rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace.name}"
     for path in (
         f"/api/v1/namespaces/{namespace.name}/serviceaccounts",
@@ -405,11 +406,6 @@ def test_36_41_of_pods_that_are_all_alike_exactly_one_produces(
             else {"kind": None, "gate": None}
         )
     # The producer goes, another pod takes its place, and produces.
-    lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace.name}/leases/lab-producer"
-    wait_for(
-        lambda: namespace.api.get(lease)["metadata"].get("ownerReferences"),
-        what="the producer record to be owned",
-    )
     (first,) = [one for one, role in zip(pods, roles, strict=True) if role == "producer"]
     namespace.delete_pod(first["metadata"]["name"])
 

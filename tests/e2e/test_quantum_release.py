@@ -26,7 +26,7 @@ from fluence_extender.model.coordination import (
     SIDECAR_ACCOUNT,
 )
 from fluence_extender.model.names import GATE, GROUP_LABEL
-from tests.e2e.admitted import environment, gates_of, quantum, registered
+from tests.e2e.admitted import environment, gates_of, quantum, registered, sidecars_token
 from tests.e2e.containers import RunningPod
 from tests.e2e.harness import LONGEST, Manifest, Namespace, annotations_of, documents, job, node_of, wait_for
 from tests.e2e.installation import BASE, Installation
@@ -255,7 +255,8 @@ def test_account_of_sidecars_changes_nothing_else_of_pods(
 def sidecars(namespace: Namespace, plane: ControlPlane, mock: Vendor) -> Iterator[Api]:
     """The API server, by the account of the namespace's sidecars, which is made for the first producer."""
     namespace.create(quantum("q-0", "g", mode="shared", index="0", size=2))
-    api = Api(plane.kubeconfig_for_service_account(namespace.name, SIDECAR_ACCOUNT))
+    token = wait_for(lambda: sidecars_token(namespace), what="the token of the sidecar")
+    api = Api(plane.access.for_token(f"{namespace.name}.{SIDECAR_ACCOUNT}", token))
     path = f"/api/v1/namespaces/{namespace.name}/pods/q-0"
     wait_for(lambda: _may(api, path, RELEASED_ANNOTATION), what="the rights to be in force")
     wait_for(lambda: not _may(api, path, "evil"), what="the policy to be in force")

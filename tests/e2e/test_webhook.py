@@ -21,17 +21,25 @@ from fluence_extender.identity.registration import OWNER, OWNER_LABEL
 from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.coordination import COORDINATION_ANNOTATION, ROLE_ANNOTATION, SHARED
 from fluence_extender.model.names import (
-    CREATED_BY_ANNOTATION,
     GROUP_LABEL,
     GROUP_SIZE_ANNOTATION,
     WEBHOOK_NAME,
 )
 from fluence_extender.webhook.registration import PATH
-from tests.e2e.admission import SECRET_PATH, Admission, environment, running
-from tests.e2e.harness import LONGEST, Manifest, Namespace, job, pod, wait_for
+from tests.e2e.admission import (
+    CLAIMS_PATH,
+    SECRET_PATH,
+    Admission,
+    environment,
+    made_for_sidecars,
+    quantum,
+    running,
+)
+from tests.e2e.admitted import sidecars_token
+from tests.e2e.harness import LONGEST, Namespace, job, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.plugin import user_shell
-from tests.e2e.workloads import QPU, labelled, ours
+from tests.e2e.workloads import labelled, ours
 from tests.unit.webhook.certificates import shown_by
 from tests.unit.webhook.reviews import written
 
@@ -46,10 +54,6 @@ def admission(control_plane: ControlPlane, installation: Installation) -> Iterat
     with running(control_plane) as admission:
         admission.wait_until_called(quantum())
         yield admission
-
-
-def quantum(name: str = "quantum", scheduler: str = "fluence") -> dict[str, object]:
-    return pod(name, scheduler=scheduler, cpu="100m", requests={QPU: 1})
 
 
 def metric(replica: Webhook, name: str, **labels: str) -> float:
@@ -188,16 +192,13 @@ def test_row_64_server_side_dry_run_makes_nothing(admission: Admission, namespac
 
     wait_for(lambda: names(groups), what="the PodGroup of the real pod")
     assert names(groups) == {"real"}
-    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace.name}"
-    assert "fluence-sidecar" not in names(f"/api/v1/namespaces/{namespace.name}/serviceaccounts")
-    assert not names(f"{rbac}/roles") | names(f"{rbac}/rolebindings")
-    assert not names(f"/apis/coordination.k8s.io/v1/namespaces/{namespace.name}/leases")
+    assert not made_for_sidecars(admission, namespace.name)
+    assert not admission.api.get(CLAIMS_PATH).get("data")
 
 
 @pytest.mark.parametrize(
     ("verb", "group", "resource", "where", "name"),
     [
-        ("create", "", "secrets", "kube-system", ""),
         ("list", "", "secrets", "kube-system", ""),
         ("get", "", "secrets", "kube-system", "another"),
         ("update", "", "secrets", "default", "fluence-webhook-ca"),
@@ -219,37 +220,6 @@ def test_its_account_gives_nothing_beyond(
     admission: Admission, verb: str, group: str, resource: str, where: str, name: str
 ) -> None:
     assert not admission.allowed(verb, group, resource, where, name)
-
-
-def test_its_account_takes_over_nobodys_lease(admission: Admission, namespace: Namespace) -> None:
-    collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace.name}/leases"
-    theirs: Manifest = {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": "theirs", "namespace": namespace.name},
-        "spec": {"holderIdentity": "them"},
-    }
-    namespace.create(theirs)
-    account = Api(admission.plane.kubeconfig_for_service_account("kube-system", "fluence-webhook"))
-
-    def refused(verb: str, path: str, lease: Manifest) -> bool:
-        try:
-            account.request(verb, path, lease, query={"dryRun": "All"})
-        except ApiError as error:
-            return "fluence-webhook writes Leases that it has made itself, and no others" in error.message
-        return False
-
-    try:
-        stored = account.get(f"{collection}/theirs")
-        marked = {**stored["metadata"], "annotations": {CREATED_BY_ANNOTATION: WEBHOOK_NAME}}
-        wait_for(lambda: refused("PUT", f"{collection}/theirs", stored), what="the policy to be in force")
-        assert refused("PUT", f"{collection}/theirs", {**stored, "metadata": marked})
-        unmarked = {**theirs, "metadata": {**theirs["metadata"], "name": "new"}}
-        assert refused("POST", collection, unmarked)
-        unmarked["metadata"]["annotations"] = {CREATED_BY_ANNOTATION: WEBHOOK_NAME}
-        assert not refused("POST", collection, unmarked)
-    finally:
-        account.close()
 
 
 def test_its_account_gives_what_it_needs(admission: Admission) -> None:
@@ -275,14 +245,26 @@ def test_two_replicas_make_one_producer_and_the_account_of_its_sidecar(
     roles = [environment(one)["FLUENCE_COORDINATION_ROLE"]["value"] for one in namespace.pods()]
     assert sorted(roles) == ["consumer"] * 5 + ["producer"]
     (producer,) = (one for one in namespace.pods() if PRODUCES in environment(one).values())
-    assert producer["spec"]["serviceAccountName"] == "fluence-sidecar"
-    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace.name}"
-    for path in (
-        f"/api/v1/namespaces/{namespace.name}/serviceaccounts/fluence-sidecar",
-        f"{rbac}/roles/fluence-sidecar",
-        f"{rbac}/rolebindings/fluence-sidecar",
-    ):
-        assert admission.api.get(path)
+    assert producer["spec"].get("serviceAccountName", "default") == "default"
+    wait_for(lambda: len(made_for_sidecars(admission, namespace.name)) == 4, what="the account of sidecars")
+    token = wait_for(lambda: sidecars_token(namespace), what="its token")
+    api = Api(admission.plane.access.for_token("sidecar", token))
+    own = f"/api/v1/namespaces/{namespace.name}/pods"
+    assert len(api.get(own)["items"]) == 6
+    with pytest.raises(ApiError, match="forbidden"):
+        api.get("/api/v1/namespaces/default/pods")
+    # The token ends with its Secret.
+    admission.api.delete(f"/api/v1/namespaces/{namespace.name}/secrets/fluence-sidecar")
+    wait_for(lambda: refuses(api, own), what="the token to end")
+    api.close()
+
+
+def refuses(api: Api, path: str) -> bool:
+    try:
+        api.get(path)
+    except ApiError as error:
+        return error.status == HTTPStatus.UNAUTHORIZED
+    return False
 
 
 def test_somebody_elses_edit_of_the_bundle_is_put_back(admission: Admission) -> None:

@@ -140,7 +140,6 @@ REQUESTS = st.builds(
     dry_run=st.booleans(),
     produces=st.sampled_from([None, True, False]),
     owned=st.sampled_from([None, OwnedPods(0), OwnedPods(3, 1)]),
-    has_account=st.sampled_from([None, True, False]),
     bounds=st.sampled_from([None, {"cpu": ContainerBound("1", "2", True, "1")}]),
 )
 SELECTED = st.permutations(list(HANDLERS)).flatmap(
@@ -204,7 +203,7 @@ def _users(pod: Json, field: str) -> list[Json]:
 def _rest(pod: Json) -> Json:
     touched = {
         *("containers", "initContainers", "volumes", "schedulingGates", "schedulingGroup"),
-        *("priorityClassName", "priority", "serviceAccountName"),
+        *("priorityClassName", "priority"),
     }
     spec = {key: value for key, value in pod["spec"].items() if key not in touched}
     metadata = {key: value for key, value in pod["metadata"].items() if key not in ("labels", "annotations")}

@@ -2,8 +2,8 @@
 
 It is a native sidecar (KEP-753), so it keeps no pod running and fails none.
 
-It asks the vendor with the credentials of the pod's first container, and writes to consumers with its own account. We
-mount its token ourselves, because the pod may have turned off the mounting of tokens.
+It asks the vendor with the credentials of the pod's first container, and writes with a token of its own account (see
+`sidecar_account`). Invariant: only the sidecar mounts that token; the pod and the user's containers keep their account.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from fluence_extender.model.coordination import (
     SIDECAR_ACCOUNT,
     SIDECAR_CONTAINER,
     STAGE_CONTAINER,
+    TOKEN_KEY,
     TOKEN_MOUNT,
     TOKEN_VOLUME,
 )
@@ -29,11 +30,7 @@ from fluence_extender.webhook.declaration import PodDeclaration
 from fluence_extender.webhook.draft import Draft
 from fluence_extender.webhook.handlers.fluxion import backend_variables
 
-USUAL_ACCOUNTS = (None, "", "default", SIDECAR_ACCOUNT)
-"""Accounts that don't count as chosen by the user."""
 REQUESTS = {"cpu": "100m", "memory": "256Mi"}
-TOKEN_LASTS = 3607
-"""Seconds, the number of the tokens that Kubernetes mounts itself; the kubelet renews the token earlier."""
 
 
 def add_sidecar(draft: Draft, declared: PodDeclaration, request: AdmissionRequest, context: Context) -> None:
@@ -44,25 +41,6 @@ def add_sidecar(draft: Draft, declared: PodDeclaration, request: AdmissionReques
         sidecar = _sidecar(draft, declared, request, context)
         draft.insert("spec", "initContainers", values=[sidecar], at=int(staged))
         draft.insert("spec", "volumes", values=[_token_volume()])
-    _set_account(draft, request)
-
-
-def _set_account(draft: Draft, request: AdmissionRequest) -> None:
-    """Let the pod run under the sidecar's account, if the account exists and the user has chosen none."""
-    chosen = draft.spec.get("serviceAccountName")
-    if chosen not in USUAL_ACCOUNTS:
-        return
-    if request.has_account:
-        draft.put("spec", "serviceAccountName", value=SIDECAR_ACCOUNT)
-        return
-    if not chosen:
-        # A pod without an account may mount no token; API servers usually fill the account in before webhooks.
-        draft.put("spec", "serviceAccountName", value="default")
-    if not request.dry_run and chosen != SIDECAR_ACCOUNT:
-        draft.warn(
-            f"ServiceAccount {SIDECAR_ACCOUNT} couldn't be made in namespace {request.namespace}, so the sidecar may "
-            "not be allowed to release consumers: create the account, or see the webhook's log"
-        )
 
 
 def _sidecar(draft: Draft, declared: PodDeclaration, request: AdmissionRequest, context: Context) -> Json:
@@ -101,14 +79,14 @@ def _credentials(container: Json, taken: set[str]) -> list[Json]:
 
 
 def _token_volume() -> Json:
-    """Return the volume as Kubernetes projects it: token, certificate authority and namespace."""
+    """Return the volume with what Kubernetes itself projects: token, certificate authority and namespace."""
     namespace = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
     return {
         "name": TOKEN_VOLUME,
         "projected": {
             "defaultMode": 0o644,
             "sources": [
-                {"serviceAccountToken": {"path": "token", "expirationSeconds": TOKEN_LASTS}},
+                {"secret": {"name": SIDECAR_ACCOUNT, "items": [{"key": TOKEN_KEY, "path": "token"}]}},
                 {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
                 {"downwardAPI": {"items": [namespace]}},
             ],

@@ -104,8 +104,14 @@ def lease(objects: Objects) -> str:
     return str(context.params["lease"])
 
 
+def scheduler_configuration(objects: Objects) -> str:
+    """The name of the ConfigMap, which has a hash of its content."""
+    (found,) = (name for kind, name in objects if kind == "ConfigMap" and name.startswith("fluence-scheduler-"))
+    return found
+
+
 def test_both_containers_are_of_one_election(objects: Objects) -> None:
-    (name,) = (name for kind, name in objects if kind == "ConfigMap")
+    name = scheduler_configuration(objects)
     election = yaml.safe_load(objects["ConfigMap", name]["data"]["scheduler.yaml"])["leaderElection"]
     assert election["leaderElect"] is True
     assert lease(objects) == f"{election['resourceNamespace']}/{election['resourceName']}"
@@ -181,7 +187,7 @@ def test_every_binding_is_for_one_service_account_of_a_deployment(objects: Objec
 def test_the_scheduler_reads_what_the_scheduler_config_command_prints(
     objects: Objects, project: Path
 ) -> None:
-    (name,) = (name for kind, name in objects if kind == "ConfigMap")
+    name = scheduler_configuration(objects)
     printed = scheduler_config("http://127.0.0.1:8888", "", "kube-system/fluence")
     assert objects["ConfigMap", name]["data"] == {"scheduler.yaml": printed}
     assert CliRunner().invoke(main, ["scheduler-config", "--lease=kube-system/fluence"]).output == printed
@@ -197,7 +203,7 @@ def test_the_scheduler_reads_what_the_scheduler_config_command_prints(
 
 def test_the_scheduler_finds_the_verbs_where_the_extender_serves_them(objects: Objects) -> None:
     context = serve.make_context("serve", container(objects, "extender")["args"][1:])
-    (name,) = (name for kind, name in objects if kind == "ConfigMap")
+    name = scheduler_configuration(objects)
     config = yaml.safe_load(objects["ConfigMap", name]["data"]["scheduler.yaml"])
     served = f"http://127.0.0.1:{context.params['port']}"
     assert [one["urlPrefix"] for one in config["extenders"]] == [f"{served}/self-binding", served]
@@ -248,7 +254,7 @@ def test_extender_that_hangs_takes_the_scheduler_along_once_it_has_stopped_writi
     assert scheduler["startupProbe"]["httpGet"] == probe["httpGet"]
     (port,) = scheduler["ports"]
     assert context.params["scheduler_livez"] == f"https://127.0.0.1:{port['containerPort']}/livez"
-    (name,) = (name for kind, name in objects if kind == "ConfigMap")
+    name = scheduler_configuration(objects)
     election = yaml.safe_load(objects["ConfigMap", name]["data"]["scheduler.yaml"])["leaderElection"]
     assert election["leaseDuration"] == "15s"
     assert (probe["failureThreshold"] - 1) * probe["periodSeconds"] >= OURS_OF_DURATION * 15

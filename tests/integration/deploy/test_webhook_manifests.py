@@ -20,9 +20,10 @@ from fluence_extender.cluster.sources import OPTIONAL
 from fluence_extender.http.listeners.serving import ANSWER_GRACE
 from fluence_extender.identity.authority import SECRET
 from fluence_extender.identity.registration import OWNER, OWNER_LABEL, is_ours
-from fluence_extender.model.coordination import CONSUMER_PRIORITY_CLASS, SIDECAR_ACCOUNT
-from fluence_extender.model.names import CREATED_BY_ANNOTATION, RESOURCES_CONFIGMAP, WEBHOOK_NAME
+from fluence_extender.model.coordination import CONSUMER_PRIORITY_CLASS, SIDECAR_ACCOUNT, TOKEN_KEY
+from fluence_extender.model.names import RESOURCES_CONFIGMAP, WEBHOOK_NAME
 from fluence_extender.webhook.context import GATE_POLICY
+from fluence_extender.webhook.producers import CLAIMS
 from fluence_extender.webhook.registration import ServiceTarget, registration
 from fluence_extender.webhook.sidecar_account import RULES
 from tests.integration.deploy.roles import bound_to, rights
@@ -55,10 +56,10 @@ CALLS = {
     ),
     *(("apps", kind, verb) for kind in ("replicasets", "statefulsets") for verb in ("list", "watch")),
     ("apps", "statefulsets", "get"),  # which of its pods is the first
-    *(("coordination.k8s.io", "leases", verb) for verb in ("get", "create", "update")),  # who produces
     ("", "limitranges", "list"),  # what containers may ask for
-    # The account of sidecars.
+    # The account of sidecars, and its token.
     ("", "serviceaccounts", "create"),
+    ("", "secrets", "create"),
     ("rbac.authorization.k8s.io", "roles", "create"),
     ("rbac.authorization.k8s.io", "rolebindings", "create"),
 }
@@ -70,7 +71,8 @@ NAMED_CALLS = {
     ("admissionregistration.k8s.io", "mutatingadmissionpolicies", GATE_POLICY, "get"),
     ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings", GATE_POLICY, "get"),
     ("scheduling.k8s.io", "priorityclasses", CONSUMER_PRIORITY_CLASS, "get"),
-    ("", "serviceaccounts", "default", "get"),
+    *(("", "secrets", SIDECAR_ACCOUNT, verb) for verb in ("get", "update")),
+    ("", "serviceaccounts/token", SIDECAR_ACCOUNT, "create"),
     *(("", "serviceaccounts", SIDECAR_ACCOUNT, verb) for verb in ("get", "update")),
     *(("rbac.authorization.k8s.io", "roles", SIDECAR_ACCOUNT, verb) for verb in ("get", "update")),
     *(("rbac.authorization.k8s.io", "rolebindings", SIDECAR_ACCOUNT, verb) for verb in ("get", "update")),
@@ -82,6 +84,8 @@ OWN_NAMED_CALLS = {
     ("", "secrets", SECRET, "update"),
     ("", "configmaps", RESOURCES_CONFIGMAP, "list"),
     ("", "configmaps", RESOURCES_CONFIGMAP, "watch"),
+    ("", "configmaps", CLAIMS, "get"),
+    ("", "configmaps", CLAIMS, "update"),
 }
 
 
@@ -124,17 +128,33 @@ def test_it_has_what_it_grants_to_sidecars(objects: Objects) -> None:
     assert rights({"rules": RULES}) <= rights(objects["ClusterRole", ACCOUNT])
 
 
-def test_of_leases_it_may_write_those_that_claims_are(objects: Objects) -> None:
-    policy = objects["ValidatingAdmissionPolicy", "fluence-webhook-leases"]["spec"]
-    (by,) = policy["matchConditions"]
-    assert f"'system:serviceaccount:kube-system:{ACCOUNT}'" in by["expression"]
-    (rule,) = policy["validations"]
-    assert (
-        rule["expression"].count(f"annotations['{CREATED_BY_ANNOTATION}'].orValue('') == '{WEBHOOK_NAME}'")
-        == 2
-    )
-    binding = objects["ValidatingAdmissionPolicyBinding", "fluence-webhook-leases"]["spec"]
-    assert binding == {"policyName": "fluence-webhook-leases", "validationActions": ["Deny"]}
+@pytest.mark.parametrize("policy", ["pods", "sidecars", "podgroups"])
+def test_what_a_role_can_not_restrict_a_policy_does(objects: Objects, policy: str) -> None:
+    """Without one of them the right to create Secrets, or to patch pods, would be a right to everything."""
+    spec = objects["ValidatingAdmissionPolicy", f"fluence-accounts-{policy}"]["spec"]
+    assert f"'system:serviceaccount:kube-system:{ACCOUNT}'" in spec["matchConditions"][0]["expression"]
+    assert spec["failurePolicy"] == "Fail"
+    binding = objects["ValidatingAdmissionPolicyBinding", f"fluence-accounts-{policy}"]["spec"]
+    assert binding == {"policyName": f"fluence-accounts-{policy}", "validationActions": ["Deny"]}
+
+
+def test_every_right_to_create_without_a_name_is_under_a_policy(objects: Objects) -> None:
+    creates = {(group, resource) for group, resource, verb in CALLS if verb in ("create", "patch")}
+    covered = {
+        (group, resource)
+        for (kind, name), item in objects.items()
+        if kind == "ValidatingAdmissionPolicy" and name.startswith("fluence-accounts-")
+        for rule in item["spec"]["matchConstraints"]["resourceRules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert creates <= covered
+
+
+def test_the_claims_are_made_empty(objects: Objects) -> None:
+    claims = objects["ConfigMap", CLAIMS]
+    assert claims["metadata"]["namespace"] == "kube-system"
+    assert "data" not in claims
 
 
 def test_in_its_own_namespace_it_keeps_its_secret_and_reads_the_resources_file(objects: Objects) -> None:
@@ -147,11 +167,20 @@ def test_the_service_account_gets_no_further_roles(objects: Objects) -> None:
     assert bound_to(objects, ACCOUNT) == {("ClusterRole", ACCOUNT), ("Role", ACCOUNT)}
 
 
-def test_it_may_make_neither_secrets_nor_registrations(objects: Objects) -> None:
+def test_it_may_make_no_registrations_and_no_secrets_but_those_of_sidecars(objects: Objects) -> None:
     """Either would let whoever takes it over take over the cluster."""
     for kind in ("ClusterRole", "Role"):
         for _, resource, verb in rights(objects[kind, ACCOUNT]):
-            assert resource not in ("secrets", "mutatingwebhookconfigurations") or verb in ("get", "update")
+            assert resource != "mutatingwebhookconfigurations" or verb in ("get", "update")
+            assert resource != "secrets" or verb in ("get", "create", "update")
+    validations = objects["ValidatingAdmissionPolicy", "fluence-accounts-sidecars"]["spec"]["validations"]
+    told = " ".join(one["expression"] for one in validations)
+    assert f"object.metadata.?name.orValue('') == '{SIDECAR_ACCOUNT}'" in told
+    assert "variables.body.?type.orValue('Opaque') == 'Opaque'" in told
+    assert f"key == '{TOKEN_KEY}'" in told
+    (rule,) = RULES
+    listed = ", ".join(f"'{key}': [{', '.join(map(repr, value))}]" for key, value in rule.items())
+    assert f"variables.body.rules == [{{{listed}}}]" in told
 
 
 def test_the_registration_is_what_the_webhook_writes_without_whom_to_trust(objects: Objects) -> None:

@@ -26,7 +26,7 @@ RESOURCES = parse_resources(
     "with: [{type: qpu, with: [{type: qubit, count: 156}]}]}]"
 )
 CONTEXT = Context(resources=RESOURCES, groups=GroupKind.NATIVE)
-REQUEST = AdmissionRequest("lab", "p", uid="r1", has_account=True)
+REQUEST = AdmissionRequest("lab", "p", uid="r1")
 
 
 def container(name: str = "app", asks: Mapping[str, str] | None = None, **fields: Any) -> Json:

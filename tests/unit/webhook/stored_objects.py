@@ -7,17 +7,22 @@ from collections.abc import Callable
 from typing import Any
 
 from fluence_extender.cluster.errors import ClusterError, Conflict, Denied
+from fluence_extender.webhook.lookups import ApiLookups
+from fluence_extender.webhook.producers import ProducerClaims
 
 Json = dict[str, Any]
 
 
 class StoredObjects:
-    """``before`` is called before each call with its verb and path, and may raise the answer."""
+    """``before`` is called before each call with its verb and path, and may raise the answer; ``token`` returns the
+    answer to a TokenRequest.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[str, Json] = {}
         self.calls: list[tuple[str, str]] = []
         self.before: Callable[[str, str], None] = lambda verb, path: None
+        self.token: Callable[[Json], str] = lambda body: ""
         self._version = 0
 
     async def read(self, path: str) -> Json | None:
@@ -37,11 +42,16 @@ class StoredObjects:
             raise Conflict("the object has been modified", 409)
         return self.put(path, body)
 
+    async def post(self, path: str, body: Json) -> Json:
+        self._called("post", path)
+        return {"status": {"token": self.token(body)}}
+
     def put(self, path: str, body: Json) -> Json:
         """Store an object as another program would."""
         self._version += 1
         kept = copy.deepcopy(body)
         kept.setdefault("metadata", {})["resourceVersion"] = str(self._version)
+        kept["metadata"].setdefault("uid", f"uid-{self._version}")
         self.objects[path] = kept
         return copy.deepcopy(kept)
 
@@ -51,6 +61,11 @@ class StoredObjects:
     def _called(self, verb: str, path: str) -> None:
         self.calls.append((verb, path))
         self.before(verb, path)
+
+
+def lookups_on(objects: StoredObjects, clock: Callable[[], float]) -> ApiLookups:
+    """Return lookups on ``objects``, with one clock for everything."""
+    return ApiLookups(objects, ProducerClaims(objects, "kube-system", clock), clock)
 
 
 def refusing(verb: str, error: ClusterError | None = None) -> Callable[[str, str], None]:

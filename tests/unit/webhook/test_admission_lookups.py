@@ -16,23 +16,17 @@ from tests.unit.webhook.pods import ALL, QPU, REQUEST, applied, container, env, 
 
 Json = dict[str, Any]
 CONTEXT = Context()
-BARE = replace(REQUEST, has_account=None)
+BARE = REQUEST
 ASKING = container(asks={QPU: "1"})
 
 
 class Cluster:
     """Answers lookups and records them."""
 
-    def __init__(
-        self, account: bool = True, produces: bool | None = True, size: int | None = 3, first: int = 0
-    ) -> None:
-        self.account, self.produces, self.size, self.first = account, produces, size, first
+    def __init__(self, produces: bool | None = True, size: int | None = 3, first: int = 0) -> None:
+        self.produces, self.size, self.first = produces, size, first
         self.looked_up: list[str] = []
         self.read: list[str] = []
-
-    async def has_account(self, namespace: str) -> bool:
-        self.looked_up.append(f"account in {namespace}")
-        return self.account
 
     async def is_producer(self, namespace: str, group: str, uid: str) -> bool:
         self.looked_up.append(f"producer of {namespace}/{group} by {uid}")
@@ -61,7 +55,7 @@ async def settled(
         declared = None
     if declared is None:
         return request
-    return await look_up(body, declared, request, handlers, cluster)
+    return await look_up(declared, request, handlers, cluster)
 
 
 @pytest.mark.parametrize(
@@ -108,35 +102,22 @@ async def test_consumers_get_no_containers_of_ours() -> None:
 @pytest.mark.parametrize(
     "body", [grouped(ASKING, mode="shared", index="0"), grouped(ASKING, group="", observe="true")]
 )
-async def test_sidecar_needs_its_account(body: Json) -> None:
+async def test_account_of_the_sidecar_is_no_matter_of_admission(body: Json) -> None:
     cluster = Cluster()
     request = await settled(body, cluster)
-    assert cluster.looked_up == ["account in lab"]
-    assert request.has_account
-    assert await settled(body, cluster, request) == request
-    assert cluster.looked_up == ["account in lab"]
-
-
-async def test_account_that_can_not_be_made_is_not_used() -> None:
-    request = await settled(grouped(ASKING, mode="shared", index="0"), Cluster(account=False))
-    assert request.has_account is False
-
-
-async def test_pod_with_an_account_of_its_own_needs_no_account() -> None:
-    cluster = Cluster()
-    await settled(grouped(ASKING, mode="shared", index="0", serviceAccountName="mine"), cluster)
     assert cluster.looked_up == []
+    after = applied(body, mutate(body, request, ALL, CONTEXT))
+    assert after["spec"]["serviceAccountName"] == body["spec"]["serviceAccountName"]
 
 
 async def test_pod_that_is_equal_to_all_others_looks_up_the_producer() -> None:
     cluster = Cluster(produces=True)
     request = await settled(grouped(ASKING, mode="shared"), cluster)
-    assert cluster.looked_up == ["producer of lab/g by r1", "account in lab"]
+    assert cluster.looked_up == ["producer of lab/g by r1"]
     assert request.produces is True
-    assert request.has_account
 
 
-async def test_consumer_needs_no_account() -> None:
+async def test_pod_that_is_not_the_first_is_a_consumer() -> None:
     cluster = Cluster(produces=False)
     request = await settled(grouped(ASKING, mode="shared"), cluster)
     assert cluster.looked_up == ["producer of lab/g by r1"]
@@ -207,7 +188,6 @@ async def test_first_pod_of_a_stateful_set_produces_whatever_its_index(
     body, cluster = numbered(number, **fields), Cluster(first=first)
     request = await settled(body, cluster)
     assert "owner StatefulSet lab/s" in cluster.looked_up or number == "0"
-    assert ("account in lab" in cluster.looked_up) is (role == "producer")
     after = applied(body, mutate(body, request, ALL, CONTEXT))
     assert env(after)["FLUENCE_COORDINATION_ROLE"] == role
     assert mutate(after, request, ALL, CONTEXT).patch == ()
@@ -244,6 +224,6 @@ async def test_patched_pod_needs_nothing_any_more() -> None:
     after = applied(body, mutate(body, request, ALL, CONTEXT))
     assert env(after)["FLUENCE_COORDINATION_ROLE"] == "producer"
     cluster.looked_up.clear()
-    known = replace(BARE, bounds={}, has_account=True)
+    known = replace(BARE, bounds={})
     assert await settled(after, cluster, known) == known
     assert cluster.looked_up == []

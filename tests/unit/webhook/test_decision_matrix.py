@@ -147,7 +147,7 @@ def _wanted(row: Declared) -> Json:
         "priority": "fluence-quantum-classical" if consumer else None,
         "depends on": f"{row.base}-producer" if consumer else None,
         "inits": ["fluence-stage"] * row.runs_task + ["fluence-sidecar"] * watched,
-        "account": "fluence-sidecar" if watched else "default",
+        "account": "default",
         "devices": {row.asks: "1"} if row.asks and not (consumer and row.asks == QPU) else {},
         "role": row.role or None,
         "task": annotation(f"{PREFIX}quantum-job-id") if consumer else None,
@@ -186,7 +186,7 @@ def _found(after: Json) -> Json:
 def _untouched(body: Json) -> Json:
     """Return the parts of the pod that no handler may change."""
     ours = {
-        *("schedulingGroup", "schedulingGates", "initContainers", "volumes", "serviceAccountName"),
+        *("schedulingGroup", "schedulingGates", "initContainers", "volumes"),
         *("priorityClassName", "priority", "preemptionPolicy"),
     }
     spec = {key: value for key, value in body["spec"].items() if key not in ours}

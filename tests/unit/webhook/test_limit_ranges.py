@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,10 +12,10 @@ from hypothesis import strategies as st
 
 from fluence_extender.model.quantity import nanos
 from fluence_extender.webhook.limit_ranges import ContainerBound, fit, read_bounds
-from fluence_extender.webhook.lookups import FRESH, ApiLookups
+from fluence_extender.webhook.lookups import FRESH
 from fluence_extender.webhook.mutate import mutate
 from tests.unit.webhook.pods import ALL, CONTEXT, QPU, REQUEST, applied, container, grouped
-from tests.unit.webhook.stored_objects import StoredObjects, refusing
+from tests.unit.webhook.stored_objects import StoredObjects, lookups_on, refusing
 
 Json = dict[str, Any]
 PATH = "/api/v1/namespaces/lab/limitranges"
@@ -165,7 +164,7 @@ def test_our_containers_fit_the_bounds_and_too_little_memory_is_a_warning() -> N
 
 async def test_limit_ranges_are_read_again_after_a_second() -> None:
     objects, now = StoredObjects(), [0.0]
-    source = ApiLookups(objects, lambda: now[0], time.time)
+    source = lookups_on(objects, lambda: now[0])
     assert await source.bounds("lab") == {}
     objects.put(PATH, {"items": [limit_range(min={"cpu": "1"})]})
     assert await source.bounds("lab") == {}
@@ -178,4 +177,4 @@ async def test_limit_ranges_that_can_not_be_read_set_no_bounds() -> None:
     objects = StoredObjects()
     objects.put(PATH, {"items": [limit_range(min={"cpu": "1"})]})
     objects.before = refusing("read")
-    assert await ApiLookups(objects, lambda: 0.0, time.time).bounds("lab") == {}
+    assert await lookups_on(objects, lambda: 0.0).bounds("lab") == {}

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from fluence_extender.webhook.lookups import MOST_ANSWERS, Cached
+from fluence_extender.webhook.answers import MOST_ANSWERS, Cached
 
 
 class Source:
@@ -67,4 +67,28 @@ async def test_answers_do_not_pile_up() -> None:
     source = Source()
     for number in range(MOST_ANSWERS + 1):
         await source.cached.get(str(number))
+    assert await source.cached.get("1") == 1
     assert await source.cached.get("0") == 2
+
+
+async def test_questions_that_fail_leave_nothing_behind() -> None:
+    async def find(key: str) -> tuple[int, float]:
+        raise OSError(key)
+
+    cached = Cached(find, lambda: 0.0)
+    before = len(vars(cached)), sum(len(one) for one in vars(cached).values() if isinstance(one, dict))
+    for number in range(50):
+        with pytest.raises(OSError, match=str(number)):
+            await cached.get(str(number))
+    await asyncio.sleep(0)
+    after = len(vars(cached)), sum(len(one) for one in vars(cached).values() if isinstance(one, dict))
+    assert after == before
+
+
+async def test_caller_that_gives_up_takes_the_answer_from_nobody_else() -> None:
+    source = Source()
+    leaving, staying = (asyncio.create_task(source.cached.get("slow")) for _ in range(2))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    source.go_on.set()
+    assert await staying == 1

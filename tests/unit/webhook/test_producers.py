@@ -7,31 +7,38 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.errors import ClusterError, Conflict
-from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed
+from fluence_extender.cluster.errors import Conflict
 from fluence_extender.model.coordination import PRODUCER, ROLE_ANNOTATION
-from fluence_extender.model.names import GROUP_LABEL
-from fluence_extender.model.pod import Pod
+from fluence_extender.webhook import producers
 from fluence_extender.webhook.contract import OwnedPods, ProducerUnknown
-from fluence_extender.webhook.lookups import ApiLookups, owned_pods
-from fluence_extender.webhook.producers import ARRIVES_WITHIN, ProducerRecordReconciler, ProducerRecords
-from tests.unit.webhook.stored_objects import StoredObjects, refusing, unreachable
+from fluence_extender.webhook.lookups import owned_pods
+from fluence_extender.webhook.producers import ARRIVES_WITHIN, PATIENCE, ProducerClaims
+from fluence_extender.webhook.registration import DEVICES_TIMEOUT
+from tests.unit.webhook.stored_objects import StoredObjects, lookups_on, refusing, unreachable
 
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/lab/leases/g-producer"
+CLAIMS = "/api/v1/namespaces/kube-system/configmaps/fluence-webhook-claims"
 PODS = "/api/v1/namespaces/lab/pods?labelSelector=fluence.flux-framework.org%2Fgroup%3Dg-producer"
 Json = dict[str, Any]
 
 
 class Lab:
-    """A namespace with a shared group ``g``, and a time of day."""
+    """A namespace with a shared group ``g``, a webhook of two replicas, and a time of day that waiting moves on."""
 
     def __init__(self) -> None:
         self.objects = StoredObjects()
         self.now = 1_800_000_000.0
-        self.records = ProducerRecords(self.objects, lambda: self.now)
+        self.replicas = [
+            ProducerClaims(self.objects, "kube-system", lambda: self.now, self.sleep) for _ in range(2)
+        ]
 
-    async def produces(self, uid: str) -> bool:
-        return await self.records.is_producer("lab", "g", uid)
+    async def sleep(self, seconds: float) -> None:
+        until = self.now + seconds
+        for _ in range(50):
+            await asyncio.sleep(0)
+        self.now = max(self.now, until)
+
+    async def produces(self, uid: str, replica: int = 0) -> bool:
+        return await self.replicas[replica].is_producer("lab", "g", uid)
 
     def producers(self, *phases: str, deleting: bool = False, role: str = PRODUCER) -> None:
         """Set the pods that the producer's group has now."""
@@ -41,97 +48,90 @@ class Lab:
         pods = [{"metadata": metadata, "status": {"phase": phase}} for phase in phases]
         self.objects.put(PODS, {"items": pods})
 
-    async def pod_exists(self) -> None:
-        """Let the recorded pod come into being, and own the record."""
-        await reconciled(self.objects, Changed(Kind.POD, producer()))
-        assert "ownerReferences" in self.objects.objects[LEASE]["metadata"]
+    async def admitted(self, *uids: str) -> list[bool]:
+        """Let these requests come at once, half to each replica. The producer's pod is created after its answer."""
+
+        async def one(uid: str, replica: int) -> bool:
+            produces = await self.produces(uid, replica)
+            if produces:
+                self.producers("Pending")
+            return produces
+
+        return await asyncio.gather(*(one(uid, number % 2) for number, uid in enumerate(uids)))
 
 
-def producer(name: str = "p", uid: str = "uid-p", **fields: Any) -> Pod:
-    return Pod("lab", name, uid, {GROUP_LABEL: "g-producer"}, {ROLE_ANNOTATION: PRODUCER}, **fields)
-
-
-async def test_first_request_is_the_producer() -> None:
+async def test_first_request_is_the_producer_and_its_pod_says_so_to_all_others() -> None:
     lab = Lab()
-    assert [await lab.produces(uid) for uid in ("a", "b", "c", "a")] == [True, False, False, True]
+    assert await lab.admitted("a") == [True]
+    lab.now += 1
+    writes = lab.objects.writes()
+    assert [await lab.produces(uid, 1) for uid in ("b", "c")] == [False, False]
+    assert lab.objects.writes() == writes
+
+
+async def test_request_that_the_api_server_repeats_gets_the_same_answer() -> None:
+    lab = Lab()
+    assert [await lab.produces("a"), await lab.produces("a", 1)] == [True, True]
 
 
 async def test_of_many_requests_at_once_one_is_the_producer() -> None:
     lab = Lab()
-    outcomes = await asyncio.gather(*(lab.produces(str(number)) for number in range(50)))
+    outcomes = await lab.admitted(*map(str, range(50)))
     assert sorted(outcomes, key=bool) == [False] * 49 + [True]
-
-
-async def test_record_that_goes_with_its_pod_while_it_is_taken_over_is_free(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    lab = Lab()
-    assert await lab.produces("a")
-    await lab.pod_exists()
-    lab.producers()
-
-    async def gone(path: str, body: Json) -> Json:
-        del lab.objects.objects[LEASE]
-        raise Conflict("Precondition failed: UID in precondition")
-
-    monkeypatch.setattr(lab.objects, "replace", gone)
-    assert [await lab.produces(uid) for uid in ("b", "c")] == [True, False]
 
 
 async def test_other_groups_have_producers_of_their_own() -> None:
     lab = Lab()
     assert await lab.produces("a")
-    assert await lab.records.is_producer("lab", "h", "b")
-    assert await lab.records.is_producer("elsewhere", "g", "c")
+    assert await lab.replicas[0].is_producer("lab", "h", "b")
+    assert await lab.replicas[1].is_producer("elsewhere", "g", "c")
 
 
-async def test_record_without_a_pod_is_void_after_seconds() -> None:
+async def test_claim_without_a_pod_is_taken_over_by_one_of_many_requests() -> None:
     lab = Lab()
-    assert await lab.produces("a")
-    lab.now += ARRIVES_WITHIN - 1
-    assert not await lab.produces("b")
-    lab.now += 1
-    assert await lab.produces("c")
-    assert not await lab.produces("d")
+    await lab.produces("refused")
+    before = lab.now
+    outcomes = await lab.admitted(*map(str, range(20)))
+    assert sorted(outcomes, key=bool) == [False] * 19 + [True]
+    assert lab.now - before >= ARRIVES_WITHIN
 
 
-async def test_void_record_is_taken_over_by_one_of_many_requests() -> None:
+async def test_pod_that_comes_at_the_last_moment_counts() -> None:
     lab = Lab()
-    await lab.produces("a")
+    await lab.produces("slow")
     lab.now += ARRIVES_WITHIN
-    outcomes = await asyncio.gather(*(lab.produces(str(number)) for number in range(50)))
-    assert sorted(outcomes, key=bool) == [False] * 49 + [True]
+
+    def before(verb: str, path: str) -> None:
+        if verb == "replace":
+            lab.producers("Pending")
+
+    lab.objects.before = before
+    assert not await lab.produces("b")
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Unknown"])
-async def test_record_counts_as_long_as_its_pod_lives(phase: str) -> None:
+async def test_producer_counts_as_long_as_its_pod_lives(phase: str) -> None:
     lab = Lab()
-    await lab.produces("a")
     lab.producers(phase)
-    await lab.pod_exists()
     for _ in range(3):
         lab.now += ARRIVES_WITHIN * 10
         assert not await lab.produces("b")
 
 
 @pytest.mark.parametrize(("phases", "deleting"), [((), False), (("Failed",), False), (("Running",), True)])
-async def test_record_of_a_terminating_or_ended_pod_is_void_at_once(
-    phases: tuple[str, ...], deleting: bool
-) -> None:
-    """Its owner replaces it within the second."""
+async def test_terminating_or_ended_producer_is_replaced(phases: tuple[str, ...], deleting: bool) -> None:
     lab = Lab()
-    await lab.produces("a")
-    await lab.pod_exists()
+    await lab.admitted("a")
+    lab.now += ARRIVES_WITHIN
     lab.producers(*phases, deleting=deleting)
+    before = lab.now
     assert await lab.produces("b")
-    assert "ownerReferences" not in lab.objects.objects[LEASE]["metadata"]
-    assert not await lab.produces("c")
+    assert lab.now == before, "it needn't wait"
+    assert await lab.produces("b", 1)
 
 
-async def test_pods_of_another_group_of_that_name_do_not_keep_the_record() -> None:
+async def test_pods_of_another_group_of_that_name_are_no_producers() -> None:
     lab = Lab()
-    await lab.produces("a")
-    await lab.pod_exists()
     lab.producers("Running", role="")
     assert await lab.produces("b")
 
@@ -144,82 +144,68 @@ async def test_producer_is_unknown_if_the_api_server_can_not_be_asked(before: An
         await lab.produces("a")
 
 
-async def test_lease_of_another_program_is_left_alone() -> None:
+async def test_claims_say_who_made_them_and_what_can_not_be_read_is_dropped() -> None:
     lab = Lab()
-    lab.objects.put(LEASE, {"metadata": {}, "spec": {"holderIdentity": "a", "renewTime": "no time"}})
-    with pytest.raises(ProducerUnknown, match="there is a Lease g-producer that isn't ours"):
-        await lab.produces("a")
-    await reconciled(lab.objects, Changed(Kind.POD, producer()))
-    assert lab.objects.writes() == []
-
-
-async def test_lease_says_who_made_it() -> None:
-    lab = Lab()
+    lab.objects.put(CLAIMS, {"metadata": {}, "data": {"lab.g": "nonsense", "lab.h": "a b c"}})
     await lab.produces("a")
-    metadata = lab.objects.objects[LEASE]["metadata"]
-    assert metadata["annotations"] == {"fluence.flux-framework.org/created-by": "fluence-webhook"}
-    assert lab.objects.objects[LEASE]["spec"]["renewTime"] == "2027-01-15T08:00:00.000000Z"
-
-
-# The pod owns its record.
-
-
-async def reconciled(objects: StoredObjects, *seen: Changed | Deleted | Listed) -> None:
-    """Do what follows from these observations."""
-    records = ProducerRecordReconciler(objects)
-    for one in seen:
-        records.observe(one)
-    await records.round()
-
-
-async def test_pod_owns_its_record() -> None:
-    lab = Lab()
+    assert lab.objects.objects[CLAIMS]["data"] == {"lab.g": "a 1800000000.000"}
+    del lab.objects.objects[CLAIMS]
     await lab.produces("a")
-    await reconciled(lab.objects, Listed(Kind.POD, (producer(),)), Changed(Kind.POD, producer()))
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p"}
-    assert lab.objects.objects[LEASE]["metadata"]["ownerReferences"] == [owner]
-    assert [call for call in lab.objects.writes() if call[0] == "replace"] == [("replace", LEASE)]
+    annotations = lab.objects.objects[CLAIMS]["metadata"]["annotations"]
+    assert annotations == {"fluence.flux-framework.org/created-by": "fluence-webhook"}
 
 
-@pytest.mark.parametrize(
-    "seen",
-    [
-        (Changed(Kind.POD, Pod("lab", "c", "u", {GROUP_LABEL: "g-producer"})),),
-        (Changed(Kind.POD, producer(scheduler="default-scheduler")),),
-        (Changed(Kind.POD, producer()), Deleted(Kind.POD, producer())),
-        (Changed(Kind.POD, producer()), Listed(Kind.POD, ())),
-        (Listed(Kind.JOB, ()),),
-    ],
-)
-async def test_other_pods_own_no_record(seen: tuple[Changed | Deleted | Listed, ...]) -> None:
+# Requests that didn't come from the API server.
+
+
+async def test_forged_requests_write_nothing_but_a_fixed_number_of_claims(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     lab = Lab()
+    monkeypatch.setattr(producers, "MOST_CLAIMS", 20)
+    for number in range(100):
+        lab.now += 0.001
+        await lab.replicas[number % 2].is_producer(f"ns-{number}", "g", "x" * 64)
+    assert {path for _, path in lab.objects.writes()} == {CLAIMS}
+    assert len(lab.objects.objects[CLAIMS]["data"]) == 20
+    lab.now += ARRIVES_WITHIN + 1
     await lab.produces("a")
-    await reconciled(lab.objects, *seen)
-    assert "ownerReferences" not in lab.objects.objects[LEASE]["metadata"]
+    assert lab.objects.objects[CLAIMS]["data"].keys() == {"lab.g"}
 
 
-async def test_producer_with_an_index_needs_no_record() -> None:
+async def test_forged_claim_does_not_keep_a_group_from_its_producer() -> None:
     lab = Lab()
-    await reconciled(lab.objects, Changed(Kind.POD, producer()))
-    assert lab.objects.writes() == []
+    await lab.produces("forged")
+    assert await lab.admitted("genuine") == [True]
+    assert await lab.admitted("other") == [False]
 
 
-async def test_failed_write_is_repeated() -> None:
+async def test_group_gets_its_producer_however_often_its_claim_is_forged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     lab = Lab()
-    await lab.produces("a")
-    refusals: list[ClusterError] = [Conflict("changed", 409), ClusterError("no answer")]
+
+    async def forging(seconds: float) -> None:
+        lab.now += seconds
+        lab.objects.put(CLAIMS, {"metadata": {}, "data": {"lab.g": f"forged {lab.now:.3f}"}})
+
+    monkeypatch.setattr(lab.replicas[0], "_sleep", forging)
+    await lab.produces("forged", 1)
+    before = lab.now
+    with pytest.raises(ProducerUnknown, match="don't come"):
+        await lab.produces("genuine")
+    assert lab.now - before < PATIENCE + 1 < DEVICES_TIMEOUT
+
+
+async def test_claims_that_others_write_all_the_time_are_tried_again() -> None:
+    lab, refusals = Lab(), [Conflict("changed", 409)] * 7
 
     def before(verb: str, path: str) -> None:
-        if verb == "replace" and refusals:
+        if verb == "create" and refusals:
             raise refusals.pop()
 
     lab.objects.before = before
-    records = ProducerRecordReconciler(lab.objects)
-    records.observe(Changed(Kind.POD, producer()))
-    for _ in range(3):
-        await records.round()
-        records.enqueue(("uid-p",))
-    assert "ownerReferences" in lab.objects.objects[LEASE]["metadata"]
+    assert await lab.produces("a")
 
 
 # The pods that an owner wants.
@@ -237,7 +223,7 @@ async def test_failed_write_is_repeated() -> None:
 )
 async def test_job_says_how_many_pods_there_are_at_once(kind: str, spec: Json, size: int) -> None:
     lab = Lab()
-    lookups = ApiLookups(lab.objects, lambda: lab.now, lambda: lab.now)
+    lookups = lookups_on(lab.objects, lambda: lab.now)
     group = "batch" if kind == "Job" else "apps"
     lab.objects.put(f"/apis/{group}/v1/namespaces/lab/{kind.lower()}s/o", {"spec": spec})
     assert owned_pods(kind, spec).at_once == size
@@ -260,3 +246,10 @@ async def test_job_says_how_many_pods_there_are_at_once(kind: str, spec: Json, s
 )
 def test_stateful_set_says_which_index_is_first(kind: str, spec: Json, first: int) -> None:
     assert owned_pods(kind, spec).first == first
+
+
+@pytest.mark.parametrize("name", ["", "../../../v1/secrets", "o?limit=1", "O", "a/b", "x" * 254])
+async def test_name_that_no_owner_can_have_reaches_no_path(name: str) -> None:
+    lab = Lab()
+    assert await lookups_on(lab.objects, lambda: lab.now).owned("lab", "Job", name) is None
+    assert lab.objects.calls == []

@@ -108,43 +108,45 @@ def test_sidecar_knows_its_pod_its_groups_and_its_backend() -> None:
     assert {"FLUXION_BACKEND", "FLUXION_VENDOR", "FLUXION_QRMI_TYPE"} <= found.keys()
 
 
-def test_sidecar_has_its_token_whatever_the_pod_mounts() -> None:
+def test_sidecar_has_a_token_of_its_own_whatever_the_pod_mounts() -> None:
     after = admitted(grouped(quantum(), mode="shared", index="0", automountServiceAccountToken=False))
     (mount,) = sidecar(after)["volumeMounts"]
     assert mount["mountPath"] == "/var/run/secrets/kubernetes.io/serviceaccount"
     (volume,) = [one for one in after["spec"]["volumes"] if one["name"] == mount["name"]]
-    assert [next(iter(one)) for one in volume["projected"]["sources"]] == [
-        "serviceAccountToken",
-        "configMap",
-        "downwardAPI",
-    ]
-    assert all(mount["name"] != one["name"] for one in after["spec"]["containers"][0]["volumeMounts"])
+    token, authority, namespace = volume["projected"]["sources"]
+    assert token == {"secret": {"name": "fluence-sidecar", "items": [{"key": "token", "path": "token"}]}}
+    assert (authority.keys(), namespace.keys()) == ({"configMap"}, {"downwardAPI"})
 
 
 @pytest.mark.parametrize(
-    ("account", "then"),
-    [("", "fluence-sidecar"), ("default", "fluence-sidecar"), ("mine", "mine"), (None, "fluence-sidecar")],
+    "fields", [{}, {"initContainers": [container("first", {QPU: "1"})]}], ids=["main", "init container too"]
 )
-def test_account_is_the_sidecars_unless_the_user_chose_one(account: str | None, then: str) -> None:
+@pytest.mark.parametrize("observed", [False, True])
+def test_user_containers_never_see_the_token_of_the_sidecar(fields: dict[str, Any], observed: bool) -> None:
+    body = (
+        grouped(quantum(), group="", observe="true", **fields)
+        if observed
+        else grouped(quantum(), mode="shared", index="0", **fields)
+    )
+    spec = admitted(body)["spec"]
+    held = {one["name"] for one in spec["volumes"] if "fluence-sidecar" in str(one)}
+    assert held == {"fluence-token"}
+    mounting = {
+        one["name"]
+        for one in [*spec["initContainers"], *spec["containers"]]
+        for mount in one.get("volumeMounts") or ()
+        if mount["name"] in held
+    }
+    assert mounting == {"fluence-sidecar"}
+
+
+@pytest.mark.parametrize("account", [None, "", "default", "mine"])
+def test_pod_keeps_its_account_so_its_containers_get_no_rights_of_the_sidecar(account: str | None) -> None:
     body = shared(index="0")
-    if account is None:
-        del body["spec"]["serviceAccountName"]
-    else:
+    del body["spec"]["serviceAccountName"]
+    if account is not None:
         body["spec"]["serviceAccountName"] = account
-    assert admitted(body)["spec"]["serviceAccountName"] == then
-
-
-def test_account_that_could_not_be_made_gets_a_warning_and_is_not_named() -> None:
-    """The API server refuses a pod whose account doesn't exist."""
-    request = replace(REQUEST, has_account=False)
-    outcome = mutate(shared(index="0"), request, ALL, CONTEXT)
-    assert applied(shared(index="0"), outcome)["spec"]["serviceAccountName"] == "default"
-    assert "ServiceAccount fluence-sidecar couldn't be made in namespace lab" in outcome.warnings[0]
-
-
-def test_dry_run_names_no_account_and_gives_no_warning() -> None:
-    after = admitted(shared(index="0"), request=replace(REQUEST, dry_run=True, has_account=None))
-    assert after["spec"]["serviceAccountName"] == "default"
+    assert admitted(body)["spec"].get("serviceAccountName") == account
 
 
 def test_consumers_gate_is_added_to_existing_gates() -> None:

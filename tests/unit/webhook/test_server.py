@@ -42,10 +42,6 @@ class Lookups:
 
     requested: list[str] = field(default_factory=list)
 
-    async def has_account(self, namespace: str) -> bool:
-        self.requested.append(namespace)
-        return True
-
     async def is_producer(self, namespace: str, group: str, uid: str) -> bool:
         self.requested.append(group)
         return True
