@@ -106,7 +106,9 @@ def lease(objects: Objects) -> str:
 
 def scheduler_configuration(objects: Objects) -> str:
     """The name of the ConfigMap, which has a hash of its content."""
-    (found,) = (name for kind, name in objects if kind == "ConfigMap" and name.startswith("fluence-scheduler-"))
+    (found,) = (
+        name for kind, name in objects if kind == "ConfigMap" and name.startswith("fluence-scheduler-")
+    )
     return found
 
 
