@@ -137,7 +137,8 @@ class EventRecorder:
         waits: list[float] = []
         for key in list(self._pending):
             namespace = key[0].namespace
-            entry = self._held.get(namespace, {}).get(key)
+            held = self._held.get(namespace)
+            entry = held.get(key) if held is not None else None
             if entry is None:
                 continue
             left = entry.due - loop.time()
