@@ -17,6 +17,7 @@ import structlog
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.lifecycle.attempts import needy
 from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.membership.order import turn
 from fluence_extender.gangs.membership.workloads import owner_topology
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
@@ -168,7 +169,7 @@ class Estimates:
             for gang in self._controller.registry.gangs.values()
             if gang.reason is not None and gang.reason.code is ReasonCode.BUSY and needy(gang)
         ]
-        waiting.sort(key=lambda gang: (not gang.begun, -gang.priority, gang.created, gang.key))
+        waiting.sort(key=turn)
         return [self._queued(gang) for gang in waiting[:MOST]]
 
     def _queued(self, gang: Gang) -> Queued:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from fluence_extender.cluster.budgets import Budget, eviction_block
 from fluence_extender.cluster.port import EvictionBlock
 from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.membership.order import NEWEST
 from fluence_extender.gangs.preemption.preemptions import (
     PreemptorDemand,
     behind,
@@ -103,11 +104,9 @@ class PreemptionPreviewer:
         return devices_held_for(device_types, self._context.preemptors, lambda other: other not in ignored)
 
     def behind(self, key: GangKey, pods: Sequence[Pod], reason: Reason) -> Reason:
-        """Return ``reason`` extended by the most important preemptor for which nodes are held."""
-        preemptors = self._context.preemptors
+        """Return ``reason`` extended by the first preemptor for which nodes are held."""
         ignored = {key, *self.passes(pods)}
-        holds = self._ledger.preemptor_holds
-        return behind(reason, preemptors, ignored, holds, lambda other: (-preemptors[other].priority, other))
+        return behind(reason, self._context.preemptors, ignored, self._ledger.preemptor_holds)
 
     def preview(self, key: GangKey, demands: Sequence[Demand], surplus: bool) -> PreemptionPreview:
         """Return what preemption would do for pods that have no place.
@@ -188,6 +187,7 @@ class PreemptionPreviewer:
         """Hold the places that were found, and let the victims depart."""
         self._ledger.preemptor_holds.hold(key, {place.node for place in found.places})
         self._context.preemptors[key] = PreemptorDemand(
+            order=(-max(pod.priority for pod in pods), NEWEST, key),
             priority=min(pod.priority for pod in pods),
             device_types=frozenset(kind for pod in pods for kind in pod.devices),
         )

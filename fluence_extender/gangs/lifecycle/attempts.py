@@ -1,7 +1,6 @@
 """Attempts to place gangs: which of them might fit now, in which order, and why one doesn't fit.
 
-Committed gangs come first, then the others by priority and age. A gang is tried once for each version of the ledger, so
-that gangs that can't fit cost nothing.
+A gang is tried once for each version of the ledger, so that gangs that can't fit cost nothing.
 """
 
 from __future__ import annotations
@@ -16,10 +15,11 @@ from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.membership.assembly import foreign_gates, required_size
 from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.order import turn
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.manager import PreemptionManager
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.model.gang import GangKey, GangState, HistoryKind
+from fluence_extender.model.gang import GangKey, HistoryKind
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import INCOMPLETE, Reason, ReasonCode, waiting
 from fluence_extender.placement.eligibility import signature
@@ -73,7 +73,7 @@ class Attempts:
             and (gang.attempt.version != self._ledger.version or gang.attempt.again_at <= now)
             and needy(gang)
         ]
-        hopeful.sort(key=lambda gang: (not _promised(gang), -gang.priority, gang.created, gang.key))
+        hopeful.sort(key=turn)
         self._failed_demands.clear()
         self._preemption.begin_round()
         tried: set[GangKey] = set()
@@ -191,11 +191,6 @@ def size_of(gang: Gang) -> int | Reason:
 def needy(gang: Gang) -> list[Member]:
     """Return the members that still need a place."""
     return [member for member in gang.pending() if member.assignment is None]
-
-
-def _promised(gang: Gang) -> bool:
-    """Return whether the gang has to be completed before others are served."""
-    return gang.begun or gang.state is GangState.COMMITTED
 
 
 def _needs(gang: Gang, size: int) -> bool:

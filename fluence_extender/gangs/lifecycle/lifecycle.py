@@ -53,6 +53,7 @@ from fluence_extender.gangs.lifecycle.resting import (
 )
 from fluence_extender.gangs.lifecycle.states import finish, settle
 from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.order import turn
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.manager import PreemptionManager
 from fluence_extender.gangs.preemption.preemptions import Preemptions
@@ -438,14 +439,14 @@ class Lifecycle:
         return tried
 
     def _relieve_overcommitted(self) -> None:
-        """Move members that aren't bound yet off nodes whose capacity others have taken, the weakest gangs first."""
+        """Move members that aren't bound yet off nodes whose capacity others have taken.
+
+        The gangs whose turn comes last lose their places first.
+        """
         overcommitted = self._ledger.overcommitted
         if not overcommitted:
             return
-        gangs = sorted(
-            self._gang_index.unsettled(), key=lambda gang: (gang.state is GangState.COMMITTED, gang.priority)
-        )
-        for gang in gangs:
+        for gang in sorted(self._gang_index.unsettled(), key=turn, reverse=True):
             for member in gang.pending():
                 node = member.assignment.node if member.assignment is not None else ""
                 if node in overcommitted and not member.binding and node in self._ledger.overcommitted:

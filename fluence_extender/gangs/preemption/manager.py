@@ -28,6 +28,7 @@ from fluence_extender.gangs.lifecycle.member_states import BOUND, update
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.order import precedence
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.evictions import Evictions, TerminatingPods
 from fluence_extender.gangs.preemption.preemptions import (
@@ -37,7 +38,6 @@ from fluence_extender.gangs.preemption.preemptions import (
     may_preempt,
     named,
     preempting_priority,
-    serving_order,
 )
 from fluence_extender.gangs.preemption.projection import project
 from fluence_extender.gangs.preemption.search import Found
@@ -233,7 +233,7 @@ class PreemptionManager:
         begun = Preemption(
             priority=preempting_priority(members),
             device_types=frozenset(kind for member in members for kind in member.pod.devices),
-            order=serving_order(gang),
+            order=precedence(gang),
             victims=victims,
             uids=frozenset(chain.from_iterable(victim.uids for victim in victims)),
         )
@@ -324,7 +324,7 @@ class PreemptionManager:
             return
         waiting = [gang for key in self._deferred if (gang := self._registry.gangs.get(key)) is not None]
         if waiting:
-            first = min(waiting, key=serving_order)
+            first = min(waiting, key=precedence)
             self._deferred.discard(first.key)
             self._registry.dirty.add(first.key)
         else:
@@ -410,7 +410,7 @@ class PreemptionManager:
     def state(self) -> PreemptionState:
         """Return what a simulation has to know of the preemptions under way."""
         preemptors = {
-            key: PreemptorDemand(priority=one.priority, device_types=one.device_types)
+            key: PreemptorDemand(order=one.order, priority=one.priority, device_types=one.device_types)
             for key, one in self._preemptions.items()
         }
         departing = self._evictions.departing(None, self._clock())
@@ -435,7 +435,7 @@ class PreemptionManager:
             self._preemptions[gang.key] = Preemption(
                 priority=preempting_priority(nominated),
                 device_types=frozenset(kind for member in nominated for kind in member.pod.devices),
-                order=serving_order(gang),
+                order=precedence(gang),
                 asked=True,
                 granted=True,
             )

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.order import Precedence, precedence
 from fluence_extender.gangs.preemption.projection import Projection
 from fluence_extender.gangs.preemption.victims import Victim
 from fluence_extender.ledger.closed_nodes import PreemptorHolds
@@ -27,10 +27,11 @@ NAMED_GANGS = 4
 class PreemptorDemand:
     """What other gangs have to respect of a preemptor.
 
-    ``priority`` is the lowest of its pods that need a place; ``device_types`` are the types of devices that it asks
-    for.
+    ``order`` is its precedence. ``priority`` is the lowest of its pods that need a place; ``device_types`` are the
+    types of devices that it asks for.
     """
 
+    order: Precedence
     priority: int
     device_types: frozenset[str] = frozenset()
 
@@ -39,8 +40,7 @@ class PreemptorDemand:
 class Preemption(PreemptorDemand):
     """The preemption for one gang, the preemptor.
 
-    ``order`` is the preemptor's `serving_order`; ``victims`` are what it takes, ``uids`` their pods, and ``pods`` those
-    of their pods that are bound.
+    ``victims`` are what it takes, ``uids`` their pods, and ``pods`` those of their pods that are bound.
 
     The step that decides does nothing else: while the decision is ``fresh``, no pod is nominated and no disruption
     budget is asked. ``asked`` means that the budgets have been asked, ``granted`` that they allow the evictions.
@@ -54,7 +54,6 @@ class Preemption(PreemptorDemand):
     enough.
     """
 
-    order: tuple[object, ...]
     victims: tuple[Victim, ...] = ()
     uids: frozenset[str] = frozenset()
     pods: dict[str, Pod] = field(default_factory=dict)
@@ -133,7 +132,7 @@ class Preemptions(dict[GangKey, Preemption]):
         if not self:
             return None
         device_types = {kind for member in members for kind in member.pod.devices}
-        order, passed = serving_order(gang), self.passes(gang)
+        order, passed = precedence(gang), self.passes(gang)
 
         def is_ahead(key: GangKey) -> bool:
             first = gang.key not in self or self[key].order < order
@@ -145,8 +144,7 @@ class Preemptions(dict[GangKey, Preemption]):
         """Return ``reason`` extended by the first preemptor for which nodes are held from ``gang``."""
         if reason.code is not ReasonCode.BUSY or not self:
             return reason
-        ignored = {gang.key, *self.passes(gang)}
-        return behind(reason, self, ignored, self._holds, lambda key: (self[key].order, key))
+        return behind(reason, self, {gang.key, *self.passes(gang)}, self._holds)
 
 
 def preemptable_by(pods: Sequence[Pod], preemptors: Mapping[GangKey, PreemptorDemand]) -> frozenset[object]:
@@ -163,7 +161,7 @@ def devices_held_for(
     is_ahead: Callable[[GangKey], bool],
 ) -> Reason | None:
     """Return why a gang that asks for devices of these types isn't tried: the first preemptor ahead needs some too."""
-    for key, one in sorted(preemptors.items(), key=lambda item: item[0]):
+    for key, one in sorted(preemptors.items(), key=lambda item: item[1].order):
         shared = sorted(one.device_types.intersection(device_types))
         if shared and is_ahead(key):
             return Reason(ReasonCode.BUSY, f"busy: {', '.join(shared)} held for {named(key, one)}")
@@ -175,24 +173,18 @@ def behind(
     preemptors: Mapping[GangKey, PreemptorDemand],
     ignored: Collection[object],
     holds: PreemptorHolds,
-    order: Callable[[GangKey], tuple[Any, ...]],
 ) -> Reason:
-    """Return ``reason``; a busy one is extended by the first preemptor in ``order`` for which nodes are held."""
+    """Return ``reason``; a busy one is extended by the first preemptor for which nodes are held."""
     ahead = [key for key in preemptors if key not in ignored and holds.nodes_for(key)]
     if reason.code is not ReasonCode.BUSY or not ahead:
         return reason
-    first = min(ahead, key=order)
+    first = min(ahead, key=lambda key: preemptors[key].order)
     return Reason(reason.code, f"{reason.text}; behind {named(first, preemptors[first])}")
 
 
 def named(key: GangKey, preemptor: PreemptorDemand) -> str:
     """Return how a preemptor is named to users."""
     return f"{key} (priority {preemptor.priority})"
-
-
-def serving_order(gang: Gang) -> tuple[int, float, GangKey]:
-    """Return a key for the order in which gangs are served: by priority, then by age."""
-    return (-gang.priority, gang.created, gang.key)
 
 
 def preempting_priority(members: Iterable[Member]) -> int:

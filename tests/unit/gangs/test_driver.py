@@ -242,6 +242,7 @@ def test_member_that_was_bound_while_it_waited_is_not_bound_again(world: MakeWor
 
     w.run(scene())
     assert w.nodes_of(*pods) == ["n0", "n0"]
+    assert [key for verb, key in w.cluster.calls if verb == "bind"] == [pods[1].key]
 
 
 def test_waiting_members_go_on_when_a_member_beyond_the_minimum_leaves(world: MakeWorld) -> None:

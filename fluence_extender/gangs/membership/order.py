@@ -1,0 +1,29 @@
+"""The order in which gangs are served.
+
+Gangs that compete for capacity have a precedence: the higher priority first, then the older gang. It decides for which
+preemptor nodes and devices are held. Waiting gangs are tried in turn: first those that were promised their places,
+because they have to be completed, then by precedence. A promise doesn't count between preemptors. What is held for one
+of them is closed to every gang that could not preempt it, promised or not.
+"""
+
+from __future__ import annotations
+
+from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.model.gang import GangKey, GangState
+
+Precedence = tuple[float, float, GangKey]
+"""The negative priority, the time of creation, and the key; the lowest comes first."""
+
+NEWEST = float("inf")
+"""The time of creation of a gang that doesn't exist yet."""
+
+
+def precedence(gang: Gang) -> Precedence:
+    """Return a key that sorts gangs by priority, then by age."""
+    return (-gang.priority, gang.created, gang.key)
+
+
+def turn(gang: Gang) -> tuple[bool, Precedence]:
+    """Return a key that sorts waiting gangs in the order in which they are tried."""
+    promised = gang.begun or gang.state is GangState.COMMITTED
+    return not promised, precedence(gang)
