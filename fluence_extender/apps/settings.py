@@ -23,7 +23,6 @@ POLICIES = (
     "variation",
 )
 DEFAULT_NAMESPACE = "kube-system"
-DEFAULT_WEBHOOK_SERVICE = f"{DEFAULT_NAMESPACE}/fluence-webhook"
 DEFAULT_LEASE_DURATION = 15
 """Seconds; kube-scheduler's own default."""
 
@@ -57,6 +56,10 @@ class Settings:
     scheduler_livez: str = ""
 
 
+STANDARD = Settings()
+"""The settings by default."""
+
+
 @dataclass(frozen=True, slots=True)
 class WebhookSettings:
     """The settings of one webhook; the environment can set each of them too (see ``webhook --help``).
@@ -73,7 +76,11 @@ class WebhookSettings:
     host: str = "127.0.0.1"
     port: int = 8443
     handlers: tuple[str, ...] = ()
-    service: str = DEFAULT_WEBHOOK_SERVICE
+    service: str = f"{DEFAULT_NAMESPACE}/fluence-webhook"
     url: str = ""
     certificates: Path | None = None
     sidecar_image: str = ""
+
+
+STANDARD_WEBHOOK = WebhookSettings()
+"""The settings of a webhook by default."""

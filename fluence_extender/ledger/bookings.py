@@ -41,24 +41,24 @@ class LedgerState:
 
     def differences(self, later: LedgerState) -> int:
         """Return how many nodes and allocations have to be booked again to get from here to ``later``."""
-        return len(self.released(later)) + len(later.released(self)) + len(self.changed_use(later))
+        return len(self.not_in(later)) + len(later.not_in(self)) + len(self.changed_use(later))
 
-    def released(self, later: LedgerState) -> list[Allocation]:
-        """Return the allocations that are gone ``later``, or have another place or size."""
-        return [held for uid, held in self.allocations.items() if not _same(held, later.allocations.get(uid))]
+    def not_in(self, other: LedgerState) -> list[Allocation]:
+        """Return the allocations that ``other`` doesn't have, or not in that place and size."""
+        return [held for uid, held in self.allocations.items() if not _booked_alike(held, other.allocations.get(uid))]
 
     def changed_use(self, later: LedgerState) -> list[str]:
         """Return the nodes that offer another amount ``later``, or of which foreign pods use another amount."""
-        return [name for name, use in later.use.items() if not _equal(use, self.use.get(name))]
+        return [name for name, use in later.use.items() if not _same_use(use, self.use.get(name))]
 
 
-def _same(one: Allocation, other: Allocation | None) -> bool:
+def _booked_alike(one: Allocation, other: Allocation | None) -> bool:
     return one is other or (
         other is not None and one.assignment == other.assignment and one.requests == other.requests
     )
 
 
-def _equal(one: NodeUse, other: NodeUse | None) -> bool:
+def _same_use(one: NodeUse, other: NodeUse | None) -> bool:
     return other is not None and ((one[0] is other[0] and one[1] is other[1]) or one == other)
 
 
@@ -201,14 +201,14 @@ class Bookings:
     def _share(self, held: Allocation) -> tuple[str, str, Resources]:
         return held.uid, held.assignment.node, self.matcher.rounded(held.requests)
 
-    def forget(self, node: str) -> None:
+    def stop_waiting(self, node: str) -> None:
         """Stop waiting for capacity on a node that has gone."""
         self._unbooked.pop(node, None)
 
     def cancel_node(self, node: str, uids: Iterable[str]) -> None:
         """Cancel all jobs on a node, ``uids`` being the pods that hold it; the next `settle` books them again."""
-        self.foreign.forget(node)
-        self.forget(node)
+        self.foreign.cancel(node)
+        self.stop_waiting(node)
         for uid in uids:
             self.rebook(self.allocations[uid])
 
@@ -223,7 +223,7 @@ class Bookings:
         on_node = tuple(uids)
         if edit.leaving is not None:
             self.cancel_node(edit.leaving, on_node)
-            self.forget(edit.leaving)
+            self.stop_waiting(edit.leaving)
         places.update(without_levels(path) for path in self.matcher.apply_edit(edit))
         self._book_devices(self._holding(places))
         if edit.joining is not None:
@@ -239,10 +239,10 @@ class Bookings:
     def follow(self, before: LedgerState, now: LedgerState) -> None:
         """Book what differs between two states; the graph stays as it is."""
         self.allocations = now.allocations
-        for held in before.released(now):
+        for held in before.not_in(now):
             self.release(held)
         self.settle({name: now.use[name] for name in before.changed_use(now)})
-        added = sorted(now.released(before), key=lambda one: -one.strength)
+        added = sorted(now.not_in(before), key=lambda one: -one.strength)
         self.book_bound(map(self._share, added))
         for held in added:
             self._note_holder(held)
@@ -276,7 +276,7 @@ class ForeignBookings:
             held = self._booked.get(node, (0, {}))
             if held[1] == taken and node not in self._deficits:
                 continue
-            self.forget(node)
+            self.cancel(node)
             if taken:
                 wanted[node] = taken
         jobs = self._matcher.hold_leaves(wanted.items())
@@ -304,7 +304,7 @@ class ForeignBookings:
         if missing:
             self._deficits[node] = missing
 
-    def forget(self, node: str) -> None:
+    def cancel(self, node: str) -> None:
         """Free the job of the foreign pods on ``node``."""
         job, counts = self._booked.pop(node, (0, {}))
         if counts:

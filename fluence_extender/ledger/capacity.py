@@ -111,8 +111,8 @@ class CapacityTable:
         self._remembered.append((nodes, found))
         return found
 
-    def size(self, requests: Resources) -> Amounts:
-        """Return a request along the columns of ``free``; a name that no node has gets a column."""
+    def row_of(self, requests: Resources) -> Amounts:
+        """Return a request as a row with the columns of ``free``; a name that no node has gets a column."""
         self._grow(0, requests)
         amounts = np.zeros(self.free.shape[1], dtype=np.int64)
         for resource, amount in requests.items():
@@ -188,24 +188,24 @@ class CopiedCapacity:
         """Return the table as it is now; treat it as read-only."""
         return self._table
 
-    def count(self, node: str, requests: Resources, ports: tuple[HostPort, ...], sign: int) -> None:
-        """Remove a pod (``sign`` is 1) or add it (-1); nothing happens on a node that isn't in the table."""
+    def add_free(self, node: str, requests: Resources, ports: tuple[HostPort, ...], sign: int) -> None:
+        """Add a pod's share to what is free on a node of the table (``sign`` is 1), or subtract it (-1)."""
         row = self._table.rows.get(node)
         if row is None:
             return
         size = self._sizes.get(requests)
         if size is None:
-            size = self._sizes[requests] = self._table.size(requests)
+            size = self._sizes[requests] = self._table.row_of(requests)
         self._table.free[row, : len(size)] += sign * size
         self.revision += 1
         if ports:
-            self._count_ports(row, ports, sign)
+            self._change_ports(row, ports, sign)
 
-    def count_all(self, pods: Sequence[tuple[str, Resources, tuple[HostPort, ...]]], sign: int) -> None:
-        """Count many pods at once, each given as its node, its requests and its ports."""
+    def add_all_free(self, pods: Sequence[tuple[str, Resources, tuple[HostPort, ...]]], sign: int) -> None:
+        """Do `add_free` for many pods at once, each given as its node, its requests and its ports."""
         if len(pods) < AT_ONCE:
             for node, requests, ports in pods:
-                self.count(node, requests, ports, sign)
+                self.add_free(node, requests, ports, sign)
             return
         kinds: dict[Resources, int] = {}
         rows, at = self._table.rows, []
@@ -214,15 +214,15 @@ class CopiedCapacity:
             if row is not None:
                 at.append((row, kinds.setdefault(requests, len(kinds))))
                 if ports:
-                    self._count_ports(row, ports, sign)
+                    self._change_ports(row, ports, sign)
         for requests in kinds:
-            self._table.size(requests)
-        sizes = np.array([self._table.size(requests) for requests in kinds])
+            self._table.row_of(requests)
+        sizes = np.array([self._table.row_of(requests) for requests in kinds])
         places = np.array(at, dtype=np.intp).reshape(-1, 2)
         np.add.at(self._table.free, places[:, 0], sign * sizes[places[:, 1]])
         self.revision += 1
 
-    def _count_ports(self, row: int, ports: tuple[HostPort, ...], sign: int) -> None:
+    def _change_ports(self, row: int, ports: tuple[HostPort, ...], sign: int) -> None:
         there = Counter(self._table.ports.get(row, ()))
         (there.update if sign < 0 else there.subtract)(ports)
         left = tuple((+there).elements())

@@ -388,7 +388,7 @@ class Ledger:
             del self._accounts[name]
             self.journal.note(name)
             self._negative.discard(name)
-            self.bookings.forget(name)
+            self.bookings.stop_waiting(name)
 
     def _note_negative(self, name: str) -> None:
         account = self._accounts[name]

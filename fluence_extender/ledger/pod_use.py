@@ -63,8 +63,8 @@ class RemovablePods:
         here = [uid for uid in uids if uid in at]
         return here, [] if len(here) == len(uids) else [uid for uid in uids if uid not in at]
 
-    def count(self, uids: Collection[str], sign: int) -> None:
-        """Add what these pods use to the free capacity (``sign`` is 1), or subtract it again (-1)."""
+    def add_free(self, uids: Collection[str], sign: int) -> None:
+        """Add what these pods use to what is free (``sign`` is 1), or subtract it again (-1)."""
         at = self._at
         places = np.array([at[uid] for uid in uids], dtype=np.intp)
         if not len(places):
@@ -77,7 +77,7 @@ class RemovablePods:
     def _as_arrays(self) -> tuple[Amounts, Amounts]:
         if self._arrays is None:
             for requests in self._kind_of:
-                self._table.size(requests)
-            sizes = np.array([self._table.size(requests) for requests in self._kind_of])
+                self._table.row_of(requests)
+            sizes = np.array([self._table.row_of(requests) for requests in self._kind_of])
             self._arrays = np.array(self._rows), sizes[np.array(self._kinds, dtype=np.intp)]
         return self._arrays

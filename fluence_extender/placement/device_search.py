@@ -175,7 +175,7 @@ class DeviceSearch:
     def _pin(self, one: DevicePod, node: str) -> bool:
         """Subtract the pod's share from ``node``; return False when it doesn't fit."""
         pod = one.pod
-        size = self._table.size(pod.requests)
+        size = self._table.row_of(pod.requests)
         free = self._free.get(node)
         if free is None:
             free = self._table.free[self._table.rows[node]].copy()
@@ -190,7 +190,7 @@ class DeviceSearch:
 
     def _unpin(self, one: DevicePod, node: str) -> None:
         pod = one.pod
-        self._free[node] = self._free[node] + self._table.size(pod.requests)
+        self._free[node] = self._free[node] + self._table.row_of(pod.requests)
         self._ports[node] = self._ports[node][: len(self._ports[node]) - len(pod.host_ports)]
         del self._pins[pod.uid]
 

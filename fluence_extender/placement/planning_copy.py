@@ -24,7 +24,7 @@ class CopiedDevices(Devices, Protocol):
         """Free what a pod has drafted."""
         ...
 
-    def count(self, shares: Iterable[DeviceShare], sign: int) -> None:
+    def add_free(self, shares: Iterable[DeviceShare], sign: int) -> None:
         """Free shares that a removed pod holds (``sign`` is 1), or count them as held again (-1)."""
         ...
 
@@ -96,7 +96,7 @@ class PlanningCopy:
             uses.append(PodUse(assignment, requests, pod.host_ports))
         self.allocations.update((use.uid, use) for use in uses)
         self._placed.update(use.uid for use in uses)
-        self.free.count_all([(use.assignment.node, use.requests, use.ports) for use in uses], -1)
+        self.free.add_all_free([(use.assignment.node, use.requests, use.ports) for use in uses], -1)
 
     def undo(self, uids: Iterable[str]) -> None:
         """Release what these pods were given here, drafts included."""
@@ -106,31 +106,31 @@ class PlanningCopy:
             if uid in self._placed:
                 self._placed.remove(uid)
                 uses.append(self.allocations.pop(uid))
-        self.free.count_all([(use.assignment.node, use.requests, use.ports) for use in uses], 1)
+        self.free.add_all_free([(use.assignment.node, use.requests, use.ports) for use in uses], 1)
 
     def remove(self, use: PodUse) -> None:
         """Remove a pod that holds ``use``."""
         self._removed.add(use.uid)
         self.allocations.pop(use.uid, None)
-        self._count(use, 1)
+        self._add_free(use, 1)
 
     def restore(self, use: PodUse) -> None:
         """Restore a removed pod."""
         self._removed.remove(use.uid)
         if use.assignment.devices or use.uid in self._placed:
             self.allocations[use.uid] = use
-        self._count(use, -1)
+        self._add_free(use, -1)
 
-    def _count(self, use: PodUse, sign: int) -> None:
-        self.devices.count(use.assignment.devices, sign)
-        self.free.count(use.assignment.node, use.requests, use.ports, sign)
+    def _add_free(self, use: PodUse, sign: int) -> None:
+        self.devices.add_free(use.assignment.devices, sign)
+        self.free.add_free(use.assignment.node, use.requests, use.ports, sign)
 
     def remove_all(self, uids: Collection[str], removable: RemovablePods) -> None:
         """Remove many pods of ``removable``, which counts in this copy's table."""
         self._removed.update(uids)
-        removable.count(uids, 1)
+        removable.add_free(uids, 1)
 
     def restore_all(self, uids: Collection[str], removable: RemovablePods) -> None:
         """Restore many removed pods."""
         self._removed.difference_update(uids)
-        removable.count(uids, -1)
+        removable.add_free(uids, -1)

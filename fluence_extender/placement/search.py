@@ -58,7 +58,7 @@ class _Problem:
     def __init__(self, shapes: Sequence[Shape], table: CapacityTable) -> None:
         self.shapes = shapes
         self.table = table
-        self.sizes = [table.size(shape.requests) for shape in shapes]
+        self.sizes = [table.row_of(shape.requests) for shape in shapes]
         width = table.free.shape[1]
         self.sizes = [np.pad(size, (0, width - len(size))) for size in self.sizes]
         known: dict[int, NDArray[np.intp]] = {}
@@ -136,7 +136,7 @@ def capacity(shape: Shape, table: CapacityTable) -> Amounts:
 def weights(some: Sequence[Resources], table: CapacityTable) -> list[float]:
     """Return which fraction of all free capacity each request takes, of the resource of which it takes most."""
     # Sizes come first, because a new resource name makes the table wider.
-    sizes = [table.size(requests) for requests in some]
+    sizes = [table.row_of(requests) for requests in some]
     total = np.maximum(table.free.clip(min=0).astype(np.float64).sum(axis=0), 1)
     return [float((size / total[: len(size)]).max(initial=0.0)) for size in sizes]
 

@@ -101,7 +101,7 @@ class Trial:
         table, nodes, closed = self._copy.free.now(), self._planner.eligibility.nodes, self._copy.closed(gang)
         found: dict[str, str] = {}
         for demand in demands:
-            size = table.size(self._copy.rounded(demand.pod.requests))
+            size = table.row_of(self._copy.rounded(demand.pod.requests))
             for name in demand.pod.confined_to:
                 row, node = table.rows.get(name), nodes.get(name)
                 if row is None or node is None or name in closed or name in demand.barred:
@@ -148,5 +148,5 @@ class _SearchedDevices:
     def give_up(self, uid: str) -> None:
         """Do nothing, because there are no drafts."""
 
-    def count(self, shares: Iterable[DeviceShare], sign: int) -> None:
+    def add_free(self, shares: Iterable[DeviceShare], sign: int) -> None:
         """Do nothing, because the search reads what each pod holds."""

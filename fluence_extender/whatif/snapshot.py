@@ -189,7 +189,7 @@ class _DraftedDevices:
         for device, amount in self._drafts.pop(uid, ()):
             self._use.take(device, -amount)
 
-    def count(self, shares: Iterable[DeviceShare], sign: int) -> None:
+    def add_free(self, shares: Iterable[DeviceShare], sign: int) -> None:
         """Free shares that a removed pod holds (``sign`` is 1), or count them as held again (-1)."""
         for share in shares:
             device = self._catalogue.at(share.path)

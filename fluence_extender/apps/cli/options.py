@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from fluence_extender.apps.settings import DEFAULT_NAMESPACE, POLICIES
+from fluence_extender.apps.settings import DEFAULT_NAMESPACE, POLICIES, STANDARD
 
 FunctionOrCommand = TypeVar("FunctionOrCommand", bound="Callable[..., Any] | click.Command")
 
@@ -34,7 +34,7 @@ RESOURCES = setting(
 )
 NAMESPACE = setting(
     "--resources-namespace",
-    default=DEFAULT_NAMESPACE,
+    default=STANDARD.resources_namespace,
     show_default=True,
     help="Namespace of the ConfigMap fluence-resources; a missing ConfigMap means no virtual resources.",
 )
@@ -55,7 +55,7 @@ LEVELS = setting(
     "levels",
     multiple=True,
     metavar="TYPE=LABEL",
-    default=["zone=topology.kubernetes.io/zone"],
+    default=[f"{kind}={label}" for kind, label in STANDARD.levels.items()],
     show_default=True,
     callback=_levels,
     variable="FLUENCE_LEVELS",
@@ -70,7 +70,7 @@ LOG_FORMAT = setting(
     help="How log lines look (they go to stderr).",
 )
 POLICY = click.option(
-    "--policy", type=click.Choice(POLICIES), default="lonode", show_default=True, help="Match policy."
+    "--policy", type=click.Choice(POLICIES), default=STANDARD.policy, show_default=True, help="Match policy."
 )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import socket
 import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from fluence_extender.apps.cli.options import (
     object_name,
     setting,
 )
-from fluence_extender.apps.settings import ENGINES, POLICIES, Settings
+from fluence_extender.apps.settings import ENGINES, POLICIES, STANDARD, Settings
 
 if TYPE_CHECKING:
     from fluence_extender.apps.extender.engines import Engine
@@ -36,40 +35,40 @@ PORTS = click.IntRange(0, 65535)
 @setting(
     "--engine",
     type=click.Choice(ENGINES),
-    default="auto",
+    default=STANDARD.engine,
     show_default=True,
     help="fluxion is libreapi_cli (flux-sched >= 0.53), embedded needs nothing, auto takes fluxion if it is there.",
 )
 @setting(
     "--policy",
     type=click.Choice(POLICIES),
-    default="lonode",
+    default=STANDARD.policy,
     show_default=True,
     help="Match policy: lonode fills nodes from the first up, hinode from the last down; an x excludes other gangs.",
 )
 @setting(
     "--host",
-    default="127.0.0.1",
+    default=STANDARD.host,
     show_default=True,
     help="Where the four verbs listen; keep them on loopback, in the scheduler's pod.",
 )
 @setting(
     "--port",
     type=PORTS,
-    default=8888,
+    default=STANDARD.port,
     show_default=True,
     help="Port of the verbs; 0 takes any free one.",
 )
 @setting(
     "--api-host",
-    default="127.0.0.1",
+    default=STANDARD.api_host,
     show_default=True,
     help="Where /v1, probes and metrics listen (read-only).",
 )
 @setting(
     "--api-port",
     type=PORTS,
-    default=8889,
+    default=STANDARD.api_port,
     show_default=True,
     help="Port of /v1, probes and metrics; 0 takes any free one.",
 )
@@ -77,40 +76,40 @@ PORTS = click.IntRange(0, 65535)
 @setting(
     "--completion-limit",
     type=click.FloatRange(min=0),
-    default=300.0,
+    default=STANDARD.completion_limit,
     show_default=True,
     help="Seconds after which a gang that was started and can't be completed is evicted; 0 for never.",
 )
 @setting(
     "--assembly-limit",
     type=click.FloatRange(min=0),
-    default=300.0,
+    default=STANDARD.assembly_limit,
     show_default=True,
     help="Seconds after which a gang whose members don't all exist is reported as timed out; 0 for never.",
 )
 @setting(
     "--audit-every",
     type=click.FloatRange(min=1),
-    default=60.0,
+    default=STANDARD.audit_every,
     show_default=True,
     help="Seconds from one comparison of ledger, graph and cluster to the next.",
 )
 @setting(
     "--lease",
-    default="",
+    default=STANDARD.lease,
     metavar="NAMESPACE/NAME",
     callback=object_name,
     help="The Lease that elects the kube-scheduler in the same pod; we lead while it does. Default: we always lead.",
 )
 @setting(
     "--identity",
-    default=socket.gethostname,
+    default=STANDARD.identity,
     metavar="HOSTNAME",
     help="The host name under which that kube-scheduler holds the Lease. Default: ours.",
 )
 @setting(
     "--scheduler-livez",
-    default="",
+    default=STANDARD.scheduler_livez,
     metavar="URL",
     help="That kube-scheduler's health endpoint; /livez/scheduler, for its container's probe, then answers for both.",
 )

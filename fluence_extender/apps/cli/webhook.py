@@ -18,7 +18,7 @@ from fluence_extender.apps.cli.options import (
     setting,
 )
 from fluence_extender.apps.cli.serve import run_server
-from fluence_extender.apps.settings import DEFAULT_WEBHOOK_SERVICE, WebhookSettings
+from fluence_extender.apps.settings import STANDARD_WEBHOOK, WebhookSettings
 
 if TYPE_CHECKING:
     from fluence_extender.http.listeners.serving import Address
@@ -54,7 +54,7 @@ def _url(_: click.Context, __: click.Parameter, value: str) -> str:
 
 def _service(context: click.Context, parameter: click.Parameter, value: str) -> str:
     if not value:
-        raise click.BadParameter(f"it can't be empty; the usual one is {DEFAULT_WEBHOOK_SERVICE}")
+        raise click.BadParameter(f"it can't be empty; the usual one is {STANDARD_WEBHOOK.service}")
     return object_name(context, parameter, value)
 
 
@@ -64,7 +64,7 @@ def _service(context: click.Context, parameter: click.Parameter, value: str) -> 
 @NAMESPACE
 @setting(
     "--host",
-    default="127.0.0.1",
+    default=STANDARD_WEBHOOK.host,
     show_default=True,
     variable="FLUENCE_LISTEN_HOST",
     help="Where /mutate, probes and metrics listen, all of them with TLS.",
@@ -72,7 +72,7 @@ def _service(context: click.Context, parameter: click.Parameter, value: str) -> 
 @setting(
     "--port",
     type=click.IntRange(0, 65535),
-    default=8443,
+    default=STANDARD_WEBHOOK.port,
     show_default=True,
     variable="FLUENCE_LISTEN_PORT",
     help="Their port; 0 takes any free one.",
@@ -86,7 +86,7 @@ def _service(context: click.Context, parameter: click.Parameter, value: str) -> 
 )
 @setting(
     "--service",
-    default=DEFAULT_WEBHOOK_SERVICE,
+    default=STANDARD_WEBHOOK.service,
     show_default=True,
     metavar="NAMESPACE/NAME",
     callback=_service,
@@ -95,7 +95,7 @@ def _service(context: click.Context, parameter: click.Parameter, value: str) -> 
 )
 @setting(
     "--url",
-    default="",
+    default=STANDARD_WEBHOOK.url,
     metavar="URL",
     callback=_url,
     variable="FLUENCE_WEBHOOK_URL",
@@ -110,7 +110,7 @@ def _service(context: click.Context, parameter: click.Parameter, value: str) -> 
 )
 @setting(
     "--sidecar-image",
-    default="",
+    default=STANDARD_WEBHOOK.sidecar_image,
     metavar="IMAGE",
     help="Image of the containers that are added to quantum pods. Default: the one that this process runs from.",
 )

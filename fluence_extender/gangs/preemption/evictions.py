@@ -72,8 +72,8 @@ class GangEviction:
     """The eviction of one gang; ``why`` is the message for its users.
 
     ``surplus`` means that only the pods ``uids`` go and the gang runs on; otherwise all of its members go, including
-    those that joined later. ``begun`` means that its eviction has begun, ``sent`` are the pods for which an eviction
-    was sent, and ``refused`` holds by uid since when the eviction of a pod has failed.
+    those that joined later. ``counted`` means that ``on_preempted`` was called for it, ``sent`` are the pods for which
+    an eviction was sent, and ``refused_since`` holds by uid since when the eviction of a pod has failed.
     """
 
     why: str
@@ -81,8 +81,8 @@ class GangEviction:
     surplus: bool
     uids: frozenset[str] = frozenset()
     sent: set[str] = field(default_factory=set)
-    begun: bool = False
-    refused: dict[str, float] = field(default_factory=dict)
+    counted: bool = False
+    refused_since: dict[str, float] = field(default_factory=dict)
 
     def remaining(self, gang: Gang) -> list[Member]:
         """Return the members that still have to go, by name; none if the gang can no longer run without them."""
@@ -117,63 +117,63 @@ class Evictions:
         self._terminating = terminating
         self._held = held
         self._on_preempted = on_preempted
-        self._of: dict[GangKey, GangEviction] = {}
-        self._of_pod: dict[str, GangEviction] = {}
-        self._due: dict[GangKey, None] = {}
+        self._by_gang: dict[GangKey, GangEviction] = {}
+        self._by_pod: dict[str, GangEviction] = {}
+        self._to_look_at: dict[GangKey, None] = {}
 
     @property
     def unfinished(self) -> bool:
         """Return whether the last step left something to do."""
-        return bool(self._due)
+        return bool(self._to_look_at)
 
     @property
     def gangs(self) -> frozenset[GangKey]:
         """Return the gangs that are being evicted."""
-        return frozenset(self._of)
+        return frozenset(self._by_gang)
 
     def __contains__(self, key: GangKey) -> bool:
-        return key in self._of
+        return key in self._by_gang
 
-    def of(self, key: GangKey) -> GangEviction | None:
+    def of_gang(self, key: GangKey) -> GangEviction | None:
         """Return the eviction of the gang; None if it isn't being evicted."""
-        return self._of.get(key)
+        return self._by_gang.get(key)
 
     def request(
         self, key: GangKey, preemptor: GangKey, why: str, uids: frozenset[str], surplus: bool
     ) -> None:
         """Evict these pods of a gang, which are its ``surplus`` members or all of it."""
-        eviction = self._of.setdefault(key, GangEviction(why, preemptor, surplus))
+        eviction = self._by_gang.setdefault(key, GangEviction(why, preemptor, surplus))
         eviction.surplus = eviction.surplus and surplus
         eviction.uids |= uids
-        self._of_pod.update(dict.fromkeys(uids, eviction))
-        self._due[key] = None
+        self._by_pod.update(dict.fromkeys(uids, eviction))
+        self._to_look_at[key] = None
 
     def clear(self) -> None:
         """Stop all evictions."""
-        self._of.clear()
-        self._of_pod.clear()
-        self._due.clear()
+        self._by_gang.clear()
+        self._by_pod.clear()
+        self._to_look_at.clear()
 
     def reconsider(self, preemptor: GangKey) -> None:
         """Note that the preemptor no longer waits: gangs may stay if their eviction has not begun."""
-        self._due.update((key, None) for key, one in self._of.items() if one.preemptor == preemptor)
+        self._to_look_at.update((key, None) for key, one in self._by_gang.items() if one.preemptor == preemptor)
 
-    def refused(self, uid: str, now: float) -> GangEviction | None:
+    def retry(self, uid: str, now: float) -> GangEviction | None:
         """Try a failed eviction of a pod again; return the eviction of its gang, None if that is no longer wanted."""
         found = self._registry.member(uid)
-        eviction = self._of.get(found[0].key) if found is not None else None
+        eviction = self._by_gang.get(found[0].key) if found is not None else None
         if found is None or eviction is None:
             return None
         eviction.sent.discard(uid)
-        eviction.refused.setdefault(uid, now)
-        self._due[found[0].key] = None
+        eviction.refused_since.setdefault(uid, now)
+        self._to_look_at[found[0].key] = None
         return eviction
 
     def accepted(self, uid: str) -> None:
         """Note that the eviction of a pod was accepted."""
-        eviction = self._of_pod.get(uid)
+        eviction = self._by_pod.get(uid)
         if eviction is not None:
-            eviction.refused.pop(uid, None)
+            eviction.refused_since.pop(uid, None)
 
     # Departing pods. ``preemption`` is that of the gang that asks, None if it has none.
 
@@ -186,10 +186,10 @@ class Evictions:
     def departing(self, preemption: Preemption | None, now: float, patient: bool = False) -> frozenset[str]:
         """Return the uids of all pods that depart."""
         terminating = self._terminating.uids()
-        evicted = chain.from_iterable(one.uids for one in self._of.values())
+        evicted = chain.from_iterable(one.uids for one in self._by_gang.values())
         uids = set(filter(self._held.__contains__, chain(terminating, _not_granted(preemption), evicted)))
         # There may be thousands. Only terminating pods and refused evictions need the check; the rest always count.
-        refused = chain.from_iterable(one.refused for one in self._of.values())
+        refused = chain.from_iterable(one.refused_since for one in self._by_gang.values())
         uids.difference_update(
             uid for uid in chain(terminating, refused) if not self.departs(uid, preemption, now, patient)
         )
@@ -197,34 +197,34 @@ class Evictions:
 
     def _will_be_evicted(self, uid: str, now: float) -> bool:
         """Return whether a pod is being evicted, and its eviction has not been refused for too long."""
-        eviction = self._of_pod.get(uid)
+        eviction = self._by_pod.get(uid)
         if eviction is None or uid not in eviction.uids:
             return False
-        return now - eviction.refused.get(uid, now) < self._limits.barred_for
+        return now - eviction.refused_since.get(uid, now) < self._limits.barred_for
 
     # Evicting.
 
     def actions(self, looked_at: Collection[GangKey]) -> list[Evict]:
         """Return the evictions to send now; ``looked_at`` are the gangs of which something may have changed."""
-        changed = [key for key in looked_at if key in self._of]
-        gone = [key for key in self._of if key not in self._registry.gangs]
-        self._due.update(dict.fromkeys((*sorted(changed), *gone)))
+        changed = [key for key in looked_at if key in self._by_gang]
+        gone = [key for key in self._by_gang if key not in self._registry.gangs]
+        self._to_look_at.update(dict.fromkeys((*sorted(changed), *gone)))
         found: list[Evict] = []
-        for key in list(self._due):
+        for key in list(self._to_look_at):
             if len(found) >= AT_ONCE:
                 break
-            del self._due[key]
+            del self._to_look_at[key]
             found.extend(self._evict(key, AT_ONCE - len(found)))
         return found
 
     def _evict(self, key: GangKey, most: int) -> list[Evict]:
-        gang, eviction = self._registry.gangs.get(key), self._of[key]
+        gang, eviction = self._registry.gangs.get(key), self._by_gang[key]
         remaining = [] if gang is None else eviction.remaining(gang)
         if gang is None or not remaining or not self._still_wanted(gang, eviction, remaining):
             self._end(key, eviction)
             return []
-        if not eviction.begun:
-            eviction.begun = True
+        if not eviction.counted:
+            eviction.counted = True
             self._on_preempted()
         if not gang.begun:
             self._places.withdraw(gang)
@@ -234,10 +234,10 @@ class Evictions:
         for member in remaining:
             if member.state is BOUND and member.pod.uid not in eviction.sent:
                 if len(found) == most:
-                    self._due[key] = None
+                    self._to_look_at[key] = None
                     break
                 eviction.sent.add(member.pod.uid)
-                self._of_pod[member.pod.uid] = eviction
+                self._by_pod[member.pod.uid] = eviction
                 found.append(Evict(member.pod, eviction.why, again=True))
             elif member.state in MOVABLE:
                 self._places.drop(gang, member)
@@ -261,13 +261,13 @@ class Evictions:
 
     def _surely_departs(self, uid: str) -> bool:
         """Return whether a pod departs whatever is decided now."""
-        eviction = self._of_pod.get(uid)
+        eviction = self._by_pod.get(uid)
         return (eviction is not None and uid in eviction.sent) or uid in self._terminating
 
     def _end(self, key: GangKey, eviction: GangEviction) -> None:
-        del self._of[key]
+        del self._by_gang[key]
         for uid in eviction.uids | eviction.sent:
-            self._of_pod.pop(uid, None)
+            self._by_pod.pop(uid, None)
         self._registry.dirty.update({key, eviction.preemptor} & self._registry.gangs.keys())
 
 

@@ -34,6 +34,7 @@ from fluence_extender.gangs.preemption.evictions import Evictions, TerminatingPo
 from fluence_extender.gangs.preemption.preemptions import (
     Preemption,
     Preemptions,
+    PreemptionStage,
     PreemptorDemand,
     may_preempt,
     named,
@@ -117,7 +118,7 @@ class PreemptionManager:
 
     def obstacle(self, gang: Gang, members: Iterable[Member]) -> Reason | None:
         """Return why ``gang`` may not be tried now: it is a victim, or its devices are held for a preemptor."""
-        eviction = self._evictions.of(gang.key)
+        eviction = self._evictions.of_gang(gang.key)
         if eviction is not None:
             return Reason(ReasonCode.PREEMPTED, eviction.why)
         return self._preemptions.device_conflict(gang, members)
@@ -293,7 +294,7 @@ class PreemptionManager:
         return (
             self._searches.under_way
             or self._evictions.unfinished
-            or any(one.fresh or not one.asked for one in self._preemptions.values())
+            or any(one.stage < PreemptionStage.ASKED for one in self._preemptions.values())
         )
 
     def actions(self, now: float, looked_at: Collection[GangKey]) -> list[Action]:
@@ -308,12 +309,12 @@ class PreemptionManager:
         found: list[Action] = []
         for key in sorted(self._preemptions):
             preemption = self._preemptions[key]
-            if preemption.fresh:
-                preemption.fresh = False
+            if preemption.stage is PreemptionStage.DECIDED:
+                preemption.stage = PreemptionStage.DUE
                 continue
             found.extend(self._nominations(key, preemption))
-            if not preemption.granted and not preemption.asked:
-                preemption.asked = True
+            if preemption.stage is PreemptionStage.DUE:
+                preemption.stage = PreemptionStage.ASKED
                 found.append(AskBudgets(key, preemption.bound_victims()))
         found.extend(self._evictions.actions(looked_at))
         return found
@@ -370,7 +371,7 @@ class PreemptionManager:
             self.end(key)
             self._next_search.pop(key, None)
             return
-        preemption.granted = True
+        preemption.stage = PreemptionStage.GRANTED
         why = f"preempted by gang {named(key, preemption)}"
         for victim in preemption.victims:
             if victim.gang in self._registry.gangs:
@@ -386,7 +387,7 @@ class PreemptionManager:
 
     def eviction_failed(self, uid: str, why: str) -> None:
         """Try an eviction again for as long as it is wanted."""
-        eviction = self._evictions.refused(uid, self._clock())
+        eviction = self._evictions.retry(uid, self._clock())
         found = self._registry.member(uid)
         if found is None or eviction is None:
             return
@@ -436,8 +437,7 @@ class PreemptionManager:
                 priority=preempting_priority(nominated),
                 device_types=frozenset(kind for member in nominated for kind in member.pod.devices),
                 order=precedence(gang),
-                asked=True,
-                granted=True,
+                stage=PreemptionStage.GRANTED,
             )
             nodes = {member.pod.nominated for member in nominated}
             self._ledger.preemptor_holds.hold(gang.key, nodes)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.order import Precedence, precedence
@@ -21,6 +22,19 @@ from fluence_extender.model.reason import Reason, ReasonCode
 
 NAMED_GANGS = 4
 """How many victims are named in a reason."""
+
+
+class PreemptionStage(IntEnum):
+    """How far a preemption has come.
+
+    The step that decides does nothing else. From the next one on (``DUE``) pods are nominated. The disruption budgets
+    have been ``ASKED``, and allow the evictions (``GRANTED``).
+    """
+
+    DECIDED = 1
+    DUE = 2
+    ASKED = 3
+    GRANTED = 4
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,12 +54,8 @@ class PreemptorDemand:
 class Preemption(PreemptorDemand):
     """The preemption for one gang, the preemptor.
 
-    ``victims`` are what it takes, ``uids`` their pods, and ``pods`` those of their pods that are bound.
-
-    The step that decides does nothing else: while the decision is ``fresh``, no pod is nominated and no disruption
-    budget is asked. ``asked`` means that the budgets have been asked, ``granted`` that they allow the evictions.
-    ``problems`` are why single pods could not be evicted, and ``nominating`` the nodes of nominations that are being
-    written, both by uid.
+    ``victims`` are what it takes, ``uids`` their pods, and ``pods`` those of their pods that are bound. By uid,
+    ``problems`` says why a pod could not be evicted, and ``nominating`` which node is being written as its nomination.
 
     ``projection`` is where the preemptor goes, None if that can't be judged node by node. ``awaited`` are the pods that
     hold something there, and ``spared`` are pods of victims that need not be evicted after all. ``busy`` is why it had
@@ -57,9 +67,7 @@ class Preemption(PreemptorDemand):
     victims: tuple[Victim, ...] = ()
     uids: frozenset[str] = frozenset()
     pods: dict[str, Pod] = field(default_factory=dict)
-    fresh: bool = True
-    asked: bool = False
-    granted: bool = False
+    stage: PreemptionStage = PreemptionStage.DECIDED
     problems: dict[str, str] = field(default_factory=dict)
     nominating: dict[str, str] = field(default_factory=dict)
     projection: Projection | None = None
@@ -70,6 +78,11 @@ class Preemption(PreemptorDemand):
     planned: bool = False
     check_next: bool = False
     _present: list[str] | None = None
+
+    @property
+    def granted(self) -> bool:
+        """Whether the budgets allow the evictions."""
+        return self.stage is PreemptionStage.GRANTED
 
     def awaits(self, held: Container[str]) -> bool:
         """Return whether a pod is still where the preemptor goes; ``held`` are the uids of pods that hold something."""

@@ -47,23 +47,23 @@ def test_counting_many_pods_at_once_equals_counting_them_one_by_one(seed: int) -
     chosen = [use for use in found if dice.random() < 0.6]
     here, others = removable.split([use.uid for use in chosen])
     assert set(others) >= {use.uid for use in chosen if use.ports}
-    removable.count(here, -1)
+    removable.add_free(here, -1)
     for use in chosen:
         if not use.ports:
-            single.count(use.assignment.node, use.requests, (), -1)
+            single.add_free(use.assignment.node, use.requests, (), -1)
     for name in NODES:
         ours, theirs = many.of_node(name), single.now().of_node(name)
         assert {one: ours.get(one, 0) for one in {*ours, *theirs}} == {
             one: theirs.get(one, 0) for one in {*ours, *theirs}
         }
-    removable.count(here, 1)
+    removable.add_free(here, 1)
     assert {name: many.of_node(name)["cpu"] for name in NODES} == dict.fromkeys(NODES, 4000)
 
 
 def test_ports_are_counted_as_often_as_they_are_taken() -> None:
     counted = CopiedCapacity(table())
     for sign, left in ((-1, PORT), (-1, PORT * 2), (1, PORT), (1, ())):
-        counted.count("n1", asks(0, 0), PORT, sign)
+        counted.add_free("n1", asks(0, 0), PORT, sign)
         assert counted.now().ports.get(1, ()) == left
 
 
