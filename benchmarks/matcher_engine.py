@@ -31,7 +31,7 @@ STATES = ("empty", "half-full", "fragmented")
 _FILLING = {"core": 3, "memory": 3}
 _FILLS = 10
 _FIRST_FILL = 10**9
-"""Job ids of fills, which the count of matches never reaches."""
+"""The first job id of fills; the number of matches never reaches it."""
 
 
 def create(engine: str, text: str, options: MatcherOptions) -> Matcher:

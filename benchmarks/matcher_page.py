@@ -20,7 +20,7 @@ GOAL_SIZE, LARGE = 5_000, 15_000
 
 @dataclass(frozen=True)
 class Goal:
-    """The goal for a figure at 5,000 nodes: how many times cheaper than libreapi_cli it must be."""
+    """A goal for a figure at 5,000 nodes: how many times cheaper than libreapi_cli it has to be."""
 
     name: str
     policy: str

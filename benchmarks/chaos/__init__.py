@@ -1,6 +1,6 @@
-"""Killing, stopping and cutting everything at random under load, and looking whether anything was booked twice or lost.
+"""Kill, stop and cut everything at random under load, and check whether anything was booked twice or lost.
 
-A seed makes a script: rounds of steps, each a deed of users (gangs come and go) or a disturbance. The stage performs
-the script on a real control plane; when a round is over everything is mended and left to settle, and then the truth,
-read from the API server alone, must hold.
+A seed makes a script: rounds of steps. A step is something that users do (gangs come and go) or a disturbance. The
+script is performed on a real control plane. After each round everything is repaired and left to settle. Then the
+checks in `truth` must hold, which read the API server alone.
 """

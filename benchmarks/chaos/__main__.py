@@ -1,4 +1,4 @@
-"""Run it: `python -m benchmarks.chaos --kills 200 --seed 1`; exit code 1 and a story on any violation."""
+"""`python -m benchmarks.chaos --kills 200 --seed 1`: after a violation it prints the story, and the exit code is 1."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from benchmarks.chaos.run import Run
 def main(
     kills: int, seed: int, runs: int, replicas: int, engine: str, folder: Path | None, page: bool
 ) -> None:
-    """Kill and stop everything at random, and look whether anything was booked twice, lost or left half done."""
+    """Kill and stop everything at random, and check whether anything was booked twice, lost or left half done."""
     kept_in = folder or Path(tempfile.mkdtemp(prefix="fluence-chaos-"))
     for number in range(seed, seed + runs):
         report = Run(

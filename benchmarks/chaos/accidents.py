@@ -1,7 +1,7 @@
 """Disturbances: processes die, stop and hang, connections break, nodes change, resources.yaml is edited.
 
-Invariant: what was disturbed is as before afterwards. Accidents that hit the same `target` mustn't overlap; those that
-hit several are made of `parts`.
+Invariant: what was disturbed returns to its former state. Accidents with the same `target` must not overlap; accidents
+with several targets consist of `parts`.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from tests.e2e.harness import NODE_READY, Manifest, wait_for
 NAMESPACES_PATH = "/api/v1/namespaces"
 NODES_PATH = "/api/v1/nodes"
 MOMENT = 3.0
-"""Seconds for which a moment is awaited."""
+"""Seconds to wait for a moment."""
 
 LOOK = 0.005
 TAINT = {"key": "example.com/chaos", "effect": "NoSchedule"}
 
 
 def target(what: Accident) -> str:
-    """What an accident hits."""
+    """Return what an accident hits."""
     match what:
         case Hit() | Cut():
             return f"{what.process} {what.replica}"
@@ -62,7 +62,7 @@ def target(what: Accident) -> str:
 
 
 def parts(what: Accident) -> tuple[Accident, ...]:
-    """What happens at once, each to one target."""
+    """Return the accidents that happen at once, each to one target."""
     if isinstance(what, Hit | Cut) and what.process is Process.REPLICA:
         return tuple(replace(what, process=one) for one in (Process.EXTENDER, Process.SCHEDULER))
     return (what,)
@@ -70,7 +70,7 @@ def parts(what: Accident) -> tuple[Accident, ...]:
 
 @dataclass(slots=True)
 class Accidents:
-    """Lets them happen on ``stage``, where ``users`` have workloads that a ``witness`` sees.
+    """Makes accidents happen on ``stage``, where ``users`` have workloads that a ``witness`` sees.
 
     ``before_end`` is called before the extender of a replica ends; ``nodes`` says what was done to which node since
     it was last cleared.
@@ -85,11 +85,11 @@ class Accidents:
     resources: str = field(default=resources_yaml(DEVICES))
 
     def begin(self) -> None:
-        """Write the resources.yaml to begin with."""
+        """Write the first resources.yaml."""
         wait_for(self._first_resources)
 
     def happen(self, what: Accident) -> None:
-        """Let it happen, after what its targets still suffer from. Raises `ApiError`."""
+        """Make an accident happen once its targets have recovered from earlier ones. Raise `ApiError`."""
         if isinstance(what, Hit) and what.moment:
             what = self._at_moment(what)
         for part in parts(what):
@@ -113,7 +113,7 @@ class Accidents:
                 self._ungroup(what)
 
     def _at_moment(self, hit: Hit) -> Hit:
-        """Await the moment of a hit, for a while; the hit on who leads then."""
+        """Wait for the moment of a hit, for a limited time; return the hit on the replica that leads then."""
         until = time.monotonic() + MOMENT
         leader = replace(hit, replica=self.stage.leader())
         while not self.witness.now_is(hit.moment) and time.monotonic() < until:
@@ -150,7 +150,7 @@ class Accidents:
         change()
 
     def _change(self, node: str, change: NodeChange) -> tuple[Callable[[], object], Callable[[], object]]:
-        """What makes the change, and what undoes it."""
+        """Return what makes the change, and what undoes it."""
         path = f"{NODES_PATH}/{node}"
         match change:
             case NodeChange.CORDON:

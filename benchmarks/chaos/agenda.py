@@ -1,7 +1,7 @@
-"""What is still to be undone or done late, at its time, by one thread, however often it fails at first.
+"""Work that has to be done at a later time, by one thread, and again if it fails.
 
-Invariant: nothing is forgotten: what fails is tried again until `mend` runs out of patience. Where nothing but that is
-left, what ended by itself meanwhile is started again, as a kubelet would.
+Invariant: nothing is forgotten. Work that fails is tried again until `mend` has waited long enough. Once no other work
+is left, processes that ended by themselves are started again, as a kubelet would do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PATIENCE = 180.0
 
 
 class NotMended(Exception):
-    """A disturbance could not be undone: the stage is broken, which says nothing about the service."""
+    """A disturbance could not be undone, so the stage is broken, and nothing is known of the service."""
 
 
 @dataclass(order=True, slots=True)
@@ -34,9 +34,9 @@ class _Entry:
 
 @dataclass(slots=True)
 class Agenda:
-    """Work that is due later; ``target`` names what it is about.
+    """Work for later; each piece concerns a ``target``.
 
-    ``revive`` starts again whatever doesn't run.
+    ``revive`` starts the processes again that don't run.
     """
 
     story: Story
@@ -45,11 +45,11 @@ class Agenda:
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def later(self, seconds: float, target: str, told: str, work: Callable[[], object]) -> None:
-        """Do ``work`` in so many seconds, and tell the story ``told`` when it is done."""
+        """Do ``work`` in so many seconds, and add ``told`` to the story when it is done."""
         self._entries.append(_Entry(time.monotonic() + seconds, next(self._numbers), target, told, work))
 
     def let_pass(self, seconds: float) -> None:
-        """Let time pass, doing what falls due."""
+        """Let time pass, and do the work that becomes due."""
         until = time.monotonic() + seconds
         while True:
             self._do_due()
@@ -59,11 +59,11 @@ class Agenda:
             time.sleep(min(left, 0.05))
 
     def await_free(self, target: str) -> None:
-        """Wait until nothing about ``target`` is to be done any more. Raises `NotMended`."""
+        """Wait until no work for ``target`` is left. Raise `NotMended`."""
         self._await(lambda entry: entry.target == target)
 
     def mend(self) -> None:
-        """Wait until nothing is to be done any more. Raises `NotMended`."""
+        """Wait until no work is left. Raise `NotMended`."""
         self._await(lambda entry: True)
 
     def _await(self, concerns: Callable[[_Entry], bool]) -> None:

@@ -1,4 +1,4 @@
-"""What can be done to a cluster, as plain values: workloads, their ends, and disturbances.
+"""What happens to a cluster, as plain values: workloads, their ends, and disturbances.
 
 A script is a pure function of its seed (see `script`); nothing here knows of a real cluster.
 """
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 LASTING, BRIEF = NAMESPACES = ("chaos", "chaos-brief")
-"""The namespaces of workloads; the second one may be deleted with all that is in it."""
+"""The namespaces of workloads; the second one may be deleted with everything in it."""
 
 
 class Form(StrEnum):
-    """How a workload is written."""
+    """The forms of workloads."""
 
     LABELLED = "labelled pods"
     MIXED = "labelled pods of two shapes"
@@ -26,16 +26,16 @@ class Form(StrEnum):
 
 
 GROUPED = (Form.NATIVE, Form.PACKED)
-"""Those with a PodGroup."""
+"""The forms with a PodGroup."""
 
 OURS = tuple(form for form in Form if form is not Form.FOREIGN)
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """A workload of ``members`` pods with ``millicores`` each that run for ``seconds`` (for ever when 0).
+    """Create a workload of ``members`` pods of ``millicores`` each, which run for ``seconds`` (0 means for ever).
 
-    In a mixed one every second member asks for twice as much. Those of one pool name ``pool``.
+    In a mixed workload every second member requests twice as much. A workload of one pool names that ``pool``.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """The end of a workload, or of its first pod only (``one``); ``force`` leaves no grace."""
+    """End a workload, or only its first pod (``one``); ``force`` means without a grace period."""
 
     name: str
     one: bool = False
@@ -65,7 +65,7 @@ class Delete:
 
 
 class How(StrEnum):
-    """How a process is disturbed."""
+    """The ways to disturb a process."""
 
     KILL = "SIGKILL"
     STOP = "SIGTERM"
@@ -73,7 +73,7 @@ class How(StrEnum):
 
 
 class Process(StrEnum):
-    """Whom a disturbance may hit."""
+    """The processes that a disturbance may hit."""
 
     EXTENDER = "fluence-extender"
     SCHEDULER = "kube-scheduler-fluence"
@@ -83,11 +83,11 @@ class Process(StrEnum):
     MANAGER = "kube-controller-manager"
     KWOK = "kwok"
     REPLICA = "replica"
-    """An extender and its kube-scheduler at once, as when their pod or its node dies."""
+    """An extender and its kube-scheduler, both at once, as if their pod or its node died."""
 
 
 class Moment(StrEnum):
-    """What is awaited before a process is hit."""
+    """The moments to wait for before a process is hit."""
 
     ANY = ""
     PASSED = "once a member may be bound"
@@ -96,9 +96,9 @@ class Moment(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A process is killed, stopped or frozen and back after ``seconds``; ``replica`` counts ours from 0.
+    """Kill, stop or freeze a process, which is back after ``seconds``; ``replica`` counts our replicas from 0.
 
-    At a ``moment`` that is awaited it is the leader's, whichever that is.
+    With a ``moment`` to wait for, the leader's process is hit, whichever replica that is.
     """
 
     process: Process
@@ -115,7 +115,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Connections to the API server are cut, and for ``seconds`` no bytes pass (none when 0)."""
+    """Cut the connections to the API server, and let no bytes pass for ``seconds`` (0 means that they pass at once)."""
 
     process: Process
     seconds: float
@@ -127,7 +127,7 @@ class Cut:
 
 
 class NodeChange(StrEnum):
-    """What happens to a node; each is undone later."""
+    """The changes of nodes; each is undone later."""
 
     DELETE = "delete"
     LOSE = "lose, with its pods,"
@@ -142,7 +142,7 @@ class NodeChange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Disturb:
-    """A node changes for ``seconds``."""
+    """Change a node for ``seconds``."""
 
     node: str
     change: NodeChange
@@ -154,7 +154,7 @@ class Disturb:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """resources.yaml names ``devices`` from now on; a faulty one stands for ``seconds`` and must change nothing."""
+    """Write ``devices`` to resources.yaml; a faulty file stays for ``seconds`` and must change nothing."""
 
     devices: int
     faulty: bool = False
@@ -168,7 +168,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Wipe:
-    """The namespace `BRIEF` is deleted with all that is in it, and created anew as soon as it is gone."""
+    """Delete the namespace `BRIEF` with everything in it, and create it again as soon as it is gone."""
 
     def __str__(self) -> str:
         return f"delete the namespace {BRIEF}"
@@ -176,7 +176,7 @@ class Wipe:
 
 @dataclass(frozen=True, slots=True)
 class Ungroup:
-    """The PodGroup of the workload ``name`` is deleted, and created anew after ``seconds``; the pods stay."""
+    """Delete the PodGroup of the workload ``name``, and create it again after ``seconds``; the pods stay."""
 
     name: str
     seconds: float
@@ -186,13 +186,13 @@ class Ungroup:
 
 
 Accident = Hit | Cut | Disturb | Edit | Wipe | Ungroup
-"""What counts as a kill or stop, rather than as everyday use."""
+"""The steps that count as a kill or stop, and not as everyday use."""
 
 Deed = Create | Delete | Accident
 
 
 def kind_of(deed: Accident) -> str:
-    """Under which name a disturbance is counted."""
+    """Return the name under which a disturbance is counted."""
     match deed:
         case Hit():
             return " ".join(filter(None, (f"{deed.process}: {deed.how}", deed.moment)))

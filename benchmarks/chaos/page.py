@@ -1,4 +1,4 @@
-"""The figures of runs in docs/reliability.md, between two marks; all else on the page is written by hand."""
+"""Write the figures of runs into docs/reliability.md, between two marks. The rest of that page is written by hand."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ KEPT = ".report.json"
 
 
 def keep(report: Report, folder: Path) -> None:
-    """Keep a report beside the logs of its run."""
+    """Write a report beside the logs of its run."""
     name = f"{report.engine}-{report.replicas}-{report.seed}{KEPT}"
     (folder / name).write_bytes(msgspec.json.encode(report))
 
 
 def kept(folder: Path) -> list[Report]:
-    """All reports that are kept in ``folder``, by engine, replicas and seed."""
+    """Return all reports in ``folder``, ordered by engine, replicas and seed."""
     reports = [msgspec.json.decode(path.read_bytes(), type=Report) for path in folder.glob(f"*{KEPT}")]
     return sorted(reports, key=lambda one: (one.engine, one.replicas, one.seed))
 
 
 def write(reports: Sequence[Report], page: Path = PAGE) -> None:
-    """Put the figures of ``reports`` in the place of those on the page."""
+    """Replace the figures on the page by those of ``reports``."""
     before, _, rest = page.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     page.write_text("\n".join([before + BEGIN, "", *figures(reports), "", END]) + after)
 
 
 def figures(reports: Sequence[Report]) -> list[str]:
-    """The lines of the tables."""
+    """Return the lines of the tables."""
     return [*_runs(reports), "", *_kinds(reports)]
 
 

@@ -1,6 +1,6 @@
-"""Quiet points: nothing is broken any more; the truth must come to hold within bounds, and nothing be left over.
+"""Quiet points: everything is repaired, so within a limited time all checks must hold, and nothing may be left over.
 
-What is looked at: the API server's objects, what the service says that it holds, the kubelets' verdicts, and the
+The checks read the API server's objects, what the service says that it holds, which pods kubelets refused, and the
 service's own count of drift.
 """
 
@@ -33,13 +33,13 @@ from tests.e2e.service import Fluence, discrepancies
 DRIFT = "fluence_drift"
 DEFECTS = ("Traceback", "planning failed")
 CALM = 3
-"""Looks in a row that must find nothing."""
+"""How many checks in a row must find nothing."""
 EVERY = 0.4
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a quiet point found: violations, refused pods with the reason, and the seconds it took."""
+    """What a quiet point found: violations, refused pods with the reason, and how many seconds it took."""
 
     violations: tuple[str, ...]
     explained: tuple[str, ...]
@@ -48,9 +48,9 @@ class Outcome:
 
 @dataclass(slots=True)
 class Quiet:
-    """Looks at ``stage``; ``wanted`` are the workloads that users want, ``patience`` is in seconds.
+    """Checks ``stage``; ``wanted`` are the workloads that users want, ``patience`` is in seconds.
 
-    ``grain`` is what the engine counts, in millicores.
+    ``grain`` is the engine's unit in millicores.
     """
 
     stage: Stage
@@ -66,7 +66,7 @@ class Quiet:
     _judged: int = 0
 
     def point(self, disturbed: dict[str, list[NodeChange]]) -> Outcome:
-        """Wait until all is well, or patience ends."""
+        """Wait until all checks hold or the time is over."""
         began = time.monotonic()
         self.excused |= made_smaller(disturbed)
         moved = any(NodeChange.RELABEL in changes for changes in disturbed.values())
@@ -83,7 +83,7 @@ class Quiet:
         return Outcome((*found, *refused, *drifted, *self._defects()), tuple(explained), seconds)
 
     def note_drift(self, replica: int) -> None:
-        """Add what a replica has counted of drift since the last time: before it ends, and at quiet points."""
+        """Add the drift that a replica has counted since the last call; call it before the replica ends, too."""
         with suppress(OSError, urllib.error.URLError):
             now, before = drift_of(self.stage.replicas[replica].fluence), self._drift_seen.get(replica, 0.0)
             self.drift += now - before if now >= before else now
@@ -96,7 +96,7 @@ class Quiet:
             return [f"no answer: {error}"]
 
     def _unready(self) -> list[str]:
-        """Who doesn't run or isn't ready; what ended by itself is started again, as a kubelet would."""
+        """Return what doesn't run or isn't ready, and start what ended by itself, as a kubelet would do."""
         ended = self.stage.revive()
         self.revived += ended
         stacks = [replica.stack for replica in self.stage.replicas]
@@ -126,7 +126,7 @@ class Quiet:
         ]
 
     def _astray(self, nodes: dict[str, Manifest], pods: list[Manifest], moved: bool) -> list[str]:
-        """Pods outside their pools; one that was left there while nodes were ``moved`` between pools may stay."""
+        """Return the pods outside their pools; a pod may stay whose node was ``moved`` to another pool."""
         found = outside_their_pool(self.wanted, nodes, pods)
         if moved:
             self._strayed |= found.keys()
@@ -142,7 +142,7 @@ class Quiet:
         return {node for node in self.excused if any(f"node {node} " in line for line in lines)}
 
     def _refusals(self, disturbed: dict[str, list[NodeChange]]) -> tuple[list[str], list[str]]:
-        """The pods that a kubelet refused since the last time: without a good reason, and with one."""
+        """Return the pods that kubelets refused since the last call: without a good reason, and with one."""
         judged = self.stage.cluster.judge.violations
         fresh, self._judged = judged[self._judged :], len(judged)
         pods = self.stage.cluster.pods() if fresh else []
@@ -154,7 +154,7 @@ class Quiet:
         return bad, good
 
     def _defects(self) -> list[str]:
-        """Where the service's logs tell of a defect of its own."""
+        """Return the lines of the service's logs that report a defect of its own."""
         logs = [replica.stack.extender.log for replica in self.stage.replicas]
         return [f"{log} tells of {word!r}" for log in logs for word in DEFECTS if word in log.read_text()]
 
@@ -166,7 +166,7 @@ class Quiet:
 
 
 def made_smaller(disturbed: dict[str, list[NodeChange]]) -> set[str]:
-    """The nodes that may have been made smaller under their pods; one that grew was before it was as it is now."""
+    """Return the nodes that may have been made smaller under their pods; a node that grew was smaller before."""
     return {
         node for node, changes in disturbed.items() if {NodeChange.SHRINK, NodeChange.GROW} & set(changes)
     }
@@ -177,7 +177,7 @@ def explanation(
     pods: list[Manifest],
     disturbed: dict[str, list[NodeChange]],
 ) -> str:
-    """Why nobody is to blame that a kubelet had no room for a pod; empty if there is no reason."""
+    """Return why a kubelet may have had no room for a pod without anyone's fault, "" without such a reason."""
     changes = [one for one in disturbed.get(refused.node, ()) if one in SHRINKING]
     if changes:
         return f"meanwhile: {', '.join(changes)} {refused.node}"
@@ -195,7 +195,7 @@ SHRINKING = (NodeChange.DELETE, NodeChange.LOSE, NodeChange.REPLACE, NodeChange.
 
 
 def drift_of(fluence: Fluence) -> float:
-    """The service's count of repaired drift; 0 while it doesn't export one."""
+    """Return the service's count of repaired drift, 0 while it exports none."""
     families = text_string_to_metric_families(fluence.text("/metrics"))
     return sum(
         sample.value

@@ -1,7 +1,7 @@
-"""An object is deleted and made anew under the same name, however long its end takes and whatever answers get lost.
+"""Delete an object and create it again under the same name, even if its deletion takes long and answers get lost.
 
-Invariant: once `Renewal.go_on` returns there is one with another uid, or nobody wants one any more, or a finalizer has
-kept the former one for so long that it stays for good: Kubernetes 1.36 protects a PodGroup while it has pods.
+Invariant: once `Renewal.go_on` returns, there is an object with another uid, or the object isn't wanted any more, or a
+finalizer has kept the old one for so long that it stays. (Kubernetes 1.36 protects a PodGroup while it has pods.)
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from fluence_extender.localcluster import Api, ApiError, LocalClusterError
 from tests.e2e.harness import Manifest
 
 KEPT = 20.0
-"""Seconds for which a finalizer keeps what is being deleted, after which it is taken to stay."""
+"""After a finalizer has kept an object for so many seconds, the object counts as one that stays."""
 
 
 class NotYet(LocalClusterError):
-    """The former object is still there."""
+    """The old object is still there."""
 
 
 @dataclass(slots=True)
 class Renewal:
-    """Renews ``manifest``, of which ``path`` has all of its kind, while it is ``wanted``."""
+    """Creates ``manifest`` again while it is ``wanted``; ``path`` lists the objects of its kind."""
 
     api: Api
     path: str
@@ -35,15 +35,15 @@ class Renewal:
 
     @property
     def object_path(self) -> str:
-        """Where the object is."""
+        """Return the path of the object."""
         return f"{self.path}/{self.manifest['metadata']['name']}"
 
     def begin(self) -> None:
-        """See which object is to go. Raises `ApiError`."""
+        """Read which object has to go. Raise `ApiError`."""
         self.former = str(self.api.get(self.object_path)["metadata"]["uid"])
 
     def go_on(self) -> None:
-        """Do what is next. Raises `NotYet` and `ApiError`: call it again then."""
+        """Do the next thing. Raise `NotYet` or `ApiError`; then call it again."""
         there = self._there()
         if (there is not None and there["uid"] != self.former) or not self.wanted():
             return

@@ -22,7 +22,7 @@ from fluence_extender.localcluster.process import tail
 from tests.e2e.harness import summary, wait_for
 
 PATIENCE = 150.0
-"""Seconds in which the truth must come to hold after the last disturbance is over."""
+"""Seconds after the last disturbance within which all checks must hold."""
 
 LOG_LINES = 60
 LOG_WIDTH = 240
@@ -48,12 +48,12 @@ class Report:
 
     @property
     def median_settling(self) -> float:
-        """Seconds from the last repair to quiet, usually."""
+        """Return the median of the seconds from the last repair to quiet."""
         return statistics.median(self.settling) if self.settling else 0.0
 
 
 class Run:
-    """Performs the script of ``seed`` with ``kills`` disturbances; see `play`."""
+    """Performs the script of ``seed``, which has ``kills`` disturbances; see `play`."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Run:
         self._report = Report(seed, replicas, engine)
 
     def play(self) -> Report:
-        """Perform it all; stops at the first violation, whose story is then in the report."""
+        """Perform the whole script; stop at the first violation, and put its story into the report."""
         report, story = self._report, self._story
         with Stage(self._folder, report.engine, report.replicas) as stage:
 
@@ -142,7 +142,7 @@ class Run:
         return not outcome.violations
 
     def _end(self, users: Users, quiet: Quiet, stage: Stage, mark: int) -> None:
-        """Delete everything: nothing may be held or known then."""
+        """Delete everything, and check that nothing is held or known afterwards."""
         self._story.tell("everything is deleted")
         for name in list(users.wanted):
             users.delete(Delete(name, force=True))
@@ -155,7 +155,7 @@ class Run:
             self._report.story = self._tell(stage, mark)
 
     def _tell(self, stage: Stage, mark: int) -> str:
-        """What just happened, the objects, and the ends of the logs."""
+        """Return what just happened, the objects, and the last lines of the logs."""
         report = self._report
         parts = [
             f"seed {report.seed}, {report.replicas} replica(s), engine {report.engine}",

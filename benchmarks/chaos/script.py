@@ -1,7 +1,7 @@
-"""A script of disturbances from a seed: the same seed gives the same script, on any machine.
+"""Make a script of disturbances from a seed; the same seed makes the same script on any machine.
 
-What is alive is reckoned from the script's own deeds, never from what really happened, so that the outcome of one deed
-doesn't change the next.
+What exists at each moment follows from the script's own steps and never from what really happened. So the outcome of
+one step doesn't change the next.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ WEIGHTS = {
 
 
 STRUCK = {Process.EXTENDER: 2, Process.SCHEDULER: 2, Process.REPLICA: 1}
-"""The same for those that are hit at a moment that is awaited."""
+"""The same for processes that are hit at a moment that is waited for."""
 
 
 def pool_of(node: str) -> str:
-    """The pool to which a node belongs unless it was moved to the other one."""
+    """Return the pool of a node that hasn't been moved to the other pool."""
     return POOLS[NODES.index(node) % len(POOLS)]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A deed, and the seconds to let pass before it."""
+    """Something that happens, and the seconds to wait before it."""
 
     pause: float
     deed: Deed
@@ -76,7 +76,7 @@ class Round:
 
 
 def script(seed: int, kills: int, replicas: int = 1) -> list[Round]:
-    """Rounds of one to four disturbances among the comings and goings of workloads, ``kills`` in all."""
+    """Yield rounds of one to four disturbances, ``kills`` in all, while workloads come and go."""
     author = _Author(random.Random(seed), replicas)
     rounds: list[Round] = []
     while kills > 0:
@@ -101,7 +101,7 @@ class _Author:
         return [Step(round(self._pause(), 2), doer()) for doer in doers]
 
     def _pause(self) -> float:
-        """Mostly short enough to fall into the middle of what went before."""
+        """Return a pause, usually so short that the step before it is still under way."""
         return self.rng.choice((0.0, self.rng.uniform(0.0, 0.2), self.rng.uniform(0.2, 1.5)))
 
     def _user(self) -> Deed:

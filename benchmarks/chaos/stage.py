@@ -30,7 +30,7 @@ LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}".format(*LEAS
 
 
 class HastyApi(Api):
-    """The admin's client with no patience: one thread does everything, also what ends an outage."""
+    """The admin's client with a short time limit, because one thread does everything, even what ends an outage."""
 
     def request(
         self,
@@ -42,31 +42,31 @@ class HastyApi(Api):
         content_type: str = "application/json",
         timeout: float = 2.0,
     ) -> Manifest:
-        """As `Api.request`, for two seconds."""
+        """Do as `Api.request`, for two seconds at most."""
         return super().request(method, path, body, query=query, content_type=content_type, timeout=timeout)
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One extender with its kube-scheduler, and the relays through which either reaches the API server."""
+    """One extender, its kube-scheduler, and the relays through which the two reach the API server."""
 
     stack: Stack
     relays: dict[Process, Relay]
 
     @property
     def scheduler(self) -> Component:
-        """Its kube-scheduler."""
+        """Return its kube-scheduler."""
         assert self.stack.scheduler is not None, "the stage isn't set up"
         return self.stack.scheduler
 
     @property
     def fluence(self) -> Fluence:
-        """Its state API."""
+        """Return its state API."""
         return Fluence(over_http(lambda: self.stack.api_url))
 
 
 class Stage:
-    """Use it as a context manager; ``folder`` keeps the logs. Of several ``replicas`` a leader is elected."""
+    """A context manager; the logs are in ``folder``. With several ``replicas`` a leader is elected."""
 
     def __init__(self, folder: Path, engine: str, replicas: int = 1) -> None:
         self.folder = folder
@@ -93,11 +93,11 @@ class Stage:
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster as the checks see it."""
+        """Return the cluster as the checks see it."""
         return Cluster(self.api, self.plane.kubeconfig, self.plane.judge, self.plane)
 
     def component(self, process: Process, replica: int = 0) -> Component:
-        """The process that a disturbance names."""
+        """Return the process that a disturbance names."""
         match process:
             case Process.EXTENDER:
                 return self.replicas[replica].stack.extender
@@ -106,12 +106,12 @@ class Stage:
         return self.plane.component(process.value)
 
     def delete_pods(self, **query: str) -> None:
-        """Delete workloads' pods without grace, all that ``query`` selects. Raises `ApiError`."""
+        """Delete all pods of workloads that ``query`` selects, without a grace period. Raise `ApiError`."""
         for name in NAMESPACES:
             self.api.delete(f"/api/v1/namespaces/{name}/pods", gracePeriodSeconds="0", **query)
 
     def leader(self) -> int:
-        """The replica that holds the Lease. Raises `ApiError`; 0 where there is but one."""
+        """Return the replica that holds the Lease, 0 if there is only one. Raise `ApiError`."""
         if len(self.replicas) == 1:
             return 0
         holder = str(self.api.get(LEASE_PATH)["spec"].get("holderIdentity") or "")
@@ -119,13 +119,13 @@ class Stage:
         return next((number for number, name in enumerate(names) if holder.startswith(f"{name}_")), 0)
 
     def components(self) -> list[Component]:
-        """Every process of the stage."""
+        """Return every process of the stage."""
         plane = [Process.ETCD, Process.API_SERVER, Process.MANAGER, Process.KWOK, Process.OTHER_SCHEDULER]
         own = [one for replica in self.replicas for one in (replica.stack.extender, replica.scheduler)]
         return [self.plane.component(one.value) for one in plane] + own
 
     def revive(self) -> list[str]:
-        """Start again what ended by itself, as a kubelet would; its names."""
+        """Start the processes again that ended by themselves, as a kubelet would do; return their names."""
         ended = [one for one in self.components() if not one.running]
         for one in ended:
             one.launch()
@@ -165,7 +165,7 @@ class Stage:
 
 
 def namespace(name: str) -> Manifest:
-    """A namespace's manifest."""
+    """Return the manifest of a namespace."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 

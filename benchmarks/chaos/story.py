@@ -1,4 +1,4 @@
-"""What happened, in order, with times: so that a violation can be understood from what came just before it."""
+"""What happened, in order and with times, so that a violation can be understood from what came just before it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Story:
-    """Lines as they come, each with the seconds since the beginning; printed at once when ``aloud``."""
+    """Lines with the seconds since the beginning; with ``aloud`` each is also printed at once."""
 
     aloud: bool = True
     began: float = field(default_factory=time.monotonic)
@@ -22,5 +22,5 @@ class Story:
             print(line, flush=True)
 
     def since(self, mark: int) -> list[str]:
-        """The lines from number ``mark`` on."""
+        """Return the lines from number ``mark`` on."""
         return self.lines[mark:]

@@ -1,6 +1,6 @@
 """What must hold at a quiet point, computed from the API server's objects alone.
 
-Each check takes plain values and gives a line for each violation.
+Each check takes plain values and returns a line for each violation.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ ENDED = ("Succeeded", "Failed")
 
 
 def pool_of(node: Manifest) -> str:
-    """The pool that a node says it belongs to."""
+    """Return the pool in a node's label."""
     return str((node["metadata"].get("labels") or {}).get(POOL, ""))
 
 
 def is_going(pod: Manifest) -> bool:
-    """Whether the pod is being deleted."""
+    """Return whether the pod is being deleted."""
     return "deletionTimestamp" in pod["metadata"]
 
 
 def is_alive(pod: Manifest) -> bool:
-    """Whether the pod has neither ended nor is being deleted."""
+    """Return whether the pod hasn't ended and isn't being deleted."""
     return phase_of(pod) not in ENDED and not is_going(pod)
 
 
 def by_workload(pods: Iterable[Manifest]) -> dict[str, list[Manifest]]:
-    """The pods of each workload."""
+    """Return the pods of each workload."""
     found: dict[str, list[Manifest]] = defaultdict(list)
     for pod in pods:
         found[workload_of(pod)].append(pod)
@@ -44,7 +44,7 @@ def by_workload(pods: Iterable[Manifest]) -> dict[str, list[Manifest]]:
 
 
 def half_placed(wanted: Mapping[str, Create], pods: Iterable[Manifest], whole: Collection[str]) -> list[str]:
-    """Gangs of which a part is bound, that never were whole and have not been evicted."""
+    """Return the gangs that are bound in part, were never whole, and haven't been evicted."""
     found: list[str] = []
     for name, mine in by_workload(pods).items():
         what = wanted.get(name)
@@ -58,7 +58,7 @@ def half_placed(wanted: Mapping[str, Create], pods: Iterable[Manifest], whole: C
 
 
 def refused_and_left(wanted: Mapping[str, Create], pods: Iterable[Manifest]) -> list[str]:
-    """Gangs that run on although a kubelet refused one of their pods, which nobody replaces."""
+    """Return the gangs that run on although a kubelet refused one of their pods and nothing replaces it."""
     found: list[str] = []
     for name, mine in by_workload(pods).items():
         what = wanted.get(name)
@@ -71,7 +71,7 @@ def refused_and_left(wanted: Mapping[str, Create], pods: Iterable[Manifest]) -> 
 
 
 def devices_held_twice(pods: Iterable[Manifest]) -> list[str]:
-    """Devices that more than one bound pod was given."""
+    """Return the devices that more than one bound pod got."""
     holders: dict[str, list[str]] = defaultdict(list)
     for pod in pods:
         if node_of(pod) and phase_of(pod) not in ENDED:
@@ -81,7 +81,7 @@ def devices_held_twice(pods: Iterable[Manifest]) -> list[str]:
 
 
 def holders_of_withdrawn(pods: Iterable[Manifest], resources: str) -> set[str]:
-    """The pods that hold a device which isn't in ``resources``; a service that has restarted can't know it."""
+    """Return the pods with a device that isn't in ``resources``, which a restarted service can't know."""
     found: set[str] = set()
     for pod in pods:
         devices = (share.path.rpartition("/")[2] for share in recorded_devices(annotations_of(pod)))
@@ -91,7 +91,7 @@ def holders_of_withdrawn(pods: Iterable[Manifest], resources: str) -> set[str]:
 
 
 def overfull(nodes: Mapping[str, Manifest], pods: Iterable[Manifest], excused: Collection[str]) -> list[str]:
-    """Nodes whose pods ask for more than they have, but for those that were made smaller under their pods."""
+    """Return the nodes whose pods request more than they have, except nodes that were made smaller under their pods."""
     used: dict[str, Counter[str]] = defaultdict(Counter)
     for pod in pods:
         if node_of(pod) and phase_of(pod) not in ENDED:
@@ -108,7 +108,7 @@ def overfull(nodes: Mapping[str, Manifest], pods: Iterable[Manifest], excused: C
 def outside_their_pool(
     wanted: Mapping[str, Create], nodes: Mapping[str, Manifest], pods: Iterable[Manifest]
 ) -> dict[str, str]:
-    """Bound pods, by uid, that are on a node of another pool than they or the rest of their gang ask for."""
+    """Return the bound pods, by uid, on a node of another pool than they or the rest of their gang ask for."""
     found: dict[str, str] = {}
     for name, mine in by_workload(pods).items():
         what = wanted.get(name)
@@ -131,9 +131,9 @@ def waiting_although_it_fits(
     pods: Sequence[Manifest],
     grain: int = 1,
 ) -> list[str]:
-    """Complete gangs of compute pods of which nothing is bound, and for which there is room beyond doubt.
+    """Return the complete gangs of compute pods that have no bound pod although there is certainly room for them.
 
-    ``grain`` is in millicores what the engine counts: it gives each of our pods a multiple of that.
+    ``grain`` is the engine's unit in millicores; each of our pods gets a multiple of it.
     """
     room = _room(nodes, pods, grain)
     found: list[str] = []
@@ -154,9 +154,9 @@ def waiting_although_it_fits(
 
 
 def _room(nodes: Mapping[str, Manifest], pods: Iterable[Manifest], grain: int) -> dict[str, int]:
-    """Free millicores of each node that takes pods, as an engine counts them.
+    """Return the free millicores of each node that takes pods, as an engine counts them.
 
-    What others leave rounds down, what each pod of ours has rounds up.
+    What others leave is rounded down, and what each of our pods has is rounded up.
     """
     room = {
         name: amounts(node["status"]["allocatable"])["cpu"]
@@ -177,5 +177,5 @@ def _room(nodes: Mapping[str, Manifest], pods: Iterable[Manifest], grain: int) -
 
 
 def _rounded(amount: int, grain: int) -> int:
-    """``amount`` rounded up to a multiple of ``grain``."""
+    """Return ``amount`` rounded up to a multiple of ``grain``."""
     return -(-amount // grain) * grain

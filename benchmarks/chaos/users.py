@@ -1,4 +1,4 @@
-"""What users do: workloads come and go; what the API server doesn't take now is asked for again until it does."""
+"""What users do: workloads come and go. A request that the API server doesn't accept is repeated until it does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/{}/podgroups"
 
 @dataclass(slots=True)
 class Users:
-    """``wanted`` are the workloads asked for and not deleted, ``homes`` the namespaces of all there ever were."""
+    """``wanted`` are the workloads that users want now, ``homes`` the namespaces of all that they ever wanted."""
 
     api: Api
     agenda: Agenda
@@ -35,7 +35,7 @@ class Users:
             self._until_done(what.name, told, self._creation(manifest, what.namespace))
 
     def delete(self, what: Delete) -> None:
-        """Delete a workload or one pod of it, after what of it is still to be created."""
+        """Delete a workload or one pod of it, once all its objects have been created."""
         self.agenda.await_free(_target(what.name))
         if not what.one:
             self.wanted.pop(what.name, None)
@@ -44,7 +44,7 @@ class Users:
         self._until_done(what.name, f"deleted {what.name} late", work)
 
     def lose(self, namespace: str) -> None:
-        """A namespace will be deleted: what is in it is no longer wanted."""
+        """Stop wanting what is in a namespace, because the namespace will be deleted."""
         for name in [one.name for one in self.wanted.values() if one.namespace == namespace]:
             self.agenda.await_free(_target(name))
             del self.wanted[name]
@@ -83,7 +83,7 @@ class Users:
 
 
 def unless(status: int, work: Callable[[], object]) -> None:
-    """Do ``work``; an `ApiError` with this status is as good as success."""
+    """Do ``work``; an `ApiError` with this status counts as success."""
     try:
         work()
     except ApiError as error:

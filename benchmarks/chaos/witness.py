@@ -1,8 +1,8 @@
-"""Who was ever whole: seen by a watch of its own, as a gang that was whole may lose a member later on.
+"""Which gangs were ever whole, as a watch of its own has seen, because a whole gang may lose a member later.
 
-A gang is whole at a moment when as many of its pods are bound or have succeeded as it has members; that is forgotten
-once none of its pods is bound any more, because then it begins anew. And when: disturbances await moments in which a
-gang is under way.
+A gang is whole when as many of its pods are bound or have succeeded as it has members. This is forgotten once none of
+its pods is bound any more, because then the gang begins again. Disturbances also wait here for a moment in which a gang
+is being bound.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PAUSE = 0.3
 
 
 def workload_of(pod: Manifest) -> str:
-    """The workload that a pod belongs to."""
+    """Return the workload of a pod."""
     return str((pod["metadata"].get("labels") or {}).get(WORKLOAD, ""))
 
 
@@ -54,7 +54,7 @@ class Witness:
             self._thread.join(10)
 
     def now_is(self, moment: Moment) -> bool:
-        """Whether a gang of ours is at that moment now, as far as was seen."""
+        """Return whether one of our gangs is at that moment now, as far as the watch has shown."""
         match moment:
             case Moment.PASSED:
                 return bool(self._passed)

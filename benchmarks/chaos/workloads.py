@@ -9,14 +9,14 @@ from tests.e2e.harness import Manifest, pod
 from tests.e2e.workloads import QPU, grouped, indexed_job, labelled, ours, pod_group
 
 POOL = "chaos.fluence.flux-framework.org/pool"
-"""The label of nodes that says to which pool they belong."""
+"""The label of nodes that names their pool."""
 
 WORKLOAD = "chaos.fluence.flux-framework.org/workload"
 FAULTY_RESOURCES = "resources: [{type: qpu, name: a, count: -1}, {nonsense: 3}]"
 
 
 def manifests(what: Create) -> list[Manifest]:
-    """The objects of a workload; all its pods carry its name in the label `WORKLOAD`."""
+    """Return the objects of a workload; all its pods have its name in the label `WORKLOAD`."""
     shape: dict[str, Any] = {"memory": "256Mi", "labels": {WORKLOAD: what.name}}
     shape["run_for"] = f"{what.seconds}s" if what.seconds else None
     cores = [f"{what.millicores * (2 if _large(what, number) else 1)}m" for number in range(what.members)]
@@ -36,7 +36,7 @@ def manifests(what: Create) -> list[Manifest]:
 
 
 def group_of(what: Create) -> Manifest:
-    """The PodGroup of a workload that has one."""
+    """Return the PodGroup of a workload that has one."""
     return pod_group(what.name, what.members, POOL if what.form is Form.PACKED else "")
 
 
@@ -45,6 +45,6 @@ def _large(what: Create, number: int) -> bool:
 
 
 def resources_yaml(devices: int) -> str:
-    """resources.yaml with so many devices of one kind."""
+    """Return a resources.yaml with so many devices of one kind."""
     lines = [f"  - {{type: qpu, name: chaos_qpu_{number}}}" for number in range(devices)]
     return "\n".join(["resources:", *lines]) if lines else ""

@@ -45,7 +45,11 @@ class LedgerState:
 
     def not_in(self, other: LedgerState) -> list[Allocation]:
         """Return the allocations that ``other`` doesn't have, or not in that place and size."""
-        return [held for uid, held in self.allocations.items() if not _booked_alike(held, other.allocations.get(uid))]
+        return [
+            held
+            for uid, held in self.allocations.items()
+            if not _booked_alike(held, other.allocations.get(uid))
+        ]
 
     def changed_use(self, later: LedgerState) -> list[str]:
         """Return the nodes that offer another amount ``later``, or of which foreign pods use another amount."""

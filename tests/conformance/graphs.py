@@ -1,7 +1,7 @@
 """A small language for resource graphs.
 
 ``cluster(of("node", 2, of("core", 4), of("memory", 1, size=16)))`` is a JGF document. Vertices of a type that may stand
-at several places are numbered as administrators do: ``rack`` and ``node`` across the whole graph, anything else anew
+at several places are numbered as administrators do: ``rack`` and ``node`` across the whole graph, other types anew
 below each parent. The n-th node has rank n, and so has all below it; what is above nodes has rank -1. ``uniq_id``
 counts in document order, parents before their children, so it grows with the numbers.
 """
@@ -20,7 +20,7 @@ _RANKED = frozenset({"node", "storage_node"})
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """``count`` equal siblings with what is below each; ``each`` is metadata for all, ``single`` by number."""
+    """``count`` equal siblings and what is below each; ``each`` is metadata of all, ``single`` of some by number."""
 
     kind: str
     count: int
@@ -32,19 +32,19 @@ class Branch:
 def of(
     kind: str, count: int, *below: Branch, single: dict[int, dict[str, Any]] | None = None, **each: Any
 ) -> Branch:
-    """``count`` vertices of a type; other keywords are metadata of each, ``single[n]`` of number n alone."""
+    """Return ``count`` vertices of a type; other keywords are metadata of each, ``single[n]`` of number n alone."""
     return Branch(kind, count, below, each, single or {})
 
 
 def cluster(*below: Branch, kind: str = "cluster", **metadata: Any) -> Jgf:
-    """A graph with one root of type ``kind``."""
+    """Return a graph with one root of type ``kind``."""
     writer = _Writer()
     writer.write(Branch(kind, 1, below, metadata), None, "", -1)
     return {"graph": {"nodes": writer.nodes, "edges": writer.edges}}
 
 
 def subtree(graph: Jgf, path: str) -> Jgf:
-    """The part of ``graph`` at and below ``path``, with the way from the root down to it."""
+    """Return the part of ``graph`` at and below ``path``, with the vertices from the root down to it."""
     kept = {
         entry["id"]
         for entry in graph["graph"]["nodes"]
@@ -61,7 +61,7 @@ def subtree(graph: Jgf, path: str) -> Jgf:
 
 
 def without(graph: Jgf, path: str) -> Jgf:
-    """``graph`` without the vertex at ``path`` and all below it."""
+    """Return ``graph`` without the vertex at ``path`` and all below it."""
     gone = {
         entry["id"]
         for entry in graph["graph"]["nodes"]

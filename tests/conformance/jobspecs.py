@@ -8,7 +8,7 @@ Json = dict[str, Any]
 
 
 def want(kind: str, count: Any, *below: Json, **more: Any) -> Json:
-    """``count`` of a type; other keywords are further members of the entry, such as ``exclusive=True``."""
+    """Return an entry that asks for ``count`` of a type; other keywords are further members (``exclusive=True``)."""
     entry: Json = {"type": kind, "count": count}
     if below:
         entry["with"] = list(below)
@@ -16,7 +16,7 @@ def want(kind: str, count: Any, *below: Json, **more: Any) -> Json:
 
 
 def slot(count: Any, *below: Json, **more: Any) -> Json:
-    """A slot, labelled as RFC 14 asks."""
+    """Return a slot, with the label that RFC 14 requires."""
     return want("slot", count, *below, **({"label": "task"} | more))
 
 
@@ -25,12 +25,12 @@ def cores(count: Any) -> Json:
 
 
 def between(least: int, most: int, operator: str = "+", operand: int = 1) -> Json:
-    """A moldable count."""
+    """Return a moldable count."""
     return {"min": least, "max": most, "operator": operator, "operand": operand}
 
 
 def spec(*resources: Json, duration: Any = None, constraints: Any = None, **system: Any) -> Json:
-    """A whole jobspec of these resources; without ``duration`` the job never ends."""
+    """Return a whole jobspec of these resources; without ``duration`` the job never ends."""
     if duration is not None:
         system["duration"] = duration
     if constraints is not None:

@@ -1,9 +1,9 @@
-"""A case: calls on a fresh matcher over a small graph, each with the answer that the rule demands.
+"""A case: calls of a new matcher on a small graph, each with the answer that the rule requires.
 
 Answers are short texts. A match reads ``node0: core0-1 memory0=16; node1: core0``: the exclusive vertices of R, below
 the path of their parent seen from the root (children of the root below ``.``, the root itself below ``/``), sizes
-behind ``=`` where they aren't 1. A match in the future has ``at 10`` in front. A refusal is the name of its errno,
-``nothing`` where nothing was asked for exclusively. A call without an answer of its own is ``done``.
+behind ``=`` where they aren't 1. A match in the future begins with ``at 10``. A refusal is the name of its errno,
+``nothing`` means that nothing was requested exclusively. A call without an answer of its own is ``done``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Call = Callable[[Matcher], str]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A method of the port, its arguments, and the answer; an answer in angle brackets names what to read of it."""
+    """A method of the port, its arguments, and its answer. An answer in angle brackets names the part that is read."""
 
     method: str
     arguments: tuple[Any, ...]
@@ -32,7 +32,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One rule, shown."""
+    """The calls that show one rule."""
 
     name: str
     graph: Jgf
@@ -47,12 +47,12 @@ def case(
     *steps: Step,
     prune: str = "ALL:core,ALL:node",
 ) -> Case:
-    """A case under one policy."""
+    """Return a case under one policy."""
     return Case(name, graph, MatcherOptions(policy, prune), steps)
 
 
 def under(name: str, graph: Jgf, answers: dict[str, tuple[Step, ...]], **options: str) -> list[Case]:
-    """A case for each policy that ``answers`` names."""
+    """Return a case for each policy in ``answers``."""
     return [
         case(f"{name}_under_{policy}", graph, policy, *steps, **options) for policy, steps in answers.items()
     ]
@@ -67,22 +67,22 @@ def reserve(request: Json, answer: str) -> Step:
 
 
 def allocate_or_say_why(request: Json, answer: str) -> Step:
-    """ALLOCATE_WITH_SATISFIABILITY."""
+    """Return a call of ALLOCATE_WITH_SATISFIABILITY."""
     return Step("match", (MatchOp.ALLOCATE_WITH_SATISFIABILITY, request), answer)
 
 
 def satisfiable(request: Json, answer: str) -> Step:
-    """SATISFIABILITY; ``yes`` or ``ENODEV``."""
+    """Return a call of SATISFIABILITY; its answer is ``yes`` or ``ENODEV``."""
     return Step("match", (MatchOp.SATISFIABILITY, request), answer)
 
 
 def try_now(request: Json, answer: str) -> Step:
-    """WITHOUT_ALLOCATING."""
+    """Return a call of WITHOUT_ALLOCATING."""
     return Step("match", (MatchOp.WITHOUT_ALLOCATING, request), answer)
 
 
 def try_ever(request: Json, answer: str) -> Step:
-    """WITHOUT_ALLOCATING_FUTURE."""
+    """Return a call of WITHOUT_ALLOCATING_FUTURE."""
     return Step("match", (MatchOp.WITHOUT_ALLOCATING_FUTURE, request), answer)
 
 
@@ -91,7 +91,7 @@ def cancel(jobid: int, answer: str = "done") -> Step:
 
 
 def info(jobid: int, answer: str) -> Step:
-    """``MODE at start``, or ENOENT."""
+    """Return a call whose answer is ``MODE at start``, or ENOENT."""
     return Step("info", (jobid,), answer)
 
 
@@ -116,7 +116,7 @@ def replay(jobid: int, resources: Any, answer: str) -> Step:
 
 
 def differences(shown: Case, create: Create) -> list[str]:
-    """Run a case; a line for each step that is answered otherwise."""
+    """Run a case; return a line for each step with another answer."""
     matcher = create(shown.graph, shown.options)
     lines = []
     for number, step in enumerate(shown.steps, 1):
@@ -128,7 +128,7 @@ def differences(shown: Case, create: Create) -> list[str]:
 
 
 def answer_to(matcher: Matcher, step: Step) -> str:
-    """Make the call and put its answer into words."""
+    """Make the call and return its answer in words."""
     try:
         return _words(getattr(matcher, step.method)(*step.arguments))
     except NothingToAllocate:
@@ -162,7 +162,7 @@ def _match(found: Match) -> str:
 
 
 def granted(resources: Jgf) -> str:
-    """The exclusive vertices of a JGF document, in words."""
+    """Return the exclusive vertices of a JGF document, in words."""
     by_parent: dict[str, list[tuple[str, int, int]]] = {}
     for entry in resources["graph"]["nodes"]:
         vertex = entry["metadata"]
@@ -175,7 +175,7 @@ def granted(resources: Jgf) -> str:
 
 
 def _fold(members: list[tuple[str, int, int]]) -> str:
-    """Equal neighbours as ranges, in the order of R."""
+    """Return the vertices in the order of R, with equal neighbors as ranges."""
     runs: list[tuple[str, int, int, int]] = []
     for name, number, size in members:
         if runs and runs[-1][0] == name and runs[-1][2] + 1 == number and runs[-1][3] == size:

@@ -1,7 +1,7 @@
-"""Every rule, as its case shows it, on every engine that is found.
+"""Every engine that is installed follows every rule, as the rule's case shows.
 
-On libreapi_cli each case has a process of its own: the order in which a process first heard of resource types changes
-answers (fluxion reference 4.1), and a crash or a hang fails one case only.
+On libreapi_cli each case has a process of its own. The order in which a process first met the resource types changes
+answers (fluxion reference 4.1). A crash or a hang also fails one case only.
 """
 
 from __future__ import annotations

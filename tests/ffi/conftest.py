@@ -29,7 +29,7 @@ def library(stub: Stub) -> Library:
 
 @pytest.fixture
 def resources(stub: Stub, library: Library) -> Iterator[ResourceGraph]:
-    """``/cluster0`` with two nodes of two cores, in the stand-in."""
+    """Return ``/cluster0`` with two nodes of two cores, in the stand-in."""
     with ResourceGraph(library, graph()) as loaded:
         yield loaded
         stub.reset()

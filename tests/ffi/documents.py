@@ -28,7 +28,7 @@ def edge(source: int, target: int) -> Json:
 
 
 def graph(nodes: int = 2, cores: int = 2, root: str = "cluster") -> Json:
-    """``/<root>0/node<i>/core<j>``, node i of rank i."""
+    """Return a graph of the vertices ``/<root>0/node<i>/core<j>``; node i has rank i."""
     vertices, edges = [vertex(0, root, f"/{root}0")], []
     for i in range(nodes):
         node = len(vertices)

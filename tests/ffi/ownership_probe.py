@@ -1,6 +1,7 @@
-"""Run by `test_ownership` under LD_PRELOAD of the stand-in: makes each call, well and failing, and prints what leaked.
+"""Make each call once with success and once with a failure, and print what leaked.
 
-Output: a JSON object, call -> [strings handed out, strings not freed] for success and for failure.
+`test_ownership` runs it with the stand-in in LD_PRELOAD. The output is a JSON object: for each call how many strings
+were handed out and how many were not freed, for success and for failure.
 """
 
 from __future__ import annotations

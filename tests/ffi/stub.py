@@ -1,4 +1,4 @@
-"""Compiling and steering the stand-in for libreapi_cli (``stub.c``)."""
+"""Compile and control the stand-in for libreapi_cli (``stub.c``)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SOURCE = Path(__file__).with_name("stub.c")
 
 
 def compile_library(target: Path, *flags: str, source: Path = SOURCE) -> Path:
-    """Build a shared library from ``source``; fails the test where there is no C compiler."""
+    """Build a shared library from ``source``; fail the test if there is no C compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.fail("these tests compile a small C library: install a C compiler (gcc)")
@@ -24,7 +24,7 @@ def compile_library(target: Path, *flags: str, source: Path = SOURCE) -> Path:
 
 
 class Stub:
-    """The stand-in at ``path``, seen from the other side: what it was asked, and what it is to answer."""
+    """The controls of the stand-in at ``path``: what it was asked, and what it has to answer."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -41,11 +41,11 @@ class Stub:
         self._c.stub_fail(-1, errno, text.encode(), hands_out)
 
     def murmur(self, text: str) -> None:
-        """Have the next call succeed, leaving error text behind."""
+        """Have the next call succeed and leave an error text."""
         self._c.stub_murmur(text.encode())
 
     def leave_errno(self, errno: int) -> None:
-        """Have the next call succeed, leaving an errno behind."""
+        """Have the next call succeed and leave an errno."""
         self._c.stub_leave_errno(errno)
 
     def give(
@@ -58,7 +58,7 @@ class Stub:
         status: int = 1,
         string: str | None = "text",
     ) -> None:
-        """Set what successful calls give from now on."""
+        """Set what successful calls return from now on."""
         text = None if string is None else string.encode()
         self._c.stub_give(
             ctypes.c_uint64(jobid),
@@ -70,19 +70,19 @@ class Stub:
         )
 
     def hand_out_raw(self) -> None:
-        """Take a string as a caller would that doesn't free it."""
+        """Take a string and don't free it."""
         self._c.reapi_cli_get_err_msg(None)
 
     def refuse_context(self) -> None:
         self._c.stub_refuse_context()
 
     def delay(self, microseconds: int) -> None:
-        """Have every call take that long."""
+        """Have every call take so many seconds."""
         self._c.stub_delay(microseconds)
 
     @property
     def last_call(self) -> list[str]:
-        """The last call: name and context number, then the arguments as text."""
+        """Return the last call: its name and context number, then its arguments as text."""
         text: bytes = self._c.stub_last_call()
         return text.decode().split("|")
 
@@ -97,12 +97,12 @@ class Stub:
 
     @property
     def errno_seen(self) -> int:
-        """errno as the last call found it."""
+        """Return the errno that was set when the last call began."""
         return int(self._c.stub_errno_seen())
 
     @property
     def contexts(self) -> int:
-        """Contexts made and not destroyed."""
+        """Return how many contexts were made and not destroyed."""
         return int(self._c.stub_contexts())
 
     @property
@@ -115,5 +115,5 @@ class Stub:
 
     @property
     def outstanding(self) -> int:
-        """Strings handed out and not freed; only where the stand-in is preloaded with WATCH_FREE."""
+        """Return how many strings were handed out and not freed; it works only if WATCH_FREE preloads the stand-in."""
         return int(self._c.stub_outstanding())

@@ -1,4 +1,4 @@
-"""A failing call becomes the exception of its errno, with the library's text; the text is read once and cleared."""
+"""A call that fails raises the exception of its errno, with the library's text, which is read once and cleared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The matcher port over the stand-in: every call goes through, and comes back in the port's words, errors too."""
+"""The matcher port on the stand-in: every call arrives, and answers and errors come back as the port defines them."""
 
 from __future__ import annotations
 

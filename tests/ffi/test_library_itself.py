@@ -1,6 +1,6 @@
-"""What the checks let through doesn't crash the library itself; these tests exist only where it is found.
+"""What passes our checks doesn't crash the library; these tests run only where it is installed.
 
-Each runs in a process of its own, so that a crash is a failed test and not the end of the run.
+Each has a process of its own, so that a crash fails one test and doesn't end the run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def cores(count: int) -> Json:
 
 
 def search(resources: ResourceGraph) -> int:
-    """Look for a start for small and large requests; returns how many got one."""
+    """Look for a start for small and large requests; return how many got one."""
     found = 0
     for op in SEARCHES:
         for count in (1000, 1, 2, 3):
@@ -36,7 +36,7 @@ def search(resources: ResourceGraph) -> int:
 
 
 def grows_after_a_search() -> None:
-    """Vertices move in memory when the graph grows; a search that came before must not point to where they were."""
+    """A graph that grows moves its vertices in memory, and an earlier search must not point to their old places."""
     addition = graph()
     addition["graph"]["nodes"] += [
         vertex(1000, "node", "/cluster0/node9", 9),

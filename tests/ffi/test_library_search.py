@@ -14,7 +14,7 @@ from tests.ffi.stub import Stub, compile_library
 
 
 def accept(handle: object) -> None:
-    """A library is fine if it loads."""
+    """Accept any library that loads."""
 
 
 def test_the_order_is_the_loaders_path_then_where_flux_installs() -> None:

@@ -1,4 +1,4 @@
-"""A graph is freed once: at close, or some time after nobody holds it; a closed one refuses every call."""
+"""A graph is freed once: at close, or when nothing refers to it any more. A closed graph refuses every call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes to a loaded graph and its jobs that would hang or crash the library are refused; it isn't called."""
+"""Changes of a loaded graph or its jobs that would hang or crash the library are refused without calling it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def refused(stub: Stub, call: Callable[[], object], kind: type[FluxionError] = I
 
 
 def addition(number: int, rank: int | None = None, **metadata: Any) -> Json:
-    """The root, and below it node<number> with one core."""
+    """Return the root, and below it node<number> with one core."""
     rank = number if rank is None else rank
     path, uniq_id = f"/cluster0/node{number}", 100 * (number + 1)
     return {

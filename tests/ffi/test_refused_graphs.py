@@ -1,4 +1,4 @@
-"""Graph documents that would crash the library, or leave it half loaded, are refused with the place."""
+"""Graph documents that would crash the library or leave it half loaded are refused, and the error names the place."""
 
 from __future__ import annotations
 

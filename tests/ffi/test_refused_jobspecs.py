@@ -1,4 +1,4 @@
-"""Jobspecs that would hang or crash the library, or spoil its state, are refused with the place."""
+"""Jobspecs that would hang or crash the library or spoil its state are refused, and the error names the place."""
 
 from __future__ import annotations
 

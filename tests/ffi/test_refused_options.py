@@ -1,4 +1,4 @@
-"""Options that would crash the library, or that it would take for something else, are refused by name."""
+"""Options that would crash the library, or that it would misread, are refused, and the error names the option."""
 
 from __future__ import annotations
 

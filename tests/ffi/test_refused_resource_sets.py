@@ -1,4 +1,4 @@
-"""Resource sets given back to the library are checked as graphs are, and for what would be freed half-way."""
+"""Resource sets for the library are checked as graphs are, and for a release that would stop half-way."""
 
 from __future__ import annotations
 

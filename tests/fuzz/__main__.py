@@ -1,4 +1,4 @@
-"""``python -m tests.fuzz``: offer many spoiled documents to an engine; exit code 1 if one of them did harm."""
+"""``python -m tests.fuzz``: offer many spoiled documents to an engine; the exit code is 1 if one did harm."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Coverage-guided fuzzing of the embedded engine: ``python tests/fuzz/atheris_documents.py -max_total_time=300``.
 
-The fuzzer's bytes stand in for the random numbers that spoil a document. Needs the extra ``fuzz``.
+The fuzzer's bytes replace the random numbers that spoil a document. It needs the extra ``fuzz``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.fuzz.trials import Trials
 
 
 class FedRandom(Random):
-    """A generator whose numbers are the fuzzer's bytes, and zeros when these are spent."""
+    """A generator whose numbers are the fuzzer's bytes, and zeros after the last of them."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(0)

@@ -1,6 +1,6 @@
-"""Offering documents in processes of their own, so that a crash or a hang is a finding like any other.
+"""Offer documents in child processes, so that a crash or a hang is a finding too.
 
-Each document follows from the seed and its number alone; a finding can be made again from these two.
+Each document depends on the seed and its number alone, so a finding can be repeated from these two.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Answers = Counter[tuple[str, str]]
 
 @dataclass(slots=True)
 class Report:
-    """How documents were answered, by kind; and what went wrong, with the first number where it did."""
+    """The answers to documents, by kind, and the failures, each with the number of the first document that had it."""
 
     documents: int = 0
     seconds: float = 0.0
@@ -41,7 +41,7 @@ class Report:
 
 
 def run(engine: str, seed: int, start: int, documents: int, seconds: float) -> Report:
-    """Offer documents ``start``, ``start`` + 1, … until there were enough, or the time is over."""
+    """Offer the documents from number ``start`` on until there were enough or the time is over."""
     report = Report()
     began = time.monotonic()
     while report.documents < documents and time.monotonic() < began + seconds:
@@ -53,7 +53,7 @@ def run(engine: str, seed: int, start: int, documents: int, seconds: float) -> R
 
 
 def _chunk(report: Report, engine: str, seed: int, first: int, count: int) -> int:
-    """Offer ``count`` documents in one process; returns how many there were, less where it died."""
+    """Offer ``count`` documents in one process; return how many were offered, which are fewer if the process died."""
     receiver, sender = _processes.Pipe(duplex=False)
     process = _processes.Process(target=_offer, args=(engine, seed, first, count, sender))
     process.start()

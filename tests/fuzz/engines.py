@@ -1,4 +1,4 @@
-"""The engines that documents are offered to, by name."""
+"""The engines that get the documents, by name."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ JOBSPECS = (
 
 
 def _listing(*exclusive: str) -> dict[str, Any]:
-    """An R of node 0 with these leaves of it."""
+    """Return an R of node 0 with these leaves."""
     listed = ("0", "1", *exclusive)
     return {
         "graph": {
@@ -72,7 +72,7 @@ def _listing(*exclusive: str) -> dict[str, Any]:
 
 
 R = _listing("4", "5")
-"""Memory, which no job of the busy matcher holds."""
+"""An R of memory, which no job of the busy matcher holds."""
 TIMED_R: dict[str, Any] = {
     "version": 1,
     "execution": {

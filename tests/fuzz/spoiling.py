@@ -1,4 +1,4 @@
-"""Documents a person could write by mistake: valid ones with something changed.
+"""Documents that a person could write by mistake: valid documents with something changed.
 
 `spoil` draws every decision from a `random.Random`, so the same code is driven by a seed, by hypothesis, or by a
 coverage-guided fuzzer that feeds the generator its own bytes.
@@ -84,7 +84,7 @@ STRANGERS: tuple[Any, ...] = (None, True, False, [], {}, [[]], [None], {"": None
 
 
 def places(document: Any) -> list[Place]:
-    """Every place of the document, containers before what they hold; a container that holds itself counts once."""
+    """Return every place in the document, containers before their content; one that holds itself counts once."""
     found: list[Place] = []
     seen: set[int] = set()
     waiting = [document]
@@ -100,7 +100,7 @@ def places(document: Any) -> list[Place]:
 
 
 def spoil(random: Random, original: Any) -> Any:
-    """A copy of the document with one to four things changed."""
+    """Return a copy of the document with one to four changes."""
     document = copy.deepcopy(original)
     for _ in range(random.choice((1, 1, 1, 2, 2, 3, 4))):
         if not isinstance(document, (dict, list)):
@@ -114,7 +114,7 @@ def spoil(random: Random, original: Any) -> Any:
 
 
 def spoil_text(random: Random, original: Any) -> str | bytes:
-    """The document as JSON text with a few characters changed."""
+    """Return the document as JSON text with a few characters changed."""
     text = json.dumps(original, indent=random.choice((None, 1)))
     for _ in range(random.choice((0, 1, 1, 2, 5))):
         start = random.randrange(len(text) + 1)
@@ -131,7 +131,7 @@ def spoil_text(random: Random, original: Any) -> str | bytes:
 
 
 def odd(random: Random) -> Any:
-    """A value that is wrong nearly everywhere."""
+    """Return a value that is wrong nearly everywhere."""
     kind = random.randrange(6)
     if kind == 0:
         return random.choice(WORDS)
@@ -195,13 +195,13 @@ def _nudge(random: Random, choices: list[Place], container: Any, key: Any) -> No
 
 
 def _copy(random: Random, choices: list[Place], container: Any, key: Any) -> None:
-    """Write a value of another place here: ids twice, edges that close cycles, resources in place of tasks."""
+    """Copy a value from another place to this one. This makes double ids, cycles, and resources in place of tasks."""
     other, its_key = random.choice(choices)
     container[key] = _twin(other[its_key])
 
 
 def _alias(random: Random, choices: list[Place], container: Any, key: Any) -> None:
-    """As `_copy`, but the same object, which may hold this place."""
+    """Put the object of another place here without copying it; it may contain this place."""
     other, its_key = random.choice(choices)
     container[key] = other[its_key]
 

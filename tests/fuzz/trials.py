@@ -1,8 +1,8 @@
-"""Offering spoiled documents to a matcher.
+"""Offer spoiled documents to a matcher.
 
-What must hold of each: it is accepted, or refused with a `MatcherError`; no other exception; and a matcher that refused
-answers the same questions as before. `Trials` keeps one busy matcher for that and makes another whenever a document was
-accepted.
+Invariant: each document is accepted, or refused with a `MatcherError` and no other exception. A matcher that has
+refused one gives the same answers as before. `Trials` keeps one busy matcher, and makes another one whenever a document
+is accepted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PROBES: tuple[tuple[MatchOp, Any], ...] = (
 
 
 def busy_matcher(create: Create, graph: Jgf = originals.GRAPH) -> Matcher:
-    """A matcher with a job, a reservation and a job that was cancelled."""
+    """Return a matcher with a job, a reservation and a job that was cancelled."""
     matcher = create(graph, _OPTIONS)
     matcher.match(MatchOp.ALLOCATE, spec(slot(1, cores(1)), duration=50), 1)
     matcher.match(MatchOp.ALLOCATE_ORELSE_RESERVE, spec(slot(4, cores(1)), duration=20), 2)
@@ -45,7 +45,7 @@ def busy_matcher(create: Create, graph: Jgf = originals.GRAPH) -> Matcher:
 
 
 def fingerprint(matcher: Matcher) -> list[str]:
-    """Answers that tell what the matcher holds; asking changes nothing."""
+    """Return answers that show what the matcher holds; the questions change nothing."""
     answers = []
     for op, request in _PROBES:
         try:
@@ -114,11 +114,11 @@ _TURNS = (*("jobspec",) * 8, *("addition",) * 4, *("R",) * 5, *("graph",) * 6, *
 
 
 class Harm(Exception):
-    """What a document must not do."""
+    """A document did what none may do."""
 
 
 class Trials:
-    """Offers one document after the other."""
+    """Offers one document after another."""
 
     def __init__(self, create: Create) -> None:
         self._create = create
@@ -126,7 +126,7 @@ class Trials:
         self._before = fingerprint(self._matcher)
 
     def offer(self, random: Random) -> tuple[str, str]:
-        """Make a document, offer it, check what must hold; returns its kind and how it was answered."""
+        """Make a document, offer it and check the invariant; return the document's kind and the answer."""
         kind = random.choice(_TURNS)
         creates = kind in ("graph", "options")
         return kind, self._create_one(random, kind) if creates else self._ask(random, kind)

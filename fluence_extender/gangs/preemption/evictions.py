@@ -156,7 +156,9 @@ class Evictions:
 
     def reconsider(self, preemptor: GangKey) -> None:
         """Note that the preemptor no longer waits: gangs may stay if their eviction has not begun."""
-        self._to_look_at.update((key, None) for key, one in self._by_gang.items() if one.preemptor == preemptor)
+        self._to_look_at.update(
+            (key, None) for key, one in self._by_gang.items() if one.preemptor == preemptor
+        )
 
     def retry(self, uid: str, now: float) -> GangEviction | None:
         """Try a failed eviction of a pod again; return the eviction of its gang, None if that is no longer wanted."""

@@ -1,4 +1,4 @@
-"""What decides among vertices that would do: filters, weights, early stop, classes (fluxion reference 4.5, 6.1)."""
+"""What decides between vertices that fit: filters, weights, early stop, classes (fluxion reference 4.5, 6.1)."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def request(constraint: Any, count: Any = 1, **more: Any) -> Json:
 
 
 def where(name: str, constraint: Any, nodes: tuple[int, ...]) -> Case:
-    """A case that takes one core after the other, until no node is left that the constraint admits."""
+    """Return a case that takes one core after another until the constraint admits no further node."""
     steps: list[Step] = [allocate(request(constraint), f"node{node}: core0") for node in nodes]
     # R names vertices by their paths, which the builder numbers throughout, whatever the node's name is.
     return case(name, SITE, "lonode", *steps, allocate(request(constraint), "EBUSY"))

@@ -11,12 +11,12 @@ ONE_NODE = cluster(of("node", 1, of("core", 30)))
 
 
 def of_one_node(count: Json | int) -> Json:
-    """So many exclusive cores, wherever they are."""
+    """Return a jobspec of ``count`` exclusive cores anywhere."""
     return spec(want("core", count, exclusive=True))
 
 
 def effective(name: str, count: Json, cores: str) -> Case:
-    """How much of 30 cores a count takes; nothing where it doesn't match."""
+    """Return a case that shows how many of 30 cores a count takes, or that it doesn't match."""
     return case(name, ONE_NODE, "lonode", allocate(of_one_node(count), cores))
 
 

@@ -23,7 +23,7 @@ def exclusive(kind: str, *below: dict[str, object]) -> dict[str, object]:
 
 
 def sockets(rack: int, node: int) -> list[str]:
-    """What is granted below a whole node."""
+    """Return what is granted below a whole node."""
     place = f"rack{rack}/node{node}"
     return [
         f"{place}/socket0: core0-1 memory0=4",

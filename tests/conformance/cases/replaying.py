@@ -15,7 +15,7 @@ TWO = spec(slot(2, cores(1)))
 
 
 def listing(*exclusive: str, graph: Jgf = FLAT) -> Jgf:
-    """An R of ``graph`` that holds the vertices at these paths below the root, with the shared way down to them."""
+    """Return an R of ``graph`` that holds the vertices at these paths below the root, and shares what is above them."""
     paths = [f"/cluster0/{path}" for path in exclusive]
     nodes, kept = [], set()
     for entry in graph["graph"]["nodes"]:
@@ -29,7 +29,7 @@ def listing(*exclusive: str, graph: Jgf = FLAT) -> Jgf:
 
 
 def timed(resources: Jgf, start: float, end: float, **scheduling: Any) -> Json:
-    """RFC 20 around a listing."""
+    """Return an R (RFC 20) with this listing."""
     return {
         "version": 1,
         "execution": {
@@ -43,7 +43,7 @@ def timed(resources: Jgf, start: float, end: float, **scheduling: Any) -> Json:
 
 
 def changed(resources: Jgf, index: int, **metadata: Any) -> Jgf:
-    """The listing with other metadata in one entry."""
+    """Return the listing with other metadata in one entry."""
     other = deepcopy(resources)
     other["graph"]["nodes"][index]["metadata"] |= metadata
     return other
