@@ -30,7 +30,6 @@ def main() -> None:
 
 
 OLD_VARIABLES = {
-    "FLUENCE_MATCH_POLICY": "FLUENCE_POLICY",
     "FLUENCE_RESOURCE_CAPACITY": "",
     "WEBHOOK_ADDR": "FLUENCE_LISTEN_HOST and FLUENCE_LISTEN_PORT",
     "WEBHOOK_NAMESPACE": "FLUENCE_WEBHOOK_SERVICE",
@@ -41,7 +40,7 @@ OLD_VARIABLES = {
 
 
 def warnings_of_old_variables(environ: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each variable of fluence in ``environ`` that has no effect here."""
+    """Return a sentence for each variable of fluence in ``environ`` that isn't read here."""
     return [
         f"warning: {old} has no effect: " + (f"set {new} instead" if new else "it isn't needed any more")
         for old, new in OLD_VARIABLES.items()

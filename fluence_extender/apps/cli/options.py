@@ -14,11 +14,15 @@ FunctionOrCommand = TypeVar("FunctionOrCommand", bound="Callable[..., Any] | cli
 
 
 def setting(
-    flag: str, *names: str, variable: str = "", **more: Any
+    flag: str, *names: str, variable: str = "", old_variable: str = "", **more: Any
 ) -> Callable[[FunctionOrCommand], FunctionOrCommand]:
-    """Return an option that the environment can set too: by ``variable``, else FLUENCE_API_PORT for ``--api-port``."""
+    """Return an option that the environment can set too: by ``variable``, else FLUENCE_API_PORT for ``--api-port``.
+
+    ``old_variable`` is the variable by which fluence set it, which is read where the other one isn't set.
+    """
     named = variable or "FLUENCE_" + flag.removeprefix("--").replace("-", "_").upper()
-    return click.option(flag, *names, envvar=named, show_envvar=True, **more)
+    variables = [named, *filter(None, [old_variable])]
+    return click.option(flag, *names, envvar=variables, show_envvar=True, **more)
 
 
 KUBECONFIG = setting(

@@ -41,6 +41,7 @@ PORTS = click.IntRange(0, 65535)
 )
 @setting(
     "--policy",
+    old_variable="FLUENCE_MATCH_POLICY",
     type=click.Choice(POLICIES),
     default=STANDARD.policy,
     show_default=True,
