@@ -57,23 +57,8 @@ class Devices(Protocol):
         ...
 
 
-class LedgerReader(Protocol):
-    """What placement reads of any ledger."""
-
-    @property
-    def allocations(self) -> Mapping[str, Allocation | PodUse]:
-        """What our pods hold, by uid."""
-        ...
-
-    @property
-    def free(self) -> CapacitySource:
-        """What the nodes have left."""
-        ...
-
-    @property
-    def whole(self) -> CapacitySource:
-        """What the nodes have when nothing runs."""
-        ...
+class PlanningRules(Protocol):
+    """What planning has to respect beside the capacity."""
 
     @property
     def graph(self) -> GraphView:
@@ -86,6 +71,29 @@ class LedgerReader(Protocol):
 
     def rounded(self, requests: Resources) -> Resources:
         """Return ``requests`` as they are counted."""
+        ...
+
+    def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
+        """Return the nodes that ``gang`` may not use, if the pods ``without`` were gone."""
+        ...
+
+
+class LedgerReader(PlanningRules, Protocol):
+    """What placement reads of any ledger."""
+
+    @property
+    def allocations(self) -> Mapping[str, Allocation | PodUse]:
+        """What our pods hold, by uid; in a copy, of the pods with devices and of those that were placed there."""
+        ...
+
+    @property
+    def free(self) -> CapacitySource:
+        """What the nodes have left."""
+        ...
+
+    @property
+    def whole(self) -> CapacitySource:
+        """What the nodes have when nothing runs."""
         ...
 
 
@@ -101,10 +109,6 @@ class LedgerView(LedgerReader, Protocol):
         """Return what a pod uses now; None when it isn't counted."""
         ...
 
-    def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
-        """Return the nodes that ``gang`` may not use, if the pods ``without`` were gone."""
-        ...
-
 
 class LedgerPort(LedgerReader, Protocol):
     """A ledger to plan on. Amounts are exact; `rounded` requests are what is taken."""
@@ -112,10 +116,6 @@ class LedgerPort(LedgerReader, Protocol):
     @property
     def devices(self) -> Devices:
         """The virtual devices."""
-        ...
-
-    def closed(self, gang: object) -> set[str]:
-        """Return the nodes that ``gang`` may not use now."""
         ...
 
     def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int] | None:

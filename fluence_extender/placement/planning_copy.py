@@ -14,7 +14,7 @@ from fluence_extender.ledger.pod_use import PodUse, RemovablePods
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
-from fluence_extender.placement.ledger_port import Devices, LedgerView
+from fluence_extender.placement.ledger_port import Devices, LedgerView, PlanningRules
 
 
 class CopiedDevices(Devices, Protocol):
@@ -38,39 +38,39 @@ def device_uses(ledger: LedgerView) -> dict[str, PodUse]:
 class PlanningCopy:
     """A `LedgerPort` for a planner, from which pods can be removed and to which they can be restored.
 
-    The graph and the rules are those of ``ledger``. ``tables`` are what the nodes have left and what they have when
+    The graph is that of the ``rules``. ``tables`` are what the nodes have left and what they have when
     nothing runs. The copy changes them, so nothing else may use them. ``within`` are the only nodes that may be used,
     None for all. ``allocations`` are those of pods with devices and of pods that were placed here.
     """
 
     def __init__(
         self,
-        ledger: LedgerView,
+        rules: PlanningRules,
         tables: tuple[CapacityTable, CapacityTable],
         holders: Mapping[str, PodUse],
         devices: CopiedDevices,
     ) -> None:
         self.free = CopiedCapacity(tables[0])
         self.whole = CopiedCapacity(tables[1])
-        self.graph = ledger.graph
+        self.graph = rules.graph
         self.devices = devices
         self.allocations: dict[str, PodUse] = dict(holders)
         self.within: Collection[str] | None = None
-        self._ledger = ledger
+        self._rules = rules
         self._removed: set[str] = set()
         self._placed: set[str] = set()
         self._all_known: tuple[str, ...] = ()
 
-    def closed(self, gang: object) -> set[str]:
-        """Return the nodes that ``gang`` may not use."""
-        closed = self._ledger.closed(gang, self._removed)
+    def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
+        """Return the nodes that ``gang`` may not use, if the pods ``without`` were gone too."""
+        closed = self._rules.closed(gang, self._removed.union(without) if without else self._removed)
         if self.within is not None:
             closed |= self.free.now().rows.keys() - set(self.within)
         return closed
 
     def in_order(self, names: Collection[str]) -> tuple[str, ...]:
         """Return those of ``names`` that the copy has, in the order in which the policy fills nodes."""
-        rows, ordered = self.free.now().rows, self._ledger.in_order(names)
+        rows, ordered = self.free.now().rows, self._rules.in_order(names)
         # A plan made in another thread, or in steps, may name nodes that have joined since the copy was made.
         if ordered is not self._all_known:
             if not all(map(rows.__contains__, ordered)):
@@ -80,7 +80,7 @@ class PlanningCopy:
 
     def rounded(self, requests: Resources) -> Resources:
         """Return ``requests`` as they are counted."""
-        return self._ledger.rounded(requests)
+        return self._rules.rounded(requests)
 
     def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> None:
         """Return None, because a copy has no matcher."""

@@ -65,7 +65,7 @@ class Forecast:
         tick: Callable[[], None] = lambda: None,
     ) -> None:
         self._tick = tick
-        self._copy = ledger.planning
+        self._copy = ledger
         self._planner = ledger.planner
         self._ends = sorted(
             (End(ends[uid], use) for uid, use in uses.items() if uid in ends),

@@ -128,7 +128,7 @@ class Reducer:
         tried = demands or tuple(self._gang.demand(pod) for pod in pods)
         if self._ledger.planner.find(tried, self._gang.key) is None:
             return False
-        self._ledger.planning.undo([pod.uid for pod in pods])
+        self._ledger.undo([pod.uid for pod in pods])
         return True
 
 

@@ -153,7 +153,7 @@ class Simulation:
     def _hold(self, gang: RequestedGang, pods: Sequence[Pod], placed: Sequence[Assignment]) -> None:
         """Let later gangs find the places of this one taken, unless they preempt it."""
         for one in placed:
-            self._ledger.hold(self._ledger.planning.allocations[one.uid], gang.key)
+            self._ledger.hold(one.uid, gang.key)
         size = gang.size if isinstance(gang.size, int) else len(pods)
         membership = Membership(gang.key, size, "")
         self._context.gangs.add(

@@ -43,8 +43,8 @@ class Snapshot:
     """The ledger as it was at one moment.
 
     ``tables`` are the free capacity of the nodes, and their capacity when nothing runs; a `LedgerCopy` writes to them.
-    ``order`` are the nodes in the order in which the policy fills them. ``closed`` are the nodes that take no new pods,
-    ``preemptor_holds`` the nodes that are held for preemptors. ``rounded`` rounds requests as the ledger counts them.
+    ``order`` are the nodes in the order in which the policy fills them. ``closed_to_all`` are nodes that take no new
+    pods, ``preemptor_holds`` the nodes that are held for preemptors. ``rounded`` rounds requests as the ledger does.
     ``uses`` is what pods with devices or with a known end use, ``allocations`` what all of our pods hold.
     ``gang_nodes`` are the gangs on each node, where only pods of one gang may share a node.
     """
@@ -53,12 +53,24 @@ class Snapshot:
     tables: tuple[CapacityTable, CapacityTable]
     order: tuple[str, ...]
     graph: GraphCopy
-    closed: frozenset[str] = frozenset()
+    closed_to_all: frozenset[str] = frozenset()
     rounded: Callable[[Resources], Resources] = lambda requests: requests
     uses: Mapping[str, PodUse] = field(default_factory=dict)
     allocations: Mapping[str, Allocation | PodUse] = field(default_factory=dict)
     preemptor_holds: PreemptorHolds = field(default_factory=PreemptorHolds)
     gang_nodes: GangNodes = field(default_factory=GangNodes)
+
+    def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
+        """Return the nodes that ``gang`` may not use, if the pods ``without`` were gone."""
+        held = self.preemptor_holds.closed_to(gang)
+        return held | self.closed_to_all | self.gang_nodes.closed_to(gang, without)
+
+    def in_order(self, names: Collection[str]) -> tuple[str, ...]:
+        """Return those of ``names`` that exist, in the order in which the policy fills them."""
+        if len(names) == len(self.order):
+            return self.order
+        wanted = frozenset(names)
+        return tuple(name for name in self.order if name in wanted)
 
 
 def snapshot(ledger: Ledger, nodes: Iterable[Node], ending: Iterable[str]) -> Snapshot:
@@ -79,59 +91,40 @@ def snapshot(ledger: Ledger, nodes: Iterable[Node], ending: Iterable[str]) -> Sn
     )
 
 
-class LedgerCopy:
+class LedgerCopy(PlanningCopy):
     """A ledger made of a snapshot, of which it uses the tables up.
 
-    Gangs are planned on ``planning`` by ``planner``. The search for victims reads the copy as it reads the ledger.
+    ``planner`` plans gangs on it. The search for victims reads it as it reads the ledger.
     """
 
     def __init__(self, taken: Snapshot) -> None:
-        self._taken = taken
         self.preemptor_holds = taken.preemptor_holds
-        self._place = {name: place for place, name in enumerate(taken.order)}
-        self.allocations: dict[str, PodUse] = {}
+        self._gang_nodes = taken.gang_nodes
+        self._uses: dict[str, PodUse] = {}
         sizes: dict[Resources, Resources] = {}
         for held in taken.allocations.values():
             requests = sizes.get(held.requests)
             if requests is None:
                 requests = sizes[held.requests] = taken.rounded(held.requests)
             use = PodUse(held.assignment, requests, held.ports)
-            self.allocations[use.uid] = use
+            self._uses[use.uid] = use
         index = EligibilityIndex()
         for node in taken.nodes:
             index.put(node)
         holders = {uid: use for uid, use in taken.uses.items() if use.assignment.devices}
         shares = [share for use in holders.values() for share in use.assignment.devices]
         devices = _DraftedDevices(taken.tables[0], index.nodes.keys(), taken.graph.catalogue, shares)
-        self.graph = taken.graph
-        self.planning = PlanningCopy(self, taken.tables, holders, devices)
-        self.planner = Planner(self.planning, index)
-        self.free = self.planning.free
-        self.whole = self.planning.whole
+        super().__init__(taken, taken.tables, holders, devices)
+        self.planner = Planner(self, index)
 
-    def hold(self, use: PodUse, gang: object) -> None:
-        """Add what a pod of ``gang`` was given on ``planning``, where its capacity has been counted already."""
-        self.allocations[use.uid] = use
-        self._taken.gang_nodes.add(use.uid, use.assignment.node, gang)
+    def hold(self, uid: str, gang: object) -> None:
+        """Let what a pod of ``gang`` was given here count as what it holds."""
+        use = self._uses[uid] = self.allocations[uid]
+        self._gang_nodes.add(uid, use.assignment.node, gang)
 
     def use_of(self, uid: str) -> PodUse | None:
         """Return what one of our pods uses."""
-        return self.allocations.get(uid)
-
-    def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
-        """Return the nodes that ``gang`` may not use, if the pods ``without`` held nothing."""
-        held = self.preemptor_holds.closed_to(gang)
-        return held | self._taken.closed | self._taken.gang_nodes.closed_to(gang, without)
-
-    def in_order(self, names: Collection[str]) -> tuple[str, ...]:
-        """Return those of ``names`` that exist, in the order in which the policy fills them."""
-        if len(names) == len(self._taken.order):
-            return self._taken.order
-        return tuple(sorted((name for name in names if name in self._place), key=self._place.__getitem__))
-
-    def rounded(self, requests: Resources) -> Resources:
-        """Return ``requests`` as the ledger counts them."""
-        return self._taken.rounded(requests)
+        return self._uses.get(uid)
 
 
 class _DraftedDevices:

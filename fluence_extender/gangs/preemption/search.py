@@ -191,11 +191,10 @@ def _search(gangs: GangSource, ledger: LedgerView, planner: Planner, query: Vict
         # among the others.
         yield POD_COST * len(chosen)
         nodes_used = {place.node for place in places}
-        held = ledger.allocations
         near = [
             victim
             for victim in chosen
-            if any(uid in held and held[uid].assignment.node in nodes_used for uid in victim.uids)
+            if any(use and use.assignment.node in nodes_used for use in map(ledger.use_of, victim.uids))
         ]
         fewer, _ = yield from _choose(ledger, trial, query, near, most)
         better = yield from _places_without(ledger, trial, query, fewer)

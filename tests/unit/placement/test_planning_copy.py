@@ -29,7 +29,7 @@ def copied(bench: MakeBench) -> tuple[Ledger, PlanningCopy, Planner]:
     planner, ledger, index = bench([node("n0"), node("n1")], QPUS)
     planner.plan([Demand(pod("running", 3000, uid="running", devices={"qpu": 1}))], "running")
     copy = LedgerCopy(snapshot(ledger, index.nodes.values(), ["running"]))
-    return ledger, copy.planning, copy.planner
+    return ledger, copy, copy.planner
 
 
 def test_removing_and_restoring_a_pod_leaves_the_copy_as_it_was(
