@@ -35,7 +35,8 @@ class Settings:
     levels, outermost first, to the node labels that name them. ``lease`` is the Lease (NAMESPACE/NAME) that elects the
     kube-scheduler in the same pod, "" for a single replica; ``identity`` is the host name under which kube-scheduler
     holds it. ``scheduler_livez`` is that kube-scheduler's health endpoint, "" for none. The two limits are in seconds,
-    None for no limit; ``audit_every`` is in seconds too.
+    None for no limit; ``audit_every`` is in seconds too. ``api_service`` is the Service (NAMESPACE/NAME) by which
+    clients call the state API with TLS, "" for plain HTTP on loopback.
     """
 
     kubeconfig: str | None = None
@@ -47,6 +48,7 @@ class Settings:
     port: int = 8888
     api_host: str = "127.0.0.1"
     api_port: int = 8889
+    api_service: str = ""
     levels: Mapping[str, str] = field(default_factory=lambda: dict(LEVELS))
     completion_limit: float | None = 300.0
     assembly_limit: float | None = 300.0

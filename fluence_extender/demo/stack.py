@@ -62,7 +62,7 @@ class Stack(Startable):
         self._gates = feature_gates
         verbs, api = free_ports(2)
         self.verbs_url = f"http://127.0.0.1:{verbs}"
-        self.api_url = f"http://127.0.0.1:{api}"
+        self.api_url = f"{'https' if '--api-service' in arguments else 'http'}://127.0.0.1:{api}"
         command = [
             *(sys.executable, "-m", "fluence_extender", "serve"),
             *("--kubeconfig", self._kubeconfig),
@@ -108,7 +108,8 @@ class Stack(Startable):
     def ready(self) -> bool:
         """Return whether the service reports that it is ready."""
         try:
-            with urllib.request.urlopen(f"{self.api_url}/readyz", timeout=2) as answer:
+            url, tls = f"{self.api_url}/readyz", unverified()
+            with urllib.request.urlopen(url, timeout=2, context=tls) as answer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False
@@ -170,11 +171,16 @@ class Webhook(Startable):
         return self._send(urllib.request.Request(f"{self.at}{path}", body, headers))
 
     def _send(self, request: urllib.request.Request) -> str:
-        unverified = ssl.create_default_context()
-        unverified.check_hostname = False
-        unverified.verify_mode = ssl.CERT_NONE
-        with urllib.request.urlopen(request, timeout=5, context=unverified) as answer:
+        with urllib.request.urlopen(request, timeout=5, context=unverified()) as answer:
             return str(answer.read().decode())
+
+
+def unverified() -> ssl.SSLContext:
+    """Return a context that accepts any certificate, as probes do."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def free_ports(count: int) -> list[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
@@ -30,11 +31,22 @@ BIND_GRACE = 1.0
 
 
 class Listeners:
-    """Serves both applications from ``start`` to ``stop``, or as an async context manager."""
+    """Serves both applications from ``start`` to ``stop``, or as an async context manager.
 
-    def __init__(self, verbs: VerbsApp, api: ASGIApp, verbs_address: Address, api_address: Address) -> None:
+    The state API is served with ``tls``, if there is any.
+    """
+
+    def __init__(
+        self,
+        verbs: VerbsApp,
+        api: ASGIApp,
+        verbs_address: Address,
+        api_address: Address,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.verbs = verbs
-        self._apps: tuple[ASGIApp, ASGIApp] = (verbs, api)
+        self.api_scheme = "http" if tls is None else "https"
+        self._apps: tuple[tuple[ASGIApp, ssl.SSLContext | None], ...] = ((verbs, None), (api, tls))
         self.verbs_address = verbs_address
         self.api_address = api_address
         self._running: list[tuple[uvicorn.Server, socket.socket]] = []
@@ -46,8 +58,8 @@ class Listeners:
             self.verbs_address, self.api_address = map(
                 actual, (self.verbs_address, self.api_address), sockets
             )
-            for app, sock in zip(self._apps, sockets, strict=True):
-                server = uvicorn_server(app)
+            for (app, tls), sock in zip(self._apps, sockets, strict=True):
+                server = uvicorn_server(app, tls)
                 await server.startup(sockets=[sock])
                 self._running.append((server, sock))
             undo.pop_all()
@@ -77,9 +89,13 @@ async def serve(
     api_address: Address,
     listening: Callable[[Listeners], None],
     stop: asyncio.Event,
+    tls: ssl.SSLContext | None = None,
 ) -> None:
-    """Serve until ``stop`` is set; ``listening`` is called once both are open. Raises `CannotListen`."""
+    """Serve until ``stop`` is set, the state API with ``tls`` if there is any. Raises `CannotListen`.
+
+    ``listening`` is called once both are open.
+    """
     allow_open_files()
-    async with Listeners(verbs, api, verbs_address, api_address) as listeners:
+    async with Listeners(verbs, api, verbs_address, api_address, tls) as listeners:
         listening(listeners)
         await stop.wait()

@@ -22,6 +22,9 @@ from fluence_extender.localcluster.process import LOOPBACK
 SCHEDULER_API = "kubescheduler.config.k8s.io/v1"
 ISSUER = "https://kubernetes.default.svc"
 
+FRONT_PROXY = "front-proxy-client"
+"""The user of the certificate with which the API server calls aggregated servers."""
+
 NODE_GRACE = "24h"
 """How long a node may be silent. Nothing renews the Leases of nodes here, and a NotReady node reports itself."""
 
@@ -48,6 +51,11 @@ class Layout:
     def credentials(self) -> Path:
         """The folder of certificates, keys and tokens."""
         return self.folder / "credentials"
+
+    @property
+    def front_proxy(self) -> Path:
+        """The folder of the authority and the certificate with which the API server calls aggregated servers."""
+        return self.credentials / "front-proxy"
 
     @property
     def kubeconfig(self) -> Path:
@@ -100,6 +108,13 @@ def apiserver(at: Layout) -> list[str]:
         f"--service-account-issuer={ISSUER}",
         f"--service-account-key-file={secrets / 'serviceaccounts.key'}",
         f"--service-account-signing-key-file={secrets / 'serviceaccounts.key'}",
+        f"--requestheader-client-ca-file={at.front_proxy / 'ca.crt'}",
+        f"--requestheader-allowed-names={FRONT_PROXY}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={at.front_proxy / 'client.crt'}",
+        f"--proxy-client-key-file={at.front_proxy / 'client.key'}",
         "--service-cluster-ip-range=10.0.0.0/24",
         "--endpoint-reconciler-type=none",
         "--authorization-mode=RBAC",

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fluence_extender.localcluster.api import Api
-from fluence_extender.localcluster.components import Layout
+from fluence_extender.localcluster.components import FRONT_PROXY, Layout
 
 LIFETIME = datetime.timedelta(days=365)
 SERVER_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
@@ -174,6 +174,11 @@ class Access:
         server = self._authority.server()
         self._write("server.crt", server.certificate)
         self._write("server.key", server.key)
+        # An authority of its own: no client certificate that it didn't sign may name other users in headers.
+        layout.front_proxy.mkdir(mode=0o700, exist_ok=True)
+        proxy = LocalAuthority(layout.front_proxy).client(FRONT_PROXY)
+        write_private(layout.front_proxy / "client.crt", proxy.certificate)
+        write_private(layout.front_proxy / "client.key", proxy.key)
         if not (layout.credentials / "serviceaccounts.key").exists():
             self._write("serviceaccounts.key", key_pem(new_key()))
         admin = Credential(token=self._admin_token())

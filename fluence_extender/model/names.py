@@ -48,6 +48,10 @@ ALLOCATION_ANNOTATION = f"{DOMAIN}/allocation"
 # Written when the pod is ungated: the planned node. The pod is confined to it, or to it and a spare node.
 PINNED_ANNOTATION = f"{DOMAIN}/pinned-to"
 
+# The state API as a part of the API server: /apis/GROUP/VERSION.
+STATE_GROUP = DOMAIN
+STATE_VERSION = "v1"
+
 # The ConfigMap with the virtual resources, and its key.
 RESOURCES_CONFIGMAP = "fluence-resources"
 RESOURCES_KEY = "resources.yaml"

@@ -23,7 +23,14 @@ from tests.e2e.history import History, recorded
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory, existing_nodes, local_nodes
 from tests.e2e.operators import KINDS, installed
-from tests.e2e.service import Fluence, backends, discrepancies, over_http, through_api_server
+from tests.e2e.service import (
+    Fluence,
+    admin_token,
+    backends,
+    discrepancies,
+    over_http,
+    through_api_server,
+)
 from tests.network.gateway import Gateway
 
 LONGEST_TEST = 900.0
@@ -133,7 +140,9 @@ def nodes(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[NodeFact
         if "fluence" in request.fixturenames:
             installed: Installation = request.getfixturevalue("installation")
             if installed.stack.extender.running:
-                Fluence(over_http(lambda: installed.stack.api_url)).wait_for_nodes(cluster.nodes())
+                Fluence(
+                    over_http(lambda: installed.stack.api_url, admin_token(installed.plane))
+                ).wait_for_nodes(cluster.nodes())
 
     with local_nodes(cluster.plane, known) as make:
         yield make
@@ -238,10 +247,15 @@ def fluence(
     installed.mend()
     log = cluster.plane.log(installed.stack.extender.name)
     before = log.stat().st_size
-    yield from agreeing(cluster, Fluence(over_http(lambda: installed.stack.api_url)), namespace)
+    yield from agreeing(cluster, local_service(installed), namespace)
     told = log.read_bytes()[before:].decode()
     assert "Traceback" not in told, told
     assert "planning failed" not in told, told
+
+
+def local_service(installed: Installation) -> Fluence:
+    """The service on the local control plane, asked as the admin."""
+    return Fluence(over_http(lambda: installed.stack.api_url, admin_token(installed.plane)))
 
 
 def agreeing(cluster: Cluster, fluence: Fluence, namespace: Namespace) -> Iterator[Fluence]:

@@ -1,7 +1,8 @@
-"""The service behind the API server's proxy, as it is where it runs in a pod.
+"""The service behind the API server, as it is where it runs in a pod: aggregated, and behind the proxy to Services.
 
 kwok runs no containers, so a pod that nobody runs stands for the process: the API server's proxy goes to addresses of
-pods alone, and to none on loopback, so the process listens on all.
+pods alone, and to none on loopback, so the process listens on all. For the aggregated paths the API server takes the
+Service's external name, which is this machine.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
+from fluence_extender.localcluster import Api, ApiError
 from tests.e2e.harness import Manifest, documents, pod, wait_for
 from tests.e2e.installation import BASE, Installation
 
 NAMESPACE = "kube-system"
 NAME = "fluence"
 CORE = f"/api/v1/namespaces/{NAMESPACE}"
-PROXY = f"{CORE}/services/http:{NAME}:api/proxy"
+PROXY = f"{CORE}/services/https:{NAME}:api/proxy"
+AGGREGATED = "/apis/fluence.flux-framework.org/v1"
+API_SERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1.fluence.flux-framework.org"
 
 
 def own_address() -> str:
@@ -32,20 +36,35 @@ def own_address() -> str:
 def behind_proxy(installation: Installation) -> Iterator[None]:
     """While this lasts, the service is reached as kube-system/fluence."""
     api = installation.plane.api
-    with installation.other("--api-host", "0.0.0.0") as stack:
+    with installation.other("--api-host", "0.0.0.0", "--api-service", f"{NAMESPACE}/{NAME}") as stack:
         port = urlsplit(stack.api_url).port or 0
-        for one in (_service(port), _pod(), _endpoints(own_address(), port)):
+        for one in (_service(port), _pod(), _endpoints(own_address(), port), *_aggregation(port)):
             api.apply(one)
         ips = {"podIP": own_address(), "podIPs": [{"ip": own_address()}]}
         api.patch(f"{CORE}/pods/{NAME}/status", {"status": ips})
         for one in documents(BASE / "users.yaml"):
             api.apply(one)
-        wait_for(lambda: "items" in api.get(f"{PROXY}/v1/nodes"), what="the proxy to reach the service")
+        wait_for(lambda: _answers(api), what="the API server to reach the service")
         try:
             yield
         finally:
-            for path in (f"endpoints/{NAME}", f"services/{NAME}", f"pods/{NAME}"):
+            api.delete(API_SERVICE)
+            for path in (f"endpoints/{NAME}", f"services/{NAME}", f"pods/{NAME}", "secrets/fluence-state-ca"):
                 api.delete(f"{CORE}/{path}")
+
+
+def _answers(api: Api) -> bool:
+    try:
+        return "items" in api.get(f"{AGGREGATED}/nodes")
+    except ApiError:
+        return False
+
+
+def _aggregation(port: int) -> list[Manifest]:
+    """The APIService and the Secret of deploy/, with the port that the process has here."""
+    service, secret = documents(BASE / "apiservice.yaml")
+    service["spec"]["service"]["port"] = port
+    return [service, secret]
 
 
 def _metadata() -> Manifest:
@@ -54,7 +73,8 @@ def _metadata() -> Manifest:
 
 def _service(port: int) -> Manifest:
     ports = [{"name": "api", "port": 8889, "targetPort": port, "protocol": "TCP"}]
-    return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(), "spec": {"ports": ports}}
+    spec = {"type": "ExternalName", "externalName": "localhost", "ports": ports}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(), "spec": spec}
 
 
 def _pod() -> Manifest:

@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from fluence_extender.localcluster import Api
+from fluence_extender.demo.stack import unverified
+from fluence_extender.localcluster import Api, ControlPlane
 from fluence_extender.localcluster.admission import Amounts, amounts, effective_requests
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import (
@@ -18,39 +20,54 @@ from fluence_extender.model.names import (
     BACKEND_ANNOTATION,
     RESOURCE_PREFIX,
     SCHEDULER_NAME,
+    STATE_GROUP,
 )
 from tests.e2e.harness import LONGEST, Cluster, Manifest, annotations_of, node_of, phase_of, wait_for
 
 Fetch = Callable[[str], str]
 
-PODS = "/api/v1/namespaces/kube-system/pods"
+AGGREGATED = f"/apis/{STATE_GROUP}"
+PROBED = "/api/v1/namespaces/kube-system/services/https:fluence:api/proxy"
+PROBES = ("/healthz", "/readyz")
+STANDBY = ('"leading":false', "fluence_leader 0.0")
+"""What only a standby's documents and metrics have."""
 
 
-def over_http(url: Callable[[], str]) -> Fetch:
-    """Asks the service at ``url()``, which may change from one test to the next."""
+def over_http(url: Callable[[], str], token: str = "") -> Fetch:
+    """Asks the service at ``url()``, which may change from one test to the next, as the user of ``token``."""
 
     def fetch(path: str) -> str:
-        with urllib.request.urlopen(f"{url()}{path}", timeout=60) as answer:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        request = urllib.request.Request(f"{url()}{path}", headers=headers)
+        with urllib.request.urlopen(request, timeout=60, context=unverified()) as answer:
             return str(answer.read().decode())
 
     return fetch
 
 
+def admin_token(plane: ControlPlane) -> str:
+    """The admin's bearer token."""
+    document = yaml.safe_load(plane.kubeconfig.read_text())
+    return str(document["users"][0]["user"]["token"])
+
+
 def through_api_server(api: Api) -> Fetch:
-    """Asks the replica that leads in the cluster, through the API server's proxy."""
+    """Asks the replica that leads in the cluster, through the API server; probes answer of any replica."""
 
-    def ask(pod: str, path: str) -> str:
-        answer = api.get(f"{PODS}/http:{pod}:8889/proxy{path}")
+    def ask(path: str) -> str:
+        answer = api.get(path)
         body = answer["text"] if set(answer) == {"text"} else answer
-        return body if isinstance(body, str) else json.dumps(body)
+        return body if isinstance(body, str) else json.dumps(body, separators=(",", ":"))
 
-    def leader() -> str:
-        pods = api.get(PODS, labelSelector="app.kubernetes.io/name=fluence")["items"]
-        names = [pod["metadata"]["name"] for pod in pods]
-        return next((name for name in names if ask(name, "/readyz").strip() == "ok"), "")
+    def leads(path: str) -> str:
+        body = ask(path)
+        return "" if any(sign in body for sign in STANDBY) else body
 
     def fetch(path: str) -> str:
-        return ask(wait_for(leader, LONGEST, "a replica to lead"), path)
+        if path in PROBES:
+            return ask(f"{PROBED}{path}")
+        below = path if path.startswith("/v1/") else f"/v1{path}"
+        return wait_for(lambda: leads(f"{AGGREGATED}{below}"), LONGEST, "the leader to answer")
 
     return fetch
 

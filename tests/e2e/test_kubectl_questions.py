@@ -1,4 +1,4 @@
-"""kubectl fluence's questions, with the real kubectl, through the real API server's proxy."""
+"""kubectl fluence's questions, with the real kubectl, through the real API server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 OFFERED = "offers are from the service (configmaps"
 SESSION = timedelta(minutes=10)
 """What the questions of one test take at most; a Lease that was renewed then is fresh for all of them."""
-BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings"
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -70,7 +70,7 @@ def scene(
 
 
 @pytest.mark.usefixtures("scene")
-def test_every_question_is_answered_through_the_proxy(plugin: Plugin, namespace: Namespace) -> None:
+def test_every_question_is_answered_through_the_api_server(plugin: Plugin, namespace: Namespace) -> None:
     shown = plugin.fluence("jobs")
     assert shown.returncode == 0, shown
     assert [line.split()[:3] for line in shown.stdout.splitlines()[1:]] == [
@@ -103,7 +103,7 @@ def test_offers_come_from_the_service_where_the_config_map_cannot_be_read(
     tmp_path: Path,
 ) -> None:
     user = service_account("scientist")
-    bind(cluster.api, "fluence-proxy-only", "fluence-proxy-only", user)
+    bind(cluster.api, "fluence-questions-only", "fluence-questions-only", user)
     manifest = pod("quantum", scheduler="fluence", cpu="1")
     manifest["metadata"]["annotations"]["fluence.flux-framework.org/select-policy"] = "require:vendor=rigetti"
     file = tmp_path / "pod.yaml"
@@ -118,29 +118,30 @@ def test_offers_come_from_the_service_where_the_config_map_cannot_be_read(
             what="the rights to be granted",
         )
     finally:
-        unbind(cluster.api, "fluence-proxy-only")
+        unbind(cluster.api, "fluence-questions-only")
     assert ended is not None
     assert "require-backend: rigetti_ankaa" in ended.stdout
     assert ended.returncode == 0, ended
 
 
 def bind(api: Api, name: str, role: str, kubeconfig: Path) -> None:
-    """Give a service account's kubeconfig a role where the service is; ``fluence-proxy-only`` is made for it."""
-    if role == "fluence-proxy-only":
+    """Give a service account's kubeconfig a role; ``fluence-questions-only`` is made for it."""
+    if role == "fluence-questions-only":
+        rule = {"apiGroups": ["fluence.flux-framework.org"], "resources": ["*"], "verbs": ["get", "list"]}
         api.apply(
             {
                 "apiVersion": "rbac.authorization.k8s.io/v1",
                 "kind": "ClusterRole",
                 "metadata": {"name": role},
-                "rules": [{"apiGroups": [""], "resources": ["services/proxy"], "verbs": ["get"]}],
+                "rules": [rule],
             }
         )
     namespace, account = account_of(kubeconfig)
     api.apply(
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "RoleBinding",
-            "metadata": {"name": name, "namespace": "kube-system"},
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
             "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
         }
@@ -177,12 +178,12 @@ def test_the_role_lets_a_user_ask_this_service_and_nothing_else(
     bind(cluster.api, "fluence-view", "fluence-view", user)
     try:
         wait_for(
-            lambda: plugin.fluence("top", kubeconfig=user).returncode == 0, what="the rights to be granted"
+            lambda: plugin.fluence("jobs", kubeconfig=user).returncode == 0, what="the rights to be granted"
         )
         other = plugin.run(
             "get", "--raw", "/api/v1/namespaces/kube-system/services/other/proxy/", kubeconfig=user
         )
-        post = plugin.run("create", "--raw", PROXIED_SIMULATE, "-f", "/dev/null", kubeconfig=user)
+        post = plugin.run("create", "--raw", AGGREGATED_SIMULATE, "-f", "/dev/null", kubeconfig=user)
         assert "Forbidden" in other.stderr
         assert "Forbidden" in post.stderr
         doctor = plugin.fluence("doctor", kubeconfig=user)
@@ -191,7 +192,7 @@ def test_the_role_lets_a_user_ask_this_service_and_nothing_else(
         unbind(cluster.api, "fluence-view")
 
 
-PROXIED_SIMULATE = "/api/v1/namespaces/kube-system/services/http:fluence:api/proxy/v1/simulate"
+AGGREGATED_SIMULATE = "/apis/fluence.flux-framework.org/v1/simulate"
 
 
 def test_doctor_finds_what_is_missing_and_says_what_to_do(

@@ -73,6 +73,14 @@ PORTS = click.IntRange(0, 65535)
     show_default=True,
     help="Port of /v1, probes and metrics; 0 takes any free one.",
 )
+@setting(
+    "--api-service",
+    default="",
+    metavar="NAMESPACE/NAME",
+    callback=object_name,
+    help="Serve /v1 and metrics with TLS, and show each caller what he may see. Clients call this Service, and the "
+    "APIService makes /v1 a part of the API server. Default: plain HTTP for everyone, on loopback only.",
+)
 @LEVELS
 @setting(
     "--completion-limit",
@@ -140,7 +148,7 @@ def _run(settings: Settings) -> None:
 def _announce(listeners: Listeners, engine: Engine) -> None:
     click.echo(
         f"fluence-extender {__version__}: verbs on http://{listeners.verbs_address}, "
-        f"state on http://{listeners.api_address}, engine {engine.name} ({engine.version})",
+        f"state on {listeners.api_scheme}://{listeners.api_address}, engine {engine.name} ({engine.version})",
         err=True,
     )
 

@@ -17,6 +17,7 @@ import structlog
 from fluence_extender import __version__
 from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.apps.extender.engines import Engine, choose_engine, matcher_setup
+from fluence_extender.apps.extender.exposure import Exposure, exposed
 from fluence_extender.apps.processes import StartRefused, faulty_resources, first_error
 from fluence_extender.apps.settings import Settings
 from fluence_extender.cluster.early_watch import EarlyWatch
@@ -89,16 +90,18 @@ async def run(
     the start errors of the rooms.
     """
     engine = choose_engine(settings.engine)
-    try:
-        await _run(settings, engine, session, listening, stop)
-    except BaseExceptionGroup as group:
-        raise first_error(group) from None
+    async with exposed(settings) as exposure:
+        try:
+            await _run(settings, engine, session, exposure, listening, stop)
+        except BaseExceptionGroup as group:
+            raise first_error(group) from None
 
 
 async def _run(
     settings: Settings,
     engine: Engine,
     session: ClusterSession,
+    exposure: Exposure,
     listening: Callable[[Listeners, Engine], None],
     stop: asyncio.Event,
 ) -> None:
@@ -150,17 +153,19 @@ async def _run(
             "rebuild": rebuilder.run(),
             "audit": auditor.run(driver.wake),
             "estimate starts": Estimates(controller, metrics.observe_estimate_error).run(),
+            **exposure.work(),
         }
         if election is not None:
             work["follow the lease"] = election.run()
         async with background(work):
             await serve(
                 VerbsApp(placements, metrics),
-                api_app(state, metrics, settings.scheduler_livez),
+                api_app(state, metrics, settings.scheduler_livez, exposure.gate),
                 Address(settings.host, settings.port),
                 Address(settings.api_host, settings.api_port),
                 lambda listeners: listening(listeners, engine),
                 stop,
+                exposure.tls,
             )
     finally:
         ledger.close()

@@ -58,12 +58,14 @@ def together(devices: Sequence[Item]) -> list[Item]:
         for count in ("total", "held", "free"):
             row[count] += device[count]
         row["holders"] += device["holders"]
+        row["hidden"] += device["hidden"]
         row["problems"] = list(dict.fromkeys([*row["problems"], *device["problems"]]))
     return list(rows.values())
 
 
 def _holders(device: Item) -> str:
-    return ", ".join(dict.fromkeys(f"{one['namespace']}/{one['pod']}" for one in device["holders"]))
+    named = dict.fromkeys(f"{one['namespace']}/{one['pod']}" for one in device["holders"])
+    return ", ".join([*named, *([f"{device['hidden']} of other namespaces"] if device["hidden"] else [])])
 
 
 def _attributes(device: Item) -> str:

@@ -4,7 +4,8 @@ CommandError          exit code 1
 ├─ UsageError         exit code 2
 ├─ KubectlFailed
 └─ StateApiError
-   └─ NotFound
+   ├─ NotFound
+   └─ Withheld
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ class KubectlFailed(CommandError):
 
 class StateApiError(CommandError):
     """The service didn't answer."""
+
+
+class Withheld(StateApiError):
+    """The service shows this only to users with a right that the user lacks; the message names the right."""
 
 
 class NotFound(StateApiError):

@@ -173,7 +173,7 @@ class StateApiCommand(Command):
                 ["--server"],
                 metavar="URL",
                 default="",
-                help="Ask the service at this address, instead of through the API server's proxy.",
+                help="Ask the service at this address, instead of through the API server.",
             ),
             fluence_ns_option("Namespace of the service."),
         ]

@@ -1,5 +1,8 @@
-"""Client of the service's state API (``/v1``): through the API server's proxy with the user's kubeconfig and rights, or
-straight at the service's address.
+"""Client of the service's state API (``/v1``): through the API server with the user's kubeconfig, or at its address.
+
+The API server passes ``/apis/fluence.flux-framework.org/v1`` on to the service and tells it who the user is, so every
+kind of kubeconfig works. At its own address the service knows a user by the bearer token of ``--token`` alone; on
+loopback it may ask for none.
 
 Every failure becomes a `StateApiError`: one line that says what to do. Nothing is ever written.
 """
@@ -8,17 +11,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from fluence_extender import __version__
-from fluence_extender.apps.kubectl.errors import CommandError, KubectlFailed, NotFound, StateApiError
+from fluence_extender.apps.kubectl.errors import (
+    CommandError,
+    KubectlFailed,
+    NotFound,
+    StateApiError,
+    Withheld,
+)
 from fluence_extender.apps.kubectl.options import DEFAULT_NAMESPACE
 from fluence_extender.apps.kubectl.program import kubectl_output
 from fluence_extender.apps.kubectl.terminal import tell_note, waiting
+from fluence_extender.model.names import STATE_GROUP, STATE_VERSION
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 SERVICE = "fluence"
-PORT = "api"
+API_GROUP = f"/apis/{STATE_GROUP}"
 ROLE = "fluence-view"
 SIMULATE_ROLE = "fluence-simulate"
 PATIENCE = 60.0
@@ -28,7 +41,7 @@ Item = dict[str, Any]
 
 
 class StateApiClient:
-    """Reads from the service. ``server`` is its URL, or empty for the API server's proxy.
+    """Reads from the service. ``server`` is its URL, or empty for the API server.
 
     ``connection`` are kubectl's flags that say which cluster is meant and who the user is; ``patience`` is in seconds.
     """
@@ -44,16 +57,18 @@ class StateApiClient:
         self.connection = list(connection)
         self._server = server.rstrip("/")
         self._patience = patience
-        self._noted_standby = False
+        self._noted: set[str] = set()
 
     def items(self, path: str, **query: object) -> list[Item]:
         """Return the items of a list. Raise `StateApiError` if there is no such list."""
         document = self.document(path, **query)
         if not isinstance(document, dict) or not isinstance(document.get("items"), list):
             raise self._missing(path)
-        if not document.get("metadata", {}).get("leading", True) and not self._noted_standby:
-            self._noted_standby = True
-            tell_note("answered by a standby replica: it shows what it sees of the cluster")
+        metadata = document.get("metadata", {})
+        if not metadata.get("leading", True):
+            self._note_once("answered by a standby replica: it shows what it sees of the cluster")
+        if metadata.get("hidden"):
+            self._note_once("more are in namespaces whose pods you may not list", f"{metadata['hidden']} ")
         found: list[Item] = document["items"]
         return found
 
@@ -98,6 +113,11 @@ class StateApiClient:
         except CommandError:
             return "" if self._server else "default"
 
+    def _note_once(self, note: str, count: str = "") -> None:
+        if note not in self._noted:
+            self._noted.add(note)
+            tell_note(f"{count}{note}")
+
     def _where(self) -> str:
         return self._server or f"the service {self.service_namespace}/{SERVICE}"
 
@@ -108,30 +128,42 @@ class StateApiClient:
         )
 
     def _proxied(self, path: str, body: bytes | None) -> bytes:
-        proxy = f"/api/v1/namespaces/{self.service_namespace}/services/http:{SERVICE}:{PORT}/proxy{path}"
+        below = path if path.startswith(f"/{STATE_VERSION}/") else f"/{STATE_VERSION}{path}"
+        try:
+            return self._raw(API_GROUP + below, body)
+        except KubectlFailed as error:
+            if "(NotFound)" in str(error):
+                raise self._absent() from None
+            raise self._explained(str(error), ROLE if body is None else SIMULATE_ROLE) from None
+
+    def _raw(self, path: str, body: bytes | None = None) -> bytes:
         verb = ["get"] if body is None else ["create", "-f", "-"]
-        arguments = [*verb, "--raw", proxy, *self.connection]
+        arguments = [*verb, "--raw", path, *self.connection]
         if not any(word.startswith("--request-timeout") for word in self.connection):
             arguments.append(f"--request-timeout={self._patience:.0f}s")
+        return kubectl_output(arguments, self._patience + 5, body)
+
+    def _absent(self) -> StateApiError:
+        """Return the error for a path that nothing serves: the service has no such path, or isn't installed."""
         try:
-            return kubectl_output(arguments, self._patience + 5, body)
+            self._raw(API_GROUP)
         except KubectlFailed as error:
-            raise self._explained(str(error), ROLE if body is None else SIMULATE_ROLE) from None
+            if "(NotFound)" in str(error):
+                return StateApiError(
+                    f"the cluster serves no {API_GROUP}; install the service (kubectl apply -k deploy),"
+                    " or say where it is with --server URL"
+                )
+        return NotFound("the service has nothing under this path")
 
     def _explained(self, message: str, role: str) -> StateApiError:
         """Return the error that kubectl's ``message`` means here."""
-        if "(NotFound)" in message and "services" not in message:
-            return NotFound(message)
-        if "(NotFound)" in message:
+        if "(Forbidden)" in message and "forbidden: User" in message:
             return StateApiError(
-                f"there is no service {self.service_namespace}/{SERVICE}; install it (kubectl apply -k deploy),"
-                " or say where it is with --fluence-ns NAMESPACE or --server URL"
+                f"you may not ask {self._where()}; an administrator allows it with kubectl create clusterrolebinding"
+                f" {role} --clusterrole={role} --user=YOU"
             )
         if "(Forbidden)" in message:
-            return StateApiError(
-                f"you may not ask {self._where()}; an administrator allows it with kubectl create rolebinding"
-                f" {role} -n {self.service_namespace} --clusterrole={role} --user=YOU"
-            )
+            return Withheld(message.removeprefix("(Forbidden): "))
         if "(Unauthorized)" in message or "must be logged in" in message:
             return StateApiError("the cluster doesn't know you; log in again, or check kubectl config view")
         if any(part in message for part in ("(ServiceUnavailable)", "no endpoints", "(InternalError)")):
@@ -139,21 +171,22 @@ class StateApiClient:
                 f"no replica of {self._where()} is ready; see"
                 f" kubectl get pods -n {self.service_namespace} -l app.kubernetes.io/name={SERVICE}"
             )
-        if role == SIMULATE_ROLE and message.startswith("Error from server: "):
+        if message.startswith("Error from server: "):
             return StateApiError(message.removeprefix("Error from server: "))
         return StateApiError(f"the cluster can't be asked: {message}; check it with kubectl cluster-info")
 
     def _direct(self, path: str, body: bytes | None) -> bytes:
         from http.client import HTTPException
         from urllib.error import HTTPError, URLError
-        from urllib.request import urlopen
+        from urllib.request import Request, urlopen
 
         if not self._server.startswith(("http://", "https://")):
             raise StateApiError(
                 f'--server "{self._server}" is no URL; write e.g. --server http://127.0.0.1:8889'
             )
         try:
-            with urlopen(self._server + path, body, timeout=self._patience) as response:
+            request = Request(self._server + path, body, self._authorization())
+            with urlopen(request, timeout=self._patience, context=self._tls()) as response:
                 content: bytes = response.read()
                 return content
         except HTTPError as error:
@@ -161,10 +194,40 @@ class StateApiClient:
                 message = _detail(error.read()) or str(error.reason)
             if error.code == 404:
                 raise NotFound(message) from None
+            if error.code == 401:
+                raise StateApiError(
+                    f"{self._where()} doesn't know you: {message}; give --token TOKEN, or leave out --server"
+                ) from None
+            if error.code == 403:
+                raise Withheld(message) from None
             raise StateApiError(f"{self._where()}: {message}") from None
         except (OSError, ValueError, HTTPException) as error:
             why = error.reason if isinstance(error, URLError) else error
             raise StateApiError(f"{self._where()} can't be reached: {why}; check --server") from None
+
+    def _authorization(self) -> dict[str, str]:
+        token = self._flag("token")
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+    def _tls(self) -> SSLContext | None:
+        """Return how to verify the service's certificate, by kubectl's flags. Raise `StateApiError`."""
+        if not self._server.startswith("https://"):
+            return None
+        import ssl
+
+        try:
+            context = ssl.create_default_context(cafile=self._flag("certificate-authority") or None)
+        except OSError as error:
+            raise StateApiError(f"--certificate-authority can't be read: {error}") from None
+        if "--insecure-skip-tls-verify" in self.connection:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+    def _flag(self, name: str) -> str:
+        """Return the value of a flag of kubectl, "" if it isn't given."""
+        given = [word.partition("=")[2] for word in self.connection if word.startswith(f"--{name}=")]
+        return given[-1] if given else ""
 
 
 def _detail(body: bytes) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fluence_extender.apps.kubectl.errors import CommandError, NotFound, UsageError
+from fluence_extender.apps.kubectl.errors import CommandError, NotFound, UsageError, Withheld
 from fluence_extender.apps.kubectl.figures import age, amount, amounts, now, until
 from fluence_extender.apps.kubectl.fits import (
     SCALABLE,
@@ -24,6 +24,7 @@ from fluence_extender.apps.kubectl.options import (
     output_option,
 )
 from fluence_extender.apps.kubectl.tables import print_document
+from fluence_extender.apps.kubectl.terminal import tell_note
 from fluence_extender.model.notation import first_few
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def why(
         print_document(story, output)
         return
     waits = story["state"] == "waiting" and bool(story["asks"])
-    nodes = client.items("/v1/nodes") if waits else []
+    nodes = _nodes(client) if waits else []
     devices = client.items("/v1/backends") if waits and any(ask["devices"] for ask in story["asks"]) else []
     for line in explanation(story, nodes, devices, output == "wide"):
         print(line)
@@ -93,6 +94,15 @@ def find(client: StateApiClient, namespace: str, kind: str, name: str) -> Item |
     except NotFound:
         return None
     return found
+
+
+def _nodes(client: StateApiClient) -> list[Item]:
+    """Return the nodes, none for a user who may not list them."""
+    try:
+        return client.items("/v1/nodes")
+    except Withheld as error:
+        tell_note(f"what is free isn't shown: {error}")
+        return []
 
 
 def explanation(story: Item, nodes: Sequence[Item], devices: Sequence[Item], wide: bool) -> Iterator[str]:
@@ -205,9 +215,11 @@ def _device(device: Item, requires: Item) -> str:
     missed = [f"{key}={value}" for key, value in requires.items() if have.get(key) != value]
     if missed:
         text += f"; isn't {', '.join(missed)}"
-    holders = dict.fromkeys(f"{one['namespace']}/{one['pod']}" for one in device["holders"])
+    holders = list(dict.fromkeys(f"{one['namespace']}/{one['pod']}" for one in device["holders"]))
+    if device["hidden"]:
+        holders.append(f"{device['hidden']} of other namespaces")
     if holders:
-        text += f"; held by {_listed(list(holders), False)}"
+        text += f"; held by {_listed(holders, False)}"
     return text + "".join(f"; {problem}" for problem in device["problems"])
 
 

@@ -18,6 +18,7 @@ from functools import partial
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 # A gang's calls arrive together, each on its own connection.
 BACKLOG = 4096
@@ -25,6 +26,9 @@ OPEN_FILES = 65536
 
 # Seconds. Longer than the 90 of Go's client: it doesn't repeat a POST on a connection that we close under it.
 KEEP_ALIVE = 120
+
+PEER = "peer"
+"""Where a request's ``state`` has the client's certificate (DER), if the client has shown one."""
 
 # Seconds that open answers have to finish once we stop.
 ANSWER_GRACE = 3
@@ -40,6 +44,18 @@ class Address:
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
+
+
+class PeerProtocol(HttpToolsProtocol):
+    """HTTP on a TLS connection; each request tells the client's certificate."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take in the certificate that the handshake has verified."""
+        super().connection_made(transport)
+        connection = transport.get_extra_info("ssl_object")
+        peer = connection.getpeercert(binary_form=True) if connection is not None else None
+        if peer:
+            self.app_state = {**self.app_state, PEER: peer}
 
 
 class CannotListen(Exception):
@@ -107,7 +123,7 @@ def uvicorn_server(app: ASGIApp, tls: ssl.SSLContext | None = None) -> uvicorn.S
     """
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http="httptools" if tls is None else PeerProtocol,
         ws="none",
         lifespan="off",
         interface="asgi3",

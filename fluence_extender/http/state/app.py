@@ -13,7 +13,9 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fluence_extender import __version__
+from fluence_extender.http.listeners.gate import AccessGate, OpenGate
 from fluence_extender.http.metrics import Metrics
+from fluence_extender.http.state.aggregation import Aggregated, discovery_route
 from fluence_extender.http.state.health import health_routes
 from fluence_extender.http.state.problems import handle_problems
 from fluence_extender.http.state.routes import state_routes
@@ -28,11 +30,15 @@ that hasn't changed is a 304. The header `Fluence-Leading` (in lists also `metad
 answers from what it sees of the cluster."""
 
 
-def api_app(service: ServiceState, metrics: Metrics, scheduler: str = "") -> FastAPI:
+def api_app(
+    service: ServiceState, metrics: Metrics, scheduler: str = "", gate: AccessGate | None = None
+) -> FastAPI:
     """Return the application of the state API, probes and metrics over ``service``.
 
-    ``scheduler`` is the health endpoint of the kube-scheduler in the same pod, "" if there is none.
+    ``scheduler`` is the health endpoint of the kube-scheduler in the same pod, "" if there is none. ``gate`` decides
+    who sees what; without one everyone sees everything. Probes are open to all.
     """
+    gate = gate or OpenGate()
     app = FastAPI(
         title="fluence-extender",
         version=__version__,
@@ -40,10 +46,12 @@ def api_app(service: ServiceState, metrics: Metrics, scheduler: str = "") -> Fas
         docs_url=None,
         redoc_url=None,
     )
-    app.include_router(state_routes(service))
-    app.include_router(simulate_route(service))
-    app.include_router(health_routes(service, metrics, scheduler))
+    app.include_router(state_routes(service, gate))
+    app.include_router(simulate_route(service, gate))
+    app.include_router(health_routes(service, metrics, scheduler, gate))
+    app.include_router(discovery_route())
     app.add_middleware(HeadAsGet)
+    app.add_middleware(Aggregated)
     handle_problems(app)
     return app
 

@@ -102,6 +102,7 @@ def _present(
         held=device.count - free,
         free=free,
         holders=tuple(holders),
+        hidden=0,
         usable=not problems,
         problems=problems,
     )
@@ -158,6 +159,7 @@ def _unusable(
         held=sum(holder.amount for holder in holders),
         free=0,
         holders=holders,
+        hidden=0,
         usable=False,
         problems=problems,
     )

@@ -11,15 +11,17 @@ import aiohttp
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 
+from fluence_extender.http.listeners.gate import AccessGate
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.readiness import not_ready
 from fluence_extender.http.state.service import ServiceState
+from fluence_extender.model.access import METRICS
 
 SCHEDULER_TIMEOUT = aiohttp.ClientTimeout(total=4.0)
 
 
-def health_routes(service: ServiceState, metrics: Metrics, scheduler: str) -> APIRouter:
-    """Return the routes for the kubelet and Prometheus.
+def health_routes(service: ServiceState, metrics: Metrics, scheduler: str, gate: AccessGate) -> APIRouter:
+    """Return the routes for the kubelet, which are open to all, and for Prometheus, which ``gate`` decides about.
 
     ``scheduler`` is the health endpoint of the kube-scheduler in the same pod, "" if there is none.
     """
@@ -55,6 +57,7 @@ def health_routes(service: ServiceState, metrics: Metrics, scheduler: str) -> AP
     @router.get("/metrics", summary="Metrics")
     async def exposition(request: Request) -> Response:
         """Prometheus metrics, in the text format or OpenMetrics."""
+        await gate.demand(request.scope, METRICS)
         metrics.set_gauges(*service.counts(), not readiness.not_ready_reason, readiness.leading)
         body, content_type = metrics.render(request.headers.get("accept", ""))
         return Response(body, media_type=content_type)

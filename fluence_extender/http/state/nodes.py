@@ -39,7 +39,7 @@ def node_detail(controller: Controller, name: str, leading: bool) -> Single[v1.N
     account = controller.ledger.accounts.get(name)
     users = [] if account is None else [_user(controller, *one) for one in account.users.items()]
     users.sort(key=lambda one: (one.namespace, one.pod, one.uid))
-    detail = v1.NodeDetail.extending(shape, pods=tuple(users), leading=leading)
+    detail = v1.NodeDetail.extending(shape, pods=tuple(users), hidden=0, leading=leading)
     return Single(cluster_revision(controller), detail)
 
 

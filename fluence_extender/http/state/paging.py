@@ -70,20 +70,31 @@ class Page:
     token: str
 
     def streamed(
-        self, items: Items[V], keep: Callable[[V], bool] | None, leading: bool
+        self,
+        items: Items[V],
+        keep: Callable[[V], bool] | None,
+        leading: bool,
+        show: Callable[[V], V | None] | None = None,
     ) -> AsyncIterator[bytes]:
         """Yield the page of those items that ``keep`` accepts (None: all), as a list document.
 
-        Raises `BadToken` before the first piece.
+        ``show`` returns what of an item may be shown; items of which nothing may are counted. Raises `BadToken` before
+        the first piece.
         """
         start = start_of(self.kind, self.token, items.keys)
-        return self._pieces(items, start, keep, leading)
+        return self._pieces(items, start, keep, leading, show)
 
     async def _pieces(
-        self, items: Items[V], start: int, keep: Callable[[V], bool] | None, leading: bool
+        self,
+        items: Items[V],
+        start: int,
+        keep: Callable[[V], bool] | None,
+        leading: bool,
+        show: Callable[[V], V | None] | None,
     ) -> AsyncIterator[bytes]:
         chunk = bytearray(b'{"items":[')
-        sent = 0
+        # Hidden items after the last one that is sent belong to the next page, which starts there.
+        sent = hidden = passed = 0
         token, remaining = "", None
         last = None
         began = time.perf_counter()
@@ -92,15 +103,20 @@ class Page:
             item = items.make(key)
             if item is None or (keep is not None and not keep(item)):
                 continue
+            if show is not None and (item := show(item)) is None:
+                passed += 1
+                continue
             if self.limit and sent == self.limit:
                 assert last is not None, "a page has at least one item"
                 token = token_after(self.kind, last)
-                remaining = len(items.keys) - position if keep is None else None
+                remaining = len(items.keys) - position if keep is None and show is None else None
+                passed = 0
                 break
             if sent:
                 chunk += b","
             chunk += v1.encode(item)
             sent += 1
+            hidden, passed = hidden + passed, 0
             last = key
             if time.perf_counter() - began > TURN:
                 if len(chunk) > CHUNK:
@@ -108,5 +124,6 @@ class Page:
                     chunk.clear()
                 await asyncio.sleep(0)
                 began = time.perf_counter()
-        metadata = v1.ListMetadata(leading=leading, next_page=token, remaining=remaining)
+        out_of_sight = None if show is None else hidden + passed
+        metadata = v1.ListMetadata(leading=leading, next_page=token, remaining=remaining, hidden=out_of_sight)
         yield bytes(chunk + b'],"metadata":' + metadata.to_json() + b"}")

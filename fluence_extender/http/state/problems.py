@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
 
+from fluence_extender.http.listeners.gate import AccessRefused
 from fluence_extender.http.state import v1
 from fluence_extender.matcher.errors import MatcherError
 
@@ -28,7 +29,13 @@ class BadQuery(Exception):
 def refusal(status: int, text: str) -> Response:
     """Return the answer to a request that is refused with ``status``; ``text`` says why."""
     problem = v1.Refusal(
-        detail=text, api_version="v1", kind="Status", status="Failure", code=status, message=text
+        detail=text,
+        api_version="v1",
+        kind="Status",
+        status="Failure",
+        code=status,
+        message=text,
+        reason="Forbidden" if status == 403 else None,
     )
     return Response(problem.to_json(), status, media_type=JSON)
 
@@ -48,12 +55,21 @@ async def only_known(request: Request) -> None:
 def handle_problems(app: FastAPI) -> None:
     """Let ``app`` answer the exceptions of its routes."""
     app.add_exception_handler(BadQuery, _bad_query)
+    app.add_exception_handler(AccessRefused, _no_access)
     app.add_exception_handler(RequestValidationError, _bad_value)
     app.add_exception_handler(MatcherError, _no_graph)
 
 
 async def _bad_query(request: Request, error: Exception) -> Response:
     return refusal(400, str(error))
+
+
+async def _no_access(request: Request, error: Exception) -> Response:
+    assert isinstance(error, AccessRefused)
+    answer = refusal(error.status, str(error))
+    if error.status == 401:
+        answer.headers["WWW-Authenticate"] = "Bearer"
+    return answer
 
 
 async def _bad_value(request: Request, error: Exception) -> Response:

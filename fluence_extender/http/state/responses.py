@@ -11,6 +11,7 @@ import asyncio
 import re
 import secrets
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -22,6 +23,8 @@ from fluence_extender.http.state import v1
 from fluence_extender.http.state.listings import GraphExport, Listing, Pieces, Single
 from fluence_extender.http.state.paging import BadToken, Page
 from fluence_extender.http.state.problems import JSON, BadQuery
+from fluence_extender.http.state.sighted import Show
+from fluence_extender.model.access import EVERYTHING, CallerSight
 
 V = TypeVar("V")
 
@@ -38,14 +41,24 @@ class Responses:
         self._process = secrets.token_hex(6)
 
     def page(
-        self, request: Request, listing: Listing[V], page: Page, keep: Callable[[V], bool] | None
+        self,
+        request: Request,
+        listing: Listing[V],
+        page: Page,
+        keep: Callable[[V], bool] | None,
+        sight: CallerSight = EVERYTHING,
+        show: Show[V] | None = None,
     ) -> Response:
-        """Return a page of those items that ``keep`` accepts. Raises `BadQuery`."""
-        headers, unchanged = self._headers(request, listing.revision)
+        """Return a page of those items that ``keep`` accepts, as ``show`` shows them in ``sight``.
+
+        Raises `BadQuery`.
+        """
+        headers, unchanged = self._headers(request, listing.revision, sight)
         if unchanged is not None:
             return unchanged
+        shown = None if show is None or sight.everything else partial(show, sight)
         try:
-            pieces = page.streamed(listing.read(), keep, self._readiness.leading)
+            pieces = page.streamed(listing.read(), keep, self._readiness.leading, shown)
         except BadToken as error:
             raise BadQuery(str(error)) from None
         return StreamingResponse(pieces, media_type=JSON, headers=headers)
@@ -61,15 +74,18 @@ class Responses:
             raise BadQuery(f"{error}; ask without expand") from None
         return StreamingResponse(graph_document(pieces), media_type=JSON, headers=headers)
 
-    def single(self, request: Request, found: Single[Any]) -> Response:
-        """Return one item."""
-        headers, unchanged = self._headers(request, found.revision)
+    def single(self, request: Request, found: Single[Any], sight: CallerSight = EVERYTHING) -> Response:
+        """Return one item, which is as ``sight`` shows it."""
+        headers, unchanged = self._headers(request, found.revision, sight)
         return unchanged or Response(v1.encode(found.item), media_type=JSON, headers=headers)
 
-    def _headers(self, request: Request, revision: str) -> tuple[dict[str, str], Response | None]:
+    def _headers(
+        self, request: Request, revision: str, sight: CallerSight = EVERYTHING
+    ) -> tuple[dict[str, str], Response | None]:
         """Return the headers of a response, and the 304 to send instead if the client has the newest one."""
         leading = self._readiness.leading
-        tag = f'"{self._process}.{revision}.{"leading" if leading else "standby"}"'
+        seen = f".{sight.tag}" if sight.tag else ""
+        tag = f'"{self._process}.{revision}.{"leading" if leading else "standby"}{seen}"'
         headers = {"ETag": tag, "Cache-Control": "no-cache", LEADING: str(leading).lower()}
         if _matches(request.headers.get("if-none-match", ""), tag):
             return headers, Response(status_code=304, headers=headers)

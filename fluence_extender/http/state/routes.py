@@ -8,12 +8,15 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import Response
 
+from fluence_extender.http.listeners.gate import AccessGate, lacking
 from fluence_extender.http.readiness import not_ready
-from fluence_extender.http.state import v1
+from fluence_extender.http.state import sighted, v1
+from fluence_extender.http.state.listings import Single
 from fluence_extender.http.state.paging import Page
 from fluence_extender.http.state.problems import only_known
 from fluence_extender.http.state.responses import Responses
 from fluence_extender.http.state.service import ServiceState
+from fluence_extender.model.access import NODES, CallerSight, pods_in
 from fluence_extender.model.gang import Convention
 
 V = TypeVar("V")
@@ -35,6 +38,8 @@ OfBackend = Annotated[str, Query(description="Only of this backend.", examples=[
 _ALL: dict[int | str, dict[str, Any]] = {
     304: {"description": "What `If-None-Match` names is still the newest."},
     400: {"model": v1.Refusal, "description": "A parameter isn't known."},
+    401: {"model": v1.Refusal, "description": "The caller isn't identified."},
+    403: {"model": v1.Refusal, "description": "The caller lacks the right that the text names."},
     422: {"model": v1.Refusal, "description": "A parameter has no possible value."},
     503: {"model": v1.Problem, "description": "Not ready yet; the reason is in `detail`."},
 }
@@ -46,26 +51,29 @@ _LISTS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def state_routes(service: ServiceState) -> APIRouter:
-    """Return the routes over ``service``."""
+def state_routes(service: ServiceState, gate: AccessGate) -> APIRouter:
+    """Return the routes over ``service``; ``gate`` decides what of it each caller sees."""
+
+    async def identified(request: Request) -> None:
+        await gate.identify(request.scope)
 
     async def ready() -> None:
         if service.readiness.not_ready_reason:
             raise HTTPException(503, detail=not_ready(service.readiness.not_ready_reason))
 
-    checks = [Depends(ready), Depends(only_known)]
+    checks = [Depends(identified), Depends(ready), Depends(only_known)]
     router = APIRouter(prefix="/v1", dependencies=checks, responses=_ALL, tags=["state"])
     responses = Responses(service.readiness)
-    _gangs_route(router, service, responses)
-    _gang_route(router, service, responses)
-    _allocation_route(router, service, responses)
-    _node_routes(router, service, responses)
-    _backend_route(router, service, responses)
-    _graph_route(router, service, responses)
+    _gangs_route(router, service, gate, responses)
+    _gang_route(router, service, gate, responses)
+    _allocation_route(router, service, gate, responses)
+    _node_routes(router, service, gate, responses)
+    _backend_route(router, service, gate, responses)
+    _graph_route(router, service, gate, responses)
     return router
 
 
-def _gangs_route(router: APIRouter, service: ServiceState, responses: Responses) -> None:
+def _gangs_route(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
     @router.get("/gangs", response_model=v1.ListOf[v1.Gang], summary="All gangs", responses=_LISTS)
     async def gangs(
         request: Request,
@@ -86,10 +94,11 @@ def _gangs_route(router: APIRouter, service: ServiceState, responses: Responses)
             (backend, lambda gang: any(member.backend == backend for member in gang.members)),
         )
         listing = service.gangs(gone or state == "gone")
-        return responses.page(request, listing, Page("gangs", limit, continue_), keep)
+        sight = await _sight(request, service, gate, namespace)
+        return responses.page(request, listing, Page("gangs", limit, continue_), keep, sight, sighted.gang)
 
 
-def _gang_route(router: APIRouter, service: ServiceState, responses: Responses) -> None:
+def _gang_route(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
     @router.get(
         "/gangs/{namespace}/{name:path}",
         response_model=v1.GangDetail,
@@ -110,13 +119,20 @@ def _gang_route(router: APIRouter, service: ServiceState, responses: Responses) 
 
         A gang whose pods are gone is remembered for an hour.
         """
+        sight = await _sight(request, service, gate, namespace)
+        if namespace not in sight:
+            raise lacking(pods_in(namespace))
         found = service.gang(namespace, name, convention or "")
         if found is None:
             raise HTTPException(404, detail=f"no gang {namespace}/{name}")
-        return responses.single(request, found)
+        return responses.single(
+            request, Single(found.revision, sighted.gang_detail(sight, found.item)), sight
+        )
 
 
-def _allocation_route(router: APIRouter, service: ServiceState, responses: Responses) -> None:
+def _allocation_route(
+    router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses
+) -> None:
     @router.get(
         "/allocations", response_model=v1.ListOf[v1.Allocation], summary="What pods hold", responses=_LISTS
     )
@@ -136,10 +152,11 @@ def _allocation_route(router: APIRouter, service: ServiceState, responses: Respo
             (backend, lambda held: held.backend == backend),
         )
         page = Page("allocations", limit, continue_)
-        return responses.page(request, service.allocations(), page, keep)
+        sight = await _sight(request, service, gate, namespace)
+        return responses.page(request, service.allocations(), page, keep, sight, sighted.allocation)
 
 
-def _node_routes(router: APIRouter, service: ServiceState, responses: Responses) -> None:
+def _node_routes(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
     @router.get("/nodes", response_model=v1.ListOf[v1.Node], summary="All nodes", responses=_LISTS)
     async def nodes(
         request: Request,
@@ -150,7 +167,11 @@ def _node_routes(router: APIRouter, service: ServiceState, responses: Responses)
         limit: Limit = 0,
         continue_: Continue = "",
     ) -> Response:
-        """What each node has, what uses it, what is free, and why nothing new may be placed there."""
+        """What each node has, what uses it, what is free, and why nothing new may be placed there.
+
+        For callers who may list nodes.
+        """
+        await gate.demand(request.scope, NODES)
         keep = _all_of(v1.Node, (schedulable is not None, lambda node: node.schedulable == schedulable))
         return responses.page(request, service.nodes(), Page("nodes", limit, continue_), keep)
 
@@ -161,14 +182,21 @@ def _node_routes(router: APIRouter, service: ServiceState, responses: Responses)
         responses={404: {"model": v1.Problem, "description": "No node of that name."}},
     )
     async def node(request: Request, name: str) -> Response:
-        """One node with every pod that uses it, of this scheduler and of others."""
+        """One node with every pod that uses it, of this scheduler and of others.
+
+        For callers who may list nodes; pods of namespaces that they may not see are only counted.
+        """
+        await gate.demand(request.scope, NODES)
         found = service.node(name)
         if found is None:
             raise HTTPException(404, detail=f"no node {name}")
-        return responses.single(request, found)
+        sight = await gate.sight(request.scope, lambda: {pod.namespace for pod in found.item.pods})
+        return responses.single(
+            request, Single(found.revision, sighted.node_detail(sight, found.item)), sight
+        )
 
 
-def _backend_route(router: APIRouter, service: ServiceState, responses: Responses) -> None:
+def _backend_route(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
     @router.get(
         "/backends", response_model=v1.ListOf[v1.Backend], summary="Virtual devices", responses=_LISTS
     )
@@ -193,10 +221,12 @@ def _backend_route(router: APIRouter, service: ServiceState, responses: Response
             (node, lambda device: device.node == node),
             (usable is not None, lambda device: device.usable == usable),
         )
-        return responses.page(request, service.backends(), Page("backends", limit, continue_), keep)
+        page = Page("backends", limit, continue_)
+        sight = await gate.sight(request.scope, service.holding_namespaces)
+        return responses.page(request, service.backends(), page, keep, sight, sighted.backend)
 
 
-def _graph_route(router: APIRouter, service: ServiceState, responses: Responses) -> None:
+def _graph_route(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
     @router.get(
         "/graph",
         response_model=v1.GraphDocument,
@@ -215,8 +245,18 @@ def _graph_route(router: APIRouter, service: ServiceState, responses: Responses)
             Query(description="One vertex for each unit, instead of one with a size for equal leaves."),
         ] = False,
     ) -> Response:
-        """The resource graph in JSON Graph Format, as the matcher sees the cluster now."""
+        """The resource graph in JSON Graph Format, as the matcher sees the cluster now.
+
+        For callers who may list nodes.
+        """
+        await gate.demand(request.scope, NODES)
         return await responses.graph(request, service.graph(expand))
+
+
+async def _sight(request: Request, service: ServiceState, gate: AccessGate, namespace: str) -> CallerSight:
+    """Return what the caller sees of ``namespace``, or of all namespaces (""). Texts may name any of them."""
+    asked = (lambda: [namespace]) if namespace else service.namespaces
+    return await gate.sight(request.scope, asked, service.namespaces)
 
 
 def _all_of(_: type[V], *conditions: tuple[object, Callable[[V], bool]]) -> Callable[[V], bool] | None:

@@ -61,6 +61,16 @@ class ServiceState:
         states = Counter(gang.state.value for gang in self._controller.registry.gangs.values())
         return states, len(self._controller.ledger.allocations)
 
+    def namespaces(self) -> frozenset[str]:
+        """Return the namespaces of all gangs, with those that went lately, and of all pods that hold something."""
+        registry = self._controller.registry
+        gone = (one.gang.key.namespace for one in registry.gone)
+        return self.holding_namespaces().union((key.namespace for key in registry.gangs), gone)
+
+    def holding_namespaces(self) -> frozenset[str]:
+        """Return the namespaces of all pods that hold something."""
+        return frozenset(held.namespace for held in self._controller.ledger.allocations.values())
+
     async def simulate(self, manifests: bytes, namespace: str) -> dict[str, Any]:
         """Return what would become of the gangs of ``manifests``. Raises `BadManifest` or `TooManyQuestions`."""
         return await self._simulator.answer(manifests, namespace)

@@ -7,10 +7,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import JSONResponse, Response
 
+from fluence_extender.http.listeners.gate import AccessGate
 from fluence_extender.http.readiness import not_ready
-from fluence_extender.http.state import v1
+from fluence_extender.http.state import sighted, v1
 from fluence_extender.http.state.problems import only_known, refusal
 from fluence_extender.http.state.service import ServiceState
+from fluence_extender.model.access import namespaces_in
 from fluence_extender.whatif.documents import BadManifest
 from fluence_extender.whatif.simulator import TooManyQuestions
 
@@ -53,6 +55,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
         "model": v1.Refusal,
         "description": "The manifests can't be read or make no pods, or a parameter isn't known.",
     },
+    401: {"model": v1.Refusal, "description": "The caller isn't identified."},
     422: {"model": v1.Refusal, "description": "A parameter has no possible value."},
     413: {"model": v1.Refusal, "description": "More than 4 MiB."},
     429: {"model": v1.Refusal, "description": "Too many questions at once."},
@@ -66,8 +69,8 @@ _BODY = {
 }
 
 
-def simulate_route(service: ServiceState) -> APIRouter:
-    """Return the route ``POST /v1/simulate`` over ``service``."""
+def simulate_route(service: ServiceState, gate: AccessGate) -> APIRouter:
+    """Return the route ``POST /v1/simulate`` over ``service``; ``gate`` decides what of an answer the caller sees."""
     router = APIRouter(prefix="/v1", dependencies=[Depends(only_known)], tags=["what-if"])
 
     @router.post("/simulate", summary="Would it fit", responses=_RESPONSES, openapi_extra=_BODY)
@@ -78,17 +81,24 @@ def simulate_route(service: ServiceState) -> APIRouter:
         ] = "default",
     ) -> Response:
         """Plan the gangs of some manifests (YAML or JSON) on a copy of the ledger: where, or why not and until when."""
+        await gate.identify(request.scope)
         if service.readiness.not_ready_reason:
             raise HTTPException(503, detail=not_ready(service.readiness.not_ready_reason))
         body = await _body(request)
         if body is None:
             return refusal(413, f"more than {MOST_BYTES // 2**20} MiB")
         try:
-            return JSONResponse(await service.simulate(body, namespace))
+            answer = await service.simulate(body, namespace)
         except BadManifest as error:
             return refusal(400, str(error))
         except TooManyQuestions as error:
             return refusal(429, str(error))
+
+        def named() -> frozenset[str]:
+            return service.namespaces() & namespaces_in(sighted.simulation_texts(answer))
+
+        sight = await gate.sight(request.scope, named, named)
+        return JSONResponse(sighted.simulation(sight, answer))
 
     return router
 

@@ -53,6 +53,13 @@ Leading = Annotated[
 Problems = Annotated[
     tuple[str, ...], Field(description="Why not; empty when it can be used.", examples=[["cordoned"]])
 ]
+Hidden = Annotated[
+    int,
+    Field(
+        description="How many more pods there are, in namespaces whose pods the caller may not list.",
+        examples=[0],
+    ),
+]
 Held = Annotated[
     Strength,
     Field(description="How firmly it is held: for a plan, a commitment or a binding.", examples=["bound"]),
@@ -99,6 +106,14 @@ class ListMetadata(_Model):
             alias="remainingItemCount",
             description="How many items there are beyond this page; only in lists without a filter.",
             examples=[4500],
+        ),
+    ] = None
+    hidden: Annotated[
+        int | None,
+        Field(
+            description="How many items this page leaves out, because they are in namespaces whose pods the caller "
+            "may not list; absent for a caller who may list all pods.",
+            examples=[12],
         ),
     ] = None
 
@@ -289,6 +304,7 @@ class NodeDetail(Node):
     pods: Annotated[
         tuple[NodeUser, ...], Field(description="Every pod that uses it, of this scheduler and of others.")
     ]
+    hidden: Hidden
     leading: Leading
 
 
@@ -333,6 +349,7 @@ class Backend(_Value):
         tuple[Holder, ...],
         Field(description="The pods that hold it, a part of it, or a device that it is a part of."),
     ]
+    hidden: Hidden
     usable: Annotated[bool, Field(description="Whether pods can request it, free or not.", examples=[True])]
     problems: Problems
 
@@ -369,6 +386,10 @@ class Refusal(Problem):
     status: Annotated[Literal["Failure"], Field(description="A failure.", examples=["Failure"])]
     code: Annotated[int, Field(description="The HTTP status.", examples=[400])]
     message: Annotated[str, Field(description="The reason again.", examples=["unknown parameter x"])]
+    reason: Annotated[
+        str | None,
+        Field(description="Forbidden, where a right is missing; else absent.", examples=["Forbidden"]),
+    ] = None
 
 
 def amounts(resources: Resources) -> dict[str, float]:

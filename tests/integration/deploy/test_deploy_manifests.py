@@ -12,12 +12,16 @@ from click.testing import CliRunner
 
 from fluence_extender import __version__
 from fluence_extender.apps.cli import main, serve
-from fluence_extender.apps.kubectl.state_api import PORT, ROLE, SERVICE
+from fluence_extender.apps.extender.exposure import API_SERVICE, api_service
+from fluence_extender.apps.extender.exposure import SECRET as STATE_SECRET
+from fluence_extender.apps.kubectl.state_api import ROLE, SERVICE
 from fluence_extender.apps.scheduler_config import ENVIRONMENT, scheduler_config
 from fluence_extender.cluster.sources import OPTIONAL
 from fluence_extender.gangs.leadership.lease import OURS_OF_DURATION
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.http.server import BIND_GRACE
+from fluence_extender.identity.registration import is_ours
+from fluence_extender.model.access import METRICS
 from fluence_extender.model.names import (
     COSCHEDULING_GROUP,
     FLUX_SIZE,
@@ -27,6 +31,7 @@ from fluence_extender.model.names import (
     RESOURCES_CONFIGMAP,
     RESOURCES_KEY,
     SCHEDULER_NAME,
+    STATE_GROUP,
 )
 from tests.integration.deploy.roles import bound_to, rights
 
@@ -59,6 +64,10 @@ CALLS = {
     ("scheduling.x-k8s.io", "podgroups/status", "patch"),  # phase and counts
     ("events.k8s.io", "events", "create"),
     ("events.k8s.io", "events", "patch"),
+    ("authentication.k8s.io", "tokenreviews", "create"),  # who calls the state API
+    ("authorization.k8s.io", "subjectaccessreviews", "create"),  # and what he may see
+    ("apiregistration.k8s.io", "apiservices", "get"),  # which authority the API server trusts for it
+    ("apiregistration.k8s.io", "apiservices", "update"),
 }
 
 
@@ -128,6 +137,7 @@ def test_the_service_account_gets_no_further_roles(objects: Objects) -> None:
     assert bound_to(objects, "fluence") == {
         ("ClusterRole", "fluence-extender"),
         ("Role", "fluence-resources"),
+        ("Role", "fluence-state-authority"),
         ("Role", "fluence-leader-election"),
         ("ClusterRole", "system:kube-scheduler"),
         ("ClusterRole", "system:volume-scheduler"),
@@ -136,39 +146,33 @@ def test_the_service_account_gets_no_further_roles(objects: Objects) -> None:
 
 
 def test_users_may_ask_this_one_service_and_nothing_else(objects: Objects) -> None:
-    (port,) = objects["Service", "fluence"]["spec"]["ports"]
-    proxied = {
-        "http:fluence:api",
-        f"http:fluence:{port['port']}",
-        "fluence:api",
-        f"fluence:{port['port']}",
-        "fluence",
-    }
-    assert f"http:{SERVICE}:{PORT}" in proxied
-    assert port["name"] == PORT
-    for name, verbs in (("fluence-view", ["get"]), ("fluence-simulate", ["get", "create"])):
+    for name, verbs in (("fluence-view", ["get", "list"]), ("fluence-simulate", ["get", "list", "create"])):
         asking, *others = objects["ClusterRole", name]["rules"]
-        assert (asking["apiGroups"], asking["resources"], asking["verbs"]) == (
-            [""],
-            ["services/proxy"],
-            verbs,
-        )
-        assert set(asking["resourceNames"]) == proxied
+        assert asking == {"apiGroups": [STATE_GROUP], "resources": ["*"], "verbs": verbs}
         assert all(
             rule["resourceNames"] == [RESOURCES_CONFIGMAP] and rule["verbs"] == ["get"] for rule in others
         )
     assert ROLE == "fluence-view"
 
 
-def test_the_proxy_may_be_let_in_to_the_state_api_alone(objects: Objects, project: Path) -> None:
-    policy = yaml.safe_load((project / "deploy" / "proxy-access" / "networkpolicy.yaml").read_text())
-    own = objects["NetworkPolicy", "fluence"]
-    assert policy["spec"]["podSelector"] == own["spec"]["podSelector"]
-    assert policy["metadata"]["namespace"] == own["metadata"]["namespace"]
-    assert policy["metadata"]["name"] != own["metadata"]["name"]
-    (rule,) = policy["spec"]["ingress"]
-    assert [port["port"] for port in rule["ports"]] == ["api"]
-    assert all(set(source) == {"ipBlock"} for source in rule["from"])
+def test_metrics_are_granted_by_a_role_of_their_own(objects: Objects) -> None:
+    (rule,) = objects["ClusterRole", "fluence-metrics"]["rules"]
+    assert rule == {"nonResourceURLs": [METRICS.path], "verbs": [METRICS.verb]}
+
+
+def test_the_api_service_leads_to_the_service_and_is_what_the_extender_keeps(objects: Objects) -> None:
+    shipped = objects["APIService", API_SERVICE]
+    assert is_ours(shipped)
+    assert shipped["spec"] == api_service("kube-system", "fluence")["spec"]
+    (port,) = objects["Service", "fluence"]["spec"]["ports"]
+    assert shipped["spec"]["service"] == {"namespace": "kube-system", "name": SERVICE, "port": port["port"]}
+    context = serve.make_context("serve", container(objects, "extender")["args"][1:])
+    assert context.params["api_service"] == "kube-system/fluence"
+    secret = objects["Secret", STATE_SECRET]
+    assert is_ours(secret)
+    assert "data" not in secret
+    (mount,) = container(objects, "extender")["volumeMounts"]
+    assert mount["mountPath"] == "/tmp"
 
 
 def test_every_binding_is_for_one_service_account_of_a_deployment(objects: Objects) -> None:
@@ -195,7 +199,7 @@ def test_the_scheduler_reads_what_the_scheduler_config_command_prints(
     assert CliRunner().invoke(main, ["scheduler-config", "--lease=kube-system/fluence"]).output == printed
 
     volumes = objects["Deployment", "fluence"]["spec"]["template"]["spec"]["volumes"]
-    assert volumes == [{"name": "scheduler-config", "configMap": {"name": name}}]
+    assert {"name": "scheduler-config", "configMap": {"name": name}} in volumes
     (mount,) = container(objects, "kube-scheduler")["volumeMounts"]
     assert mount["name"] == "scheduler-config"
     assert f"--config={mount['mountPath']}/scheduler.yaml" in container(objects, "kube-scheduler")["args"]
@@ -220,8 +224,8 @@ def test_probes_service_and_network_policy_agree_on_the_api_port(objects: Object
     assert extender["ports"] == [
         {"name": "api", "containerPort": context.params["api_port"], "protocol": "TCP"}
     ]
-    assert extender["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "api"}
-    assert extender["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "api"}
+    assert extender["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "api", "scheme": "HTTPS"}
+    assert extender["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "api", "scheme": "HTTPS"}
 
     labels = objects["Deployment", "fluence"]["spec"]["template"]["metadata"]["labels"]
     service = objects["Service", "fluence"]["spec"]
@@ -229,7 +233,10 @@ def test_probes_service_and_network_policy_agree_on_the_api_port(objects: Object
     assert service["selector"].items() <= labels.items()
     assert policy["podSelector"]["matchLabels"].items() <= labels.items()
     assert [port["targetPort"] for port in service["ports"]] == ["api"]
-    assert [port["port"] for port in policy["ingress"][0]["ports"]] == ["api", "scheduler"]
+    state, scheduler = policy["ingress"]
+    assert state == {"ports": [{"port": "api", "protocol": "TCP"}]}
+    assert [port["port"] for port in scheduler["ports"]] == ["scheduler"]
+    assert scheduler["from"]
 
 
 def test_there_is_always_a_replica_to_take_over(objects: Objects) -> None:
@@ -252,7 +259,8 @@ def test_extender_that_hangs_takes_the_scheduler_along_once_it_has_stopped_writi
     context = serve.make_context("serve", extender["args"][1:])
     probe = scheduler["livenessProbe"]
     # By number: a name would be looked for among this container's own ports.
-    assert probe["httpGet"] == {"path": "/livez/scheduler", "port": context.params["api_port"]}
+    port = context.params["api_port"]
+    assert probe["httpGet"] == {"path": "/livez/scheduler", "port": port, "scheme": "HTTPS"}
     assert scheduler["startupProbe"]["httpGet"] == probe["httpGet"]
     (port,) = scheduler["ports"]
     assert context.params["scheduler_livez"] == f"https://127.0.0.1:{port['containerPort']}/livez"

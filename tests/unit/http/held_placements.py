@@ -78,10 +78,10 @@ USERS = (
 HOLDER = v1.Holder("default", "vqe-0", "u-0", "vqe", "/cluster/ibm-a/qpu0", 1, "planned")
 VENDOR = {"vendor": "ibm"}
 BACKENDS = (
-    v1.Backend("ibm-a", "ibm-a", "/cluster/ibm-a", "qdevice", "", VENDOR, 1, 1, 0, (HOLDER,), True, ()),
-    v1.Backend("ibm-a", "qpu0", "/cluster/ibm-a/qpu0", "qpu", "", VENDOR, 1, 1, 0, (HOLDER,), True, ()),
+    v1.Backend("ibm-a", "ibm-a", "/cluster/ibm-a", "qdevice", "", VENDOR, 1, 1, 0, (HOLDER,), 0, True, ()),
+    v1.Backend("ibm-a", "qpu0", "/cluster/ibm-a/qpu0", "qpu", "", VENDOR, 1, 1, 0, (HOLDER,), 0, True, ()),
     v1.Backend(
-        "lab", "lab", "/cluster/n2/lab", "qpu", "n2", {}, 1, 0, 1, (), False, ("its node n2: cordoned",)
+        "lab", "lab", "/cluster/n2/lab", "qpu", "n2", {}, 1, 0, 1, (), 0, False, ("its node n2: cordoned",)
     ),
 )
 VERTICES: list[dict[str, Any]] = [{"id": str(i), "metadata": {"type": "core", "id": i}} for i in range(2500)]
@@ -170,7 +170,7 @@ class HeldPlacements(ServiceState):
     def node(self, name: str) -> Single[v1.NodeDetail] | None:
         for node in NODES:
             if node.name == name:
-                detail = v1.NodeDetail.extending(node, pods=USERS, leading=self.leading)
+                detail = v1.NodeDetail.extending(node, pods=USERS, hidden=0, leading=self.leading)
                 return Single(self.revision, detail)
         return None
 
@@ -184,6 +184,12 @@ class HeldPlacements(ServiceState):
             return Pieces(lambda: halves(VERTICES), lambda: halves(EDGES))
 
         return GraphExport(self.revision, read)
+
+    def namespaces(self) -> frozenset[str]:
+        return frozenset(gang.namespace for gang in (*GANGS, GONE)) | self.holding_namespaces()
+
+    def holding_namespaces(self) -> frozenset[str]:
+        return frozenset(held.namespace for held in ALLOCATIONS)
 
     def counts(self) -> tuple[Mapping[str, int], int]:
         return {"planned": 1, "waiting": 1}, 2

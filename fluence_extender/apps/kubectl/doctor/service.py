@@ -25,11 +25,11 @@ _MOST_LISTED = 5
 def answers(examination: Examination) -> Iterator[Finding]:
     """Check that the service answers a request with the user's rights."""
     try:
-        found = examination.client.document("/v1/nodes", limit=1)
+        found = examination.client.document("/v1/backends", limit=1)
         if not isinstance(found, dict) or "items" not in found:
             raise NotFound
     except NotFound:
-        text = "it has no /v1/nodes as kubectl-fluence reads it: it is too old"
+        text = "it has no /v1/backends as kubectl-fluence reads it: it is too old"
         yield Finding("service", FAULT, text, "update its Deployment")
         return
     except CommandError as error:
@@ -61,6 +61,8 @@ def nodes(examination: Examination) -> Iterator[Finding]:
     """Check that there are open nodes, and that no node has more in use than it has."""
     found = examination.items("/v1/nodes")
     if found is None:
+        if examination.answers:
+            yield Finding("nodes", UNKNOWN, "the service doesn't show you nodes: you may not list them")
         return
     short = [node["name"] for node in found if any(one.startswith("deficit") for one in node["problems"])]
     closed = sum(1 for node in found if not node["schedulable"])
@@ -80,7 +82,7 @@ def drift(examination: Examination) -> Iterator[Finding]:
     if not examination.answers:
         return
     if examination.metrics is None:
-        yield Finding("drift", UNKNOWN, "the service shows no metrics")
+        yield Finding("drift", UNKNOWN, "the service doesn't show you metrics: you may not get /metrics")
         return
     repaired = examination.metrics.get("fluence_drift_total")
     if repaired is None:

@@ -48,11 +48,11 @@ def healthy(kubectl: Program, fluence: Fluence, monkeypatch: pytest.MonkeyPatch)
     """Return ``kubectl fluence`` for a healthy installation, at a fixed time."""
     monkeypatch.setattr(installation, "now", lambda: NOW)
     kubectl.answers("get --raw /version", out='{"gitVersion": "v1.36.3"}')
-    kubectl.answers("proxy/v1/nodes", out=listed(NODE))
-    kubectl.answers("proxy/v1/backends", out=listed(DEVICE))
-    kubectl.answers("proxy/v1/gangs", out=listed(GANG))
-    kubectl.answers("proxy/openapi.json", out=json.dumps({"info": {"version": __version__}}))
-    kubectl.answers("proxy/metrics", out=METRICS)
+    kubectl.answers(".org/v1/nodes", out=listed(NODE))
+    kubectl.answers(".org/v1/backends", out=listed(DEVICE))
+    kubectl.answers(".org/v1/gangs", out=listed(GANG))
+    kubectl.answers(".org/v1/openapi.json", out=json.dumps({"info": {"version": __version__}}))
+    kubectl.answers(".org/v1/metrics", out=METRICS)
     kubectl.answers("get deployment fluence-webhook", out=deployment(2))
     kubectl.answers("get mutatingwebhookconfiguration fluence-webhook", out=registration())
     kubectl.answers("get serviceaccount fluence", out="{}")
@@ -91,16 +91,16 @@ def test_a_healthy_installation_has_no_faults(healthy: Fluence) -> None:
             "kubectl",
         ),
         (
-            "proxy/v1/nodes",
+            ".org/v1/nodes",
             {"err": "x (NotFound): y", "code": 1},
             "service",
             "fault",
             "too old",
             "Deployment",
         ),
-        ("proxy/v1/nodes", {"out": "[]"}, "service", "fault", "too old", "Deployment"),
+        (".org/v1/nodes", {"out": "[]"}, "service", "fault", "too old", "Deployment"),
         (
-            "proxy/v1/nodes",
+            ".org/v1/nodes",
             {"err": 'Error from server (Forbidden): services "x"', "code": 1},
             "service",
             "fault",
@@ -108,14 +108,14 @@ def test_a_healthy_installation_has_no_faults(healthy: Fluence) -> None:
             "fluence-view",
         ),
         (
-            "proxy/openapi.json",
+            ".org/v1/openapi.json",
             {"out": '{"info": {"version": "9"}}'},
             "versions",
             "warning",
             "the service 9",
             "pip",
         ),
-        ("proxy/openapi.json", {"out": "{}"}, "versions", "unknown", "doesn't tell", ""),
+        (".org/v1/openapi.json", {"out": "{}"}, "versions", "unknown", "doesn't tell", ""),
         (
             "get deployment fluence",
             {"out": deployment(1)},
@@ -250,16 +250,16 @@ def test_a_healthy_installation_has_no_faults(healthy: Fluence) -> None:
         ),
         ("auth can-i", {"err": "cannot impersonate", "code": 1}, "rights", "unknown", "you may not ask", ""),
         (
-            "proxy/metrics",
+            ".org/v1/metrics",
             {"out": METRICS.replace("0.0", "2.0")},
             "drift",
             "warning",
             "2 differences",
             "kubectl logs",
         ),
-        ("proxy/metrics", {"out": "x 1\n"}, "drift", "unknown", "doesn't count", ""),
+        (".org/v1/metrics", {"out": "x 1\n"}, "drift", "unknown", "doesn't count", ""),
         (
-            "proxy/metrics",
+            ".org/v1/metrics",
             {"out": METRICS.replace("0.0", "2.0")},
             "resources",
             "warning",
@@ -267,7 +267,7 @@ def test_a_healthy_installation_has_no_faults(healthy: Fluence) -> None:
             "configmap",
         ),
         (
-            "proxy/v1/backends",
+            ".org/v1/backends",
             {"out": listed({**DEVICE, "usable": False, "problems": ["its node n1: cordoned"]})},
             "resources",
             "warning",
@@ -275,7 +275,7 @@ def test_a_healthy_installation_has_no_faults(healthy: Fluence) -> None:
             "kubectl fluence backends",
         ),
         (
-            "proxy/v1/nodes",
+            ".org/v1/nodes",
             {"out": listed({**NODE, "schedulable": False, "problems": ["cordoned"]})},
             "nodes",
             "fault",
@@ -283,7 +283,7 @@ def test_a_healthy_installation_has_no_faults(healthy: Fluence) -> None:
             "kubectl fluence top nodes",
         ),
         (
-            "proxy/v1/nodes",
+            ".org/v1/nodes",
             {"out": listed(NODE, {**NODE, "schedulable": False, "problems": ["deficit: 1 cpu more"]})},
             "nodes",
             "warning",
@@ -314,7 +314,7 @@ def test_each_fault_is_found_with_its_fix(
 
 def test_a_gang_that_waits_because_of_a_failure_is_a_fault(healthy: Fluence, kubectl: Program) -> None:
     broken = {**GANG, "why": "PlanningFailed", "reason": "planning failed"}
-    kubectl.answers("proxy/v1/gangs", out=listed(broken))
+    kubectl.answers(".org/v1/gangs", out=listed(broken))
     ended = healthy("doctor")
     assert ended.code == 1
     assert "fault    gangs      default/g: planning failed\n" in ended.out

@@ -16,11 +16,11 @@ from tests.unit.apps.kubectl.test_questions import STORY, device, gang, listed, 
 
 
 def test_a_missing_gang_is_an_error(fluence: Fluence, kubectl: Program) -> None:
-    kubectl.answers("proxy/v1/gangs", out=listed([gang("vqe")]))
+    kubectl.answers(".org/v1/gangs", out=listed([gang("vqe")]))
     ended = fluence("jobs", "vqa", "-n", "lab")
     assert (ended.code, ended.out) == (1, "")
     assert ended.err == "error: no gang vqa in namespace lab; kubectl fluence jobs -A lists all\n"
-    kubectl.answers("proxy/v1/gangs", out=listed([]))
+    kubectl.answers(".org/v1/gangs", out=listed([]))
     ended = fluence("jobs", "-n", "lab")
     assert (ended.code, ended.err) == (0, "no gangs in namespace lab\n")
 
@@ -33,8 +33,8 @@ def test_a_missing_gang_is_an_error(fluence: Fluence, kubectl: Program) -> None:
 def test_a_missing_backend_is_an_error_with_the_nearest_name(
     name: str, advice: str, form: tuple[str, ...], fluence: Fluence, kubectl: Program
 ) -> None:
-    kubectl.answers(f"proxy/v1/backends?backend={name}", out=listed([]))
-    kubectl.answers("proxy/v1/backends", out=listed([device("ibm_fez")]))
+    kubectl.answers(f".org/v1/backends?backend={name}", out=listed([]))
+    kubectl.answers(".org/v1/backends", out=listed([device("ibm_fez")]))
     ended = fluence("backends", name, *form)
     assert (ended.code, ended.out) == (1, "")
     assert ended.err == f"error: no backend {name}; {advice}\n"
@@ -84,7 +84,7 @@ def test_names_are_completed_behind_flags_of_namespace_and_cluster(
     fluence: Fluence, kubectl: Program
 ) -> None:
     kubectl.answers("gangs?namespace=lab", out=listed([gang("vqe"), gang("vqa")]))
-    kubectl.answers("proxy/v1/gangs", out=listed([gang("other")]))
+    kubectl.answers(".org/v1/gangs", out=listed([gang("other")]))
     kubectl.answers("config view", out="")
     assert complete(["why", "o"]) == (["other"], 4)
     assert complete(["why", "-n", "lab", "v"]) == (["vqe", "vqa"], 4)
@@ -95,7 +95,7 @@ def test_names_are_completed_behind_flags_of_namespace_and_cluster(
 
 
 def test_backends_are_completed_in_any_namespace(fluence: Fluence, kubectl: Program) -> None:
-    kubectl.answers("proxy/v1/backends", out=listed([device("ibm_fez"), device("ionq")]))
+    kubectl.answers(".org/v1/backends", out=listed([device("ibm_fez"), device("ionq")]))
     assert complete(["backends", "-n", "lab", "i"]) == (["ibm_fez", "ionq"], 4)
     asked = [word for call in kubectl.calls for word in call if "/v1/backends" in word]
-    assert [word.partition("/proxy")[2] for word in asked] == ["/v1/backends"]
+    assert [word.partition(".org")[2] for word in asked] == ["/v1/backends"]

@@ -61,6 +61,7 @@ def device(backend: str, held: int = 0, **fields: Any) -> dict[str, Any]:
         "total": 1,
         "held": held,
         "free": 1 - held,
+        "hidden": 0,
         "holders": [{"namespace": "other", "pod": "long"}] if held else [],
         "usable": True,
         "problems": [],
@@ -104,14 +105,14 @@ def listed(items: list[dict[str, Any]], leading: bool = True) -> str:
 @pytest.fixture
 def service(kubectl: Program, fluence: Fluence) -> Fluence:
     """Return ``kubectl fluence`` for a cluster with a service."""
-    kubectl.answers("proxy/v1/gangs/default/big", out=json.dumps(STORY))
+    kubectl.answers(".org/v1/gangs/default/big", out=json.dumps(STORY))
     kubectl.answers(
-        "proxy/v1/gangs/default/vqe", out=json.dumps({**GANGS[0], "asks": [], "history": [], "forgotten": 0})
+        ".org/v1/gangs/default/vqe", out=json.dumps({**GANGS[0], "asks": [], "history": [], "forgotten": 0})
     )
-    kubectl.answers("proxy/v1/gangs", out=listed(GANGS))
-    kubectl.answers("proxy/v1/nodes", out=listed(NODES))
-    kubectl.answers("proxy/v1/backends", out=listed(DEVICES))
-    kubectl.answers("proxy/v1/allocations", out=listed(ALLOCATIONS))
+    kubectl.answers(".org/v1/gangs", out=listed(GANGS))
+    kubectl.answers(".org/v1/nodes", out=listed(NODES))
+    kubectl.answers(".org/v1/backends", out=listed(DEVICES))
+    kubectl.answers(".org/v1/allocations", out=listed(ALLOCATIONS))
     kubectl.answers("config view", out="")
     return fluence
 
@@ -146,7 +147,7 @@ def test_jobs_are_a_table_of_the_contexts_namespace(service: Fluence, kubectl: P
     assert "n1, n2" in vqe
     assert big.endswith("busy: 2 of 4 fit now, short of cpu")
     raw = next(call for call in kubectl.calls if "--raw" in call)
-    path = "/api/v1/namespaces/kube-system/services/http:fluence:api/proxy/v1/gangs?namespace=team"
+    path = "/apis/fluence.flux-framework.org/v1/gangs?namespace=team"
     assert raw[:3] == ["get", "--raw", path]
     assert raw[3] == "--context=c"
 
@@ -154,12 +155,12 @@ def test_jobs_are_a_table_of_the_contexts_namespace(service: Fluence, kubectl: P
 @pytest.mark.parametrize(
     ("words", "path"),
     [
-        (("-A",), "proxy/v1/gangs"),
-        (("-n", "team"), "proxy/v1/gangs?namespace=team"),
-        (("-nteam",), "proxy/v1/gangs?namespace=team"),
-        (("--namespace=a b",), "proxy/v1/gangs?namespace=a+b"),
-        (("-A", "--gone"), "proxy/v1/gangs?gone=true"),
-        (("-A", "--fluence-ns=hpc"), "/namespaces/hpc/services/http:fluence:api/proxy/v1/gangs"),
+        (("-A",), ".org/v1/gangs"),
+        (("-n", "team"), ".org/v1/gangs?namespace=team"),
+        (("-nteam",), ".org/v1/gangs?namespace=team"),
+        (("--namespace=a b",), ".org/v1/gangs?namespace=a+b"),
+        (("-A", "--gone"), ".org/v1/gangs?gone=true"),
+        (("-A", "--fluence-ns=hpc"), ".org/v1/gangs"),
     ],
 )
 def test_requests_follow_the_flags(
@@ -171,8 +172,8 @@ def test_requests_follow_the_flags(
 
 def test_an_expected_start_is_shown(service: Fluence, kubectl: Program) -> None:
     soon = (datetime.now(UTC) + timedelta(minutes=30, seconds=30)).isoformat()
-    kubectl.answers("proxy/v1/gangs/default/big", out=json.dumps({**STORY, "expected_start": soon}))
-    kubectl.answers("proxy/v1/gangs", out=listed([GANGS[0], {**GANGS[1], "expected_start": soon}]))
+    kubectl.answers(".org/v1/gangs/default/big", out=json.dumps({**STORY, "expected_start": soon}))
+    kubectl.answers(".org/v1/gangs", out=listed([GANGS[0], {**GANGS[1], "expected_start": soon}]))
     head, _, big = service("jobs").out.splitlines()
     assert "STARTS IN" in head
     assert " 30m " in big
@@ -228,7 +229,7 @@ def test_a_watch_shows_what_changes_and_nothing_else(
         answer = next(looks, None)
         if answer is None:
             raise KeyboardInterrupt
-        kubectl.answers("proxy/v1/gangs", out=answer)
+        kubectl.answers(".org/v1/gangs", out=answer)
 
     monkeypatch.setattr("fluence_extender.apps.kubectl.jobs.sleep", tick)
     shown = service("jobs", "-w")
@@ -288,7 +289,7 @@ def test_a_gang_with_the_exact_name_comes_before_one_with_similar_pods(
 ) -> None:
     alike = gang("a", members=[("n1", "")])
     alike["members"][0]["pod"] = "vqe-big-0"
-    kubectl.answers("proxy/v1/gangs", out=listed([alike, *GANGS]))
+    kubectl.answers(".org/v1/gangs", out=listed([alike, *GANGS]))
     for words in (("vqe",), ("job/vqe",)):
         assert service("why", *words).out.startswith("gang default/vqe: bound\n")
 
@@ -312,8 +313,8 @@ def test_why_of_a_deployment_shows_a_pod_that_waits(fluence: Fluence, kubectl: P
     for one in pods:
         one["members"][0]["pod"] = one["name"]
     story = {**pods[1], "asks": [], "history": [], "forgotten": 0}
-    kubectl.answers("proxy/v1/gangs/default/web-waiting", out=json.dumps(story))
-    kubectl.answers("proxy/v1/gangs", out=listed(pods))
+    kubectl.answers(".org/v1/gangs/default/web-waiting", out=json.dumps(story))
+    kubectl.answers(".org/v1/gangs", out=listed(pods))
     for words in (("deploy/web",), ("deployment", "web"), ("sts/web",), ("web",)):
         assert fluence("why", *words).out.startswith("gang default/web-waiting: waiting\n")
 
@@ -323,9 +324,9 @@ def test_part_of_a_workload_is_found_by_its_name_and_by_the_workloads(
 ) -> None:
     kubectl.answers("config view", out="")
     part = gang("js/w")
-    kubectl.answers("proxy/v1/gangs?namespace=default", out=listed([part, gang("jsw")]))
+    kubectl.answers(".org/v1/gangs?namespace=default", out=listed([part, gang("jsw")]))
     kubectl.answers(
-        "proxy/v1/gangs/default/js/w", out=json.dumps({**part, "asks": [], "history": [], "forgotten": 0})
+        ".org/v1/gangs/default/js/w", out=json.dumps({**part, "asks": [], "history": [], "forgotten": 0})
     )
     for name in ("js", "js/w"):
         assert fluence("jobs", name, "-n", "default", "-o", "name").out == "gang/js/w\n"
@@ -337,8 +338,8 @@ def test_gang_that_is_gone_is_found_by_the_pods_that_it_had(fluence: Fluence, ku
     gone = {**gang("low", "gone", reason="its pods are gone: preempted by gang default/high"), "members": []}
     gone["former"] = ["low-a", "other"]
     story = {**gone, "asks": [], "history": [], "forgotten": 0}
-    kubectl.answers("proxy/v1/gangs/default/low", out=json.dumps(story))
-    kubectl.answers("proxy/v1/gangs", out=listed([*GANGS, gone]))
+    kubectl.answers(".org/v1/gangs/default/low", out=json.dumps(story))
+    kubectl.answers(".org/v1/gangs", out=listed([*GANGS, gone]))
     for words in (("pod/other",), ("low-a",), ("job/low",)):
         assert "preempted by gang default/high" in fluence("why", *words).out
 
@@ -364,7 +365,7 @@ def test_parts_of_a_backend_are_counted_together(service: Fluence, kubectl: Prog
         device("ibm_fez", type="qubit", total=5, held=2, free=3, path=f"/cluster/ibm_fez/qpu{number}/qubit")
         for number in range(2)
     ]
-    kubectl.answers("proxy/v1/backends", out=listed(pools))
+    kubectl.answers(".org/v1/backends", out=listed(pools))
     (row,) = service("backends", "--no-headers").out.splitlines()
     assert row.split()[:5] == ["ibm_fez", "qubit", "10", "4", "6"]
     assert len(service("backends", "-o", "wide").out.splitlines()) == 3
@@ -405,14 +406,14 @@ def test_graph_is_a_tree_with_bars(service: Fluence) -> None:
 
 
 def test_many_nodes_are_summed_up_by_default(service: Fluence, kubectl: Program) -> None:
-    kubectl.answers("proxy/v1/nodes", out=listed([node(f"n{number}", 4) for number in range(100)]))
+    kubectl.answers(".org/v1/nodes", out=listed([node(f"n{number}", 4) for number in range(100)]))
     assert "100 nodes" in service("graph").out
     assert "n99" in service("graph", "--nodes").out
     assert "n99" in service("graph", "-o", "wide").out
 
 
 def test_the_matchers_graph_is_printed_as_it_is(service: Fluence, kubectl: Program) -> None:
-    kubectl.answers("proxy/v1/graph", out='{"graph":{"nodes":[],"edges":[]}}')
+    kubectl.answers(".org/v1/graph", out='{"graph":{"nodes":[],"edges":[]}}')
     assert service("graph", "--jgf").out == '{"graph":{"nodes":[],"edges":[]}}\n'
 
 
@@ -420,16 +421,20 @@ def test_the_matchers_graph_is_printed_as_it_is(service: Fluence, kubectl: Progr
     ("output", "message"),
     [
         (
-            'Error from server (Forbidden): services "http:fluence:api" is forbidden: User "u" cannot get resource',
+            'Error from server (Forbidden): nodes.fluence.flux-framework.org is forbidden: User "u" cannot list',
             "you may not ask the service kube-system/fluence; an administrator allows it with kubectl create"
-            " rolebinding fluence-view -n kube-system --clusterrole=fluence-view --user=YOU",
+            " clusterrolebinding fluence-view --clusterrole=fluence-view --user=YOU",
         ),
         (
-            'Error from server (NotFound): services "fluence" not found',
-            "there is no service kube-system/fluence; install it",
+            "Error from server (Forbidden): you may not list nodes; an administrator grants it with RBAC",
+            "error: you may not list nodes; an administrator grants it with RBAC",
         ),
         (
-            'Error from server (ServiceUnavailable): no endpoints available for service "http:fluence:api"',
+            "Error from server: the API server can't be asked who may see this: no answer",
+            "error: the API server can't be asked who may see this: no answer",
+        ),
+        (
+            "Error from server (ServiceUnavailable): the server is currently unable to handle the request",
             "no replica of the service kube-system/fluence is ready; see kubectl get pods",
         ),
         (
@@ -449,7 +454,7 @@ def test_the_matchers_graph_is_printed_as_it_is(service: Fluence, kubectl: Progr
 def test_each_failure_to_reach_the_service_is_one_line(
     output: str, message: str, service: Fluence, kubectl: Program
 ) -> None:
-    kubectl.answers("proxy/v1/nodes", err=output + "\n", code=1)
+    kubectl.answers(".org/v1/nodes", err=output + "\n", code=1)
     shown = service("top")
     assert (shown.code, shown.out) == (1, "")
     assert message in shown.err
@@ -457,16 +462,45 @@ def test_each_failure_to_reach_the_service_is_one_line(
     assert len(shown.err.splitlines()) == 1
 
 
+def test_a_cluster_without_the_service_is_told_from_an_old_service(
+    service: Fluence, kubectl: Program
+) -> None:
+    missing = "Error from server (NotFound): the server could not find the requested resource\n"
+    kubectl.answers(".org/v1/nodes", err=missing, code=1)
+    assert "has no /v1/nodes as kubectl-fluence" in service("top").err
+    kubectl.answers("/apis/fluence.flux-framework.org", err=missing, code=1)
+    assert "the cluster serves no /apis/fluence.flux-framework.org; install the service" in service("top").err
+
+
+def test_why_goes_on_without_nodes_that_the_user_may_not_list(service: Fluence, kubectl: Program) -> None:
+    refused = "Error from server (Forbidden): you may not list nodes; an administrator grants it with RBAC\n"
+    kubectl.answers(".org/v1/nodes", err=refused, code=1)
+    shown = service("why", "big")
+    assert (shown.code, shown.out.splitlines()[0]) == (0, "gang default/big: waiting")
+    assert "free" not in shown.out
+    assert shown.err.startswith("note: what is free isn't shown: you may not list nodes")
+
+
+def test_what_others_have_is_counted(service: Fluence, kubectl: Program) -> None:
+    hidden = json.dumps({"items": GANGS, "metadata": {"leading": True, "continue": "", "hidden": 3}})
+    kubectl.answers(".org/v1/gangs", out=hidden)
+    shown = service("jobs", "-A")
+    assert shown.code == 0
+    assert shown.err == "note: 3 more are in namespaces whose pods you may not list\n"
+    kubectl.answers(".org/v1/backends", out=listed([device("ibm_fez", held=True) | {"hidden": 2}]))
+    assert "other/long, 2 of other namespaces" in service("backends").out
+
+
 @pytest.mark.parametrize("answer", ["[]", "{}", "<html>", '{"items": 1}'])
 def test_a_service_of_another_version_is_an_error(answer: str, service: Fluence, kubectl: Program) -> None:
-    kubectl.answers("proxy/v1/gangs", out=answer)
+    kubectl.answers(".org/v1/gangs", out=answer)
     shown = service("jobs")
     assert shown.code == 1
     assert "same version of both" in shown.err or "gave no JSON" in shown.err
 
 
 def test_an_answer_of_a_standby_has_a_note(service: Fluence, kubectl: Program) -> None:
-    kubectl.answers("proxy/v1/nodes", out=listed(NODES, leading=False))
+    kubectl.answers(".org/v1/nodes", out=listed(NODES, leading=False))
     shown = service("top")
     assert shown.code == 0
     assert shown.err == "note: answered by a standby replica: it shows what it sees of the cluster\n"

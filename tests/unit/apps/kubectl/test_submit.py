@@ -167,7 +167,7 @@ def test_offers_are_read_from_the_same_cluster(fluence: Fluence, kubectl: Progra
     assert call[:5] == ["get", "configmap", "fluence-resources", "-n", "flux"]
     assert set(call[7:-1]) == connection
     # The ConfigMap isn't there: the service may know.
-    path = "/api/v1/namespaces/flux/services/http:fluence:api/proxy/v1/backends"
+    path = "/apis/fluence.flux-framework.org/v1/backends"
     assert asked[:3] == ["get", "--raw", path]
     assert set(asked[3:-1]) == connection
 
@@ -183,7 +183,7 @@ def test_offers_of_the_service_need_neither_file_nor_config_map(fluence: Fluence
         }
         for name, cost, total in (("gpu-l4", "0.80", 1), ("gpu-a100", "3.20", 1), ("gpu-gone", "0.10", 0))
     ]
-    kubectl.answers("proxy/v1/backends", out=json.dumps({"items": devices, "metadata": {"leading": True}}))
+    kubectl.answers(".org/v1/backends", out=json.dumps({"items": devices, "metadata": {"leading": True}}))
     ended = fluence("select", "-f", "pod.yaml")
     assert ended.code == 0, ended
     (document,) = load(ended.out)
@@ -199,7 +199,7 @@ def test_qubits_of_the_services_devices_are_counted(fluence: Fluence, kubectl: P
         for name, count in (("small", 5), ("large", 9))
         for number in range(2)
     ]
-    kubectl.answers("proxy/v1/backends", out=json.dumps({"items": pools, "metadata": {}}))
+    kubectl.answers(".org/v1/backends", out=json.dumps({"items": pools, "metadata": {}}))
     Path("pod.yaml").write_text(POD.replace("require:min_memory_gb=24,min-cost", "max-qubits"))
     assert notes_of(load(fluence("select", "-f", "pod.yaml").out)[0])[REQUIRE] == "large"
 

@@ -1,0 +1,53 @@
+"""Answers that are remembered for a few seconds, so that a client's requests don't each cost a question.
+
+Invariants: no answer is older than its time; at most so many are kept; callers that need the same answer at the same
+time share one question. A question that fails is remembered by no one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class BriefCache(Generic[K, V]):
+    """Keeps at most ``most`` answers, each for ``seconds``."""
+
+    def __init__(self, seconds: float, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._most = most
+        self._clock = clock
+        self._kept: OrderedDict[K, tuple[float, V]] = OrderedDict()
+        self._asked: dict[K, asyncio.Task[V]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    async def get(self, key: K, ask: Callable[[], Awaitable[V]]) -> V:
+        """Return the answer for ``key``: the one that is kept, else that of ``ask``. Raises what ``ask`` raises."""
+        found = self._kept.get(key)
+        if found is not None and self._clock() < found[0]:
+            return found[1]
+        task = self._asked.get(key)
+        if task is None:
+            task = self._asked[key] = asyncio.ensure_future(self._ask(key, ask))
+        # A caller that is cancelled mustn't cancel the question of the others.
+        return await asyncio.shield(task)
+
+    async def _ask(self, key: K, ask: Callable[[], Awaitable[V]]) -> V:
+        began = self._clock()
+        try:
+            answer = await ask()
+        finally:
+            del self._asked[key]
+        self._kept[key] = (began + self._seconds, answer)
+        self._kept.move_to_end(key)
+        while len(self._kept) > self._most:
+            self._kept.popitem(last=False)
+        return answer

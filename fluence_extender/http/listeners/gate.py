@@ -1,0 +1,217 @@
+"""Who may see what: the gate in front of the state API and of metrics.
+
+The rule: a caller sees what he could read from the API server himself, and of everything else no more than counts.
+Gangs and what pods hold are shown to those who may list pods in the namespace, nodes and the resource graph to those
+who may list nodes, metrics to those who may get the path /metrics. Virtual devices are shown to every caller.
+
+A caller identifies himself in one of two ways:
+
+* Through the API server, as ``kubectl fluence`` does: an APIService makes ``/v1`` a part of the API server's own paths.
+  The API server authenticates the user by whatever his kubeconfig holds (client certificate, token, exec plugin, OIDC)
+  and names him to us (`front_proxy`). We never see a credential of his. The API server's proxy to Services can't be
+  used for this: it removes the user's credentials and doesn't say who he is.
+* Directly, with a bearer token that the API server accepts for itself, as Prometheus does.
+
+Invariants: a caller who isn't identified sees nothing. While the API server can't be asked, nobody gets an answer that
+is based on an older decision than `REMEMBERED`. A request that repeats another costs no call to the API server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import time
+from collections.abc import Awaitable, Callable, Collection
+from hashlib import sha256
+from typing import Protocol, TypeVar
+
+from starlette.types import Scope
+
+from fluence_extender.cluster.errors import ClusterError
+from fluence_extender.http.listeners.brief_cache import BriefCache
+from fluence_extender.http.listeners.front_proxy import FrontProxy
+from fluence_extender.http.listeners.serving import PEER
+from fluence_extender.model.access import EVERYTHING, Caller, CallerSight, Right, pods_in
+
+T = TypeVar("T")
+
+Names = Callable[[], Collection[str]]
+"""Returns the names of namespaces; called only where they matter."""
+
+REMEMBERED = 10.0
+"""Seconds for which an answer of the API server about a caller counts."""
+
+MOST_PEERS = 100
+MOST_TOKENS = 1_000
+MOST_DECISIONS = 20_000
+
+AT_ONCE = 16
+"""Reviews under way at the same time."""
+
+MOST_WAITING = 2_000
+"""Reviews that may wait for their turn; more are refused."""
+
+LONGEST_TOKEN = 16_384
+
+
+class AccessRefused(Exception):
+    """The caller gets no answer; ``status`` is 401, 403, 429 or 503, and the text says why and what to do."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def lacking(right: Right) -> AccessRefused:
+    """Return the refusal of a caller without ``right``."""
+    return AccessRefused(403, f"you may not {right}; an administrator grants it with RBAC")
+
+
+class Reviews(Protocol):
+    """What the API server says of callers. Each call may raise a `ClusterError`."""
+
+    async def caller(self, token: str) -> Caller | None:
+        """Return whose bearer token it is, None if it isn't valid."""
+        ...
+
+    async def allowed(self, caller: Caller, right: Right) -> bool:
+        """Return whether the caller has the right."""
+        ...
+
+
+class AccessGate(Protocol):
+    """Decides about one request by its ASGI scope. Each method raises `AccessRefused`."""
+
+    async def identify(self, scope: Scope) -> None:
+        """Refuse a caller that isn't identified."""
+        ...
+
+    async def demand(self, scope: Scope, right: Right) -> None:
+        """Refuse a caller without this right."""
+        ...
+
+    async def sight(self, scope: Scope, asked: Names, known: Names = tuple) -> CallerSight:
+        """Return which of the namespaces that are ``asked`` about the caller may see; texts may name the ``known``."""
+        ...
+
+
+class OpenGate:
+    """Shows everything to everyone: for loopback, where whoever gets a connection is on this machine or in this pod."""
+
+    async def identify(self, scope: Scope) -> None:
+        """Let the caller in."""
+
+    async def demand(self, scope: Scope, right: Right) -> None:
+        """Let the caller in."""
+
+    async def sight(self, scope: Scope, asked: Names, known: Names = tuple) -> CallerSight:
+        """Return the sight of everything."""
+        return EVERYTHING
+
+
+class ReviewingGate:
+    """Asks the API server about each caller, and remembers the answer for a few seconds."""
+
+    def __init__(self, reviews: Reviews, clock: Callable[[], float] = time.monotonic) -> None:
+        self._front_proxy: FrontProxy | None = None
+        self._peers: dict[bytes, bool] = {}
+        self._reviews = reviews
+        self._callers: BriefCache[bytes, Caller | None] = BriefCache(REMEMBERED, MOST_TOKENS, clock)
+        self._decisions: BriefCache[tuple[Caller, Right], bool] = BriefCache(
+            REMEMBERED, MOST_DECISIONS, clock
+        )
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._waiting = 0
+
+    def adopt(self, front_proxy: FrontProxy | None) -> None:
+        """Believe this front proxy from now on, and no other."""
+        self._front_proxy = front_proxy
+        self._peers.clear()
+
+    async def identify(self, scope: Scope) -> None:
+        """Refuse a caller that isn't identified."""
+        await self._caller(scope)
+
+    async def demand(self, scope: Scope, right: Right) -> None:
+        """Refuse a caller without this right."""
+        caller = await self._caller(scope)
+        if not await self._allowed(caller, right):
+            raise lacking(right)
+
+    async def sight(self, scope: Scope, asked: Names, known: Names = tuple) -> CallerSight:
+        """Return which of the namespaces that are ``asked`` about the caller may see; texts may name the ``known``."""
+        caller = await self._caller(scope)
+        if await self._allowed(caller, pods_in("")):
+            return EVERYTHING
+        names = sorted(set(asked()))
+        allowed = await asyncio.gather(*(self._allowed(caller, pods_in(one)) for one in names))
+        seen = frozenset(one for one, yes in zip(names, allowed, strict=True) if yes)
+        return CallerSight(seen, known=frozenset(known()))
+
+    async def _caller(self, scope: Scope) -> Caller:
+        found = self._proxied(scope)
+        if found is not None:
+            return found
+        token = _bearer(scope)
+        if not token:
+            raise AccessRefused(401, NOT_IDENTIFIED)
+        key = sha256(token.encode()).digest()
+        caller = await self._callers.get(key, lambda: self._review(lambda: self._reviews.caller(token)))
+        if caller is None:
+            raise AccessRefused(
+                401,
+                "the API server doesn't accept this bearer token: it is wrong, expired, or for another audience",
+            )
+        return caller
+
+    def _proxied(self, scope: Scope) -> Caller | None:
+        """Return the user that the front proxy names, None if the request doesn't come through it."""
+        peer = scope.get("state", {}).get(PEER)
+        if peer is None or self._front_proxy is None:
+            return None
+        if peer not in self._peers:
+            if len(self._peers) >= MOST_PEERS:
+                self._peers.clear()
+            self._peers[peer] = self._front_proxy.trusts(peer)
+        return self._front_proxy.caller(scope["headers"]) if self._peers[peer] else None
+
+    async def _allowed(self, caller: Caller, right: Right) -> bool:
+        return await self._decisions.get(
+            (caller, right), lambda: self._review(lambda: self._reviews.allowed(caller, right))
+        )
+
+    async def _review(self, ask: Callable[[], Awaitable[T]]) -> T:
+        if self._waiting >= MOST_WAITING:
+            raise AccessRefused(429, "too many callers at once; try again")
+        self._waiting += 1
+        try:
+            async with self._turns:
+                return await ask()
+        except ClusterError as error:
+            raise AccessRefused(503, f"the API server can't be asked who may see this: {error}") from error
+        finally:
+            self._waiting -= 1
+
+
+NOT_IDENTIFIED = (
+    "this request names no user: ask through the API server (kubectl fluence, or kubectl get --raw "
+    "/apis/fluence.flux-framework.org/v1/gangs), or send a bearer token"
+)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a listener at ``host`` can be reached from this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _bearer(scope: Scope) -> str:
+    """Return the bearer token of a request, "" if it has none."""
+    for name, value in scope["headers"]:
+        if name == b"authorization" and len(value) <= LONGEST_TOKEN:
+            kind, _, token = value.decode("latin-1").partition(" ")
+            if kind.lower() == "bearer":
+                return str(token.strip())
+    return ""

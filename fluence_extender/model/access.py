@@ -1,0 +1,92 @@
+"""Who calls a server of ours, and what the caller may see there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+
+HIDDEN = "[hidden]"
+"""What stands in a text for the name of an object that the caller may not see."""
+
+_NAMED = re.compile(r"(?<![\w./-])([a-z0-9][a-z0-9-]*)/[\w./-]+")
+"""NAMESPACE/NAME in a text. Names of resources and labels have a dot before the slash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A user of the API server, as it names and describes him (authentication.k8s.io UserInfo)."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What RBAC grants: a ``verb`` on a core ``resource``, in one ``namespace`` or in all (""), or on a ``path``."""
+
+    verb: str
+    resource: str = ""
+    namespace: str = ""
+    path: str = ""
+
+    def __str__(self) -> str:
+        if self.path:
+            return f"{self.verb} {self.path}"
+        where = f"in namespace {self.namespace}" if self.namespace else "in all namespaces"
+        return (
+            f"{self.verb} {self.resource} {where}"
+            if self.resource == "pods"
+            else f"{self.verb} {self.resource}"
+        )
+
+
+def pods_in(namespace: str) -> Right:
+    """Return the right that shows what is in a namespace, "" for all of them."""
+    return Right("list", "pods", namespace)
+
+
+NODES = Right("list", "nodes")
+METRICS = Right("get", path="/metrics")
+
+
+@dataclass(frozen=True, slots=True)
+class CallerSight:
+    """The namespaces that a caller may see, of those that were asked about.
+
+    ``everything`` means all of them. ``known`` are the namespaces that texts may name.
+    """
+
+    namespaces: frozenset[str] = frozenset()
+    everything: bool = False
+    known: frozenset[str] = frozenset()
+
+    def __contains__(self, namespace: str) -> bool:
+        return self.everything or namespace in self.namespaces
+
+    @property
+    def tag(self) -> str:
+        """A text that differs between callers who see different things; "" for one who sees everything."""
+        if self.everything:
+            return ""
+        return sha256("/".join(sorted(self.namespaces)).encode()).hexdigest()[:12]
+
+    def redacted(self, text: str) -> str:
+        """Return ``text`` without the names of objects in known namespaces that are out of sight."""
+        if self.everything or "/" not in text:
+            return text
+        return _NAMED.sub(lambda found: HIDDEN if self._hides(found[1]) else found[0], text)
+
+    def _hides(self, namespace: str) -> bool:
+        return namespace in self.known and namespace not in self.namespaces
+
+
+EVERYTHING = CallerSight(everything=True)
+
+
+def namespaces_in(texts: Iterable[str]) -> frozenset[str]:
+    """Return what may be namespaces in these texts: the first part of each NAMESPACE/NAME."""
+    return frozenset(found for text in texts for found in _NAMED.findall(text))
