@@ -124,7 +124,7 @@ async def test_nodes_need_the_right_to_list_nodes(
 ) -> None:
     refused = await guarded.get(path, headers=USER)
     assert (refused.status_code, refused.json()["reason"]) == (403, "Forbidden")
-    assert refused.json()["message"] == "yoyou may not list nodes; an administrator grants it with RBAC"
+    assert refused.json()["message"] == "you may not list nodes; an administrator grants it with RBAC"
 
 
 async def test_pods_of_others_on_a_node_are_counted(

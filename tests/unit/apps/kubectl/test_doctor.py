@@ -91,17 +91,17 @@ def test_a_healthy_installation_has_no_faults(healthy: Fluence) -> None:
             "kubectl",
         ),
         (
-            ".org/v1/nodes",
+            ".org/v1/backends",
             {"err": "x (NotFound): y", "code": 1},
             "service",
             "fault",
             "too old",
             "Deployment",
         ),
-        (".org/v1/nodes", {"out": "[]"}, "service", "fault", "too old", "Deployment"),
+        (".org/v1/backends", {"out": "[]"}, "service", "fault", "too old", "Deployment"),
         (
-            ".org/v1/nodes",
-            {"err": 'Error from server (Forbidden): services "x"', "code": 1},
+            ".org/v1/backends",
+            {"err": 'Error from server (Forbidden): x is forbidden: User "u"', "code": 1},
             "service",
             "fault",
             "you may not ask",
@@ -322,9 +322,9 @@ def test_a_gang_that_waits_because_of_a_failure_is_a_fault(healthy: Fluence, kub
 
 
 def test_other_checks_go_on_if_the_service_does_not_answer(healthy: Fluence, kubectl: Program) -> None:
-    kubectl.answers("proxy/", err='(ServiceUnavailable): no endpoints available for service "x"', code=1)
-    for path in ("v1/nodes", "v1/backends", "v1/gangs", "openapi.json", "metrics"):
-        kubectl.answers(f"proxy/{path}", err="(ServiceUnavailable): no endpoints", code=1)
+    kubectl.answers(".org/", err='(ServiceUnavailable): no endpoints available for service "x"', code=1)
+    for path in ("v1/nodes", "v1/backends", "v1/gangs", "v1/openapi.json", "v1/metrics"):
+        kubectl.answers(f".org/{path}", err="(ServiceUnavailable): no endpoints", code=1)
     found = findings(healthy("doctor", "-o", "json"))
     assert found["service"][0] == "fault"
     assert set(found) == {
