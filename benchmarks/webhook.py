@@ -38,6 +38,7 @@ from benchmarks.report import PAGES, report, table
 from fluence_extender.apps.webhook import GARBAGE
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.http.listeners.bodies import JSON, posted_json, respond
+from fluence_extender.http.listeners.gate import OpenGate
 from fluence_extender.http.listeners.serving import Address
 from fluence_extender.identity.authority import SharedAuthority
 from fluence_extender.identity.certificates import make_authority, make_leaf
@@ -123,7 +124,7 @@ def webhook_app() -> ASGIApp:
     source = SharedAuthority(objects, "default", target.hosts, lambda: datetime.now(UTC))
     unused = RegistrationReconciler(objects, source, target, lambda identity: None, lambda: True)
     admission = Admission(tuple(HANDLERS), lambda: context, lookups)
-    return WebhookApp(admission, unused, WebhookMetrics(), lambda: "")
+    return WebhookApp(admission, unused, WebhookMetrics(), lambda: "", OpenGate())
 
 
 def serve(which: str, told: Connection) -> None:

@@ -24,9 +24,11 @@ from fluence_extender.cluster.connection import Connection, connect
 from fluence_extender.cluster.live_resources import LiveResources
 from fluence_extender.cluster.objects import ApiObjects, ApiPodGroups
 from fluence_extender.cluster.port import Kind, Listed, Observation, ResourcesFile, Sink
+from fluence_extender.cluster.reviews import ApiReviews
 from fluence_extender.cluster.watch import Watcher
 from fluence_extender.coordination.late import LateConsumerReconciler
 from fluence_extender.coordination.pods import ApiReleases
+from fluence_extender.http.listeners.gate import OpenGate, ReviewingGate, is_loopback
 from fluence_extender.http.listeners.serving import Address, allow_open_files, background, stop_signals
 from fluence_extender.identity.authority import SharedAuthority
 from fluence_extender.identity.identity import CertificateFiles, Identity, IdentitySource
@@ -99,7 +101,8 @@ async def _run(
     producers = ProducerClaims(objects, _own_namespace(settings), time.time)
     lookups = ApiLookups(objects, producers, time.monotonic)
     admission = Admission(settings.handlers, lambda: context.context, lookups)
-    app = WebhookApp(admission, registration, metrics, lambda: context.missing)
+    gate = OpenGate() if is_loopback(settings.host) else ReviewingGate(ApiReviews(connection))
+    app = WebhookApp(admission, registration, metrics, lambda: context.missing, gate)
     with stop_signals() as stop:
         async with serve_https(app, Address(settings.host, settings.port), tls) as address:
             listening(address)

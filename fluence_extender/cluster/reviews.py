@@ -88,6 +88,7 @@ class ApiReviews:
         else:
             asked["resourceAttributes"] = {
                 "verb": right.verb,
+                "group": right.group,
                 "resource": right.resource,
                 "namespace": right.namespace,
             }

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
+from fluence_extender.model.names import STATE_GROUP, STATE_VERSION
+
 HIDDEN = "[hidden]"
 """What stands in a text for the name of an object that the caller may not see."""
 
@@ -26,22 +28,35 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """What RBAC grants: a ``verb`` on a core ``resource``, in one ``namespace`` or in all (""), or on a ``path``."""
+    """What RBAC grants: a ``verb`` on a ``resource``, in one ``namespace`` or in all (""), or on a ``path``.
+
+    ``group`` is the resource's API group, "" for the core group.
+    """
 
     verb: str
     resource: str = ""
     namespace: str = ""
     path: str = ""
+    group: str = ""
 
     def __str__(self) -> str:
         if self.path:
             return f"{self.verb} {self.path}"
+        if self.group:
+            return f"{self.verb} {self.resource}.{self.group}"
         where = f"in namespace {self.namespace}" if self.namespace else "in all namespaces"
         return (
             f"{self.verb} {self.resource} {where}"
             if self.resource == "pods"
             else f"{self.verb} {self.resource}"
         )
+
+
+def question(method: str, path: str) -> Right:
+    """Return the right that the API server demands for a request to the state API, whose ``path`` is below /v1."""
+    resource, _, name = path.removeprefix(f"/{STATE_VERSION}/").partition("/")
+    verb = "create" if method == "POST" else "get" if name else "list"
+    return Right(verb, resource, group=STATE_GROUP)
 
 
 def pods_in(namespace: str) -> Right:

@@ -27,7 +27,9 @@ from fluence_extender.http.listeners.bodies import (
     refuse,
     respond,
 )
+from fluence_extender.http.listeners.gate import AccessGate, AccessRefused
 from fluence_extender.http.listeners.serving import Address, actual, listen, uvicorn_server
+from fluence_extender.model.access import METRICS
 from fluence_extender.webhook.admission import Admission
 from fluence_extender.webhook.metrics import ReviewResult, WebhookMetrics
 from fluence_extender.webhook.registration import MUTATE, RegistrationReconciler
@@ -47,6 +49,8 @@ log = structlog.get_logger(__name__)
 class WebhookApp(Starlette):
     """The webhook over HTTP. ``missing`` returns why reviews can't be answered yet, "" once they can.
 
+    ``gate`` decides who sees metrics.
+
     While it is ``draining``, each answer tells the client to open another connection, which leads to another replica.
     """
 
@@ -56,12 +60,14 @@ class WebhookApp(Starlette):
         registration: RegistrationReconciler,
         metrics: WebhookMetrics,
         missing: Callable[[], str],
+        gate: AccessGate,
     ) -> None:
         self.draining = False
         self._admission = admission
         self._registration = registration
         self._metrics = metrics
         self._missing = missing
+        self._gate = gate
         self._turn = asyncio.Lock()
         super().__init__(
             routes=[
@@ -119,6 +125,10 @@ class WebhookApp(Starlette):
         return PlainTextResponse(f"not ready: {reason}\n", 503) if reason else PlainTextResponse("ok\n")
 
     async def _exposition(self, request: Request) -> Response:
+        try:
+            await self._gate.demand(request.scope, METRICS)
+        except AccessRefused as error:
+            return PlainTextResponse(f"{error}\n", error.status)
         self._metrics.update(self._registration)
         body, content_type = self._metrics.render(request.headers.get("accept", ""))
         return Response(body, media_type=content_type)

@@ -229,8 +229,9 @@ def test_token_of_another_audience_is_refused(
         )
         assert (status, "another audience" in told["message"]) == (401, True)
         own = token()
-        status, found = answer_of(installation, "/v1/gangs", Authorization=f"Bearer {own}")
-        assert (status, found["items"]) == (200, [])
+        status, told = answer_of(installation, "/v1/gangs", Authorization=f"Bearer {own}")
+        lacks = "you may not list gangs.fluence.flux-framework.org"
+        assert (status, told["message"].partition(";")[0]) == (403, lacks)
 
         def scraped() -> bool:
             url = f"{installation.stack.api_url}/metrics"

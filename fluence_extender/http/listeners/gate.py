@@ -10,7 +10,8 @@ A caller identifies himself in one of two ways:
   The API server authenticates the user by whatever his kubeconfig holds (client certificate, token, exec plugin, OIDC)
   and names him to us (`front_proxy`). We never see a credential of his. The API server's proxy to Services can't be
   used for this: it removes the user's credentials and doesn't say who he is.
-* Directly, with a bearer token that the API server accepts for itself, as Prometheus does.
+* Directly, with a bearer token that the API server accepts for itself, as Prometheus does. The right to ask is the same
+  as through the API server.
 
 Invariants: a caller who isn't identified sees nothing. While the API server can't be asked, nobody gets an answer that
 is based on an older decision than `REMEMBERED`. A request that repeats another costs no call to the API server.
@@ -31,7 +32,7 @@ from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.http.listeners.brief_cache import BriefCache
 from fluence_extender.http.listeners.front_proxy import FrontProxy
 from fluence_extender.http.listeners.serving import PEER
-from fluence_extender.model.access import EVERYTHING, Caller, CallerSight, Right, pods_in
+from fluence_extender.model.access import EVERYTHING, Caller, CallerSight, Right, pods_in, question
 
 T = TypeVar("T")
 
@@ -82,8 +83,8 @@ class Reviews(Protocol):
 class AccessGate(Protocol):
     """Decides about one request by its ASGI scope. Each method raises `AccessRefused`."""
 
-    async def identify(self, scope: Scope) -> None:
-        """Refuse a caller that isn't identified."""
+    async def admit(self, scope: Scope) -> None:
+        """Refuse a caller who isn't identified, or who may not ask the state API this."""
         ...
 
     async def demand(self, scope: Scope, right: Right) -> None:
@@ -98,7 +99,7 @@ class AccessGate(Protocol):
 class OpenGate:
     """Shows everything to everyone: for loopback, where whoever gets a connection is on this machine or in this pod."""
 
-    async def identify(self, scope: Scope) -> None:
+    async def admit(self, scope: Scope) -> None:
         """Let the caller in."""
 
     async def demand(self, scope: Scope, right: Right) -> None:
@@ -128,9 +129,13 @@ class ReviewingGate:
         self._front_proxy = front_proxy
         self._peers.clear()
 
-    async def identify(self, scope: Scope) -> None:
-        """Refuse a caller that isn't identified."""
-        await self._caller(scope)
+    async def admit(self, scope: Scope) -> None:
+        """Refuse a caller who isn't identified, or who may not ask the state API this.
+
+        The API server has already decided whether a caller who comes through it may.
+        """
+        if self._proxied(scope) is None:
+            await self.demand(scope, question(scope["method"], scope["path"]))
 
     async def demand(self, scope: Scope, right: Right) -> None:
         """Refuse a caller without this right."""

@@ -54,14 +54,14 @@ _LISTS: dict[int | str, dict[str, Any]] = {
 def state_routes(service: ServiceState, gate: AccessGate) -> APIRouter:
     """Return the routes over ``service``; ``gate`` decides what of it each caller sees."""
 
-    async def identified(request: Request) -> None:
-        await gate.identify(request.scope)
+    async def admitted(request: Request) -> None:
+        await gate.admit(request.scope)
 
     async def ready() -> None:
         if service.readiness.not_ready_reason:
             raise HTTPException(503, detail=not_ready(service.readiness.not_ready_reason))
 
-    checks = [Depends(identified), Depends(ready), Depends(only_known)]
+    checks = [Depends(admitted), Depends(ready), Depends(only_known)]
     router = APIRouter(prefix="/v1", dependencies=checks, responses=_ALL, tags=["state"])
     responses = Responses(service.readiness)
     _gangs_route(router, service, gate, responses)

@@ -81,7 +81,7 @@ def simulate_route(service: ServiceState, gate: AccessGate) -> APIRouter:
         ] = "default",
     ) -> Response:
         """Plan the gangs of some manifests (YAML or JSON) on a copy of the ledger: where, or why not and until when."""
-        await gate.identify(request.scope)
+        await gate.admit(request.scope)
         if service.readiness.not_ready_reason:
             raise HTTPException(503, detail=not_ready(service.readiness.not_ready_reason))
         body = await _body(request)

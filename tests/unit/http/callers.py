@@ -39,4 +39,5 @@ def request_of(token: str = "", peer: bytes = b"", **headers: str) -> Scope:
     sent = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     if token:
         sent.append((b"authorization", f"Bearer {token}".encode()))
-    return {"type": "http", "headers": sent, "state": {PEER: peer} if peer else {}}
+    request = {"type": "http", "method": "GET", "path": "/v1/gangs", "headers": sent}
+    return {**request, "state": {PEER: peer} if peer else {}}

@@ -25,11 +25,12 @@ from fluence_extender.http.listeners.gate import (
     is_loopback,
 )
 from fluence_extender.identity.certificates import KeyPair, make_authority, make_leaf, pem
-from fluence_extender.model.access import METRICS, NODES, Caller, pods_in
+from fluence_extender.model.access import METRICS, NODES, Caller, pods_in, question
 from tests.unit.http.callers import KnownCallers, request_of
 
 NOW = datetime.now(UTC)
 PROXY = make_authority(NOW)
+ASK = question("GET", "/v1/gangs")
 ANNA = Caller("anna", ("physicists",))
 
 
@@ -69,7 +70,7 @@ def certificate(authority: KeyPair = PROXY) -> bytes:
 def server() -> KnownCallers:
     return KnownCallers(
         tokens={"annas": ANNA, "admins": Caller("admin")},
-        rights={"anna": {pods_in("lab")}, "admin": {pods_in(""), NODES, METRICS}},
+        rights={"anna": {pods_in("lab"), ASK}, "admin": {pods_in(""), NODES, METRICS, ASK}},
     )
 
 
@@ -87,7 +88,7 @@ async def refusal(gate: ReviewingGate, *, right: bool = False, **request: str | 
     """The status and the text with which a request is refused."""
     scope = request_of(**request)  # type: ignore[arg-type]
     with pytest.raises(AccessRefused) as refused:
-        await (gate.demand(scope, METRICS) if right else gate.identify(scope))
+        await (gate.demand(scope, METRICS) if right else gate.admit(scope))
     return refused.value.status, str(refused.value)
 
 
@@ -146,22 +147,22 @@ async def test_repeated_requests_cost_no_call_to_the_api_server(
 async def test_requests_at_the_same_time_share_one_question(
     gate: ReviewingGate, server: KnownCallers
 ) -> None:
-    await asyncio.gather(*(gate.identify(request_of("annas")) for _ in range(20)))
-    assert server.asked == ["whose is annas"]
+    await asyncio.gather(*(gate.admit(request_of("annas")) for _ in range(20)))
+    assert server.asked == ["whose is annas", f"may anna {ASK}"]
 
 
 async def test_while_the_api_server_is_away_decisions_expire_and_then_nobody_is_let_in(
     gate: ReviewingGate, server: KnownCallers, clock: Seconds
 ) -> None:
-    await gate.identify(request_of("annas"))
+    await gate.admit(request_of("annas"))
     server.away = True
-    await gate.identify(request_of("annas"))
+    await gate.admit(request_of("annas"))
     clock.now += REMEMBERED + 1
     status, text = await refusal(gate, token="annas")
     assert status == 503
     assert "the API server can't be asked" in text
     server.away = False
-    await gate.identify(request_of("annas"))
+    await gate.admit(request_of("annas"))
 
 
 async def test_right_that_is_taken_away_ends_within_seconds(
@@ -179,8 +180,36 @@ async def test_what_is_remembered_is_bounded(
     monkeypatch.setattr(gate._callers, "_most", 10)
     for number in range(50):
         with pytest.raises(AccessRefused):
-            await gate.identify(request_of(f"guess-{number}"))
+            await gate.admit(request_of(f"guess-{number}"))
     assert len(gate._callers) == 10
+
+
+async def test_caller_at_our_address_needs_the_same_right_to_ask_as_through_the_api_server(
+    gate: ReviewingGate, server: KnownCallers
+) -> None:
+    server.rights["anna"].remove(ASK)
+    assert await refusal(gate, token="annas") == (
+        403,
+        "you may not list gangs.fluence.flux-framework.org; an administrator grants it with RBAC",
+    )
+    gate.adopt(front_proxy())
+    await gate.admit(request_of(peer=certificate(), x_remote_user="anna"))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "verb", "resource"),
+    [
+        ("GET", "/v1/gangs", "list", "gangs"),
+        ("GET", "/v1/gangs/lab/vqe", "get", "gangs"),
+        ("GET", "/v1/nodes/n1", "get", "nodes"),
+        ("POST", "/v1/simulate", "create", "simulate"),
+    ],
+)
+def test_right_to_ask_is_the_one_that_the_api_server_demands(
+    method: str, path: str, verb: str, resource: str
+) -> None:
+    asked = question(method, path)
+    assert (asked.verb, asked.resource, asked.group) == (verb, resource, "fluence.flux-framework.org")
 
 
 async def test_front_proxy_names_the_user(gate: ReviewingGate, server: KnownCallers) -> None:
@@ -208,19 +237,19 @@ async def test_certificate_of_another_name_is_not_the_front_proxy(gate: Reviewin
     gate.adopt(front_proxy(names=("front-proxy-client",)))
     assert (await refusal(gate, peer=certificate(), x_remote_user="admin"))[0] == 401
     gate.adopt(front_proxy(names=()))
-    await gate.identify(request_of(peer=certificate(), x_remote_user="admin"))
+    await gate.admit(request_of(peer=certificate(), x_remote_user="admin"))
 
 
 async def test_authority_that_is_withdrawn_convinces_no_one(gate: ReviewingGate) -> None:
     scope = request_of(peer=certificate(), x_remote_user="admin")
     gate.adopt(front_proxy())
-    await gate.identify(scope)
+    await gate.admit(scope)
     gate.adopt(front_proxy(make_authority(NOW)))
     with pytest.raises(AccessRefused):
-        await gate.identify(scope)
+        await gate.admit(scope)
     gate.adopt(None)
     with pytest.raises(AccessRefused):
-        await gate.identify(scope)
+        await gate.admit(scope)
 
 
 def test_front_proxy_tells_groups_uid_and_extra() -> None:
@@ -253,7 +282,7 @@ def test_settings_that_cannot_be_used_are_an_error(wrong: dict[str, str]) -> Non
 
 async def test_open_gate_shows_everything() -> None:
     gate = OpenGate()
-    await gate.identify(request_of())
+    await gate.admit(request_of())
     await gate.demand(request_of(), METRICS)
     assert (await gate.sight(request_of(), lambda: ["lab"])).everything
 

@@ -14,7 +14,7 @@ from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.state import sighted
 from fluence_extender.http.state.aggregation import PREFIX
 from fluence_extender.http.state.app import api_app
-from fluence_extender.model.access import METRICS, NODES, Caller, CallerSight, pods_in
+from fluence_extender.model.access import METRICS, NODES, Caller, CallerSight, pods_in, question
 from tests.unit.http.callers import KnownCallers
 from tests.unit.http.held_placements import HeldPlacements
 
@@ -22,6 +22,8 @@ USER = {"Authorization": "Bearer users"}
 ADMIN = {"Authorization": "Bearer admins"}
 EVERY = ["/v1/gangs", "/v1/gangs/team/big", "/v1/allocations", "/v1/nodes", "/v1/nodes/n1"]
 EVERY += ["/v1/backends", "/v1/graph", "/metrics"]
+ASK = [question("GET", path) for path in EVERY if path.startswith("/v1/")]
+"""What the role for users grants."""
 
 
 @pytest.fixture
@@ -29,7 +31,11 @@ def callers() -> KnownCallers:
     """A user who may list the pods of namespace team, and an admin."""
     return KnownCallers(
         tokens={"users": Caller("user"), "admins": Caller("admin")},
-        rights={"user": {pods_in("team")}, "admin": {pods_in(""), NODES, METRICS}},
+        rights={
+            "user": {pods_in("team"), *ASK},
+            "admin": {pods_in(""), NODES, METRICS, *ASK},
+            "later": {*ASK},
+        },
     )
 
 

@@ -11,7 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
+from fluence_extender.http.listeners.gate import AccessGate, OpenGate, ReviewingGate
 from fluence_extender.identity.authority import SharedAuthority
+from fluence_extender.model.access import METRICS, Caller
 from fluence_extender.webhook import admission
 from fluence_extender.webhook.admission import Admission
 from fluence_extender.webhook.contract import Context, OwnedPods
@@ -19,6 +21,7 @@ from fluence_extender.webhook.limit_ranges import Bounds
 from fluence_extender.webhook.metrics import WebhookMetrics
 from fluence_extender.webhook.registration import PATH, RegistrationReconciler, UrlTarget
 from fluence_extender.webhook.server import MAX_BODY, WebhookApp
+from tests.unit.http.callers import KnownCallers
 from tests.unit.webhook.reviews import UID, written
 from tests.unit.webhook.stored_objects import StoredObjects
 
@@ -57,7 +60,8 @@ class Lookups:
 class Service:
     """One webhook without a network."""
 
-    def __init__(self) -> None:
+    def __init__(self, gate: AccessGate | None = None) -> None:
+        self.gate = gate or OpenGate()
         self.objects = StoredObjects()
         self.missing = ""
         self.lookups = Lookups()
@@ -68,7 +72,7 @@ class Service:
         )
         context = Context(gate_by_webhook=True)
         judge = Admission(("fluxion", "quantum", "gang"), lambda: context, self.lookups)
-        app = WebhookApp(judge, self.registration, WebhookMetrics(), lambda: self.missing)
+        app = WebhookApp(judge, self.registration, WebhookMetrics(), lambda: self.missing, self.gate)
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://webhook")
 
     async def review(self, thing: object, **fields: Any) -> dict[str, Any]:
@@ -203,3 +207,19 @@ async def test_reviews_of_one_burst_are_all_answered(service: Service) -> None:
         body["request"]["uid"] = f"uid-{number}"
         answer = await service.post(json.dumps(body).encode())
         assert answer.json()["response"]["uid"] == f"uid-{number}"
+
+
+async def test_metrics_need_the_right_to_get_them_and_probes_do_not() -> None:
+    callers = KnownCallers(
+        tokens={"prometheus": Caller("prometheus"), "others": Caller("other")},
+        rights={"prometheus": {METRICS}},
+    )
+    service = Service(ReviewingGate(callers))
+    async with service.client as client:
+        statuses = [
+            (await client.get("/metrics", headers={"Authorization": f"Bearer {token}"})).status_code
+            for token in ("prometheus", "others", "unknown")
+        ]
+        assert statuses == [200, 403, 401]
+        assert (await client.get("/metrics", headers={"X-Remote-User": "prometheus"})).status_code == 401
+        assert (await client.get("/healthz")).status_code == 200
