@@ -1,4 +1,5 @@
-"""Release consumers that no sidecar can release: those that come after their producer's sidecar has ended.
+"""Release consumers that no sidecar can release: privileged ones, and those that come after their producer's sidecar
+has ended.
 
     producer of the group          a gated consumer
     lives                          waits: its sidecar decides
@@ -12,6 +13,10 @@ The moment lets the sidecar finish writing; no pod takes the place of one that s
 producer take the place of the one that ended. Every replica of the webhook does this; a write that another replica or a
 sidecar has made already counts as done.
 
+A privileged consumer preempts pods of others, so what its user may write doesn't release it. Only producers that were
+bound with a backend count, and only other consumers that are privileged too: policies guard the stamps of a Binding,
+and the gate and the record of privileged consumers.
+
 Invariant: what is left of an old run doesn't start a new run of the same name, unless no pod comes that could start it.
 One of the gated consumers records that its group had a producer, so that a process which never saw the producer knows.
 """
@@ -19,7 +24,7 @@ One of the gated consumers records that its group had a producer, so that a proc
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -28,7 +33,7 @@ import structlog
 from fluence_extender.cluster.errors import ClusterError, Gone
 from fluence_extender.cluster.port import Listed, Observation, follow_pods
 from fluence_extender.cluster.reconciler import Reconciler, each
-from fluence_extender.coordination.release import handover, recorded_verdict, waiting
+from fluence_extender.coordination.release import handover, is_privileged, recorded_verdict, waiting
 from fluence_extender.model.coordination import (
     DEPENDS_ON_PRODUCER,
     PRODUCER,
@@ -40,7 +45,7 @@ from fluence_extender.model.coordination import (
     READY_GATE,
     ROLE_ANNOTATION,
 )
-from fluence_extender.model.names import GROUP_LABEL
+from fluence_extender.model.names import BACKEND_ANNOTATION, GROUP_LABEL
 from fluence_extender.model.pod import Pod
 
 log = structlog.get_logger(__name__)
@@ -55,7 +60,7 @@ REPEAT = 15.0
 """Seconds until a write is repeated, if the watch hasn't shown it."""
 
 GATHER = 1.0
-"""Seconds to wait before each round: sidecars are faster, and should do the work."""
+"""Seconds to wait before each round: sidecars are faster, and should do the work that they may do."""
 
 SharedGroup = tuple[str, str]
 """Namespace and name of a shared group."""
@@ -128,10 +133,15 @@ class _Group:
 
     pods: dict[str, Pod] = field(default_factory=dict)
     had_producer: bool = False
+    had_bound_producer: bool = False
     orphaned_since: dict[str, float] = field(default_factory=dict)
     starts_at: dict[str, float] = field(default_factory=dict)
     repeat_at: dict[str, float] = field(default_factory=dict)
     record_at: float | None = None
+
+    def had(self, consumer: Pod) -> bool:
+        """Return whether a producer was seen that counts for this consumer."""
+        return self.had_bound_producer if is_privileged(consumer) else self.had_producer
 
     def forget(self, uid: str) -> None:
         """Forget the times of a consumer that is released or gone."""
@@ -166,24 +176,27 @@ class LateConsumers:
         now, pods = self._clock(), group.pods.values()
         producers = sorted(filter(_produces, pods), key=lambda one: (not lives(one), -one.created))
         consumers = [one for one in pods if not _produces(one)]
-        orphaned = not any(map(lives, producers)) and (
-            group.had_producer
-            or any(
-                _received(one) is not None or PRODUCER_SEEN_ANNOTATION in one.annotations for one in consumers
-            )
-        )
+        alone = not any(map(lives, producers))
         found = []
         for consumer in waiting(consumers, name[1]):
             uid = consumer.uid
+            deciding, siblings = _credible(consumer, producers, consumers)
+            orphaned = alone and (
+                group.had(consumer)
+                or any(
+                    _received(one) is not None or PRODUCER_SEEN_ANNOTATION in one.annotations
+                    for one in siblings
+                )
+            )
             if orphaned:
                 since = group.orphaned_since.setdefault(uid, now)
-                silent = silent_producer(consumer, producers) is not None
+                silent = silent_producer(consumer, deciding) is not None
                 group.starts_at[uid] = since + (MOMENT if silent else PATIENCE)
             else:
                 group.orphaned_since.pop(uid, None)
                 group.starts_at.pop(uid, None)
             patient = orphaned and now >= group.starts_at[uid]
-            annotations = annotations_for(consumer, producers, consumers, patient)
+            annotations = annotations_for(consumer, deciding, siblings, patient)
             if annotations is not None and now >= group.repeat_at.get(uid, now):
                 group.repeat_at[uid] = now + REPEAT
                 found.append(Release(consumer, annotations))
@@ -195,9 +208,10 @@ class LateConsumers:
         The same consumer is returned again after `REPEAT`.
         """
         group = self._groups.get(name)
-        if group is None or not group.had_producer:
+        if group is None:
             return None
-        gated = waiting((one for one in group.pods.values() if not _produces(one)), name[1])
+        consumers = (one for one in group.pods.values() if not _produces(one) and group.had(one))
+        gated = waiting(consumers, name[1])
         if not gated or any(PRODUCER_SEEN_ANNOTATION in one.annotations for one in gated):
             group.record_at = None
             return None
@@ -228,6 +242,7 @@ class LateConsumers:
         group = self._groups.setdefault(name, _Group())
         group.pods[pod.uid] = pod
         group.had_producer = group.had_producer or _produces(pod)
+        group.had_bound_producer = group.had_bound_producer or (_produces(pod) and _was_bound(pod))
         if READY_GATE not in pod.gates:
             group.forget(pod.uid)
         self._changed.add(name)
@@ -310,6 +325,20 @@ def _received(sibling: Pod) -> dict[str, str] | None:
         if key in (QUANTUM_JOB_ID_ANNOTATION, PRODUCER_BACKEND_ANNOTATION)
         or key.startswith(PRODUCER_ATTRIBUTE_PREFIX)
     }
+
+
+def _credible(
+    consumer: Pod, producers: Sequence[Pod], consumers: Sequence[Pod]
+) -> tuple[Sequence[Pod], Sequence[Pod]]:
+    """Return the producers and the consumers whose annotations count for this consumer."""
+    if not is_privileged(consumer):
+        return producers, consumers
+    return list(filter(_was_bound, producers)), list(filter(is_privileged, consumers))
+
+
+def _was_bound(producer: Pod) -> bool:
+    """Return whether the extender has bound the producer and given it a backend."""
+    return bool(producer.node) and BACKEND_ANNOTATION in producer.annotations
 
 
 def _produces(pod: Pod) -> bool:

@@ -17,6 +17,7 @@ from fluence_extender.cluster.reconciler import each
 from fluence_extender.coordination.tracker import Verdict
 from fluence_extender.model.assignment import describes_backend
 from fluence_extender.model.coordination import (
+    CONSUMER_PRIORITY_CLASS,
     DEPENDS_ON_PRODUCER,
     QUANTUM_JOB_ID_ANNOTATION,
     READY_GATE,
@@ -72,6 +73,15 @@ def waiting(pods: Iterable[Pod], group: str, names: tuple[str, ...] = ()) -> lis
             and pod.annotations.get(DEPENDS_ON_PRODUCER, producer) == producer
         )
     ]
+
+
+def is_privileged(consumer: Pod) -> bool:
+    """Return whether the consumer preempts others once it is released, by the priority class for consumers.
+
+    A policy (``deploy/base/priorityclass.yaml``) lets only the webhook's process remove its gate: users can act as the
+    sidecars of their namespace.
+    """
+    return consumer.priority_class == CONSUMER_PRIORITY_CLASS
 
 
 def handover(producer: Mapping[str, str], task: str) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 The sidecar starts before the producer's own containers and gets SIGTERM after them. Invariants: it never ends by itself
 and never fails the pod. Its decision is recorded on its pod before it acts, so a restarted sidecar continues with it.
-It keeps running for consumers that come late. A producer that is deleted or evicted releases no consumers, because
+It keeps running for consumers that come late. Privileged consumers are released by the webhook's process, once the
+decision is recorded. A producer that is deleted or evicted releases no consumers, because
 another takes its place; one that has ended releases all, because no other pod will.
 
     reading -> following -> releasing (again and again) -> ended
@@ -27,6 +28,7 @@ from fluence_extender.coordination.provider import ProviderError
 from fluence_extender.coordination.release import (
     Pods,
     handover,
+    is_privileged,
     recorded_verdict,
     release_all,
     verdict_annotations,
@@ -214,13 +216,14 @@ class Sidecar:
                 await self._pause(self._options.look)
 
     async def _release_once(self, annotations: dict[str, str]) -> list[str]:
-        """Release the consumers that are gated now. Return what went wrong."""
+        """Release the consumers that are gated now and aren't privileged. Return what went wrong."""
         names, group = self._options.gated, self._options.gang_group
         try:
             pods = await (self._pods.named(names) if names else self._pods.group(group))
         except ClusterError as error:
             return [str(error)]
-        return await release_all(self._pods, waiting(pods, group, names), annotations)
+        consumers = [one for one in waiting(pods, group, names) if not is_privileged(one)]
+        return await release_all(self._pods, consumers, annotations)
 
     # Waiting.
 

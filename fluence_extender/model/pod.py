@@ -82,7 +82,7 @@ class Pod:
     Where it may run: ``affinity`` is its required node affinity, None without one. ``pod_affinity`` holds the label
     selectors of pods of its own namespace that it must run near. ``interdependent`` is true where kube-scheduler's
     filters look at more than the node and its free resources: at other pods, volumes or resource claims. ``preempts``
-    is false where its preemptionPolicy is Never.
+    is false where its preemptionPolicy is Never. ``priority_class`` names its PriorityClass, "" for none.
 
     How far it has come: ``gates`` are the names of its scheduling gates; ``node`` is set once it is bound; ``created``
     and ``started`` are the times of its creation and of the kubelet taking it, 0 before. ``refusal`` is the message of
@@ -116,6 +116,7 @@ class Pod:
     affinity: tuple[NodeTerm, ...] | None = None
     host_ports: tuple[HostPort, ...] = ()
     priority: int = 0
+    priority_class: str = ""
     created: float = 0.0
     resource_version: str = ""
     problem: str = ""

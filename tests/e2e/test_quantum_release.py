@@ -247,8 +247,12 @@ def test_account_of_sidecars_changes_nothing_else_of_pods(
         "metadata": {"annotations": {RELEASED_ANNOTATION: "x"}},
         "spec": {"schedulingGates": [{"$patch": "delete", "name": READY_GATE}]},
     }
-    sidecars.patch(f"{path}/q-1", released, PATCH)
-    assert READY_GATE not in gates_of(namespace.pod("q-1"))
+    with pytest.raises(ApiError, match="until its producer's task is about to run"):
+        sidecars.patch(f"{path}/q-1", released, PATCH)
+    own = quantum("q-2", "g", mode="shared", index="2", size=3, priorityClassName="system-cluster-critical")
+    namespace.create(own)
+    sidecars.patch(f"{path}/q-2", released, PATCH)
+    assert READY_GATE not in gates_of(namespace.pod("q-2"))
 
 
 @pytest.fixture

@@ -162,6 +162,7 @@ class PodSpec(TypedDict, total=False):
     schedulerName: str
     nodeName: str
     priority: Int64 | None
+    priorityClassName: str | None
     preemptionPolicy: str | None
     schedulingGates: list[Gate] | None
     schedulingGroup: SchedulingGroup | None
@@ -262,6 +263,7 @@ def decode_pod(raw: bytes) -> Pod:
         affinity=affinity,
         host_ports=host_ports,
         priority=spec.get("priority") or 0,
+        priority_class=spec.get("priorityClassName") or "",
         preempts=spec.get("preemptionPolicy") != "Never",
         created=created.timestamp() if created else 0.0,
         resource_version=meta.resource_version,

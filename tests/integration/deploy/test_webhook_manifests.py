@@ -73,6 +73,7 @@ NAMED_CALLS = {
     ("admissionregistration.k8s.io", "mutatingadmissionpolicies", GATE_POLICY, "get"),
     ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings", GATE_POLICY, "get"),
     ("scheduling.k8s.io", "priorityclasses", CONSUMER_PRIORITY_CLASS, "get"),
+    ("scheduling.k8s.io", "priorityclasses", CONSUMER_PRIORITY_CLASS, "use"),  # it removes their gate
     *(("", "secrets", SIDECAR_ACCOUNT, verb) for verb in ("get", "update")),
     ("", "serviceaccounts/token", SIDECAR_ACCOUNT, "create"),
     *(("", "serviceaccounts", SIDECAR_ACCOUNT, verb) for verb in ("get", "update")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
@@ -18,13 +19,14 @@ from fluence_extender.coordination.late import (
     Release,
 )
 from fluence_extender.model.coordination import (
+    CONSUMER_PRIORITY_CLASS,
     PRODUCER_BACKEND_ANNOTATION,
     PRODUCER_SEEN_ANNOTATION,
     QUANTUM_JOB_ID_ANNOTATION,
     READY_GATE,
     RELEASED_ANNOTATION,
 )
-from fluence_extender.model.names import GATE
+from fluence_extender.model.names import BACKEND_ANNOTATION, GATE
 from fluence_extender.model.pod import Owner, Pod
 from tests.unit.coordination.fake_pods import JOB, consumer, producer
 
@@ -212,6 +214,60 @@ def test_release_is_repeated_until_it_is_observed(late: LateConsumers, clock: Cl
     clock.now += REPEAT
     assert released(late) == []
     assert late.due_in(G) is None
+
+
+# Privileged consumers preempt pods of others, and users write annotations.
+
+
+def privileged(name: str, **fields: Any) -> Pod:
+    return replace(consumer(name, **fields), priority_class=CONSUMER_PRIORITY_CLASS)
+
+
+def test_privileged_consumer_is_released_for_a_producer_that_was_bound_with_a_backend(
+    late: LateConsumers,
+) -> None:
+    assert sees(late, producer(annotations=DECIDED), privileged("a")) == [("a", "t")]
+
+
+@pytest.mark.parametrize("node", ["", "n"])
+def test_forged_producer_releases_no_privileged_consumer(
+    late: LateConsumers, clock: Clock, node: str
+) -> None:
+    lead = producer(annotations=DECIDED)
+    notes = {key: value for key, value in lead.annotations.items() if key != BACKEND_ANNOTATION or not node}
+    forged = replace(lead, node=node, annotations=notes)
+    assert sees(late, forged, privileged("a"), consumer("b")) == [("b", "t")]
+    for ended in (replace(forged, phase="Failed"), replace(forged, deleting=True)):
+        late.observe(Changed(Kind.POD, ended))
+        clock.now += 10 * PATIENCE
+        assert "a" not in dict(released(late))
+    late.observe(Deleted(Kind.POD, forged))
+    clock.now += 10 * PATIENCE
+    assert "a" not in dict(released(late))
+
+
+def test_forged_sibling_releases_no_privileged_consumer(late: LateConsumers, clock: Clock) -> None:
+    forged = consumer("forged", gates=(), annotations={QUANTUM_JOB_ID_ANNOTATION: "t"})
+    seen = consumer("seen", annotations={PRODUCER_SEEN_ANNOTATION: "true"})
+    sees(late, forged, seen, privileged("a"), consumer("b"))
+    clock.now += PATIENCE
+    assert dict(released(late)).keys() == {"b", "seen"}
+
+
+def test_privileged_siblings_and_their_record_are_credible(late: LateConsumers, clock: Clock) -> None:
+    started = privileged("started", gates=(), annotations={QUANTUM_JOB_ID_ANNOTATION: "t"})
+    sees(late, started, privileged("a"))
+    clock.now += PATIENCE
+    assert released(late) == [("a", "t")]
+
+
+def test_producer_is_recorded_on_a_privileged_consumer_once_it_was_bound(late: LateConsumers) -> None:
+    late.observe(Listed(Kind.POD, (producer(node=""), privileged("a"))))
+    assert late.producer_to_record(G) is None
+    late.observe(Changed(Kind.POD, producer()))
+    recorded = late.producer_to_record(G)
+    assert recorded is not None
+    assert recorded.name == "a"
 
 
 def test_groups_differ_by_namespace_and_name(late: LateConsumers) -> None:

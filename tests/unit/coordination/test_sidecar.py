@@ -18,6 +18,7 @@ from fluence_extender.coordination.provider import ProviderError, TaskState, Tas
 from fluence_extender.coordination.release import recorded_verdict
 from fluence_extender.coordination.sidecar import Sidecar
 from fluence_extender.model.coordination import (
+    CONSUMER_PRIORITY_CLASS,
     DISCOVERY_TIMEOUT_ANNOTATION,
     PRODUCER_BACKEND_ANNOTATION,
     QUANTUM_JOB_ID_ANNOTATION,
@@ -149,6 +150,13 @@ async def test_consumers_that_come_late_are_released_too() -> None:
     pods.seen = add
     assert await Life(pods, Vendor()).live(lambda: len(pods.released) == 3) == 0
     assert not pods.gated()
+
+
+async def test_privileged_consumers_are_left_to_the_webhook() -> None:
+    pods = cluster("a", "b")
+    pods.pods["a"] = replace(pods.pods["a"], priority_class=CONSUMER_PRIORITY_CLASS)
+    assert await Life(pods, Vendor()).live(lambda: pods.released == ["b"]) == 0
+    assert pods.released == ["b"]
 
 
 async def test_failed_patch_is_repeated_until_it_succeeds() -> None:
