@@ -68,8 +68,9 @@ class WebhookSettings:
 
     ``resources`` and ``resources_namespace`` are as in `Settings`. The API server calls ``service`` (NAMESPACE/NAME),
     or ``url`` if one is given. ``certificates`` is a folder with certificates that another tool renews, None for
-    certificates of our own authority, which is in a Secret in the Service's namespace. ``sidecar_image`` is "" for the
-    image that this process runs from.
+    certificates of our own authority, which is in a Secret in the Service's namespace. ``client_ca`` is a file with the
+    authorities whose clients may send reviews, None for all clients. ``sidecar_image`` is "" for the image that this
+    process runs from.
     """
 
     kubeconfig: str | None = None
@@ -81,6 +82,7 @@ class WebhookSettings:
     service: str = f"{DEFAULT_NAMESPACE}/fluence-webhook"
     url: str = ""
     certificates: Path | None = None
+    client_ca: Path | None = None
     sidecar_image: str = ""
 
 

@@ -181,6 +181,7 @@ class Access:
         write_private(layout.front_proxy / "client.key", proxy.key)
         if not (layout.credentials / "serviceaccounts.key").exists():
             self._write("serviceaccounts.key", key_pem(new_key()))
+        self._write("admission.yaml", self._webhook_clients().encode())
         admin = Credential(token=self._admin_token())
         write_private(layout.kubeconfig, self._text(admin).encode())
 
@@ -207,6 +208,28 @@ class Access:
         }
         token = api.request("POST", path, body)["status"]["token"]
         return self.for_token(f"{namespace}.{name}", token)
+
+    def _webhook_clients(self) -> str:
+        """Return the API server's admission configuration: webhooks are shown a client certificate.
+
+        The users of that kubeconfig are named after the webhooks' hosts; ``*`` stands for all of them.
+        """
+        credential = self._authority.client("kube-apiserver")
+        user = {
+            "client-certificate-data": base64.b64encode(credential.certificate).decode(),
+            "client-key-data": base64.b64encode(credential.key).decode(),
+        }
+        clients = {"apiVersion": "v1", "kind": "Config", "users": [{"name": "*", "user": user}]}
+        self._write("webhooks.kubeconfig", yaml.safe_dump(clients).encode())
+        version = "apiserver.config.k8s.io/v1"
+        configuration = {
+            "apiVersion": version,
+            "kind": "WebhookAdmissionConfiguration",
+            "kubeConfigFile": str(self._layout.credentials / "webhooks.kubeconfig"),
+        }
+        plugin = {"name": "MutatingAdmissionWebhook", "configuration": configuration}
+        document = {"apiVersion": version, "kind": "AdmissionConfiguration", "plugins": [plugin]}
+        return yaml.safe_dump(document)
 
     def _admin_token(self) -> str:
         table = self._layout.credentials / "tokens.csv"

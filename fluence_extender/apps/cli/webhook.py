@@ -109,6 +109,13 @@ def _service(context: click.Context, parameter: click.Parameter, value: str) -> 
     "Default: made and renewed here.",
 )
 @setting(
+    "--client-ca",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Authorities (PEM) of the API servers' client certificates. Clients without one get no answer to reviews. "
+    "Default: any client may ask.",
+)
+@setting(
     "--sidecar-image",
     default=STANDARD_WEBHOOK.sidecar_image,
     metavar="IMAGE",

@@ -1,4 +1,4 @@
-"""What strangers can do to the webhook, and what its own account is worth to a thief: any pod may call the webhook."""
+"""What other clients can do to the webhook, which any pod may call, and what its own account is worth to a thief."""
 
 from __future__ import annotations
 
