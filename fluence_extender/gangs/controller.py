@@ -35,6 +35,9 @@ from fluence_extender.model.workload import Workload
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
 
+LONGEST_VERSION = 20
+"""Digits of a resourceVersion, which has 64 bits."""
+
 ReadResources = Callable[[ResourcesFile], VirtualResources | None]
 
 
@@ -262,7 +265,8 @@ class Controller:
 
 def _revision(pod: Pod) -> int:
     """Return the pod's resourceVersion as a number, 0 if it has none."""
-    return int(pod.resource_version) if pod.resource_version.isdigit() else 0
+    version = pod.resource_version
+    return int(version) if version.isdecimal() and len(version) <= LONGEST_VERSION else 0
 
 
 def _same(old: Pod, new: Pod) -> bool:
