@@ -1,6 +1,6 @@
 # make help names the targets. Each first installs what it needs, and no more, into the virtual environment .venv
-# (.ci/install; again when pyproject.toml has changed). What else a test or the demo needs (a control plane) is built when
-# first used, into the user's cache.
+# (.ci/install; again when pyproject.toml or requirements/ has changed). What else a test or the demo needs (a control
+# plane) is built when first used, into the user's cache.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -8,25 +8,30 @@ SHELL := bash
 export VENV := .venv
 BIN := $(VENV)/bin
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
-SCRIPTS := .ci/install .ci/run tests/kind/run.sh deploy/krew/kubectl-fluence
+SCRIPTS := .ci/install .ci/lock .ci/run tests/kind/run.sh deploy/krew/kubectl-fluence deploy/image/install
 
 # More arguments for the tool behind a target: make test ARGS="-k gang", make demo ARGS="--keep"
 ARGS :=
 
-.PHONY: help install check quick test nightly demo bench chaos throughput fuzz kind-test image with-tests with-checks
+.PHONY: help install check quick test nightly demo bench chaos throughput fuzz kind-test image \
+	sidecar-image lock with-tests with-checks
 
 help: ## What there is to make
-	@awk -F ": .*## | ## " '/^[a-z-]+:.* ## / {split($$1, name, ":"); printf "%-10s %s\n", name[1], $$NF}' Makefile
+	@awk -F ": .*## | ## " '/^[a-z-]+:.* ## / {split($$1, name, ":"); printf "%-13s %s\n", name[1], $$NF}' Makefile
 
 install: ## The project, editable, in .venv
-	@.ci/install
+	@.ci/install project
 
 with-tests:
 	@.ci/install test
 
 # The tests are checked too, so mypy needs the types of what they use.
 with-checks:
-	@.ci/install test lint
+	@.ci/install lint
+
+lock: install ## Lock all packages in requirements/ anew (ARGS=--upgrade: in their newest versions)
+	$(BIN)/python -m pip install --quiet uv
+	UV=$(BIN)/uv .ci/lock $(ARGS)
 
 check: with-checks ## Style, rooms, shell scripts, Dockerfile, types
 	$(BIN)/ruff check
@@ -79,3 +84,6 @@ kind-test: with-tests ## The end-to-end tests on a kind cluster, with the real i
 
 image: ## The container image (needs docker)
 	docker build --tag fluence-extender:$(VERSION) $(ARGS) .
+
+sidecar-image: ## The small image of the quantum sidecar alone (needs docker)
+	docker build --target sidecar --tag fluence-sidecar:$(VERSION) $(ARGS) .

@@ -33,8 +33,8 @@ spec:
     about gangs of the fluence scheduler: why one waits, what would fit, which
     gang holds what.
   caveats: |
-    Needs Python 3.11 or newer with fluence-extender (pip install
-    fluence-extender=={version}), or uv or pipx, which fetch it when it runs.
+    Needs Python 3.11 or newer, first on PATH, with fluence-extender {version}:
+    "pip install ." in a clone of the repository. No package index has it.
   platforms:
     - selector:
         matchExpressions:

@@ -124,7 +124,7 @@ class StateApiClient:
     def _missing(self, path: str) -> NotFound:
         return NotFound(
             f"{self._where()} has no {path} as kubectl-fluence {__version__} reads it;"
-            " use the same version of both (pip install -U fluence-extender, or update the Deployment)"
+            " use the same version of both (pip install . in its clone, or update the Deployment)"
         )
 
     def _proxied(self, path: str, body: bytes | None) -> bytes:

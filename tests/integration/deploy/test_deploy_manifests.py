@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -384,3 +385,16 @@ def test_kind_runs_the_kubernetes_that_the_scheduler_is_of(project: Path, object
     scheduler = container(objects, "kube-scheduler")["image"].partition(":v")[2].rpartition(".")[0]
     assert versions == {scheduler}
     assert kind["runtimeConfig"] == {"scheduling.k8s.io/v1alpha2": "true"}
+
+
+def test_images_of_others_are_named_by_digest(
+    project: Path, objects: dict[tuple[str, str], Manifest]
+) -> None:
+    kind = yaml.safe_load((project / "deploy" / "kind-config.yaml").read_text())
+    images = {node["image"] for node in kind["nodes"]}
+    for (what, _), item in objects.items():
+        if what == "Deployment":
+            images |= {one["image"] for one in item["spec"]["template"]["spec"]["containers"]}
+    ours = {f"fluence-extender:{__version__}"}
+    assert images > ours
+    assert [image for image in images - ours if not re.search(r":v[\d.]+@sha256:[0-9a-f]{64}$", image)] == []

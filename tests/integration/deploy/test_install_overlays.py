@@ -16,7 +16,7 @@ from fluence_extender import __version__
 Manifest = dict[str, Any]
 Objects = dict[tuple[str, str], Manifest]
 
-SCHEDULER_IMAGE = re.compile(r"registry\.k8s\.io/kube-scheduler:v[\d.]+")
+SCHEDULER_IMAGE = re.compile(r"registry\.k8s\.io/kube-scheduler:v[\d.]+(@sha256:[0-9a-f]{64})?")
 
 
 def rendered(folder: Path) -> Objects:

@@ -53,7 +53,7 @@ def versions(examination: Examination) -> Iterator[Finding]:
     if theirs == __version__:
         yield Finding("versions", OK, f"kubectl-fluence and the service are both {theirs}")
     else:
-        fix = "use the same version of both: pip install -U fluence-extender, or update the Deployment"
+        fix = "use the same version of both: pip install . in its clone, or update the Deployment"
         yield Finding("versions", WARNING, f"kubectl-fluence {__version__}, the service {theirs}", fix)
 
 

@@ -183,26 +183,63 @@ def test_manifest_for_krew_follows_its_rules(krew: ModuleType) -> None:
     assert platform["bin"] in contained
 
 
-def test_launcher_for_krew_runs_the_plugin(krew: ModuleType, tmp_path: Path) -> None:
+@pytest.fixture
+def launcher(krew: ModuleType, tmp_path: Path) -> Path:
+    """The launcher, as krew unpacks it."""
     with zipfile.ZipFile(io.BytesIO(krew.archive())) as packed:
-        packed.extractall(tmp_path)
+        packed.extractall(tmp_path / "krew")
         mode = packed.getinfo("kubectl-fluence").external_attr >> 16
     assert mode & 0o111
-    launcher = tmp_path / "kubectl-fluence"
+    return tmp_path / "krew" / "kubectl-fluence"
+
+
+def launch(launcher: Path, path: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the launcher with the PATH ``path``, in ``folder``."""
+    return subprocess.run(
+        ["/bin/sh", str(launcher), "version"],
+        env={"PATH": path},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+BESIDE = Path(sys.executable).parent
+
+
+def test_launcher_for_krew_runs_the_plugin(launcher: Path, tmp_path: Path) -> None:
     assert "VERSION" not in launcher.read_text()
-    beside = Path(sys.executable).parent
+    ran = launch(launcher, f"{BESIDE}:/usr/bin:/bin", tmp_path)
+    assert ran.stdout == f"kubectl-fluence {__version__}\n"
 
-    def run(path: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["/bin/sh", str(launcher), "version"],
-            env={"PATH": path},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
 
-    assert run(f"{beside}:/usr/bin:/bin").stdout == f"kubectl-fluence {__version__}\n"
-    lost = run(str(tmp_path))
+def test_launcher_for_krew_says_what_is_missing(launcher: Path, tmp_path: Path) -> None:
+    lost = launch(launcher, str(tmp_path), tmp_path)
     assert lost.returncode == 1
-    assert lost.stderr.startswith("error: kubectl fluence needs Python's fluence-extender; pip install")
+    assert lost.stderr.startswith(
+        f"error: kubectl fluence needs fluence-extender {__version__} in the Python"
+    )
+
+
+def test_launcher_for_krew_runs_nothing_from_the_current_directory(launcher: Path, tmp_path: Path) -> None:
+    trap = tmp_path / "trap"
+    package = trap / "fluence_extender" / "apps" / "kubectl"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent, package.parent.parent):
+        (folder / "__init__.py").write_text("print('trapped')")
+    (package / "main.py").write_text("print('trapped')")
+    for name in ("python3", "python", "uvx", "pipx"):
+        (trap / name).write_text("#!/bin/sh\necho trapped\n")
+        (trap / name).chmod(0o755)
+    ran = launch(launcher, f".:{BESIDE}:/usr/bin:/bin", trap)
+    assert "trapped" not in ran.stdout
+    assert "trapped" not in launch(launcher, f"{BESIDE}:/usr/bin:/bin", trap).stdout
+
+
+def test_launcher_for_krew_fetches_nothing_from_a_package_index(launcher: Path, tmp_path: Path) -> None:
+    for name in ("uvx", "pipx", "pip"):
+        (tmp_path / name).write_text("#!/bin/sh\necho fetched\n")
+        (tmp_path / name).chmod(0o755)
+    assert launch(launcher, str(tmp_path), tmp_path).stdout == ""
