@@ -34,7 +34,7 @@ from fluence_extender.cluster.errors import (
 from fluence_extender.cluster.events import EventRecorder
 from fluence_extender.cluster.port import EvictionBlock, Kind, Pin, Regarding
 from fluence_extender.cluster.sources import Discovery
-from fluence_extender.model.names import PINNED_ANNOTATION
+from fluence_extender.model.names import FIRST_SEEN_ANNOTATION, PINNED_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
 
@@ -162,10 +162,14 @@ class ApiCluster:
             listed.extend(decode_budgets(await self._connection.call(request)))
         return eviction_block(listed, pods)
 
-    async def report_pod(self, pod: Pod, message: str) -> None:
+    async def report_pod(self, pod: Pod, message: str, first_seen: int) -> None:
         """See `Cluster.report_pod`. One PATCH of pods/status, for the version that was observed."""
-        observed = {"uid": pod.uid, "resourceVersion": pod.resource_version}
-        body = {"metadata": observed, "status": {"conditions": [waiting_condition(message)]}}
+        metadata = {
+            "uid": pod.uid,
+            "resourceVersion": pod.resource_version,
+            "annotations": {FIRST_SEEN_ANNOTATION: str(first_seen)},
+        }
+        body = {"metadata": metadata, "status": {"conditions": [waiting_condition(message)]}}
         attempt = f"say why pod {pod.key} waits"
         request = ApiRequest(
             "PATCH", _path(pod, "/status"), attempt, None, body, STRATEGIC_PATCH, METADATA_ONLY

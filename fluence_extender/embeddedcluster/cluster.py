@@ -27,7 +27,7 @@ from fluence_extender.cluster.port import (
     Sink,
     Watched,
 )
-from fluence_extender.model.names import PINNED_ANNOTATION
+from fluence_extender.model.names import FIRST_SEEN_ANNOTATION, PINNED_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
@@ -207,12 +207,14 @@ class EmbeddedCluster:
         covered = frozenset(pod.uid for pod in pods) & self.protected
         return EvictionBlock("a disruption budget allows no eviction now", covered) if covered else None
 
-    async def report_pod(self, pod: Pod, message: str) -> None:
+    async def report_pod(self, pod: Pod, message: str, first_seen: int) -> None:
         """See `Cluster.report_pod`."""
         now = self.pod(pod)
         if now.node or not now.gates:
             raise Conflict(f"pod {pod.key} has changed", 409)
-        self.waiting[pod.uid] = message
+        if self.waiting.get(pod.uid) != message:
+            self.waiting[pod.uid] = message
+            self.put(replace(now, annotations={**now.annotations, FIRST_SEEN_ANNOTATION: str(first_seen)}))
 
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
         """See `Cluster.report_group`."""

@@ -35,9 +35,6 @@ from fluence_extender.model.workload import Workload
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
 
-LONGEST_VERSION = 20
-"""Digits of a resourceVersion, which has 64 bits."""
-
 ReadResources = Callable[[ResourcesFile], VirtualResources | None]
 
 
@@ -148,7 +145,7 @@ class Controller:
             self.lifecycle.node_changed(node.name)
 
     def _put_pod(self, pod: Pod) -> None:
-        if pod.ours and 0 < _revision(pod) <= self._looked:
+        if pod.ours and 0 < pod.revision <= self._looked:
             return
         old = self._pods.get(pod.uid)
         self._pods[pod.uid] = pod
@@ -229,11 +226,11 @@ class Controller:
         version, dropped = int(look.version), self._dropped or set()
         self._looked = 0
         for pod in [one for one in self._pods.values() if one.ours and one.uid not in look.uids]:
-            if _revision(pod) <= version:
+            if pod.revision <= version:
                 self._drop_pod(pod)
         for pod in look.changed:
             known = self._pods.get(pod.uid)
-            if pod.uid not in dropped and (known is None or _revision(known) < _revision(pod)):
+            if pod.uid not in dropped and (known is None or known.revision < pod.revision):
                 self._put_pod(pod)
         self._looked = version
 
@@ -261,12 +258,6 @@ class Controller:
     def member(self, uid: str) -> tuple[Gang, Member] | None:
         """Return the gang and the member of a pod of ours, or None if it isn't known."""
         return self.registry.member(uid)
-
-
-def _revision(pod: Pod) -> int:
-    """Return the pod's resourceVersion as a number, 0 if it has none."""
-    version = pod.resource_version
-    return int(version) if version.isdecimal() and len(version) <= LONGEST_VERSION else 0
 
 
 def _same(old: Pod, new: Pod) -> bool:

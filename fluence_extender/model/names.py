@@ -45,6 +45,9 @@ BACKEND_ANNOTATION = f"{DOMAIN}/backend"
 ATTRIBUTE_PREFIX = f"{DOMAIN}/attr-"
 ALLOCATION_ANNOTATION = f"{DOMAIN}/allocation"
 
+# Written with the condition that says why a gated pod waits: the pod's resourceVersion as it was first seen.
+FIRST_SEEN_ANNOTATION = f"{DOMAIN}/first-seen"
+
 # Written when the pod is ungated: the planned node. The pod is confined to it, or to it and a spare node.
 PINNED_ANNOTATION = f"{DOMAIN}/pinned-to"
 

@@ -18,6 +18,10 @@ ENDED = ("Succeeded", "Failed")
 """The phases of a pod whose containers have ended for good."""
 
 
+LONGEST_VERSION = 20
+"""Digits of a resourceVersion, which has 64 bits."""
+
+
 @dataclass(frozen=True, slots=True)
 class Toleration:
     """A pod toleration (core/v1).
@@ -136,6 +140,12 @@ class Pod:
     def key(self) -> str:
         """``namespace/name``, for messages."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def revision(self) -> int:
+        """Its resourceVersion as a number, 0 if it has none."""
+        version = self.resource_version
+        return int(version) if version.isdecimal() and len(version) <= LONGEST_VERSION else 0
 
     @property
     def ours(self) -> bool:

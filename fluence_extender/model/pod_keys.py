@@ -41,6 +41,7 @@ WRITTEN = frozenset(
         names.BACKEND_ANNOTATION,
         names.ALLOCATION_ANNOTATION,
         names.PINNED_ANNOTATION,
+        names.FIRST_SEEN_ANNOTATION,
         coordination.DEPENDS_ON_KIND,
         coordination.DEPENDS_ON_PRODUCER,
         coordination.DEPENDS_ON_GATE,

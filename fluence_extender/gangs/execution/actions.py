@@ -66,10 +66,11 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class ReportPod:
-    """Write why a gated pod waits into its condition."""
+    """Write why a gated pod waits into its condition, and when it was first seen; see `Member`."""
 
     pod: Pod
     message: str
+    first_seen: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,8 +265,8 @@ class Executor:
     async def _report(self, report: ReportPod | ReportGroup | ReportMembers) -> None:
         def write(cluster: Cluster) -> Awaitable[None]:
             match report:
-                case ReportPod(pod, message):
-                    return cluster.report_pod(pod, message)
+                case ReportPod(pod, message, first_seen):
+                    return cluster.report_pod(pod, message, first_seen)
                 case ReportGroup(group, scheduled, reason, message):
                     return cluster.report_group(group, scheduled, reason, message)
                 case ReportMembers(members, status):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -24,6 +25,7 @@ from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.reporting.history import History
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import Convention, GangKey, GangState, HistoryKind
+from fluence_extender.model.names import FIRST_SEEN_ANNOTATION
 from fluence_extender.model.pod import ENDED as ENDED_PHASES
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode, timed_out
@@ -42,7 +44,8 @@ class Member:
     ``membership`` is what the pod states about the gang. `move` alone changes ``state``, ``data`` (that of the state)
     and ``assignment`` (the member's planned or actual place). ``refusals`` is what failed attempts have taught.
     ``excused``: the next failed attempt was our own doing. ``trouble`` is why its node can't be written to the cluster.
-    ``written_off``: the gang does without this member since the kubelet rejected it.
+    ``written_off``: the gang does without this member since the kubelet rejected it. ``first_seen`` is the
+    resourceVersion of its pod when it was first seen, 0 if it had none.
     """
 
     pod: Pod
@@ -54,6 +57,10 @@ class Member:
     excused: bool = False
     trouble: str = ""
     written_off: bool = False
+    first_seen: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.first_seen = first_seen(self.pod)
 
     @classmethod
     def as_shown(cls, pod: Pod, membership: Membership, assignment: Assignment) -> Member:
@@ -107,6 +114,16 @@ class Member:
     def displaced_since(self) -> float:
         """Since when it is to be replaced because of its pin; `NEVER` if it isn't."""
         return self.data.displaced_since if isinstance(self.data, Waiting) else NEVER
+
+
+def first_seen(pod: Pod) -> int:
+    """Return the pod's resourceVersion when a replica first saw it, 0 if the pod has none.
+
+    Each write raises the resourceVersion. So a pod that waits carries the first one, which is believed if it isn't
+    larger than the present one.
+    """
+    noted = pod.annotations.get(FIRST_SEEN_ANNOTATION, "")
+    return min(int(noted), pod.revision) if re.fullmatch("[0-9]{1,18}", noted) else pod.revision
 
 
 def run_of(pod: Pod) -> str:
@@ -327,6 +344,9 @@ class Gang:
         return max((member.pod.priority for member in self.alive()), default=0)
 
     @property
-    def created(self) -> float:
-        """When its first living member was created, seconds since the epoch."""
-        return min((member.pod.created for member in self.alive()), default=0.0)
+    def created(self) -> tuple[float, int]:
+        """When its first living member was created, in seconds since the epoch, and as what resourceVersion.
+
+        The time is a whole second; the resourceVersion orders what was created in the same one.
+        """
+        return min(((member.pod.created, member.first_seen) for member in self.alive()), default=(0.0, 0))

@@ -30,19 +30,19 @@ def announcements(gang: Gang, now: float, limits: Limits, registry: Registry) ->
         return scheduled
     gang.reports.announced = gang.reason.text
     waiting = sorted(
-        (member.pod for member in gang.pending() if member.assignment is None or member.unbound),
-        key=lambda pod: natural_order(pod.name),
+        (member for member in gang.pending() if member.assignment is None or member.unbound),
+        key=lambda member: natural_order(member.pod.name),
     )
     actions: list[Action] = [
         *scheduled,
         *(
-            RecordEvent(_about(pod), gang.reason.code.value, f"gang {gang.key}: {gang.reason.text}")
-            for pod in waiting[: limits.announced_members]
+            RecordEvent(_about(member.pod), gang.reason.code.value, f"gang {gang.key}: {gang.reason.text}")
+            for member in waiting[: limits.announced_members]
         ),
         *(
-            ReportPod(pod, f"gang {gang.key}: {gang.reason.text}")
-            for pod in waiting[: limits.announced_members]
-            if pod.gates
+            ReportPod(member.pod, f"gang {gang.key}: {gang.reason.text}", member.first_seen)
+            for member in waiting[: limits.announced_members]
+            if member.pod.gates
         ),
     ]
     group = _group(gang, registry)

@@ -54,7 +54,7 @@ async def test_nomination_is_set_changed_and_cleared(lab: Lab, name: str) -> Non
 
 async def test_condition_of_a_gated_pod_says_why_it_waits(lab: Lab, name: str) -> None:
     pod = await now(lab, await lab.create(name, [GATE]))
-    await lab.cluster.report_pod(pod, "waiting for members (1 of 2 exist)")
+    await lab.cluster.report_pod(pod, "waiting for members (1 of 2 exist)", 7)
     assert await lab.waiting(pod) == "waiting for members (1 of 2 exist)"
 
 
@@ -63,7 +63,7 @@ async def test_condition_of_a_bound_pod_does_not_say_that_it_waits(lab: Lab, nam
     await lab.cluster.ungate(pod, GATE)
     await lab.cluster.bind(pod, HERE, {})
     with pytest.raises(Conflict):
-        await lab.cluster.report_pod(pod, "waiting for members (1 of 2 exist)")
+        await lab.cluster.report_pod(pod, "waiting for members (1 of 2 exist)", 7)
     assert await lab.waiting(pod) == ""
 
 

@@ -37,7 +37,7 @@ WRITES: dict[str, Write] = {
     "ungate": lambda cluster: cluster.ungate(POD, GATE),
     "bind": lambda cluster: cluster.bind(POD, "n1", {}),
     "evict": lambda cluster: cluster.evict(POD, "why"),
-    "report_pod": lambda cluster: cluster.report_pod(POD, "busy"),
+    "report_pod": lambda cluster: cluster.report_pod(POD, "busy", 1),
     "report_group": lambda cluster: cluster.report_group(PodGroup("ns", "g", "u", 2), True, "x", "y"),
     "report_members": lambda cluster: cluster.report_members(GROUP, MemberStatus("Running")),
     "event": lambda cluster: cluster.event(Regarding("v1", "Pod", "ns", "p", "u1"), "Busy", "busy"),
