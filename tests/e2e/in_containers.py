@@ -16,7 +16,7 @@ from fluence_extender.localcluster import ApiError
 from fluence_extender.model.coordination import READY_GATE
 from fluence_extender.model.names import BACKEND_ANNOTATION, GROUP_LABEL, RESOURCES_CONFIGMAP, RESOURCES_KEY
 from tests.e2e.admitted import environment, gates_of, quantum
-from tests.e2e.harness import Cluster, Namespace, annotations_of, documents, phase_of, wait_for
+from tests.e2e.harness import Cluster, Namespace, annotations_of, documents, job, phase_of, pod, wait_for
 
 FOLDER = Path(__file__).parents[2] / "examples" / "quantum"
 LONG = 240.0
@@ -82,6 +82,20 @@ def test_programs_see_their_backend_and_consumers_their_task(backends: None, nam
         LONG,
         "the producer to succeed: no sidecar keeps it",
     )
+
+
+def test_jobs_of_both_schedulers_write_their_logs(namespace: Namespace) -> None:
+    words = {"fluence": "potato", "default-scheduler": "not potato"}
+    for scheduler, text in words.items():
+        template = pod("x", scheduler=scheduler, cpu="100m")
+        template["spec"]["containers"][0] |= {"image": "busybox:1.37", "command": ["echo", text]}
+        namespace.create(job(scheduler, template))
+    for scheduler, text in words.items():
+        (one,) = wait_for(lambda name=scheduler: namespace.pods(**{"job-name": name}), LONG, "its pod")
+        name = one["metadata"]["name"]
+        wait_for(lambda name=name: phase_of(namespace.pod(name)) == "Succeeded", LONG, f"{name} to succeed")
+        assert log(namespace, name, "main").strip() == text
+        assert namespace.pod(name)["spec"]["schedulerName"] == scheduler
 
 
 def test_observed_pod_is_told_of_in_the_sidecars_log(backends: None, namespace: Namespace) -> None:
