@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from fluence_extender.cluster.bodies import (
+    job_condition,
     members_patch,
     pod_group_condition,
     pod_group_path,
@@ -36,7 +37,7 @@ from fluence_extender.cluster.port import EvictionBlock, Kind, Pin, Regarding
 from fluence_extender.cluster.sources import Discovery
 from fluence_extender.model.names import FIRST_SEEN_ANNOTATION, PINNED_ANNOTATION
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
+from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup
 
 BUDGETS = "/apis/policy/v1"
 COSCHEDULING = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
@@ -193,6 +194,15 @@ class ApiCluster:
         attempt = f"write the status of PodGroup {group.namespace}/{group.name}"
         body = members_patch(group, status)
         await self._connection.call(ApiRequest("PATCH", path, attempt, None, body, MERGE_PATCH))
+
+    async def report_job(self, job: Job, why: str) -> None:
+        """See `Cluster.report_job`. One PATCH of jobs/status."""
+        path = f"/apis/batch/v1/namespaces/{job.namespace}/jobs/{job.name}/status"
+        attempt = f"write the status of Job {job.namespace}/{job.name}"
+        body = job_condition(job, why)
+        await self._connection.call(
+            ApiRequest("PATCH", path, attempt, None, body, STRATEGIC_PATCH, METADATA_ONLY)
+        )
 
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
         """See `Cluster.event`. Return at once; the recorder writes the Event soon."""

@@ -10,10 +10,15 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from fluence_extender.model.names import CREATED_BY_ANNOTATION, GROUP_LABEL, WEBHOOK_NAME
+from fluence_extender.model.names import (
+    CREATED_BY_ANNOTATION,
+    GROUP_LABEL,
+    UNSATISFIABLE_CONDITION,
+    WEBHOOK_NAME,
+)
 from fluence_extender.model.notation import format_time
 from fluence_extender.model.pod import NodeTerm, Owner, Requirement
-from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
+from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup
 
 AnyPodGroup = PodGroup | CoschedulingGroup
 
@@ -96,6 +101,19 @@ def waiting_condition(message: str) -> dict[str, Any]:
         "reason": "SchedulingGated",
         "message": message[:LONGEST_MESSAGE],
     }
+
+
+def job_condition(job: Job, why: str) -> dict[str, Any]:
+    """Return the patch that sets the condition of a Job whose pods can't be placed, or with "" that they can be."""
+    condition = {
+        "type": UNSATISFIABLE_CONDITION,
+        "status": "True" if why else "False",
+        "reason": "Unsatisfiable" if why else "Satisfiable",
+        "message": why[:LONGEST_MESSAGE],
+    }
+    if bool(why) != bool(job.unsatisfiable):
+        condition["lastTransitionTime"] = format_time(datetime.now(UTC))
+    return {"metadata": {"uid": job.uid}, "status": {"conditions": [condition]}}
 
 
 def members_patch(group: CoschedulingGroup, status: MemberStatus) -> dict[str, Any]:

@@ -257,6 +257,13 @@ class Cluster(Protocol):
         """Set the status of a PodGroup of scheduling.x-k8s.io."""
         ...
 
+    async def report_job(self, job: Job, why: str) -> None:
+        """Write into a Job's condition ``fluence.flux-framework.org/Unsatisfiable`` why its pods can't be placed.
+
+        With "" they can, and the condition is False.
+        """
+        ...
+
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
         """Record an Event; equal Events become one with a count. Failures are logged and never raised."""
         ...

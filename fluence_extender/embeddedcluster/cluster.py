@@ -30,7 +30,7 @@ from fluence_extender.cluster.port import (
 from fluence_extender.model.names import FIRST_SEEN_ANNOTATION, PINNED_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod
-from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
+from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup
 
 KINDS: dict[type, Kind] = {
     Node: Kind.NODE,
@@ -227,6 +227,13 @@ class EmbeddedCluster:
         if not isinstance(now, CoschedulingGroup) or now.uid != group.uid:
             raise Gone(f"PodGroup {group.namespace}/{group.name} is gone", 404)
         self.put(replace(now, status=status))
+
+    async def report_job(self, job: Job, why: str) -> None:
+        """See `Cluster.report_job`."""
+        now = self._objects[Kind.JOB].get((job.namespace, job.name))
+        if not isinstance(now, Job) or now.uid != job.uid:
+            raise Gone(f"Job {job.namespace}/{job.name} is gone", 404)
+        self.put(replace(now, unsatisfiable=why))
 
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
         """See `Cluster.event`."""

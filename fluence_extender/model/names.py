@@ -55,6 +55,9 @@ PINNED_ANNOTATION = f"{DOMAIN}/pinned-to"
 STATE_GROUP = DOMAIN
 STATE_VERSION = "v1"
 
+# The condition of a Job whose pods can't be placed on this cluster, even if nothing else ran.
+UNSATISFIABLE_CONDITION = f"{DOMAIN}/Unsatisfiable"
+
 # The ConfigMap with the virtual resources, and its key.
 RESOURCES_CONFIGMAP = "fluence-resources"
 RESOURCES_KEY = "resources.yaml"

@@ -83,7 +83,8 @@ class Job(WorkloadObject):
     ``submits_ray_job`` is true where KubeRay created the Job to submit a RayJob. ``ends`` is when its
     activeDeadlineSeconds are over, in seconds since the epoch, None where that isn't known. ``evictions_left`` is how
     many more of its pods may be evicted before it fails, None for any number; it isn't compared, because no size
-    depends on it.
+    depends on it; nor is ``unsatisfiable``, which is why the Job's condition says that its pods can't be placed, ""
+    where it doesn't.
     """
 
     parallelism: int
@@ -95,6 +96,7 @@ class Job(WorkloadObject):
     submits_ray_job: bool = False
     ends: float | None = None
     evictions_left: int | None = field(default=BACKOFF_LIMIT, compare=False)
+    unsatisfiable: str = field(default="", compare=False)
 
     @property
     def pods(self) -> int:

@@ -20,7 +20,7 @@ from fluence_extender.cluster.port import (
 )
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
+from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup
 from tests.core.faulty_cluster import FaultyCluster
 
 
@@ -150,6 +150,10 @@ class Link:
     async def report_members(self, group: CoschedulingGroup, status: MemberStatus) -> None:
         """See `Cluster.report_members`."""
         await self._send(self._cluster.report_members(group, status))
+
+    async def report_job(self, job: Job, why: str) -> None:
+        """See `Cluster.report_job`."""
+        await self._send(self._cluster.report_job(job, why))
 
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
         """See `Cluster.event`."""

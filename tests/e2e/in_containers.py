@@ -16,7 +16,17 @@ from fluence_extender.localcluster import ApiError
 from fluence_extender.model.coordination import READY_GATE
 from fluence_extender.model.names import BACKEND_ANNOTATION, GROUP_LABEL, RESOURCES_CONFIGMAP, RESOURCES_KEY
 from tests.e2e.admitted import environment, gates_of, quantum
-from tests.e2e.harness import Cluster, Namespace, annotations_of, documents, job, phase_of, pod, wait_for
+from tests.e2e.harness import (
+    Cluster,
+    Manifest,
+    Namespace,
+    annotations_of,
+    documents,
+    job,
+    phase_of,
+    pod,
+    wait_for,
+)
 
 FOLDER = Path(__file__).parents[2] / "examples" / "quantum"
 LONG = 240.0
@@ -91,11 +101,19 @@ def test_jobs_of_both_schedulers_write_their_logs(namespace: Namespace) -> None:
         template["spec"]["containers"][0] |= {"image": "busybox:1.37", "command": ["echo", text]}
         namespace.create(job(scheduler, template))
     for scheduler, text in words.items():
-        (one,) = wait_for(lambda name=scheduler: namespace.pods(**{"job-name": name}), LONG, "its pod")
-        name = one["metadata"]["name"]
-        wait_for(lambda name=name: phase_of(namespace.pod(name)) == "Succeeded", LONG, f"{name} to succeed")
-        assert log(namespace, name, "main").strip() == text
-        assert namespace.pod(name)["spec"]["schedulerName"] == scheduler
+        assert log_of_job(namespace, scheduler) == text
+
+
+def log_of_job(namespace: Namespace, name: str) -> str:
+    """What the pod of a Job has written, once it has succeeded."""
+
+    def done() -> Manifest | None:
+        return next(
+            (one for one in namespace.pods(**{"job-name": name}) if phase_of(one) == "Succeeded"), None
+        )
+
+    one = wait_for(done, LONG, f"the pod of {name} to succeed")
+    return log(namespace, one["metadata"]["name"], "main").strip()
 
 
 def test_observed_pod_is_told_of_in_the_sidecars_log(backends: None, namespace: Namespace) -> None:

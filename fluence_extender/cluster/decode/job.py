@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import msgspec
 
 from fluence_extender.cluster.decode.objects import Int64, Time, tolerant_decoder
-from fluence_extender.model.names import COSCHEDULING_GROUP, FLUX_SIZE, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.names import (
+    COSCHEDULING_GROUP,
+    FLUX_SIZE,
+    GROUP_SIZE_ANNOTATION,
+    UNSATISFIABLE_CONDITION,
+)
 from fluence_extender.model.workload import BACKOFF_LIMIT, Job
 
 ORIGIN_LABEL = "ray.io/originated-from-crd"
@@ -45,7 +51,14 @@ class JobSpec(msgspec.Struct, rename="camel"):
         return 1 if self.parallelism is None else self.parallelism
 
 
+class _JobCondition(msgspec.Struct):
+    type: str = ""
+    status: str = ""
+    message: str = ""
+
+
 class _JobStatus(msgspec.Struct, rename="camel"):
+    conditions: list[_JobCondition] | None = None
     start_time: Time | None = None
     failed: Int64 | None = None
     failed_indexes: str | None = None
@@ -71,8 +84,14 @@ def decode_job(raw: bytes) -> Job:
         submits_ray_job=labels.get(ORIGIN_LABEL) == "RayJob",
         ends=status.start_time.timestamp() + deadline if status.start_time and deadline else None,
         evictions_left=0 if problem else _evictions_left(spec, status.failed or 0),
+        unsatisfiable=_unsatisfiable(status.conditions or ()),
         problem=problem,
     )
+
+
+def _unsatisfiable(conditions: Iterable[_JobCondition]) -> str:
+    told = (one.message for one in conditions if one.type == UNSATISFIABLE_CONDITION and one.status == "True")
+    return next(told, "")
 
 
 def _count_indexes(text: str) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fluence_extender.cluster.port import Pin, Regarding
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup
+from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,23 @@ class ReportMembers:
     status: MemberStatus
 
 
+@dataclass(frozen=True, slots=True)
+class ReportJob:
+    """Write into a Job's condition why its pods can't be placed on this cluster, "" where they can."""
+
+    job: Job
+    why: str
+
+
 Action = (
-    Clear | Steer | NominateGated | AskBudgets | RecordEvent | Evict | ReportPod | ReportGroup | ReportMembers
+    Clear
+    | Steer
+    | NominateGated
+    | AskBudgets
+    | RecordEvent
+    | Evict
+    | ReportPod
+    | ReportGroup
+    | ReportMembers
+    | ReportJob
 )

@@ -23,6 +23,7 @@ from fluence_extender.gangs.execution.actions import (
     NominateGated,
     RecordEvent,
     ReportGroup,
+    ReportJob,
     ReportMembers,
     ReportPod,
     Steer,
@@ -102,7 +103,7 @@ class Executor:
                     self._spawn("", self._ask_budgets(action), ())
                 case Evict(pod, reason, again):
                     self._spawn(pod.uid, self._evict(pod, reason, again), (), self._evictions)
-                case ReportPod() | ReportGroup() | ReportMembers():
+                case ReportPod() | ReportGroup() | ReportMembers() | ReportJob():
                     self._spawn("", self._report(action), (), self._reports)
 
     def record_event(self, event: RecordEvent) -> None:
@@ -262,7 +263,7 @@ class Executor:
         if again:
             self._later(EVICT_PAUSE, partial(self._preemption.eviction_failed, why=why), pod.uid)
 
-    async def _report(self, report: ReportPod | ReportGroup | ReportMembers) -> None:
+    async def _report(self, report: ReportPod | ReportGroup | ReportMembers | ReportJob) -> None:
         def write(cluster: Cluster) -> Awaitable[None]:
             match report:
                 case ReportPod(pod, message, first_seen):
@@ -271,9 +272,20 @@ class Executor:
                     return cluster.report_group(group, scheduled, reason, message)
                 case ReportMembers(members, status):
                     return cluster.report_members(members, status)
+                case ReportJob(job, why):
+                    return cluster.report_job(job, why)
 
         try:
             await self._fence.write(write)
         except ClusterError as error:
-            subject = report.pod.key if isinstance(report, ReportPod) else report.group.name
-            log.info("status not written", subject=subject, error=str(error))
+            log.info("status not written", subject=_subject(report), error=str(error))
+
+
+def _subject(report: ReportPod | ReportGroup | ReportMembers | ReportJob) -> str:
+    match report:
+        case ReportPod(pod):
+            return pod.key
+        case ReportJob(job):
+            return f"{job.namespace}/{job.name}"
+        case ReportGroup(group) | ReportMembers(group):
+            return f"{group.namespace}/{group.name}"

@@ -59,6 +59,7 @@ from fluence_extender.gangs.preemption.manager import PreemptionManager
 from fluence_extender.gangs.preemption.preemptions import Preemptions
 from fluence_extender.gangs.reporting.announcements import announcements
 from fluence_extender.gangs.reporting.group_status import GroupReports
+from fluence_extender.gangs.reporting.job_status import JobReports
 from fluence_extender.ledger.accounts import Strength
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import records_exactly
@@ -91,6 +92,7 @@ class Lifecycle:
         self._places = Places(registry, ledger, planner, clock, preemptions.passes)
         self._resting = Resting(registry, self._places, limits, clock)
         self._group_reports = GroupReports(registry, registry.gone.clock)
+        self._job_reports = JobReports(registry)
         self.preemption = PreemptionManager(
             registry, ledger, self._places, planner, limits, clock, preemptions, on_preempted
         )
@@ -420,7 +422,7 @@ class Lifecycle:
             actions.extend(undo(gang, now, self.limits))
             forget_displaced(gang)
             actions.extend(self._displacement.replacements(gang, now))
-            actions.extend(announcements(gang, now, self.limits, self._registry))
+            actions.extend(announcements(gang, now, self.limits, self._registry, self._job_reports))
             self._gang_index.update(gang, now)
         return [*self._places.clears(), *preempting, *actions, *self._group_reports.due(now)]
 

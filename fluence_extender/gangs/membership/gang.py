@@ -181,12 +181,14 @@ class Reports:
     """What was reported of a gang.
 
     ``reason_since`` is when its reason began, ``announced`` the text of the reason that was announced last.
-    ``group_scheduled``: its PodGroup was reported as scheduled.
+    ``group_scheduled``: its PodGroup was reported as scheduled. ``told_jobs`` is why its members' Jobs were told that
+    they can't be placed, "" where they were told that they can, None before they were told anything.
     """
 
     reason_since: float = 0.0
     announced: str = ""
     group_scheduled: bool = False
+    told_jobs: str | None = None
 
 
 @dataclass(slots=True)

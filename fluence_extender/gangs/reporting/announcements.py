@@ -1,4 +1,4 @@
-"""Announcements: an Event per pod for each new reason, and the conditions of gated pods and native PodGroups.
+"""Announcements: an Event per pod for each new reason, and the conditions of gated pods, Jobs and native PodGroups.
 
 A reason is announced once it has stood for a moment, so that a gang whose pods are still being created doesn't cause an
 Event per count. In a large gang only the first members carry the announcement.
@@ -12,18 +12,21 @@ from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.lifecycle.states import have_nodes
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.reporting.job_status import JobReports
 from fluence_extender.model.gang import Convention, GangState
 from fluence_extender.model.notation import natural_order
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import PodGroup
 
 
-def announcements(gang: Gang, now: float, limits: Limits, registry: Registry) -> list[Action]:
+def announcements(
+    gang: Gang, now: float, limits: Limits, registry: Registry, jobs: JobReports
+) -> list[Action]:
     """Return what to announce about ``gang`` now, and record in the gang that it is announced."""
     scheduled = _scheduled(gang, registry)
     if gang.state is GangState.BOUND:
         gang.reports.announced = ""
-        return scheduled
+        return [*scheduled, *jobs.due(gang, None)]
     if gang.reason is None or gang.reports.announced == gang.reason.text:
         return scheduled
     if now - gang.reports.reason_since < limits.announce_after:
@@ -35,6 +38,7 @@ def announcements(gang: Gang, now: float, limits: Limits, registry: Registry) ->
     )
     actions: list[Action] = [
         *scheduled,
+        *jobs.due(gang, gang.reason),
         *(
             RecordEvent(_about(member.pod), gang.reason.code.value, f"gang {gang.key}: {gang.reason.text}")
             for member in waiting[: limits.announced_members]

@@ -61,6 +61,7 @@ CALLS = {
     ("", "pods/eviction", "create"),
     ("policy", "poddisruptionbudgets", "list"),  # before a gang is evicted whole
     ("scheduling.k8s.io", "priorityclasses", "list"),  # the priority of pods that are only asked about
+    ("batch", "jobs/status", "patch"),  # the condition of a Job whose pods can't be placed
     ("scheduling.k8s.io", "podgroups/status", "patch"),  # the condition of a native gang
     ("scheduling.x-k8s.io", "podgroups/status", "patch"),  # phase and counts
     ("events.k8s.io", "events", "create"),

@@ -18,6 +18,7 @@ from fluence_extender.cluster.decode.operators import (
 )
 from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
 from fluence_extender.cluster.decode.replicas import decode_replica_set, decode_stateful_set
+from fluence_extender.model.names import UNSATISFIABLE_CONDITION
 from fluence_extender.model.workload import (
     CoschedulingGroup,
     Job,
@@ -108,6 +109,22 @@ def test_size_on_a_job_itself_is_read(meta: dict[str, Any], stated: str) -> None
 )
 def test_pods_that_a_stateful_set_creates_at_once_are_read(spec: Any, pods: int) -> None:
     assert decode_stateful_set(raw(spec)) == StatefulSet(*ME, pods)
+
+
+@pytest.mark.parametrize(
+    ("type_", "status", "why"),
+    [
+        (UNSATISFIABLE_CONDITION, "True", "too large"),
+        (UNSATISFIABLE_CONDITION, "False", ""),
+        ("Failed", "True", ""),
+    ],
+)
+def test_own_condition_of_a_job_is_read(type_: str, status: str, why: str) -> None:
+    conditions = [
+        {"type": "Suspended", "status": "False"},
+        {"type": type_, "status": status, "message": "too large"},
+    ]
+    assert decode_job(raw({}, {"conditions": conditions})).unsatisfiable == why
 
 
 @pytest.mark.parametrize(

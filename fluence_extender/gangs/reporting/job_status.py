@@ -1,0 +1,73 @@
+"""The condition of a Job whose pods can't be placed on this cluster, even if nothing else ran.
+
+A user who looks at the Job sees why it doesn't start, without looking for its pods, and `kubectl wait` can wait for it.
+The condition is written when a gang of the Job's pods is found to be unsatisfiable, when the reason changes, and when
+no gang of the Job is unsatisfiable any more. The Job itself shows what was written before a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fluence_extender.gangs.execution.actions import ReportJob
+from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.model.gang import GangKey
+from fluence_extender.model.reason import Reason, ReasonCode
+from fluence_extender.model.workload import Job
+
+LASTING = (ReasonCode.UNSATISFIABLE, ReasonCode.NO_BACKEND)
+"""The reasons that nothing but another request or another cluster can change."""
+
+FEWEST_KEPT = 100
+"""Jobs that are kept in mind before those without an unsatisfiable gang are forgotten."""
+
+
+class JobReports:
+    """Decides which Jobs' condition has to be written."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._gangs: dict[str, set[GangKey]] = {}
+        """By the uid of a Job: the gangs of its pods that were unsatisfiable when they were last looked at."""
+        self._said: dict[str, str] = {}
+        self._forget_at = FEWEST_KEPT
+
+    def due(self, gang: Gang, reason: Reason | None) -> list[ReportJob]:
+        """Return what to write now that ``gang`` waits for ``reason``, None where it has its places."""
+        lasting = reason.text if reason is not None and reason.code in LASTING else ""
+        if gang.reports.told_jobs == lasting:
+            return []
+        gang.reports.told_jobs = lasting
+        return list(self._reports(gang, lasting))
+
+    def _reports(self, gang: Gang, lasting: str) -> Iterator[ReportJob]:
+        for job in self._jobs(gang):
+            gangs = self._gangs.setdefault(job.uid, set())
+            (gangs.add if lasting else gangs.discard)(gang.key)
+            text = self._text(gangs)
+            if text != self._said.get(job.uid, job.unsatisfiable):
+                self._said[job.uid] = text
+                yield ReportJob(job, text)
+        if len(self._gangs) > self._forget_at:
+            self._forget()
+
+    def _jobs(self, gang: Gang) -> Iterator[Job]:
+        """Iterate over the Jobs that own the gang's members."""
+        owners = {one.pod.owner for one in gang.alive() if one.pod.owner is not None}
+        for owner in sorted(owners, key=lambda one: one.name):
+            job = self._registry.workloads.find(Job, gang.key.namespace, owner.name)
+            if job is not None and owner.is_a("Job", "batch") and owner.uid == job.uid:
+                yield job
+
+    def _text(self, gangs: set[GangKey]) -> str:
+        """Return what the first of the gangs that still exist has told; drop the others."""
+        gangs.intersection_update(self._registry.gangs.keys())
+        told = (self._registry.gangs[key].reports.told_jobs for key in sorted(gangs))
+        return next(filter(None, told), "")
+
+    def _forget(self) -> None:
+        """Forget the Jobs without an unsatisfiable gang; a Job that lasts shows what was written."""
+        self._gangs = {uid: gangs for uid, gangs in self._gangs.items() if self._text(gangs)}
+        self._said = {uid: text for uid, text in self._said.items() if uid in self._gangs}
+        self._forget_at = max(FEWEST_KEPT, 2 * len(self._gangs))
