@@ -11,11 +11,14 @@ from __future__ import annotations
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.model.gang import GangKey, GangState
 
-Precedence = tuple[float, float, GangKey]
-"""The negative priority, the time of creation, and the key; the lowest comes first."""
+Age = tuple[float, int]
+"""The time of creation in whole seconds, and the resourceVersion that orders what was created in the same second."""
 
-NEWEST = float("inf")
-"""The time of creation of a gang that doesn't exist yet."""
+Precedence = tuple[float, Age, GangKey]
+"""The negative priority, the age, and the key; the lowest comes first."""
+
+NEWEST: Age = (float("inf"), 0)
+"""The age of a gang that doesn't exist yet."""
 
 
 def precedence(gang: Gang) -> Precedence:

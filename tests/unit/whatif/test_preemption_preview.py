@@ -218,7 +218,7 @@ def test_gang_that_could_preempt_a_preemptor_may_use_nodes_held_for_it(cluster: 
     waiting = GangKey("lab", "waiting", Convention.LABEL)
     there.ledger.preemptor_holds.hold(waiting, {"n0"})
     there.context.preemptors[waiting] = PreemptorDemand(
-        order=(-500, 0.0, waiting), priority=500, device_types=frozenset({"qpu"})
+        order=(-500, (0.0, 0), waiting), priority=500, device_types=frozenset({"qpu"})
     )
     passing, behind = there.ask(high("train", 1, "1"), job("small", 1, "1"), HIGH)
     assert passing.fits
@@ -233,7 +233,7 @@ def test_gang_that_waits_for_held_devices_has_no_reductions(cluster: type[Cluste
     there = cluster([node("n0")], DEVICES)
     waiting = GangKey("lab", "waiting", Convention.LABEL)
     there.context.preemptors[waiting] = PreemptorDemand(
-        order=(-500, 0.0, waiting), priority=500, device_types=frozenset({"qpu"})
+        order=(-500, (0.0, 0), waiting), priority=500, device_types=frozenset({"qpu"})
     )
     (answer,) = there.ask(job("device", 2, "1", limits=QPU))
     assert answer.reason is not None
