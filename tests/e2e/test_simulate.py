@@ -148,7 +148,7 @@ def test_who_would_make_way_is_named(
     assert live.stdout.splitlines()[3].startswith("  then on ")
 
 
-def test_kubectl_fluence_asks_through_the_proxy(
+def test_kubectl_fluence_asks_through_the_api_server(
     fluence: Fluence,
     namespace: Namespace,
     own_nodes: NodeFactory,

@@ -16,6 +16,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Protocol
 
 import structlog
 
@@ -53,6 +54,14 @@ PERIOD = 60.0
 
 RETRY = 5.0
 """The same while it isn't known."""
+
+
+class FrontProxySettings(Protocol):
+    """Where the API server publishes the settings of its front proxy."""
+
+    async def front_proxy(self) -> dict[str, str]:
+        """Return the settings, {} if there are none. Raises `ClusterError`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +163,14 @@ def _bundle(stored: Json | None) -> bytes:
         return b""
 
 
-async def follow_front_proxy(reviews: ApiReviews, gate: ReviewingGate, tls: ssl.SSLContext) -> None:
+async def follow_front_proxy(
+    published_by: FrontProxySettings, gate: ReviewingGate, tls: ssl.SSLContext
+) -> None:
     """Let ``gate`` believe the API server's front proxy as it is published, and ``tls`` ask for its certificate."""
     known: dict[str, str] | None = None
     while True:
         try:
-            published = await reviews.front_proxy()
+            published = await published_by.front_proxy()
             if published != known:
                 found = read_front_proxy(published)
                 if found is not None:

@@ -37,6 +37,7 @@ class BriefCache(Generic[K, V]):
         task = self._asked.get(key)
         if task is None:
             task = self._asked[key] = asyncio.ensure_future(self._ask(key, ask))
+            task.add_done_callback(_looked_at)
         # A caller that is cancelled mustn't cancel the question of the others.
         return await asyncio.shield(task)
 
@@ -51,3 +52,9 @@ class BriefCache(Generic[K, V]):
         while len(self._kept) > self._most:
             self._kept.popitem(last=False)
         return answer
+
+
+def _looked_at(task: asyncio.Task[V]) -> None:
+    """Look at a failure that may have no caller left: asyncio would log it as forgotten."""
+    if not task.cancelled():
+        task.exception()

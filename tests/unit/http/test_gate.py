@@ -151,6 +151,17 @@ async def test_requests_at_the_same_time_share_one_question(
     assert server.asked == ["whose is annas", f"may anna {ASK}"]
 
 
+async def test_caller_who_leaves_does_not_end_the_question_of_others(
+    gate: ReviewingGate, server: KnownCallers
+) -> None:
+    leaving, staying = (asyncio.create_task(gate.admit(request_of("annas"))) for _ in range(2))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    await staying
+    assert leaving.cancelled()
+    assert server.asked.count("whose is annas") == 1
+
+
 async def test_while_the_api_server_is_away_decisions_expire_and_then_nobody_is_let_in(
     gate: ReviewingGate, server: KnownCallers, clock: Seconds
 ) -> None:
