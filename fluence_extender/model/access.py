@@ -12,8 +12,9 @@ from fluence_extender.model.names import STATE_GROUP, STATE_VERSION
 HIDDEN = "[hidden]"
 """What stands in a text for the name of an object that the caller may not see."""
 
-_NAMED = re.compile(r"(?<![\w./-])([a-z0-9][a-z0-9-]*)/[\w./-]+")
-"""NAMESPACE/NAME in a text. Names of resources and labels have a dot before the slash."""
+_NAMED = re.compile(r"(?<![\w./-])([a-z0-9][a-z0-9-]*)/[\w./-]+( \(priority -?\d+\))?")
+"""NAMESPACE/NAME in a text. Names of resources and labels have a dot before the slash. A priority follows the name of
+another gang, which may be gone for so long that its namespace isn't known any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +94,13 @@ class CallerSight:
         """Return ``text`` without the names of objects in known namespaces that are out of sight."""
         if self.everything or "/" not in text:
             return text
-        return _NAMED.sub(lambda found: HIDDEN if self._hides(found[1]) else found[0], text)
+        return _NAMED.sub(self._shown, text)
 
-    def _hides(self, namespace: str) -> bool:
-        return namespace in self.known and namespace not in self.namespaces
+    def _shown(self, found: re.Match[str]) -> str:
+        namespace, priority = found[1], found[2] or ""
+        if namespace in self.namespaces or not (priority or namespace in self.known):
+            return found[0]
+        return HIDDEN + priority
 
 
 EVERYTHING = CallerSight(everything=True)
@@ -104,4 +108,4 @@ EVERYTHING = CallerSight(everything=True)
 
 def namespaces_in(texts: Iterable[str]) -> frozenset[str]:
     """Return what may be namespaces in these texts: the first part of each NAMESPACE/NAME."""
-    return frozenset(found for text in texts for found in _NAMED.findall(text))
+    return frozenset(found[1] for text in texts for found in _NAMED.finditer(text))

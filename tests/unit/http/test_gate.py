@@ -122,6 +122,8 @@ async def test_caller_sees_the_namespaces_whose_pods_he_may_list(gate: Reviewing
         sight.redacted("behind lab/mine; short of nvidia.com/gpu")
         == "behind lab/mine; short of nvidia.com/gpu"
     )
+    forgotten = "evicted: preempted by gang long-gone/secret (priority -5)"
+    assert sight.redacted(forgotten) == "evicted: preempted by gang [hidden] (priority -5)"
     everything = await gate.sight(request_of("admins"), lambda: ["lab", "bank"])
     assert everything.everything
 
