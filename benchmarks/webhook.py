@@ -37,7 +37,7 @@ from benchmarks.filter import pod
 from benchmarks.report import PAGES, report, table
 from fluence_extender.apps.webhook import GARBAGE
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.http.listeners.bodies import JSON, posted_json, respond
+from fluence_extender.http.listeners.bodies import JSON, Bodies, respond
 from fluence_extender.http.listeners.gate import OpenGate
 from fluence_extender.http.listeners.serving import Address
 from fluence_extender.identity.authority import SharedAuthority
@@ -67,8 +67,11 @@ OURS, ECHO, USUAL = "webhook", "echo", "fastapi"
 class Echo:
     """Reads a review and allows the pod as it is."""
 
+    def __init__(self) -> None:
+        self._bodies = Bodies()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        review = msgspec.json.decode(await posted_json(scope, receive, "echo"))
+        review = msgspec.json.decode(await self._bodies.posted_json(scope, receive, "echo"))
         response = {"uid": review["request"]["uid"], "allowed": True}
         kind = {"apiVersion": review["apiVersion"], "kind": review["kind"]}
         await respond(send, 200, JSON, msgspec.json.encode({**kind, "response": response}))

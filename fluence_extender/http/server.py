@@ -29,6 +29,9 @@ from fluence_extender.http.scheduler.app import VerbsApp
 # Seconds that bindings under way have to finish before they are cancelled.
 BIND_GRACE = 1.0
 
+# Of the state API, which any pod may call. The verbs are called from the same pod.
+MOST_CONNECTIONS = 2048
+
 
 class Listeners:
     """Serves both applications from ``start`` to ``stop``, or as an async context manager.
@@ -58,8 +61,8 @@ class Listeners:
             self.verbs_address, self.api_address = map(
                 actual, (self.verbs_address, self.api_address), sockets
             )
-            for (app, tls), sock in zip(self._apps, sockets, strict=True):
-                server = uvicorn_server(app, tls)
+            for (app, tls), sock, most in zip(self._apps, sockets, (None, MOST_CONNECTIONS), strict=True):
+                server = uvicorn_server(app, tls, most)
                 await server.startup(sockets=[sock])
                 self._running.append((server, sock))
             undo.pop_all()

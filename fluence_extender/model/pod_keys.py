@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 
 from fluence_extender.model import coordination, names
 from fluence_extender.model.notation import DURATION_FORM, parse_duration
@@ -130,6 +131,7 @@ def _is_annotation(key: str) -> bool:
     return key in ANNOTATIONS or key.startswith(PREFIXES)
 
 
+@lru_cache(maxsize=1024)
 def _instead(key: str, elsewhere: bool, where: str) -> str:
     if elsewhere:
         return f"write it under metadata.{where}"

@@ -21,9 +21,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fluence_extender.http.listeners.bodies import (
     JSON,
+    Bodies,
     Disconnected,
     RequestRefused,
-    posted_json,
     refuse,
     respond,
 )
@@ -37,6 +37,14 @@ from fluence_extender.webhook.review import BadReview
 
 MAX_BODY = 4 * 1024 * 1024
 """Bytes; the API server takes no object of more than 3 MiB."""
+
+ROOM = 64 * 1024 * 1024
+"""Bytes of all bodies that arrive or are answered at the same time."""
+
+MOST_BODIES = 1024
+"""Bodies that arrive at the same time; an API server makes a few hundred calls at once."""
+
+MOST_CONNECTIONS = 2048
 
 LARGE = 64 * 1024
 """Bytes. Larger reviews take turns."""
@@ -77,6 +85,7 @@ class WebhookApp(Starlette):
         self._missing = missing
         self._gate = gate
         self._turn = asyncio.Lock()
+        self._bodies = Bodies(MAX_BODY, ROOM, MOST_BODIES)
         super().__init__(
             routes=[
                 Route("/healthz", _alive),
@@ -97,14 +106,12 @@ class WebhookApp(Starlette):
         try:
             if self._only_recognized and PEER not in scope.get("state", {}):
                 raise RequestRefused(403, UNRECOGNIZED)
-            body = await posted_json(scope, receive, MUTATE, MAX_BODY)
+            body = await self._bodies.posted_json(scope, receive, MUTATE)
             if missing := self._missing():
                 self._count(ReviewResult.NOT_READY, began)
                 await refuse(send, 503, f"not ready: {missing}")
                 return
-            if len(body) > LARGE:
-                await self._take_turn()
-            answer, result, warnings = await self._admission.decide(body)
+            answer, result, warnings = await self._decided(body)
         except Disconnected:
             self._count(ReviewResult.BAD_REQUEST, began)
             return
@@ -119,10 +126,16 @@ class WebhookApp(Starlette):
         self._count(result, began)
         await respond(send, 200, JSON, answer, CLOSE if self.draining else None)
 
-    async def _take_turn(self) -> None:
-        """Let large reviews begin one by one, with a round of the event loop after each: small ones go in between."""
-        async with self._turn:
-            await asyncio.sleep(0)
+    async def _decided(self, body: bytes) -> tuple[bytes, ReviewResult, int]:
+        self._bodies.held += len(body)
+        try:
+            if len(body) > LARGE:
+                # Large reviews begin one by one, with a round of the event loop after each: small ones go in between.
+                async with self._turn:
+                    await asyncio.sleep(0)
+            return await self._admission.decide(body)
+        finally:
+            self._bodies.held -= len(body)
 
     def _count(self, result: ReviewResult, began: float) -> None:
         self._metrics.observe(result, time.perf_counter() - began)
@@ -154,7 +167,7 @@ async def serve_https(app: ASGIApp, address: Address, tls: ssl.SSLContext) -> As
 
     On leaving, the socket closes first, and open answers have seconds to get out. Raises `CannotListen`.
     """
-    server = uvicorn_server(app, tls)
+    server = uvicorn_server(app, tls, MOST_CONNECTIONS)
     with listen(address) as opened:
         await server.startup(sockets=[opened])
         try:

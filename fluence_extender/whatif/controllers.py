@@ -73,12 +73,16 @@ def _single(manifest: Manifest) -> Iterator[Manifest]:
 
 
 def _of_job(spec: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> Iterator[Manifest]:
-    parallelism = _count(spec.get("parallelism"), 1)
-    count = min(parallelism, _count(spec.get("completions"), parallelism))
-    for number in range(count):
+    for number in range(_width(spec)):
         index = {COMPLETION_INDEX: str(number)}
         owner = ("Job", name, f"job-{name}")
         yield _template(spec["template"], f"{name}-{number}", {JOB_NAME: name, **labels}, index, owner)
+
+
+def _width(spec: Mapping[str, Any]) -> int:
+    """Return how many pods a Job has at once."""
+    parallelism = _count(spec.get("parallelism"), 1)
+    return min(parallelism, _count(spec.get("completions"), parallelism))
 
 
 def _job(manifest: Manifest) -> Iterator[Manifest]:
@@ -102,8 +106,9 @@ def _replicas(manifest: Manifest) -> Iterator[Manifest]:
 def _job_set(manifest: Manifest) -> Iterator[Manifest]:
     name = manifest["metadata"]["name"]
     for replicated in manifest["spec"].get("replicatedJobs") or ():
-        replicas = _count(replicated.get("replicas"), 1)
-        for number in range(replicas):
+        replicas, spec = _count(replicated.get("replicas"), 1), replicated["template"]["spec"]
+        # Jobs without pods aren't counted, however many there are.
+        for number in range(replicas if _width(spec) else 0):
             job = f"{name}-{replicated['name']}-{number}"
             labels = {
                 JOB_SET_NAME: name,
@@ -111,14 +116,14 @@ def _job_set(manifest: Manifest) -> Iterator[Manifest]:
                 REPLICATED_JOB_REPLICAS: str(replicas),
                 JOB_INDEX: str(number),
             }
-            yield from _of_job(replicated["template"]["spec"], job, labels)
+            yield from _of_job(spec, job, labels)
 
 
 def _leader_worker_set(manifest: Manifest) -> Iterator[Manifest]:
     name, spec = manifest["metadata"]["name"], manifest["spec"]
     templates = spec["leaderWorkerTemplate"]
     size = _count(templates.get("size"), 1)
-    for group in range(_count(spec.get("replicas"), 1)):
+    for group in range(_count(spec.get("replicas"), 1) if size else 0):
         for worker in range(size):
             leads = worker == 0 and templates.get("leaderTemplate")
             labels = {

@@ -5,6 +5,7 @@ Whoever sends manifests is not trusted, so their size is bounded. A cluster is r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,9 @@ from fluence_extender.whatif.yaml_values import documents
 
 MOST_DOCUMENTS = 1_000
 MOST_VALUES = 500_000
+MOST_CHARACTERS = 16 * 2**20
+"""Of all texts, those that aliases repeat counted each time."""
+LARGEST_INTEGER = 2**64
 DEEPEST = 64
 
 Manifest = dict[str, Any]
@@ -38,10 +42,10 @@ _head = msgspec.json.Decoder(_Head).decode
 
 def read_manifests(text: bytes | str) -> list[Manifest]:
     """Return the objects in YAML or JSON, and those in lists. Raise `BadManifest`."""
-    left = [MOST_VALUES]
+    room = _Room()
     found: list[Manifest] = []
-    for number, document in enumerate(_documents(text), 1):
-        _count_values(document, left, 0)
+    for number, document in enumerate(_documents(text, 2 * MOST_VALUES), 1):
+        room.take(document, 0)
         found.extend(_objects(document, f"document {number}"))
         if len(found) > MOST_DOCUMENTS:
             raise BadManifest(f"more than {MOST_DOCUMENTS:,} objects")
@@ -78,8 +82,8 @@ def _raw_objects(text: bytes) -> Iterable[tuple[str, bytes]]:
     return [(_head(item).kind or item_kind, bytes(item)) for item in head.items]
 
 
-def _documents(text: bytes | str) -> Iterator[object]:
-    """Yield the values in YAML or JSON. Raise `BadManifest`."""
+def _documents(text: bytes | str, most: float = math.inf) -> Iterator[object]:
+    """Yield the values in YAML or JSON, ``most`` values and keys of YAML at most. Raise `BadManifest`."""
     if text.lstrip()[:1] in (b"{", "{"):
         try:
             yield msgspec.json.decode(text)
@@ -88,24 +92,43 @@ def _documents(text: bytes | str) -> Iterator[object]:
             # YAML may begin with a brace, too. If it isn't YAML either, the YAML reader tells where it is wrong.
             pass
     try:
-        yield from documents(text)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        yield from documents(text, most)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError, OverflowError) as error:
         raise BadManifest(f"not YAML or JSON: {_on_one_line(error)}") from error
 
 
-def _count_values(value: object, left: list[int], depth: int) -> None:
-    """Refuse endless documents, and those that aliases make huge."""
-    left[0] -= 1
-    if left[0] < 0:
-        raise BadManifest(f"more than {MOST_VALUES:,} values")
-    if depth > DEEPEST:
-        raise BadManifest(f"mappings and lists nested more than {DEEPEST} deep")
-    if isinstance(value, dict):
-        for one in value.values():
-            _count_values(one, left, depth + 1)
-    elif isinstance(value, list):
-        for one in value:
-            _count_values(one, left, depth + 1)
+class _Room:
+    """The room that is left for values and their texts. Aliases make a short document huge, or endless."""
+
+    def __init__(self) -> None:
+        self._values = MOST_VALUES
+        self._characters = MOST_CHARACTERS
+
+    def take(self, value: object, depth: int) -> None:
+        """Subtract a value and what it contains. Raise `BadManifest` if there is no more room."""
+        self._values -= 1
+        if self._values < 0:
+            raise BadManifest(f"more than {MOST_VALUES:,} values")
+        if depth > DEEPEST:
+            raise BadManifest(f"mappings and lists nested more than {DEEPEST} deep")
+        match value:
+            case dict():
+                for key, one in value.items():
+                    self._take_text(key)
+                    self.take(one, depth + 1)
+            case list():
+                for one in value:
+                    self.take(one, depth + 1)
+            case int() if not -LARGEST_INTEGER < value < LARGEST_INTEGER:
+                raise BadManifest("a number of more than 64 bits")
+            case _:
+                self._take_text(value)
+
+    def _take_text(self, value: object) -> None:
+        if isinstance(value, str | bytes):
+            self._characters -= len(value)
+            if self._characters < 0:
+                raise BadManifest(f"more than {MOST_CHARACTERS:,} characters")
 
 
 def _objects(document: object, where: str) -> Iterator[Manifest]:

@@ -37,13 +37,16 @@ from fluence_extender.whatif.priority_classes import PriorityClasses
 from fluence_extender.whatif.remarks import Remarks, full_name
 
 MOST_PODS = 10_000
+MOST_BYTES = 64 * 2**20
+"""Bytes of all pods together, as JSON."""
+LARGEST_POD = 2**20
 
 NAMED_OBJECTS = 4
 """How many of the objects that make no pods are named in an error."""
 
 
 class TooManyPods(BadManifest):
-    """The manifests make more pods than are simulated at once."""
+    """The manifests make more pods, or larger ones, than are simulated at once."""
 
 
 @dataclass(slots=True)
@@ -114,6 +117,7 @@ def requested_gangs(
     """
     index = _Index(cluster)
     pods: list[Pod] = []
+    space = _Space()
     result = SimulationRequest([])
     remarks = Remarks()
     known_classes = PriorityClasses(manifests, classes)
@@ -124,7 +128,7 @@ def requested_gangs(
             if not describes_gangs and not known_classes.is_class(manifest):
                 result.ignored.append(full_name(manifest))
             continue
-        made = list(_made(make, manifest, len(pods), known_classes))
+        made = list(_made(make, manifest, len(pods), known_classes, space))
         if not made:
             result.notes.append(
                 f"{full_name(manifest)} makes no pods: its replicas, parallelism or completions are 0"
@@ -194,7 +198,25 @@ class _Names:
         return seen
 
 
-def _made(make: Maker, manifest: Manifest, before: int, classes: PriorityClasses) -> Iterator[Pod]:
+class _Space:
+    """What is left of `MOST_BYTES`."""
+
+    def __init__(self) -> None:
+        self._left = MOST_BYTES
+
+    def take(self, raw: bytes) -> bytes:
+        """Return ``raw``, which a pod takes. Raise `TooManyPods` if it is too large."""
+        self._left -= len(raw)
+        if len(raw) > LARGEST_POD:
+            raise TooManyPods(f"a pod of more than {LARGEST_POD:,} bytes")
+        if self._left < 0:
+            raise TooManyPods(f"the pods take more than {MOST_BYTES:,} bytes together")
+        return raw
+
+
+def _made(
+    make: Maker, manifest: Manifest, before: int, classes: PriorityClasses, space: _Space
+) -> Iterator[Pod]:
     """Yield the pods of one object; ``before`` pods were made by the objects before it."""
     where = full_name(manifest)
     if manifest.get("spec") is None:
@@ -203,7 +225,8 @@ def _made(make: Maker, manifest: Manifest, before: int, classes: PriorityClasses
         for number, template in enumerate(make(manifest)):
             if before + number >= MOST_PODS:
                 raise TooManyPods(f"more than {MOST_PODS:,} pods")
-            yield _pod(template, manifest["metadata"]["namespace"], f"what-if-{before + number}", classes)
+            namespace, uid = manifest["metadata"]["namespace"], f"what-if-{before + number}"
+            yield _pod(template, namespace, uid, classes, space)
     except TooManyPods:
         raise
     except KeyError as missing:
@@ -214,12 +237,12 @@ def _made(make: Maker, manifest: Manifest, before: int, classes: PriorityClasses
         raise BadManifest(f"{where}: {error}") from error
 
 
-def _pod(template: Manifest, namespace: str, uid: str, classes: PriorityClasses) -> Pod:
+def _pod(template: Manifest, namespace: str, uid: str, classes: PriorityClasses, space: _Space) -> Pod:
     meta = {**template["metadata"], "namespace": namespace, "uid": uid}
     spec = classes.resolved(uid, template["spec"])
     spec.pop("nodeName", None)
     spec.pop("schedulingGates", None)
-    pod = decode_pod(as_json({"metadata": meta, "spec": spec}))
+    pod = decode_pod(space.take(as_json({"metadata": meta, "spec": spec})))
     owner = template.get("owner")
     return replace(pod, owner=Owner(*owner) if owner else None)
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from fluence_extender.gangs.membership.conventions.membership import annotated_size
 from fluence_extender.model.notation import first_few
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.pod_keys import UNGROUPED, ineffective, remarks
+
+LONGEST_NAME = 253
+"""Characters; Kubernetes allows no longer names."""
+
+MOST_REMARKS = 10
+"""Remarks about one pod."""
 
 CLUSTER_WIDE = frozenset(
     {
@@ -41,7 +48,8 @@ CLUSTER_WIDE = frozenset(
 def full_name(manifest: Mapping[str, Any]) -> str:
     """Return kind, namespace (if any) and name of an object, for messages."""
     kind, meta = manifest["kind"], manifest["metadata"]
-    return f"{kind} {meta['name']}" if kind in CLUSTER_WIDE else f"{kind} {meta['namespace']}/{meta['name']}"
+    namespace, name = (str(meta.get(key))[:LONGEST_NAME] for key in ("namespace", "name"))
+    return f"{kind[:LONGEST_NAME]} {name if kind in CLUSTER_WIDE else f'{namespace}/{name}'}"
 
 
 class Remarks:
@@ -73,7 +81,7 @@ class Remarks:
         on_pods: set[str] = set()
         for pod in pods:
             on_pods.update(pod.labels, pod.annotations)
-            yield from remarks(pod.labels, pod.annotations)
+            yield from islice(remarks(pod.labels, pod.annotations), MOST_REMARKS)
         if kind != "Pod" and pods:
             own = [key for field in ("labels", "annotations") for key in _keys(meta.get(field))]
             yield from ineffective(kind, own, on_pods)

@@ -11,14 +11,17 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from fluence_extender.cluster.budgets import PreemptionRules
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.conventions.membership import Workloads
 from fluence_extender.matcher.collector import paused_collector
+from fluence_extender.whatif.computation import Overrun, computed
 from fluence_extender.whatif.documents import read_manifests
 from fluence_extender.whatif.forecast import end_of, owning_job
 from fluence_extender.whatif.manifests import SimulationRequest, requested_gangs
@@ -29,6 +32,12 @@ from fluence_extender.whatif.snapshot import CopiedGangs, Snapshot, copies_of_ga
 
 MOST_WAITING = 8
 """How many questions may wait; more are refused."""
+
+MOST_OF_ONE = 4
+"""How many of them may be of one client, so that there is room for others."""
+
+LONGEST_ANSWER = 20.0
+"""Seconds that may be spent on reading the manifests of a question, and again on answering it."""
 
 SLICE = 0.002
 """Seconds for which gangs are copied before the event loop does other work."""
@@ -44,6 +53,10 @@ _intervals_before: list[float] = []
 
 class TooManyQuestions(Exception):
     """Other questions are waiting already; the message says how many."""
+
+
+class TooLong(Exception):
+    """The answer takes longer than is spent on one question; the message says what to do."""
 
 
 async def no_rules() -> PreemptionRules:
@@ -99,24 +112,37 @@ class Simulator:
         self._rules = rules
         self._now = now
         self._turn = asyncio.Lock()
-        self._waiting = 0
+        self._waiting: Counter[str] = Counter()
 
-    async def answer(self, body: bytes, namespace: str = "default") -> dict[str, Any]:
-        """Return the answer as JSON values. Raise `BadManifest`, or `TooManyQuestions` if too many wait."""
-        if self._waiting >= MOST_WAITING:
-            raise TooManyQuestions(f"{self._waiting} other questions are waiting to be answered")
-        self._waiting += 1
+    async def answer(self, body: bytes, namespace: str = "default", client: str = "") -> dict[str, Any]:
+        """Return the answer as JSON values.
+
+        Raise `BadManifest`, `TooManyQuestions` if too many wait, of all clients or of this one, or `TooLong`.
+        """
+        if (waiting := self._waiting.total()) >= MOST_WAITING:
+            raise TooManyQuestions(f"{waiting} other questions are waiting to be answered")
+        if self._waiting[client] >= MOST_OF_ONE:
+            raise TooManyQuestions(f"{MOST_OF_ONE} questions of this client are waiting to be answered")
+        self._waiting[client] += 1
         try:
             async with self._turn:
-                rules = await self._rules()
-                with short_switch_interval():
-                    workloads = self._controller.registry.workloads
-                    request = await asyncio.to_thread(_read, body, namespace, rules, workloads)
-                    context = await self._context(request, rules)
-                    taken, ends = snapshot_with_ends(self._controller)
-                    return await asyncio.to_thread(_run, taken, request, self._now(), ends, context)
+                return await self._answer(body, namespace)
+        except Overrun as error:
+            raise TooLong(f"there is no answer, because {error}; ask about fewer pods at once") from None
         finally:
-            self._waiting -= 1
+            self._waiting -= Counter([client])
+
+    async def _answer(self, body: bytes, namespace: str) -> dict[str, Any]:
+        rules = await self._rules()
+        workloads = self._controller.registry.workloads
+        # A round of the garbage collector over all that a large question creates would keep the event loop waiting.
+        with short_switch_interval(), paused_collector():
+            request = await computed(partial(_read, body, namespace, rules, workloads), LONGEST_ANSWER)
+            context = await self._context(request, rules)
+            taken, ends = snapshot_with_ends(self._controller)
+            return await computed(
+                partial(_simulated, taken, request, self._now(), ends, context), LONGEST_ANSWER
+            )
 
     async def _context(self, request: SimulationRequest, rules: PreemptionRules) -> PreemptionContext:
         """Copy the gangs that may become victims, a few at a time, and the preemptions under way."""
@@ -135,17 +161,14 @@ class Simulator:
 
 
 def _read(body: bytes, namespace: str, rules: PreemptionRules, workloads: Workloads) -> SimulationRequest:
-    with paused_collector():
-        return requested_gangs(read_manifests(body), namespace, rules.classes, workloads)
+    return requested_gangs(read_manifests(body), namespace, rules.classes, workloads)
 
 
-def _run(
+def _simulated(
     taken: Snapshot,
     request: SimulationRequest,
     now: float,
     ends: dict[str, float],
     context: PreemptionContext,
 ) -> dict[str, Any]:
-    # A round of the garbage collector over all that a large question creates would keep the event loop waiting, too.
-    with paused_collector():
-        return results_as_json(Simulation(taken, request, now, ends, context).run(), request, now)
+    return results_as_json(Simulation(taken, request, now, ends, context).run(), request, now)

@@ -1,7 +1,9 @@
 """YAML text to plain values, for text that is not trusted.
 
 The values are put together from libyaml's events. PyYAML's safe schema (YAML 1.1) decides what a scalar means, and is
-asked once for each different word. Invariant: the values are those of ``yaml.safe_load_all``.
+asked once for each different word. Invariants: the values are those of ``yaml.safe_load_all``; what takes longer than
+its length to read isn't read, which are numbers of more than 64 bits (YAML 1.1 writes some in base 60, and as keys of a
+mapping they can be chosen to collide).
 
 ``yaml.CSafeLoader`` reads the same, but must not read what users send. It copies the content of merged mappings, so
 that twenty lines of ``<<: [*a, *a]`` take seconds and each further line doubles the time, and it recurses in C, so that
@@ -11,6 +13,7 @@ for every value.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,16 +21,23 @@ import yaml
 from yaml.constructor import ConstructorError
 
 MERGE = "<<"
+NUMERIC = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 SEQUENCES = ("!", "tag:yaml.org,2002:seq")
 MAPPINGS = ("!", "tag:yaml.org,2002:map")
+LONGEST_NUMBER = 256
+"""Characters of a number."""
+LARGEST_INTEGER = 2**64
 Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def documents(text: bytes | str) -> Iterator[object]:
-    """Yield the values of the documents, without empty ones. Raise `yaml.YAMLError`."""
+def documents(text: bytes | str, most: float = math.inf) -> Iterator[object]:
+    """Yield the values of the documents, without empty ones. Raise `yaml.YAMLError`.
+
+    More than ``most`` values in all, keys included, are refused.
+    """
     parser = Parser(text)
     try:
-        reader = _Reader(parser)
+        reader = _Reader(parser, most)
         while True:
             event = parser.get_event()
             if isinstance(event, yaml.StreamEndEvent):
@@ -41,8 +51,10 @@ def documents(text: bytes | str) -> Iterator[object]:
 class _Reader:
     """Reads one document after the other from the events of ``parser``."""
 
-    def __init__(self, parser: Any) -> None:
+    def __init__(self, parser: Any, most: float) -> None:
         self._event = parser.get_event
+        self._most = most
+        self._left = most
         self._rules: Any = yaml.SafeLoader("")
         self._words: dict[str, object] = {}
         self._anchors: dict[str, object] = {}
@@ -52,6 +64,9 @@ class _Reader:
         return self._value(self._event())
 
     def _value(self, event: Any) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise ConstructorError(None, None, f"more than {self._most:,} values", event.start_mark)
         kind = type(event)
         if kind is yaml.ScalarEvent:
             return self._scalar(event)
@@ -79,12 +94,24 @@ class _Reader:
             tag = event.tag
             if tag in (None, "!"):
                 tag = self._rules.resolve(yaml.ScalarNode, word, event.implicit)
-            node = yaml.ScalarNode(tag, word, event.start_mark, event.end_mark)
-            value = self._rules.construct_document(node) if tag != "tag:yaml.org,2002:merge" else MERGE
+            value = self._constructed(tag, event) if tag != "tag:yaml.org,2002:merge" else MERGE
             if plain:
                 self._words[word] = value
         if event.anchor:
             self._anchors[event.anchor] = value
+        return value
+
+    def _constructed(self, tag: str, event: Any) -> object:
+        numeric = tag in NUMERIC
+        if numeric and len(event.value) > LONGEST_NUMBER:
+            raise ConstructorError(
+                None, None, f"a number of more than {LONGEST_NUMBER} characters", event.start_mark
+            )
+        value = self._rules.construct_document(
+            yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark)
+        )
+        if numeric and isinstance(value, int) and not -LARGEST_INTEGER < value < LARGEST_INTEGER:
+            raise ConstructorError(None, None, "a number of more than 64 bits", event.start_mark)
         return value
 
     def _sequence(self, start: Any) -> list[object]:

@@ -9,10 +9,10 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-RUNS = 5
+RUNS = 3
 LEAST = 0.002
 """Seconds that the smaller input has to take. Below them, fixed costs would hide how the time grows."""
-LARGEST = 2**15
+LARGEST = 2**14
 """Work on an input of this size that takes less isn't looked at further."""
 TIMES = 16
 """How much larger the larger input is. Linear work takes 16 times as long, and quadratic work 256 times."""

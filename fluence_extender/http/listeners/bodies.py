@@ -1,17 +1,22 @@
-"""The body of a request, read within limits, and plain responses.
+"""The bodies of requests, read within limits, and plain responses.
 
 Invariants: a request that can't be accepted gets a 4xx with a text that names the problem. A request that is cut short
-leaves nothing behind.
+leaves nothing behind. Bodies that are arriving are bounded in number and in bytes: where there is no room for more, the
+one that has been arriving longest is cut, because honest senders need milliseconds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+from dataclasses import dataclass
 
 from starlette.types import Receive, Scope, Send
 
 MAX_BODY = 32 * 1024 * 1024
 BODY_TIMEOUT = 10.0
+LONGEST_LENGTH = 20
+"""Digits of a length that is declared; the server itself refuses longer ones."""
 
 JSON = b"application/json"
 TEXT = b"text/plain; charset=utf-8"
@@ -29,26 +34,101 @@ class Disconnected(Exception):
     """The client disconnected before its request was complete."""
 
 
-async def posted_json(
-    scope: Scope,
-    receive: Receive,
-    what: str,
-    max_body: int = MAX_BODY,
-    limit: float = BODY_TIMEOUT,
-    advice: str = "",
-) -> bytes:
-    """Return the JSON body of a POST.
+class Bodies:
+    """Reads bodies of at most ``largest`` bytes; those that are arriving have ``room`` bytes and are ``most`` at most.
 
-    ``what`` names the endpoint in messages; ``advice`` is added to the message about a body that is too large. Raises
-    `Disconnected`, and `RequestRefused` for another method, another content type or encoding, a body over ``max_body``
-    bytes, or one that takes longer than ``limit`` seconds.
+    A body that takes longer than ``limit`` seconds is cut. ``advice`` is added to the message about a body that is too
+    large. ``held`` are the bytes of the bodies that are being answered, as far as the caller says so; they take from
+    the room.
     """
-    _check_head(scope, what, max_body, advice)
-    try:
-        async with asyncio.timeout(limit):
-            return await _read(receive, max_body, advice)
-    except TimeoutError:
-        raise RequestRefused(408, f"the body didn't arrive within {limit:g} seconds") from None
+
+    def __init__(
+        self,
+        largest: int = MAX_BODY,
+        room: float = math.inf,
+        most: float = math.inf,
+        limit: float = BODY_TIMEOUT,
+        advice: str = "",
+    ) -> None:
+        self.largest = largest
+        self.held = 0
+        self._room = room
+        self._most = most
+        self._limit = limit
+        self._advice = f"; {advice}" if advice else ""
+        self._arriving: dict[_Arrival, None] = {}
+        self._bytes = 0
+
+    async def posted_json(self, scope: Scope, receive: Receive, what: str) -> bytes:
+        """Return the JSON body of a POST to ``what``, as messages name it.
+
+        Raises `Disconnected`, and `RequestRefused` for another method, another content type or encoding, and as `read`
+        does.
+        """
+        length = _check_head(scope, what)
+        if length > self.largest:
+            raise self._too_large()
+        return await self.read(receive)
+
+    async def read(self, receive: Receive) -> bytes:
+        """Return a body. Raises `Disconnected`, and `RequestRefused` for one that is too large, or too slow."""
+        try:
+            async with asyncio.timeout(self._limit) as timeout:
+                arrival = _Arrival(timeout)
+                self._arriving[arrival] = None
+                try:
+                    return await self._collected(receive, arrival)
+                finally:
+                    self._drop(arrival)
+        except TimeoutError:
+            why = (
+                "others needed the room for bodies that arrive"
+                if arrival.cut
+                else f"the body didn't arrive within {self._limit:g} seconds"
+            )
+            raise RequestRefused(408, why) from None
+
+    async def _collected(self, receive: Receive, arrival: _Arrival) -> bytes:
+        parts: list[bytes] = []
+        while True:
+            self._make_room()
+            message = await receive()
+            if message["type"] != "http.request":
+                raise Disconnected
+            part: bytes = message.get("body", b"")
+            parts.append(part)
+            arrival.length += len(part)
+            if not arrival.cut:
+                self._bytes += len(part)
+            if arrival.length > self.largest:
+                raise self._too_large()
+            if not message.get("more_body", False):
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _make_room(self) -> None:
+        """Cut the bodies that have been arriving longest, until the others have room."""
+        while self._arriving and (len(self._arriving) > self._most or self._bytes + self.held > self._room):
+            oldest = next(iter(self._arriving))
+            oldest.cut = True
+            self._drop(oldest)
+            oldest.timeout.reschedule(0)
+
+    def _drop(self, arrival: _Arrival) -> None:
+        if arrival in self._arriving:
+            del self._arriving[arrival]
+            self._bytes -= arrival.length
+
+    def _too_large(self) -> RequestRefused:
+        return RequestRefused(413, f"the body is over {self.largest} bytes{self._advice}")
+
+
+@dataclass(eq=False, slots=True)
+class _Arrival:
+    """A body that is arriving: the bytes so far, the limit of its time, and whether it was cut before."""
+
+    timeout: asyncio.Timeout
+    length: int = 0
+    cut: bool = False
 
 
 async def refuse(send: Send, status: int, text: str) -> None:
@@ -71,7 +151,9 @@ async def respond(
     await send({"type": "http.response.body", "body": body})
 
 
-def _check_head(scope: Scope, what: str, max_body: int, advice: str) -> None:
+def _check_head(scope: Scope, what: str) -> int:
+    """Return the length that the head declares, 0 if it declares none. Raises `RequestRefused`."""
+    length = 0
     if scope["method"] != "POST":
         raise RequestRefused(405, f"{what} is called with POST, not {scope['method']}")
     for name, value in scope["headers"]:
@@ -80,25 +162,6 @@ def _check_head(scope: Scope, what: str, max_body: int, advice: str) -> None:
             raise RequestRefused(415, f"the body of {what} is application/json, not {sent}")
         if name == b"content-encoding" and value.lower() != b"identity":
             raise RequestRefused(415, f"the body of {what} can't be compressed")
-        if name == b"content-length" and value.isdigit() and int(value) > max_body:
-            raise _too_large(max_body, advice)
-
-
-async def _read(receive: Receive, limit: int, advice: str) -> bytes:
-    parts: list[bytes] = []
-    length = 0
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise Disconnected
-        part: bytes = message.get("body", b"")
-        parts.append(part)
-        length += len(part)
-        if length > limit:
-            raise _too_large(limit, advice)
-        if not message.get("more_body", False):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _too_large(limit: int, advice: str) -> RequestRefused:
-    return RequestRefused(413, f"the body is over {limit} bytes" + (f"; {advice}" if advice else ""))
+        if name == b"content-length" and value.isdigit() and len(value) <= LONGEST_LENGTH:
+            length = int(value)
+    return length

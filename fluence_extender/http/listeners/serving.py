@@ -30,6 +30,10 @@ KEEP_ALIVE = 120
 PEER = "peer"
 """Where a request's ``state`` has the client's certificate (DER), if the client has shown one."""
 
+# Seconds, and bytes, in which the head of a request arrives.
+HEAD_TIMEOUT = 10.0
+LONGEST_HEAD = 64 * 1024
+
 # Seconds that open answers have to finish once we stop.
 ANSWER_GRACE = 3
 
@@ -44,18 +48,6 @@ class Address:
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
-
-
-class PeerProtocol(HttpToolsProtocol):
-    """HTTP on a TLS connection; each request tells the client's certificate."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take in the certificate that the handshake has verified."""
-        super().connection_made(transport)
-        connection = transport.get_extra_info("ssl_object")
-        peer = connection.getpeercert(binary_form=True) if connection is not None else None
-        if peer:
-            self.app_state = {**self.app_state, PEER: peer}
 
 
 class CannotListen(Exception):
@@ -116,14 +108,106 @@ def actual(requested: Address, sock: socket.socket) -> Address:
     return Address(requested.host, sock.getsockname()[1])
 
 
-def uvicorn_server(app: ASGIApp, tls: ssl.SSLContext | None = None) -> uvicorn.Server:
+class PromptConnection(HttpToolsProtocol):
+    """A connection on which the head of a request arrives within `HEAD_TIMEOUT` of its first byte, or which is cut.
+
+    A listener has at most ``config.limit_concurrency`` connections. To take another one it cuts the one that has been
+    without a request longest.
+    """
+
+    _cutting: asyncio.TimerHandle | None = None
+    _since = 0.0
+    _head = 0
+    _begun = False
+    _in_body = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._since = self.loop.time()
+        self._cut_in(KEEP_ALIVE)
+        most = self.limit_concurrency
+        # uvicorn would answer each request with a 503 then, so that idle connections could keep all others out.
+        self.limit_concurrency = None
+        if most is not None and len(self.connections) > most:
+            idle = [one for one in self.connections if isinstance(one, PromptConnection) and one._idle]
+            min(idle, key=lambda one: one._since)._cut()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing more."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take in a part of a request, or several."""
+        super().data_received(data)
+        if not self._idle:
+            return
+        if not self._begun:
+            self._begun = True
+            self._cut_in(HEAD_TIMEOUT)
+        # The rest of a body that was refused is no head, but it ends in time too.
+        self._head += 0 if self._in_body else len(data)
+        if self._head > LONGEST_HEAD:
+            self._cut()
+
+    def on_headers_complete(self) -> None:
+        """Wait no more: from here on the application limits the time."""
+        self._stop_waiting()
+        self._since = self.loop.time()
+        self._head, self._begun, self._in_body = 0, False, True
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Wait for the next request."""
+        self._stop_waiting()
+        self._begun = self._in_body = False
+        super().on_message_complete()
+
+    @property
+    def _idle(self) -> bool:
+        """Whether no whole head awaits its answer."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _cut_in(self, seconds: float) -> None:
+        self._stop_waiting()
+        if not self.transport.is_closing():
+            self._cutting = self.loop.call_later(seconds, self._cut)
+
+    def _cut(self) -> None:
+        self._stop_waiting()
+        self.transport.abort()
+
+    def _stop_waiting(self) -> None:
+        if self._cutting is not None:
+            self._cutting.cancel()
+            self._cutting = None
+
+
+class PeerConnection(PromptConnection):
+    """HTTP on a TLS connection; each request tells the client's certificate."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take in the certificate that the handshake has verified."""
+        super().connection_made(transport)
+        connection = transport.get_extra_info("ssl_object")
+        peer = connection.getpeercert(binary_form=True) if connection is not None else None
+        if peer:
+            self.app_state = {**self.app_state, PEER: peer}
+
+
+def uvicorn_server(
+    app: ASGIApp, tls: ssl.SSLContext | None = None, most_connections: int | None = None
+) -> uvicorn.Server:
     """Return a server to be started with ``startup`` and stopped with ``shutdown``; it takes no signals.
 
-    ``tls`` is read at each handshake, so a certificate that is loaded into it later is served from then on.
+    ``tls`` is read at each handshake, so a certificate that is loaded into it later is served from then on. There are
+    at most ``most_connections`` at a time, None for any number.
     """
     config = uvicorn.Config(
         app,
-        http="httptools" if tls is None else PeerProtocol,
+        http=PromptConnection if tls is None else PeerConnection,
+        limit_concurrency=most_connections,
         ws="none",
         lifespan="off",
         interface="asgi3",

@@ -17,9 +17,9 @@ from fluence_extender.http.listeners.bodies import (
     BODY_TIMEOUT,
     JSON,
     MAX_BODY,
+    Bodies,
     Disconnected,
     RequestRefused,
-    posted_json,
     refuse,
     respond,
 )
@@ -52,15 +52,12 @@ class VerbEndpoint:
         self._answer = answer
         self._failed = failed
         self._metrics = metrics
-        self._max_body = max_body
-        self._body_timeout = body_timeout
+        self._bodies = Bodies(max_body, limit=body_timeout, advice=SEND_LESS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
         try:
-            body = await posted_json(
-                scope, receive, self._verb, self._max_body, self._body_timeout, SEND_LESS
-            )
+            body = await self._bodies.posted_json(scope, receive, self._verb)
             answer = await self._decide(body)
         except Disconnected:
             self._observe(VerbOutcome.BAD_REQUEST, began)

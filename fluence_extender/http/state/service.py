@@ -71,6 +71,6 @@ class ServiceState:
         """Return the namespaces of all pods that hold something."""
         return frozenset(held.namespace for held in self._controller.ledger.allocations.values())
 
-    async def simulate(self, manifests: bytes, namespace: str) -> dict[str, Any]:
-        """Return what would become of the gangs of ``manifests``. Raises `BadManifest` or `TooManyQuestions`."""
-        return await self._simulator.answer(manifests, namespace)
+    async def simulate(self, manifests: bytes, namespace: str, client: str) -> dict[str, Any]:
+        """Return what would become of the gangs of ``manifests``. Raises as `Simulator.answer` does."""
+        return await self._simulator.answer(manifests, namespace, client)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import JSONResponse, Response
 
+from fluence_extender.http.listeners.bodies import Bodies, Disconnected, RequestRefused
 from fluence_extender.http.listeners.gate import AccessGate
 from fluence_extender.http.readiness import not_ready
 from fluence_extender.http.state import sighted, v1
@@ -14,9 +15,11 @@ from fluence_extender.http.state.problems import only_known, refusal
 from fluence_extender.http.state.service import ServiceState
 from fluence_extender.model.access import namespaces_in
 from fluence_extender.whatif.documents import BadManifest
-from fluence_extender.whatif.simulator import TooManyQuestions
+from fluence_extender.whatif.simulator import TooLong, TooManyQuestions
 
 MOST_BYTES = 4 * 2**20
+MOST_BODIES = 8
+"""Bodies that arrive at the same time."""
 
 _ANSWER: dict[str, Any] = {
     "fits": False,
@@ -56,7 +59,11 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
         "description": "The manifests can't be read or make no pods, or a parameter isn't known.",
     },
     401: {"model": v1.Refusal, "description": "The caller isn't identified."},
-    422: {"model": v1.Refusal, "description": "A parameter has no possible value."},
+    422: {
+        "model": v1.Refusal,
+        "description": "A parameter has no possible value, or the answer takes more than 20 s.",
+    },
+    408: {"model": v1.Refusal, "description": "The body didn't arrive within 10 s."},
     413: {"model": v1.Refusal, "description": "More than 4 MiB."},
     429: {"model": v1.Refusal, "description": "Too many questions at once."},
     503: {"model": v1.Problem, "description": "Not ready yet; the reason is in `detail`."},
@@ -71,6 +78,7 @@ _BODY = {
 
 def simulate_route(service: ServiceState, gate: AccessGate) -> APIRouter:
     """Return the route ``POST /v1/simulate`` over ``service``; ``gate`` decides what of an answer the caller sees."""
+    bodies = Bodies(MOST_BYTES, MOST_BODIES * MOST_BYTES, MOST_BODIES)
     router = APIRouter(prefix="/v1", dependencies=[Depends(only_known)], tags=["what-if"])
 
     @router.post("/simulate", summary="Would it fit", responses=_RESPONSES, openapi_extra=_BODY)
@@ -84,13 +92,18 @@ def simulate_route(service: ServiceState, gate: AccessGate) -> APIRouter:
         await gate.admit(request.scope)
         if service.readiness.not_ready_reason:
             raise HTTPException(503, detail=not_ready(service.readiness.not_ready_reason))
-        body = await _body(request)
-        if body is None:
-            return refusal(413, f"more than {MOST_BYTES // 2**20} MiB")
+        client = request.client.host if request.client is not None else ""
         try:
-            answer = await service.simulate(body, namespace)
+            body = await bodies.read(request.receive)
+            answer = await service.simulate(body, namespace, client)
+        except RequestRefused as error:
+            return refusal(error.status, str(error))
+        except Disconnected:
+            return refusal(400, "the body is cut short")
         except BadManifest as error:
             return refusal(400, str(error))
+        except TooLong as error:
+            return refusal(422, str(error))
         except TooManyQuestions as error:
             return refusal(429, str(error))
 
@@ -101,15 +114,3 @@ def simulate_route(service: ServiceState, gate: AccessGate) -> APIRouter:
         return JSONResponse(sighted.simulation(sight, answer))
 
     return router
-
-
-async def _body(request: Request) -> bytes | None:
-    """Return the body, None if it has more than `MOST_BYTES`."""
-    parts: list[bytes] = []
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > MOST_BYTES:
-            return None
-        parts.append(part)
-    return b"".join(parts)

@@ -144,7 +144,7 @@ class HeldPlacements(ServiceState):
             raise self.failure
         return not self.protected.intersection(uids)
 
-    async def simulate(self, manifests: bytes, namespace: str) -> dict[str, Any]:
+    async def simulate(self, manifests: bytes, namespace: str, client: str) -> dict[str, Any]:
         if self.failure is not None:
             raise self.failure
         return {"fits": True, "gangs": [], "ignored": [manifests.decode()], "notes": [namespace]}

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from fluence_extender.http.listeners.bodies import TEXT, posted_json, respond
+from fluence_extender.http.listeners.bodies import TEXT, Bodies, respond
 from fluence_extender.http.listeners.serving import Address, CannotListen
 from fluence_extender.identity.certificates import KeyPair, make_authority, make_leaf
 from fluence_extender.identity.tls import show_certificate, tls_context
@@ -27,7 +27,7 @@ class Slow:
         self.let = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await posted_json(scope, receive, "slow")
+        body = await Bodies().posted_json(scope, receive, "slow")
         self.requested.set()
         await self.let.wait()
         await respond(send, 200, TEXT, body)

@@ -14,7 +14,12 @@ from fluence_extender.whatif.documents import BadManifest, read_cluster, read_ma
 from fluence_extender.whatif.yaml_values import documents as yaml_documents
 
 scalars = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(), st.dates()
+    st.none(),
+    st.booleans(),
+    st.integers(1 - 2**64, 2**64 - 1),
+    st.floats(allow_nan=False),
+    st.text(),
+    st.dates(),
 )
 values = st.recursive(
     scalars,
