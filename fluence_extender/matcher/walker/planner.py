@@ -19,15 +19,22 @@ GRAPH_END = 3_153_600_000
 
 
 class SpanPlanner:
-    """The timeline of ``total`` units of a resource."""
+    """The timeline of ``total`` units of a resource.
 
-    __slots__ = ("_free", "_references", "_times", "total")
+    libreapi_cli looks for start times in an index of the points by what is free. A new total doesn't reach the index: a
+    point is indexed anew once a span is added or removed over it, or once a search has found it and another one begins.
+    ``_stale`` has the points that are indexed under another amount, and ``_found`` those that the last search found.
+    """
+
+    __slots__ = ("_found", "_free", "_references", "_stale", "_times", "total")
 
     def __init__(self, total: int) -> None:
         self.total = total
         self._times = [0]
         self._free = [total]
         self._references = [1]
+        self._stale: dict[int, int] | None = None
+        self._found: set[int] | None = None
 
     def free_during(self, at: int, duration: int) -> int:
         """Return the least that is free at any time of [at, at + duration)."""
@@ -52,8 +59,10 @@ class SpanPlanner:
         """Take ``amount`` for [at, at + duration). Return False, with nothing taken, where it isn't free."""
         if amount < 0 or not self.fits(at, duration, amount):
             return False
+        self.index_found()
         first = self._hold_point(at)
         last = self._hold_point(at + duration)
+        self._index(first, last)
         free = self._free
         for index in range(first, last):
             free[index] -= amount
@@ -64,8 +73,10 @@ class SpanPlanner:
 
         That happens after `resize` to less than what was taken.
         """
+        self.index_found()
         first = bisect_left(self._times, at)
         last = bisect_left(self._times, at + duration, first)
+        self._index(first, last)
         free = self._free
         sound = True
         for index in range(first, last):
@@ -80,14 +91,42 @@ class SpanPlanner:
         """Change the total. What is free changes by as much, but never below 0, as in libreapi_cli."""
         grown = total - self.total
         self.total = total
+        found = self._found or ()
+        before = {at: free for at, free in zip(self._times, self._free, strict=True) if at not in found}
+        self._stale = before | (self._stale or {})
         self._free = [max(0, free + grown) for free in self._free]
 
     def starts(self, on_or_after: int, duration: int, amount: int) -> Iterator[int]:
-        """Yield the points from ``on_or_after`` on, ascending, where ``amount`` is free for ``duration``."""
-        first = bisect_left(self._times, on_or_after)
-        for time in self._times[first:]:
-            if self.free_at(time) >= amount and self.fits(time, duration, amount):
+        """Yield the points from ``on_or_after`` on, ascending, where ``amount`` is free for ``duration``.
+
+        A point that is indexed under less than ``amount`` isn't found.
+        """
+        self.index_found()
+        found = self._found = set()
+        stale = self._stale or {}
+        for time in list(self._times):
+            if stale.get(time, self.free_at(time)) < amount:
+                continue
+            found.add(time)
+            if time >= on_or_after and self.fits(time, duration, amount):
                 yield time
+
+    def index_found(self) -> None:
+        """Index the points anew that the last search has found."""
+        if self._stale and self._found:
+            for time in self._found:
+                self._stale.pop(time, None)
+        self._found = None
+
+    def index_all(self) -> None:
+        """Index all points anew."""
+        self._stale = self._found = None
+
+    def _index(self, first: int, last: int) -> None:
+        """Index the points from ``first`` up to ``last`` anew."""
+        if self._stale:
+            for time in self._times[first:last]:
+                self._stale.pop(time, None)
 
     def timeline(self) -> list[tuple[int, int]]:
         """Return the points as (time, free) pairs."""
@@ -106,6 +145,7 @@ class SpanPlanner:
     def _drop_point(self, index: int) -> None:
         self._references[index] -= 1
         if self._references[index] == 0:
+            self._index(index, index + 1)
             del self._times[index], self._free[index], self._references[index]
 
 

@@ -89,7 +89,7 @@ class Search:
         if wanted > first.total:
             self.errno = ERANGE
             return
-        for at in list(first.starts(1, duration, wanted)):
+        for at in first.starts(1, duration, wanted):
             refused = next(((p, n) for p, n in rest if not p.fits(at, duration, n)), None)
             if refused is None:
                 yield at

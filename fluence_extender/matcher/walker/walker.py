@@ -213,8 +213,14 @@ class Walker:
     # --- taking over from the counted half -----------------------------------------------------------------------
 
     def recount_nodes(self) -> None:
-        """Count the nodes that are up anew, each one up less the vertices marked down at or above it."""
+        """Count the nodes that are up anew, each one up less the vertices marked down at or above it.
+
+        What is free in the whole graph is indexed anew, too, so that growth shows in the start times of reservations.
+        """
         self._graph.nodes_up = sum(1 - _downs(node) for node in self._graph.nodes)
+        aggregates = self._graph.root.aggregates
+        for planner in aggregates.planners.values() if aggregates is not None else ():
+            planner.index_all()
 
     def hold(self, jobid: int, duration: int, paths: Iterable[str]) -> None:
         """Book the vertices at ``paths`` exclusively for ``jobid`` from now on, as the match that granted them did.

@@ -15,6 +15,7 @@ from tests.conformance.session import (
     reserve,
     satisfiable,
     shrink,
+    try_ever,
     up,
 )
 
@@ -22,6 +23,8 @@ RACKS = cluster(of("rack", 2, of("node", 2, of("core", 2))))
 FLAT = cluster(of("node", 3, of("core", 2)))
 LAST_NODE, LAST_RACK = "/cluster0/node2", "/cluster0/rack1"
 SMALLER = without(FLAT, LAST_NODE)
+TRIO = cluster(of("node", 3, of("core", 4)))
+SMALL_PAIR = without(TRIO, LAST_NODE)
 ADDITION = subtree(FLAT, LAST_NODE)
 ONE, TWO, SIX = (spec(slot(count, cores(1))) for count in (1, 2, 6))
 EVERY_CORE = "; ".join(f"node{node}: core0-1" for node in range(3))
@@ -153,6 +156,41 @@ CASES = [
         allocate(ONE, "node2: core1"),
         cancel(1),
         allocate(spec(slot(5, cores(1))), "node0: core0-1; node1: core0-1; node2: core0"),
+    ),
+    case(
+        "reservations_begin_at_no_time_at_which_too_little_was_free_before_the_graph_grew",
+        SMALL_PAIR,
+        "low",
+        allocate(spec(slot(7, cores(1)), duration=3600), "node0: core0-3; node1: core0-2"),
+        allocate(spec(slot(1, cores(1)), duration=100), "node1: core3"),
+        grow(subtree(TRIO, LAST_NODE)),
+        allocate(spec(slot(4, cores(1)), duration=100), "node2: core0-3"),
+        reserve(spec(slot(3, cores(1)), duration=10), "at 3600 node0: core0; node1: core0; node2: core0"),
+        reserve(spec(slot(1, cores(1)), duration=10), "at 100 node2: core0"),
+        # That reservation begins at 100, so from now on it is known how much is free then.
+        reserve(spec(slot(3, cores(1)), duration=10), "at 100 node1: core3; node2: core1-2"),
+    ),
+    case(
+        "jobs_that_begin_or_end_after_the_graph_grew_make_known_what_is_free",
+        SMALL_PAIR,
+        "low",
+        allocate(spec(slot(7, cores(1)), duration=3600), "node0: core0-3; node1: core0-2"),
+        allocate(spec(slot(1, cores(1)), duration=100), "node1: core3"),
+        grow(subtree(TRIO, LAST_NODE)),
+        allocate(spec(slot(1, cores(1)), duration=200), "node2: core0"),
+        allocate(spec(slot(3, cores(1)), duration=100), "node2: core1-3"),
+        reserve(spec(slot(3, cores(1)), duration=10), "at 100 node1: core3; node2: core1-2"),
+    ),
+    case(
+        "a_search_for_a_time_makes_known_what_is_free_at_the_times_that_it_found",
+        SMALL_PAIR,
+        "lonode",
+        allocate(spec(slot(7, cores(1)), duration=3600), "node0: core0-3; node1: core0-2"),
+        allocate(spec(slot(1, cores(1)), duration=100), "node1: core3"),
+        grow(subtree(TRIO, LAST_NODE)),
+        allocate(spec(slot(4, cores(1)), duration=100), "node2: core0-3"),
+        try_ever(spec(slot(1, cores(1)), duration=10), "at 100 node1: core3"),
+        reserve(spec(slot(3, cores(1)), duration=10), "at 100 node1: core3; node2: core0-1"),
     ),
     case(
         "a_second_root_can_not_be_added",
