@@ -35,7 +35,7 @@ from fluence_extender.cluster.errors import (
 from fluence_extender.cluster.events import EventRecorder
 from fluence_extender.cluster.port import EvictionBlock, Kind, Pin, Regarding
 from fluence_extender.cluster.sources import Discovery
-from fluence_extender.model.names import FIRST_SEEN_ANNOTATION, PINNED_ANNOTATION
+from fluence_extender.model.names import FIRST_SEEN_ANNOTATION, PINNED_ANNOTATION, PLACED_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup
 
@@ -71,7 +71,7 @@ class ApiCluster:
             if not (await self._read(pod)).node:
                 raise
 
-    async def ungate(self, pod: Pod, gate: str, pin: Pin | None = None) -> None:
+    async def ungate(self, pod: Pod, gate: str, placed_with: str = "", pin: Pin | None = None) -> None:
         """See `Cluster.ungate`. One PATCH; gates of other names stay.
 
         Gates can only be removed. So a pod that has no other gate has none afterwards, and a merge patch that says so
@@ -83,11 +83,14 @@ class ApiCluster:
             return
         metadata: dict[str, object] = {"uid": pod.uid}
         spec: dict[str, object] = {}
+        annotations = {PLACED_ANNOTATION: placed_with} if placed_with else {}
         if pin is not None:
-            metadata["annotations"] = {PINNED_ANNOTATION: pin.node}
+            annotations[PINNED_ANNOTATION] = pin.node
             spec["affinity"] = required_affinity(pin.affinity)
             if pod.has_managed_fields:
                 metadata["managedFields"] = NO_MANAGED_FIELDS
+        if annotations:
+            metadata["annotations"] = annotations
         alone = pod.gates == (gate,)
         spec["schedulingGates"] = None if alone else [{"$patch": "delete", "name": gate}]
         body = {"metadata": metadata, "spec": spec}

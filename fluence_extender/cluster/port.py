@@ -218,10 +218,11 @@ class Cluster(Protocol):
         """Set ``status.nominatedNodeName`` ("" clears it). A pod that is already bound stays as it is."""
         ...
 
-    async def ungate(self, pod: Pod, gate: str, pin: Pin | None = None) -> None:
-        """Remove the scheduling gate of that name, at whatever position, and pin the pod in the same write.
+    async def ungate(self, pod: Pod, gate: str, placed_with: str = "", pin: Pin | None = None) -> None:
+        """Remove the scheduling gate of that name, at whatever position.
 
-        Do nothing where the pod doesn't have the gate.
+        The same write records ``placed_with`` on the pod (the text of its `Promise`) and pins the pod. Do nothing where
+        the pod doesn't have the gate.
         """
         ...
 

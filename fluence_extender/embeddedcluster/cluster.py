@@ -27,7 +27,7 @@ from fluence_extender.cluster.port import (
     Sink,
     Watched,
 )
-from fluence_extender.model.names import FIRST_SEEN_ANNOTATION, PINNED_ANNOTATION
+from fluence_extender.model.names import FIRST_SEEN_ANNOTATION, PINNED_ANNOTATION, PLACED_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod
 from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup
@@ -163,19 +163,22 @@ class EmbeddedCluster:
         if not now.node:
             self._update(now, lambda p: replace(p, nominated=node))
 
-    async def ungate(self, pod: Pod, gate: str, pin: Pin | None = None) -> None:
+    async def ungate(self, pod: Pod, gate: str, placed_with: str = "", pin: Pin | None = None) -> None:
         """See `Cluster.ungate`.
 
         The affinity of a pod without gates can't be changed, and other affinity only tightened.
         """
         now = await self._accept("ungate", pod)
-        ungated = replace(now, gates=tuple(one for one in now.gates if one != gate))
+        record = {PLACED_ANNOTATION: placed_with} if placed_with and gate in now.gates else {}
+        annotations = {**now.annotations, **record}
+        gates = tuple(one for one in now.gates if one != gate)
+        ungated = replace(now, gates=gates, annotations=annotations)
         if pin is not None and now.affinity != pin.affinity:
             if not now.gates or not _tightens(pin.affinity, now.affinity):
                 raise ClusterError(
                     f"pod {pod.key} can't be pinned to {pin.node}: that changes its affinity", 422
                 )
-            pinned = {**now.annotations, PINNED_ANNOTATION: pin.node}
+            pinned = {**annotations, PINNED_ANNOTATION: pin.node}
             ungated = replace(ungated, affinity=pin.affinity, annotations=pinned)
         self._update(now, lambda _: ungated)
 

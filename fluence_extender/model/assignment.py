@@ -12,7 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fluence_extender.model.gang import GangKey
-from fluence_extender.model.names import ALLOCATION_ANNOTATION, ATTRIBUTE_PREFIX, BACKEND_ANNOTATION
+from fluence_extender.model.names import (
+    ALLOCATION_ANNOTATION,
+    ATTRIBUTE_PREFIX,
+    BACKEND_ANNOTATION,
+    PLACED_ANNOTATION,
+)
 
 MOST_DEVICES = 64
 LONGEST_RECORD = 16_384
@@ -59,17 +64,20 @@ def describes_backend(name: str) -> bool:
 
 
 def binding_annotations(
-    gang: GangKey, assignment: Assignment, written: Mapping[str, str] | None = None
+    gang: GangKey, assignment: Assignment, written: Mapping[str, str] | None = None, placed_with: str = ""
 ) -> dict[str, str]:
     """Return the annotations of the Binding.
 
     ``written`` are the annotations that the pod already has. A backend or attribute among them that the pod doesn't get
-    is set to "", because a Binding can overwrite annotations but not remove them. Where the devices come from several
-    backends, the backends' names are joined by commas, and so are differing values of one attribute.
+    is set to "", and so is an unknown ``placed_with`` (the text of the pod's `Promise`), because a Binding can
+    overwrite annotations but not remove them. Where the devices come from several backends, the backends' names are
+    joined by commas, and so are differing values of one attribute.
     """
     devices = [{"path": one.path, "type": one.type, "amount": one.amount} for one in assignment.devices]
     record = {"gang": str(gang), "node": assignment.node, "devices": devices}
     annotations = {name: "" for name in written or () if describes_backend(name)}
+    if placed_with or PLACED_ANNOTATION in (written or ()):
+        annotations[PLACED_ANNOTATION] = placed_with
     annotations[ALLOCATION_ANNOTATION] = json.dumps(record, separators=(",", ":"))
     if assignment.devices:
         annotations[BACKEND_ANNOTATION] = assignment.backend

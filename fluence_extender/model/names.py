@@ -51,6 +51,9 @@ FIRST_SEEN_ANNOTATION = f"{DOMAIN}/first-seen"
 # Written when the pod is ungated: the planned node. The pod is confined to it, or to it and a spare node.
 PINNED_ANNOTATION = f"{DOMAIN}/pinned-to"
 
+# Written when the pod is ungated, and in the Binding: the gang with which it got its place, and the size of that gang.
+PLACED_ANNOTATION = f"{DOMAIN}/placed-with"
+
 # The state API as a part of the API server: /apis/GROUP/VERSION.
 STATE_GROUP = DOMAIN
 STATE_VERSION = "v1"

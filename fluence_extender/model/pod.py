@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fluence_extender.model.names import (
     GATE,
@@ -151,6 +151,11 @@ class Pod:
     def ours(self) -> bool:
         """Whether its schedulerName is this scheduler."""
         return self.scheduler == SCHEDULER_NAME
+
+    @property
+    def without_devices(self) -> Pod:
+        """The same pod as if it requested no devices."""
+        return replace(self, devices={}) if self.devices else self
 
     @property
     def finished(self) -> bool:

@@ -43,6 +43,7 @@ WRITTEN = frozenset(
         names.ALLOCATION_ANNOTATION,
         names.PINNED_ANNOTATION,
         names.FIRST_SEEN_ANNOTATION,
+        names.PLACED_ANNOTATION,
         coordination.DEPENDS_ON_KIND,
         coordination.DEPENDS_ON_PRODUCER,
         coordination.DEPENDS_ON_GATE,

@@ -1,7 +1,8 @@
-"""Mark the pods that the extender itself has to bind, on clusters where no admission policy marks them.
+"""Prepare pods for the extender, on clusters where no admission policy does.
 
-The rule is the same as in the policy ``fluence-gate`` (``deploy/base/gate.yaml``), which explains it. A test applies
-both to the same pods.
+Pods that the extender itself has to bind are marked, and annotations of the extender that a pod brings are taken off if
+no Binding would overwrite them. The rule is the same as in the policy ``fluence-gate`` (``deploy/base/gate.yaml``),
+which explains it. A test applies both to the same pods.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from fluence_extender.model.names import (
     FLUX_SIZE,
     GROUP_LABEL,
     MARK_RESOURCE,
+    PINNED_ANNOTATION,
+    PLACED_ANNOTATION,
     RESOURCE_PREFIX,
 )
 from fluence_extender.webhook.contract import Json
@@ -22,6 +25,9 @@ from fluence_extender.webhook.draft import Draft
 
 GROUP_LABELS = (GROUP_LABEL, *pod_groups.COSCHEDULING_NAMES, FLUX_SIZE)
 """The labels by which a pod itself names its gang. The policy deploy/base/gate.yaml lists the same ones, twice."""
+
+MOST_LOOKED_AT = 1000
+"""A pod with more annotations, containers or the like is marked unseen: the API server limits what the policy costs."""
 
 KUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -44,15 +50,35 @@ def mark(draft: Draft) -> None:
         draft.put("spec", "containers", 0, "resources", kind, MARK_RESOURCE, value="1")
 
 
+def take_off_copies(draft: Draft) -> None:
+    """Remove the annotations that say with which gang and on which node another pod was placed."""
+    for name in (PINNED_ANNOTATION, PLACED_ANNOTATION):
+        if name in (draft.get("metadata", "annotations") or {}):
+            draft.remove("metadata", "annotations", name)
+
+
 def needs_mark(pod: Json) -> bool:
     """Return whether the extender itself has to bind the pod."""
     meta, spec = pod.get("metadata") or {}, pod["spec"]
     labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
     return (
-        _requests_devices(spec)
+        _is_large(meta, spec)
+        or _requests_devices(spec)
         or any(_is_stamp(name) for name in annotations)
         or (_needs_barrier(meta, spec, labels) and KUEUE_LABEL not in labels)
     )
+
+
+def _is_large(meta: Json, spec: Json) -> bool:
+    containers = tuple(_containers(spec))
+    looked_at = (
+        *(meta.get(name) for name in ("annotations", "ownerReferences")),
+        *(spec.get(name) for name in ("volumes", "topologySpreadConstraints")),
+        containers,
+        *(one.get("ports") for one in containers),
+        *((one.get("resources") or {}).get("requests") for one in containers),
+    )
+    return any(len(one or ()) > MOST_LOOKED_AT for one in looked_at)
 
 
 def _containers(spec: Json) -> Iterator[Json]:

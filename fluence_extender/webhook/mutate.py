@@ -21,7 +21,7 @@ from fluence_extender.webhook.contract import AdmissionRequest, Context, Json, O
 from fluence_extender.webhook.declaration import NUMBERED, UNDECIDED, PodDeclaration, Unfit, read_declaration
 from fluence_extender.webhook.draft import Draft
 from fluence_extender.webhook.handlers import HANDLERS
-from fluence_extender.webhook.mark import mark
+from fluence_extender.webhook.mark import mark, take_off_copies
 from fluence_extender.webhook.validity import conflicts
 
 UNCHANGED = Outcome()
@@ -51,6 +51,7 @@ def mutate(
     _warn_of_name_clash(draft, settled, request, context)
     if context.gate_by_webhook and not draft.spec.get("nodeName"):
         draft.add_gate(GATE)
+        take_off_copies(draft)
     for name in handlers:
         HANDLERS[name](draft, settled, request, context)
     if context.gate_by_webhook:

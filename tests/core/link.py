@@ -121,9 +121,9 @@ class Link:
         """See `Cluster.nominate`."""
         await self._send(self._cluster.nominate(pod, node))
 
-    async def ungate(self, pod: Pod, gate: str, pin: Pin | None = None) -> None:
+    async def ungate(self, pod: Pod, gate: str, placed_with: str = "", pin: Pin | None = None) -> None:
         """See `Cluster.ungate`."""
-        await self._send(self._cluster.ungate(pod, gate, pin))
+        await self._send(self._cluster.ungate(pod, gate, placed_with, pin))
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
         """See `Cluster.bind`."""

@@ -16,6 +16,7 @@ DEVICE = "fluxion.flux-framework.org/annealer"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 NEAR = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}}
 SPREAD = {"maxSkew": 1, **NEAR}
+CONTAINER: Manifest = {"name": "main", "image": "app"}
 CONTROLLED = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
 
 
@@ -24,7 +25,7 @@ def pod(metadata: dict[str, Any] | None = None, port: int = 0, asks: str = "", *
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "marks", **(metadata or {})},
-        "spec": {"schedulerName": SCHEDULER_NAME, "containers": [{"name": "main", "image": "app"}], **spec},
+        "spec": {"schedulerName": SCHEDULER_NAME, "containers": [dict(CONTAINER)], **spec},
     }
     container = body["spec"]["containers"][0]
     if port:
@@ -98,6 +99,19 @@ PODS = {
     "with a gpu": (pod(asks="nvidia.com/gpu"), False),
     "with stamps": (pod({"annotations": {BACKEND_ANNOTATION: "fez", ALLOCATION_ANNOTATION: "[]"}}), True),
     "with an attribute": (pod({"annotations": {"fluence.flux-framework.org/attr-vendor": "ibm"}}), True),
+    "with 1001 annotations": (pod({"annotations": {f"a/{number}": "" for number in range(1001)}}), True),
+    "with 1001 volumes": (
+        pod(volumes=[{"name": f"v{number}", "emptyDir": {}} for number in range(1001)]),
+        True,
+    ),
+    "with 1001 ports": (
+        pod(containers=[CONTAINER | {"ports": [{"containerPort": number + 1} for number in range(1001)]}]),
+        True,
+    ),
+    "with 1001 containers": (
+        pod(containers=[CONTAINER | {"name": f"c{number}"} for number in range(1001)]),
+        True,
+    ),
     "with a wish": (pod({"annotations": {"fluence.flux-framework.org/require-vendor": "ibm"}}), False),
     "with an empty folder": (volume(emptyDir={}), False),
     "with a port of its own": (pod(port=0), False),

@@ -174,14 +174,14 @@ class Executor:
         found = self._registry.member(pod.uid)
         if found is None or found[1].assignment is None or found[1].assignment.node != node:
             return
-        latest = found[1].pod
+        latest, placed_with = found[1].pod, str(found[1].promise or "")
         pin = pin if latest.affinity == pod.affinity and not latest.nominated else None
         try:
-            if pin is None or not await self._pinned(latest, pin):
+            if pin is None or not await self._pinned(latest, pin, placed_with):
                 if latest.nominated != node:
                     await self._fence.write(lambda cluster: cluster.nominate(latest, node))
                 if GATE in latest.gates:
-                    await self._fence.write(lambda cluster: cluster.ungate(latest, GATE))
+                    await self._fence.write(lambda cluster: cluster.ungate(latest, GATE, placed_with))
             self._lifecycle.note(pod.uid, HistoryKind.STEERED, f"to {node}")
             self._lifecycle.steered(pod.uid)
         except Gone:
@@ -196,13 +196,13 @@ class Executor:
             level("pod not steered; trying again", pod=pod.key, node=node, error=str(error))
             self._later(STEER_PAUSE, self._lifecycle.steer_failed, pod.uid)
 
-    async def _pinned(self, pod: Pod, pin: Pin) -> bool:
+    async def _pinned(self, pod: Pod, pin: Pin, placed_with: str) -> bool:
         """Pin and ungate the pod in one write; return whether the API server accepted it.
 
         It refuses if the pod was edited meanwhile, or if a policy forbids the write.
         """
         try:
-            await self._fence.write(lambda cluster: cluster.ungate(pod, GATE, pin))
+            await self._fence.write(lambda cluster: cluster.ungate(pod, GATE, placed_with, pin))
         except ClusterError as error:
             if error.status not in FORBIDDEN:
                 raise

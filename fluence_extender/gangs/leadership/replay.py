@@ -16,9 +16,10 @@ from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.ledger.accounts import Strength
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangState
-from fluence_extender.model.names import GATE
+from fluence_extender.model.names import GATE, PLACED_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.promise import Promise
 from fluence_extender.placement.eligibility import refusal
 
 
@@ -38,8 +39,8 @@ def take_over_bound(registry: Registry, ledger: Ledger) -> list[Member]:
 def resume_steered(registry: Registry, ledger: Ledger, node: Callable[[str], Node | None]) -> None:
     """Have the ledger hold the nodes to which members of committed gangs were steered, the oldest members first.
 
-    A gang is committed once one of its members is bound or was steered. In such a gang, a nomination counts even if the
-    member still has our gate.
+    A gang is committed once one of its members was placed with it and is bound, or was steered. In such a gang, a
+    nomination counts even if the member still has our gate.
     """
     for gang in registry.gangs.values():
         _forget_earlier(gang)
@@ -50,7 +51,7 @@ def resume_steered(registry: Registry, ledger: Ledger, node: Callable[[str], Nod
     pending = [
         (gang, member)
         for gang in registry.gangs.values()
-        if any(member.state is BOUND or steered_node(member) for member in gang.alive())
+        if gang.begun or any(map(steered_node, gang.alive()))
         for member in gang.pending()
     ]
     for gang, member in sorted(pending, key=lambda one: (one[1].pod.created, one[1].pod.uid)):
@@ -77,9 +78,16 @@ def _forget_earlier(gang: Gang) -> None:
 
 
 def steered_node(member: Member) -> str:
-    """Return the node to which a leader has steered the member, "" if none has or if it is bound."""
-    steered = member.pending and GATE not in member.pod.gates
-    return member.pod.steered_to if steered else ""
+    """Return the node to which a leader has steered the member with its gang, "" if none has or if it is bound.
+
+    A pod that never had our gate has a nomination and no record.
+    """
+    pod = member.pod
+    if not member.pending or GATE in pod.gates:
+        return ""
+    if PLACED_ANNOTATION not in pod.annotations:
+        return pod.nominated
+    return pod.steered_to if Promise.recorded(pod, member.membership.key) is not None else ""
 
 
 def in_order_of_strength(members: Iterable[Member], recorded: Callable[[Pod], bool]) -> list[Member]:

@@ -1,6 +1,7 @@
 """Attempts to place gangs: which of them might fit now, in which order, and why one doesn't fit.
 
-A gang is tried once for each version of the ledger, so that gangs that can't fit cost nothing.
+A gang is tried once for each version of the ledger, so that gangs that can't fit cost nothing. A promised gang is tried
+with the members that it lacks, and in a turn of its own with those beyond its size.
 """
 
 from __future__ import annotations
@@ -113,6 +114,7 @@ class Attempts:
             gang.explain(_gates(gang), now)
             return
         self._preemption.order(gang, ready)
+        ready, later = (ready[:missing], ready[missing:]) if gang.promised and missing > 0 else (ready, [])
         obstacle = _invalid(ready) or self._preemption.obstacle(gang, ready)
         if obstacle is not None:
             gang.explain(obstacle, now)
@@ -126,7 +128,8 @@ class Attempts:
         needs = _needs(gang, size)
         if reason is not None:
             gang.attempt.again_at = min((one.refusals.next_bar_ends for one in ready), default=NEVER)
-            if missing > 0 and settled and not gang.begun and needs:
+            movable = any(one.assignment is not None for one in gang.pending())
+            if missing > 0 and movable and not gang.begun and needs:
                 # Some have places that the others can't join: all get new ones together.
                 self._places.withdraw(gang)
                 self._failed_demands.clear()
@@ -136,6 +139,8 @@ class Attempts:
             reason = self._preemption.behind(gang, reason)
         if not needs:
             self._preemption.end(gang.key)
+        if later and reason is None:
+            self._registry.dirty.add(gang.key)
         gang.explain(reason, now)
 
     def _make_room(self, gang: Gang, ready: list[Member], needed: int, reason: Reason, now: float) -> Reason:

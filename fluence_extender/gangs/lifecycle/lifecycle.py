@@ -64,7 +64,7 @@ from fluence_extender.ledger.accounts import Strength
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import records_exactly
 from fluence_extender.model.gang import GangKey, GangState, HistoryKind
-from fluence_extender.model.names import GATE
+from fluence_extender.model.names import ALLOCATION_ANNOTATION, GATE
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.placement.eligibility import refusal
@@ -119,7 +119,11 @@ class Lifecycle:
             self._ledger.release(pod.uid)
         elif pod.node:
             held = self._holds_as_bound(member)
-            assignment = None if held else self._ledger.adopt(pod, gang.key, Strength.BOUND)
+            # A pod that is first seen with a node, and whose Binding recorded no devices, was given none.
+            used = (
+                pod if before is not None or ALLOCATION_ANNOTATION in pod.annotations else pod.without_devices
+            )
+            assignment = None if held else self._ledger.adopt(used, gang.key, Strength.BOUND)
             move(gang, member, MemberEvent.SEEN_BOUND, assignment, f"to {pod.node}", node=pod.node)
             if pod.deleting:
                 self.preemption.pod_terminating(pod.uid)
@@ -457,6 +461,7 @@ class Lifecycle:
     def _evaluate(self, gang: Gang, now: float) -> None:
         """Settle the gang's state and, if it can't be planned, its reason."""
         gang.attempt.version = -1
+        self._places.drop_others(gang)
         alive = gang.alive()
         if not alive:
             finish(gang, now)

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import HistoryKind
+from fluence_extender.model.promise import Promise
 
 if TYPE_CHECKING:
     from fluence_extender.gangs.membership.gang import Gang, Member
@@ -233,12 +234,29 @@ def move(
         gang.note(kind, member.pod.name, detail)
     if before is PLANNED and (after is BINDING or after is HANDED_OVER):
         data.setdefault("steer_again", True)
+    member.promise = _promise(gang, member, event, after)
     member.state = after
     member.data = _data(member.data, after, data)
     if assignment is not None:
         member.assignment = assignment
     elif after is WAITING or after is ENDED:
         member.assignment = None
+
+
+def _promise(gang: Gang, member: Member, event: MemberEvent, after: MemberState) -> Promise | None:
+    """Return what the gang is promised by the member's place after ``event``.
+
+    A pod that is first seen with a node was placed by an earlier leader, as it records, or wasn't placed by us at all.
+    """
+    if after is WAITING:
+        return None
+    if event is MemberEvent.PLAN:
+        return Promise(gang.key, gang.size)
+    if event is MemberEvent.RESUME:
+        return Promise.recorded(member.pod, gang.key) or Promise(gang.key, gang.size)
+    if after is BOUND and member.promise is None:
+        return Promise.recorded(member.pod, gang.key)
+    return member.promise
 
 
 def _data(old: StateData, after: MemberState, changes: dict[str, Any]) -> StateData:

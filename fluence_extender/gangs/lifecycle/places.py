@@ -123,6 +123,12 @@ class Places:
         self._clear(member)
         member.refusals.start_over()
 
+    def drop_others(self, gang: Gang) -> None:
+        """Take back the places that members got with another gang, to which they belonged then."""
+        for member in gang.members.values():
+            if member.promise is not None and member.promise.gang != gang.key:
+                self.drop(gang, member)
+
     def clear_unplanned(self, gang: Gang) -> None:
         """Take back nominations without a plan: kube-scheduler counts such a pod as running there."""
         for member in gang.pending():

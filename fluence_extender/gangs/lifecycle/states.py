@@ -49,7 +49,7 @@ def settle(gang: Gang, alive: Sequence[Member], size: int | Reason, now: float) 
         gang.explain(None, now)
         return
     if bound:
-        gang.state = GangState.COMMITTED
+        gang.state = GangState.COMMITTED if gang.begun else _beside_strangers(gang, alive)
         # Members beyond the size may come and go: those that wait don't endanger those that run.
         gang.whole = whole
         if gang.whole:
@@ -64,6 +64,13 @@ def settle(gang: Gang, alive: Sequence[Member], size: int | Reason, now: float) 
             gang.begin_anew()
     if isinstance(size, Reason):
         gang.explain(size, now)
+
+
+def _beside_strangers(gang: Gang, alive: Sequence[Member]) -> GangState:
+    """Return the state of a gang whose bound members were all placed otherwise than with it."""
+    if not any(one.assignment is not None and one.state is not BOUND for one in alive):
+        return GangState.WAITING
+    return GangState.COMMITTED if gang.state is GangState.COMMITTED else GangState.PLANNED
 
 
 def is_whole(gang: Gang, bound: int) -> bool:

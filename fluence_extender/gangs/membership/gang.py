@@ -28,6 +28,7 @@ from fluence_extender.model.gang import Convention, GangKey, GangState, HistoryK
 from fluence_extender.model.names import FIRST_SEEN_ANNOTATION
 from fluence_extender.model.pod import ENDED as ENDED_PHASES
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.promise import Promise
 from fluence_extender.model.reason import Reason, ReasonCode, timed_out
 
 JOB_SET_UID = "jobset.sigs.k8s.io/jobset-uid"
@@ -42,10 +43,11 @@ class Member:
     """One pod of a gang.
 
     ``membership`` is what the pod states about the gang. `move` alone changes ``state``, ``data`` (that of the state)
-    and ``assignment`` (the member's planned or actual place). ``refusals`` is what failed attempts have taught.
-    ``excused``: the next failed attempt was our own doing. ``trouble`` is why its node can't be written to the cluster.
-    ``written_off``: the gang does without this member since the kubelet rejected it. ``first_seen`` is the
-    resourceVersion of its pod when it was first seen, 0 if it had none.
+    and ``assignment`` (the member's planned or actual place), as well as ``promise``: what the gang was promised when
+    the member got that place, None if it got none with a gang or was bound by other means. ``refusals`` is what failed
+    attempts have taught. ``excused``: the next failed attempt was our own doing. ``trouble`` is why its node can't be
+    written to the cluster. ``written_off``: the gang does without this member since the kubelet rejected it.
+    ``first_seen`` is the resourceVersion of its pod when it was first seen, 0 if it had none.
     """
 
     pod: Pod
@@ -57,6 +59,7 @@ class Member:
     excused: bool = False
     trouble: str = ""
     written_off: bool = False
+    promise: Promise | None = None
     first_seen: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -114,6 +117,11 @@ class Member:
     def displaced_since(self) -> float:
         """Since when it is to be replaced because of its pin; `NEVER` if it isn't."""
         return self.data.displaced_since if isinstance(self.data, Waiting) else NEVER
+
+
+def _has_node(member: Member) -> bool:
+    """Return whether the member is bound, or about to be."""
+    return member.state is BINDING or member.state is HANDED_OVER or (member.state is BOUND and member.alive)
 
 
 def first_seen(pod: Pod) -> int:
@@ -236,10 +244,31 @@ class Gang:
         ]
 
     @property
+    def has_nodes(self) -> bool:
+        """Whether a member is bound or a Binding is under way, whatever placed it."""
+        return any(map(_has_node, self.members.values()))
+
+    @property
     def begun(self) -> bool:
-        """Whether a member is bound or a Binding is under way, so that the others have to be placed beside it."""
+        """Whether a member that we placed with this gang is bound, or its Binding is under way.
+
+        The others have to be placed beside it then.
+        """
         return any(
-            member.state is BINDING or member.state is HANDED_OVER or (member.state is BOUND and member.alive)
+            member.promise is not None and _has_node(member) and member.promise.gang == self.key
+            for member in self.members.values()
+        )
+
+    @property
+    def promised(self) -> bool:
+        """Whether the gang has to be completed before others are served: it has begun as large as it is now."""
+        if self.whole or not (self.state is GangState.COMMITTED or self.begun):
+            return False
+        return any(
+            member.promise is not None
+            and member.promise.size >= self.size
+            and member.promise.gang == self.key
+            and member.alive
             for member in self.members.values()
         )
 
@@ -349,6 +378,13 @@ class Gang:
     def created(self) -> tuple[float, int]:
         """When its first living member was created, in seconds since the epoch, and as what resourceVersion.
 
-        The time is a whole second; the resourceVersion orders what was created in the same one.
+        The time is a whole second; the resourceVersion orders what was created in the same one. A bound pod that was
+        placed otherwise makes the gang no older.
         """
-        return min(((member.pod.created, member.first_seen) for member in self.alive()), default=(0.0, 0))
+        alive = self.alive()
+        own = [one for one in alive if one.state is not BOUND or self._placed(one)]
+        return min(((one.pod.created, one.first_seen) for one in own or alive), default=(0.0, 0))
+
+    def _placed(self, member: Member) -> bool:
+        """Return whether the member got its place with this gang."""
+        return member.promise is not None and member.promise.gang == self.key

@@ -228,7 +228,7 @@ class Evictions:
         if not eviction.counted:
             eviction.counted = True
             self._on_preempted()
-        if not gang.begun:
+        if not gang.has_nodes:
             self._places.withdraw(gang)
             self._registry.dirty.add(key)
             return []

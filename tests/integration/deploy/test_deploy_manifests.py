@@ -24,16 +24,22 @@ from fluence_extender.http.server import BIND_GRACE
 from fluence_extender.identity.registration import is_ours
 from fluence_extender.model.access import METRICS
 from fluence_extender.model.names import (
+    ALLOCATION_ANNOTATION,
+    ATTRIBUTE_PREFIX,
+    BACKEND_ANNOTATION,
     COSCHEDULING_GROUP,
     FLUX_SIZE,
     GATE,
     MARK_RESOURCE,
     MARKS,
+    PINNED_ANNOTATION,
+    PLACED_ANNOTATION,
     RESOURCES_CONFIGMAP,
     RESOURCES_KEY,
     SCHEDULER_NAME,
     STATE_GROUP,
 )
+from fluence_extender.webhook.mark import MOST_LOOKED_AT
 from tests.integration.deploy.roles import bound_to, rights
 
 Manifest = dict[str, Any]
@@ -316,13 +322,38 @@ def policy(objects: Objects) -> Manifest:
     return spec
 
 
-def test_each_policy_that_changes_objects_is_bound_and_stops_nothing_when_it_fails(objects: Objects) -> None:
+def test_each_policy_that_changes_objects_is_bound(objects: Objects) -> None:
     kind = "MutatingAdmissionPolicy"
     policies = {name: item["spec"] for (its, name), item in objects.items() if its == kind}
     bindings = {name: item["spec"] for (its, name), item in objects.items() if its == f"{kind}Binding"}
     assert bindings == {name: {"policyName": name} for name in policies}
     assert policies.keys() == {"fluence-gate", "fluence-groups"}
-    assert {spec["failurePolicy"] for spec in policies.values()} == {"Ignore"}
+
+
+def test_no_pod_gets_past_a_policy_by_its_size_and_foreign_pods_depend_on_none(objects: Objects) -> None:
+    specs = {name: item["spec"] for (kind, name), item in objects.items() if kind.endswith("AdmissionPolicy")}
+    assert {name for name, spec in specs.items() if spec["failurePolicy"] == "Ignore"} == {"fluence-groups"}
+    for name in ("fluence-gate", "fluence-stamps"):
+        first, *_ = specs[name]["matchConditions"]
+        assert first["expression"].endswith(f"object.spec.schedulerName == '{SCHEDULER_NAME}'")
+    *_, costly = specs["fluence-gate"]["matchConditions"]
+    assert costly["expression"].startswith(
+        f"object.spec.?schedulerName.orValue('') == '{SCHEDULER_NAME}' && "
+    )
+
+
+def test_policies_know_the_annotations_that_the_service_writes(objects: Objects) -> None:
+    stamps = str(objects["ValidatingAdmissionPolicy", "fluence-stamps"]["spec"]["validations"])
+    for name in (ALLOCATION_ANNOTATION, BACKEND_ANNOTATION, PINNED_ANNOTATION, PLACED_ANNOTATION):
+        assert f"'{name}'" in stamps
+    assert f"'{ATTRIBUTE_PREFIX}'" in stamps
+    assert f"size() <= {MOST_LOOKED_AT}" in stamps
+    gate = objects["MutatingAdmissionPolicy", "fluence-gate"]["spec"]
+    rules = {entry["name"]: entry["expression"] for entry in gate["variables"]}
+    assert f"size() > {MOST_LOOKED_AT}" in rules["toMark"]
+    for name in (PINNED_ANNOTATION, PLACED_ANNOTATION):
+        assert f"'{name.rpartition('/')[2]}'" in rules["copied"]
+        assert f"'{name}'" in gate["matchConditions"][-1]["expression"]
 
 
 def test_the_policy_adds_the_gate_the_extender_removes_to_pods_of_our_scheduler(policy: Manifest) -> None:
@@ -346,7 +377,7 @@ def test_of_pods_with_the_gate_the_policy_is_invoked_for_those_that_it_marks(pol
     (rule,) = (entry["expression"] for entry in policy["variables"] if entry["name"] == "toMark")
     (_, without_gate, to_mark) = policy["matchConditions"][-1]["expression"].partition(f"'{GATE}') || ")
     assert without_gate
-    assert to_mark == rule
+    assert to_mark == f"{rule})"
     assert policy["reinvocationPolicy"] == "IfNeeded"
 
 

@@ -21,7 +21,7 @@ from fluence_extender.cluster.errors import (
     NoAnswer,
 )
 from fluence_extender.cluster.port import Pin
-from fluence_extender.model.names import PINNED_ANNOTATION
+from fluence_extender.model.names import PINNED_ANNOTATION, PLACED_ANNOTATION
 from fluence_extender.model.pod import NodeTerm, Pod, Requirement
 from tests.unit.cluster.fake_api_server import FakeApiServer, answer, drop, hang, refuse
 
@@ -101,12 +101,15 @@ async def test_ungating_pins_in_the_same_patch(server: FakeApiServer, cluster: A
     server.scripts[PATCH].append(now())
     zone = Requirement("zone", "Exists")
     terms = (NodeTerm((zone,), (Requirement("metadata.name", "In", ("n1",)),)), NodeTerm())
-    await cluster.ungate(POD, "ours", Pin("n1", terms))
+    await cluster.ungate(POD, "ours", "2 group/g", Pin("n1", terms))
     field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
     written = [{"matchExpressions": [{"key": "zone", "operator": "Exists"}], "matchFields": [field]}, {}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": written}}
     (body,) = server.bodies
-    assert body["metadata"] == {"uid": "u1", "annotations": {PINNED_ANNOTATION: "n1"}}
+    assert body["metadata"] == {
+        "uid": "u1",
+        "annotations": {PINNED_ANNOTATION: "n1", PLACED_ANNOTATION: "2 group/g"},
+    }
     assert body["spec"]["affinity"] == {"nodeAffinity": required}
     assert body["spec"]["schedulingGates"] == [{"$patch": "delete", "name": "ours"}]
 
@@ -273,7 +276,7 @@ async def test_pinning_clears_managed_fields_that_no_manager_needs(
     pin = Pin("n1", (NodeTerm(),))
     for accounted in (True, False):
         server.scripts[PATCH].append(now())
-        await cluster.ungate(replace(POD, has_managed_fields=accounted), "ours", pin)
+        await cluster.ungate(replace(POD, has_managed_fields=accounted), "ours", pin=pin)
     first, second = (body["metadata"] for body in server.bodies)
     assert first["managedFields"] == [{}]
     assert "managedFields" not in second

@@ -9,7 +9,7 @@ import pytest
 
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangState
-from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION, PLACED_ANNOTATION
 from fluence_extender.model.pod import HostPort, Owner
 from fluence_extender.model.workload import Job, PodGroup
 from fluence_extender.placement.demand import Demand, SettledMember
@@ -270,7 +270,8 @@ def test_begun_gang_is_completed_beside_its_bound_members(world: MakeWorld) -> N
 def test_begun_gang_comes_before_all_others(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1", unschedulable=True), scheduling=False)
     late = gang(w, "g", 3000, 3000)
-    w.change(late[0], node="n0")
+    notes = {**late[0].annotations, PLACED_ANNOTATION: "2 group/g"}
+    w.change(late[0], node="n0", annotations=notes)
     important = gang(w, "a", 3000, priority=1000, preempts=False)
     w.advance(1)
     w.change(node("n1"), unschedulable=False)

@@ -9,6 +9,7 @@ from fluence_extender.gangs.membership.order import precedence, turn
 from fluence_extender.gangs.preemption.preemptions import PreemptorDemand, behind, devices_held_for
 from fluence_extender.ledger.closed_nodes import PreemptorHolds
 from fluence_extender.model.gang import GangState
+from fluence_extender.model.promise import Promise
 from fluence_extender.model.reason import Reason, ReasonCode
 from tests.core.values import node, pod
 from tests.unit.gangs.conftest import MakeWorld, gang
@@ -18,7 +19,8 @@ def one(name: str, priority: int = 0, created: float = 0.0, begun: bool = False)
     member = pod(name, priority=priority, created=created)
     membership = alone(member)
     state = (BOUND, Bound("n0")) if begun else ()
-    return Gang(membership.key, {member.uid: Member(member, membership, *state)})
+    promise = Promise(membership.key, 1)
+    return Gang(membership.key, {member.uid: Member(member, membership, *state, promise=promise)})
 
 
 def names(gangs: list[Gang]) -> list[str]:

@@ -115,7 +115,13 @@ def test_what_ended_while_we_were_away_is_free(world: MakeWorld) -> None:
 
 def test_stamped_pods_choose_their_devices_first(world: MakeWorld) -> None:
     w = world(node("n0"), PAIR)
-    older = w.pod("older", node="n0", requests=asks(100), devices={"simulator": 2})
+    older = w.pod(
+        "older",
+        node="n0",
+        requests=asks(100),
+        devices={"simulator": 2},
+        annotations={ALLOCATION_ANNOTATION: "{}"},
+    )
     newer = gang(w, "g", 100, devices={"simulator": 2})[0]
     w.advance(3)
     assert backend(w, newer) == "b"

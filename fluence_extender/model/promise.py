@@ -1,0 +1,51 @@
+"""What a gang was promised when its members got their places, and the annotation that records it on each of them.
+
+A gang that has begun is completed before others are served, whatever their priority. Its users choose who belongs to it
+and how large it is, and may change both at any time: labels, owners, PodGroups. So a member counts as the beginning of
+its gang only if it got its place with that very gang, and the promise covers no more members than the gang needed then.
+A pod that was bound otherwise, or with another gang, uses its node and promises nothing.
+
+Only the service may write the annotation (``deploy/base/stamps.yaml``). It is written when the pod is ungated and in
+the Binding, so that it outlives a restart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fluence_extender.model.gang import GangKey
+from fluence_extender.model.names import PLACED_ANNOTATION
+from fluence_extender.model.pod import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """The gang with which a pod got its place, and the ``size`` of that gang then."""
+
+    gang: GangKey
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.size} {_identity(self.gang)}"
+
+    @classmethod
+    def recorded(cls, pod: Pod, gang: GangKey) -> Promise | None:
+        """Return the promise to ``gang`` that the pod's annotation records, None if it records no such promise."""
+        size, _, identity = pod.annotations.get(PLACED_ANNOTATION, "").partition(" ")
+        if identity != _identity(gang) or not size.isdecimal() or len(size) > LONGEST_SIZE:
+            return None
+        return cls(gang, int(size))
+
+
+LONGEST_SIZE = 9
+"""Digits of a size at most; a longer number isn't read."""
+
+
+def _identity(key: GangKey) -> str:
+    """Return what distinguishes the gang from all others in its namespace."""
+    parts = (
+        f"{key.convention}/{key.name}",
+        f"/{key.part}" if key.part else "",
+        f" {key.uid}" if key.uid else "",
+    )
+    return "".join(parts)

@@ -1,0 +1,219 @@
+"""What a user with the role edit in one namespace can't do to others who share the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice, product
+from string import ascii_letters
+
+import pytest
+
+from fluence_extender.localcluster import Api, ApiError, ControlPlane
+from fluence_extender.model.names import (
+    ALLOCATION_ANNOTATION,
+    BACKEND_ANNOTATION,
+    GATE,
+    GROUP_LABEL,
+    GROUP_SIZE_ANNOTATION,
+    MARK_RESOURCE,
+    PINNED_ANNOTATION,
+    PLACED_ANNOTATION,
+)
+from tests.e2e.conftest import empty
+from tests.e2e.harness import Manifest, Namespace, annotations_of, job, node_of, pod, wait_for
+from tests.e2e.installation import gates_of
+from tests.e2e.nodes import NodeFactory
+from tests.e2e.service import Fluence
+from tests.e2e.workloads import ONE_DEVICE, QPU, deployment, gang, labelled, ours, pod_group
+
+Write = Callable[[str], None]
+RBAC = "rbac.authorization.k8s.io"
+ATTRIBUTE = "fluence.flux-framework.org/attr-vendor"
+WRITTEN = (ALLOCATION_ANNOTATION, BACKEND_ANNOTATION, ATTRIBUTE, PINNED_ANNOTATION, PLACED_ANNOTATION)
+"""The annotations that only the service writes."""
+
+
+@pytest.fixture
+def user(control_plane: ControlPlane, namespace: Namespace) -> Namespace:
+    """The test's namespace as somebody sees it who has the role edit there, and no other right."""
+    name = f"user-of-{namespace.name}"
+    role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "edit"}
+    subject = {"apiGroup": RBAC, "kind": "User", "name": name}
+    namespace.create(
+        {
+            "apiVersion": f"{RBAC}/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": "user"},
+            "roleRef": role,
+            "subjects": [subject],
+        }
+    )
+    seen = Namespace(namespace.name, Api(control_plane.kubeconfig_for(name)))
+    # Rights and policies count a moment after they were created.
+    wait_for(lambda: not refusal(seen, ours("p")), what="the user's rights to be in force")
+    wait_for(lambda: refusal(seen, ours("p", nodeName="n")), what="the policy to count")
+    return seen
+
+
+@pytest.fixture
+def others(control_plane: ControlPlane, namespace: Namespace) -> Iterator[Namespace]:
+    """A namespace in which the user has no rights."""
+    name = f"{namespace.name}-others"
+    control_plane.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    yield Namespace(name, control_plane.api)
+    empty(control_plane.api, name)
+
+
+def refusal(seen: Namespace, body: Manifest) -> str:
+    """Why the API server would not create the pod, "" if it would."""
+    try:
+        tried(seen, body)
+    except ApiError as error:
+        return str(error)
+    return ""
+
+
+def tried(seen: Namespace, body: Manifest) -> Manifest:
+    """The pod as the API server would create it."""
+    return seen.api.request("POST", f"/api/v1/namespaces/{seen.name}/pods", body, query={"dryRun": "All"})
+
+
+def edited(seen: Namespace, name: str, **metadata: dict[str, str | None]) -> str:
+    """Why the API server doesn't take an edit of a pod's metadata, "" if it does."""
+    try:
+        seen.api.patch(f"/api/v1/namespaces/{seen.name}/pods/{name}", {"metadata": metadata})
+    except ApiError as error:
+        return str(error)
+    return ""
+
+
+def test_user_cannot_choose_the_node_of_a_pod_nor_of_a_workloads_pods(
+    fluence: Fluence, namespace: Namespace, user: Namespace, own_nodes: NodeFactory
+) -> None:
+    (node,) = own_nodes(1, cpu="4")
+    assert "get their node from fluence: remove spec.nodeName" in refusal(user, ours("x", nodeName=node))
+    template = ours("x", cpu="1", nodeName=node)
+    user.create(job("work", template), deployment("web", template, 1))
+
+    def told() -> set[str]:
+        path = f"/apis/events.k8s.io/v1/namespaces/{namespace.name}/events"
+        found = namespace.api.get(path)["items"]
+        return {one["regarding"]["kind"] for one in found if "get their node from fluence" in one["note"]}
+
+    wait_for(lambda: told() == {"Job", "ReplicaSet"}, what="both controllers to be refused", seen=told)
+    assert not namespace.pods()
+    # Neither pods of other schedulers nor those who may bind pods are held to it.
+    assert not refusal(user, pod("theirs", nodeName=node))
+    assert not refusal(namespace, ours("by-an-administrator", nodeName=node))
+
+
+def test_user_cannot_write_what_the_service_records_on_a_pod(
+    fluence: Fluence, namespace: Namespace, user: Namespace, own_nodes: NodeFactory
+) -> None:
+    (copied,) = user.create(ours("x", cpu="1", annotations={key: "x" for key in WRITTEN}))
+    assert not {PINNED_ANNOTATION, PLACED_ANNOTATION} & annotations_of(copied).keys()
+    for key in WRITTEN:
+        assert "stay as they are" in edited(user, "x", annotations={key: "y"}), key
+    # The gate may be removed by the pod's owner, which gains nothing.
+    user.api.patch(f"/api/v1/namespaces/{user.name}/pods/x", {"spec": {"schedulingGates": None}})
+    assert "stay as they are" in edited(user, "x", annotations={PINNED_ANNOTATION: "n"})
+    own_nodes(1, cpu="4")
+    notes = annotations_of(namespace.wait_for_phase("x", "Running"))
+    assert notes[PLACED_ANNOTATION].startswith("1 pod/x ")
+    for key in WRITTEN:
+        assert "stay as they are" in edited(user, "x", annotations={key: "y"}), key
+        if key in notes:
+            assert "stay as they are" in edited(user, "x", annotations={key: None}), key
+    assert not edited(user, "x", annotations={"anything": "else"})
+    assert edited(user, "x", labels={"any": "label"}) == ""
+
+
+def keys(count: int) -> dict[str, str]:
+    """So many annotations with the shortest keys."""
+    return {"".join(key): "" for key in islice(product(ascii_letters, repeat=3), count)}
+
+
+def test_user_cannot_write_records_on_a_pod_with_very_many_annotations(
+    fluence: Fluence, namespace: Namespace, user: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(1, cpu="4")
+    user.create(ours("many", cpu="1", annotations=keys(20_000)))
+    namespace.wait_for_phase("many", "Running")
+    for key in WRITTEN:
+        assert "stay as they are" in edited(user, "many", annotations={key: "y"}), key
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"annotations": keys(60_000)},
+        {"labels": {**keys(20_000), GROUP_LABEL: "g"}},
+        {"volumes": [{"name": f"v{number}", "emptyDir": {}} for number in range(10_000)]},
+        {"env": [{"name": f"E{number}"} for number in range(10_000)]},
+        {"ports": [{"containerPort": number + 1} for number in range(10_000)]},
+    ],
+    ids=["annotations", "labels", "volumes", "env", "ports"],
+)
+def test_pod_of_any_size_is_gated_and_marked_if_that_matters(
+    fluence: Fluence, user: Namespace, spec: Manifest
+) -> None:
+    body = labelled(ours("large"), "g")
+    (container,) = body["spec"]["containers"]
+    for name, value in spec.items():
+        where = body["metadata"] if name in ("annotations", "labels") else body["spec"]
+        (container if name in ("env", "ports") else where)[name] = value
+    created = tried(user, body)
+    assert gates_of(created) == [GATE]
+    assert MARK_RESOURCE in created["spec"]["containers"][0]["resources"]["requests"]
+
+
+def test_bound_pod_that_changes_its_group_takes_nothing_from_others(
+    fluence: Fluence, namespace: Namespace, user: Namespace, others: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(1, cpu="2")
+    namespace.api.apply(
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "important-and-patient"},
+            "value": 1000,
+            "preemptionPolicy": "Never",
+        }
+    )
+    user.create(ours("decoy", cpu="2"))
+    namespace.wait_for_phase("decoy", "Running")
+    user.create(*gang("big", 1, size=2, cpu="2"))
+    assert not edited(user, "decoy", labels={GROUP_LABEL: "big"}, annotations={GROUP_SIZE_ANNOTATION: "2"})
+    others.create(ours("important", cpu="2", priorityClassName="important-and-patient"))
+    fluence.wait_for_reason(others.name, "important", "busy")
+    fluence.wait_for_reason(namespace.name, "big", "busy")
+    own_nodes(1, cpu="2")
+    others.wait_for_phase("important", "Running")
+    assert not node_of(namespace.pod("big-0"))
+
+
+def test_groups_of_one_name_in_two_namespaces_have_nothing_in_common(
+    fluence: Fluence, namespace: Namespace, user: Namespace, others: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(1, cpu="4")
+    others.create(*gang("g", 1, size=2, cpu="1"))
+    user.create(pod_group("g", 1), *gang("g", 2, cpu="1"))
+    named = {"kueue.x-k8s.io/pod-group-name": f"{others.name}/g", "kueue.x-k8s.io/pod-group-total-count": "1"}
+    user.create(ours("kueue", cpu="1", annotations=named))
+    namespace.wait_until_bound(3)
+    fluence.wait_for_reason(others.name, "g", "waiting for members (1 of 2 exist)")
+    assert not node_of(others.pod("g-0"))
+    with pytest.raises(ApiError, match="forbidden"):
+        Namespace(others.name, user.api).create(*gang("g", 1, first=1, cpu="1"))
+
+
+def test_copied_stamp_gets_no_device_of_others(
+    fluence: Fluence, user: Namespace, others: Namespace, own_nodes: NodeFactory, resources: Write
+) -> None:
+    own_nodes(1, cpu="4")
+    resources(ONE_DEVICE)
+    others.create(ours("first", cpu="1", requests={QPU: 1}))
+    notes = annotations_of(others.wait_for_phase("first", "Running"))
+    assert notes[BACKEND_ANNOTATION] == "ibm_fez"
+    user.create(ours("second", cpu="1", requests={QPU: 1}, annotations=notes))
+    fluence.wait_for_reason(user.name, "second", "busy: 1 qpu not free")
