@@ -108,10 +108,6 @@ PODS = {
         pod(containers=[CONTAINER | {"ports": [{"containerPort": number + 1} for number in range(1001)]}]),
         True,
     ),
-    "with 1001 containers": (
-        pod(containers=[CONTAINER | {"name": f"c{number}"} for number in range(1001)]),
-        True,
-    ),
     "with a wish": (pod({"annotations": {"fluence.flux-framework.org/require-vendor": "ibm"}}), False),
     "with an empty folder": (volume(emptyDir={}), False),
     "with a port of its own": (pod(port=0), False),

@@ -151,8 +151,9 @@ def test_user_cannot_write_records_on_a_pod_with_very_many_annotations(
         {"volumes": [{"name": f"v{number}", "emptyDir": {}} for number in range(10_000)]},
         {"env": [{"name": f"E{number}"} for number in range(10_000)]},
         {"ports": [{"containerPort": number + 1} for number in range(10_000)]},
+        {"containers": [{"name": f"c{number}", "image": "app"} for number in range(2_000)]},
     ],
-    ids=["annotations", "labels", "volumes", "env", "ports"],
+    ids=["annotations", "labels", "volumes", "env", "ports", "containers"],
 )
 def test_pod_of_any_size_is_gated_and_marked_if_that_matters(
     fluence: Fluence, user: Namespace, spec: Manifest

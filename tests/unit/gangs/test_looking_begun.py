@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypedDict
 
 import pytest
 
@@ -22,17 +23,24 @@ from fluence_extender.model.names import (
 from fluence_extender.model.pod import NodeTerm, Pod, Requirement
 from fluence_extender.model.promise import Promise
 from tests.core.invariants import check
-from tests.core.values import PodFields, asks, node
+from tests.core.values import asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang
 
 KEY = GangKey("default", "big", Convention.LABEL)
 
 
-def labelled(size: int, **noted: str) -> PodFields:
+class GroupFields(TypedDict):
+    """What names a pod's group and states its size."""
+
+    labels: dict[str, str]
+    annotations: dict[str, str]
+
+
+def labelled(size: int, **noted: str) -> GroupFields:
     """The fields of a member of the gang ``big``; ``noted`` are annotations without their prefix."""
     notes = {f"fluence.flux-framework.org/{key.replace('_', '-')}": value for key, value in noted.items()}
-    return PodFields(labels={GROUP_LABEL: "big"}, annotations={GROUP_SIZE_ANNOTATION: str(size), **notes})
+    return GroupFields(labels={GROUP_LABEL: "big"}, annotations={GROUP_SIZE_ANNOTATION: str(size), **notes})
 
 
 def important(w: World, cpu: int) -> Pod:

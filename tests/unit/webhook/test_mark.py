@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from fluence_extender.cluster.decode.pod import Volume, decode_pod
-from fluence_extender.model.names import MARK_RESOURCE
+from fluence_extender.model.names import MARK_RESOURCE, PINNED_ANNOTATION, PLACED_ANNOTATION
 from fluence_extender.webhook.mark import CONSTRAINING_VOLUMES, needs_mark
 from fluence_extender.webhook.mutate import mutate
 from tests.core.marks import PODS, VOLUMES, pod
@@ -54,3 +54,16 @@ def test_bound_pod_is_not_marked() -> None:
     assert (
         mutate(pod(nodeName="n0", schedulingGroup={"podGroupName": "g"}), REQUEST, (), BY_WEBHOOK).patch == ()
     )
+
+
+COPIES = {PINNED_ANNOTATION: "n0", PLACED_ANNOTATION: "2 group/g"}
+
+
+def test_records_of_another_pod_are_taken_off_where_no_policy_does() -> None:
+    body = pod({"annotations": {**COPIES, "users": "own"}})
+    assert admitted(body, BY_WEBHOOK, handlers=())["metadata"]["annotations"] == {"users": "own"}
+    assert mutate(body, REQUEST, (), CONTEXT).patch == ()
+
+
+def test_records_on_a_pod_with_a_node_are_left_for_the_policy_to_refuse() -> None:
+    assert mutate(pod({"annotations": COPIES}, nodeName="n0"), REQUEST, (), BY_WEBHOOK).patch == ()
