@@ -2,8 +2,9 @@
 
 Gangs that compete for capacity have a precedence: the higher priority first, then the older gang. It decides for which
 preemptor nodes and devices are held. Waiting gangs are tried in turn: first those that were promised their places,
-because they have to be completed, then by precedence. Members beyond a gang's size were promised nothing. A promise doesn't count between preemptors. What is held for one
-of them is closed to every gang that could not preempt it, promised or not.
+because they have to be completed, then by precedence. Members beyond a gang's size were promised nothing. A promise
+doesn't count between preemptors. What is held for one of them is closed to every gang that could not preempt it,
+promised or not.
 """
 
 from __future__ import annotations

@@ -19,8 +19,9 @@ def one(name: str, priority: int = 0, created: float = 0.0, begun: bool = False)
     member = pod(name, priority=priority, created=created)
     membership = alone(member)
     state = (BOUND, Bound("n0")) if begun else ()
-    promise = Promise(membership.key, 1)
-    return Gang(membership.key, {member.uid: Member(member, membership, *state, promise=promise)})
+    made = Member(member, membership, *state)
+    made.promise = Promise(membership.key, 1)
+    return Gang(membership.key, {member.uid: made})
 
 
 def names(gangs: list[Gang]) -> list[str]:
