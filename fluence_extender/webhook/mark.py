@@ -13,6 +13,7 @@ from fluence_extender.gangs.membership.conventions import pod_groups
 from fluence_extender.model.assignment import describes_backend
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
+    FIRST_SEEN_ANNOTATION,
     FLUX_SIZE,
     GROUP_LABEL,
     MARK_RESOURCE,
@@ -51,8 +52,8 @@ def mark(draft: Draft) -> None:
 
 
 def take_off_copies(draft: Draft) -> None:
-    """Remove the annotations that say with which gang and on which node another pod was placed."""
-    for name in (PINNED_ANNOTATION, PLACED_ANNOTATION):
+    """Remove the annotations that say when another pod came, and with which gang and on which node it was placed."""
+    for name in (PINNED_ANNOTATION, PLACED_ANNOTATION, FIRST_SEEN_ANNOTATION):
         if name in (draft.get("metadata", "annotations") or {}):
             draft.remove("metadata", "annotations", name)
 

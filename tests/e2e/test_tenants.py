@@ -12,6 +12,7 @@ from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
     BACKEND_ANNOTATION,
+    FIRST_SEEN_ANNOTATION,
     GATE,
     GROUP_LABEL,
     GROUP_SIZE_ANNOTATION,
@@ -29,7 +30,8 @@ from tests.e2e.workloads import ONE_DEVICE, QPU, deployment, gang, labelled, our
 Write = Callable[[str], None]
 RBAC = "rbac.authorization.k8s.io"
 ATTRIBUTE = "fluence.flux-framework.org/attr-vendor"
-WRITTEN = (ALLOCATION_ANNOTATION, BACKEND_ANNOTATION, ATTRIBUTE, PINNED_ANNOTATION, PLACED_ANNOTATION)
+TAKEN_OFF = (PINNED_ANNOTATION, PLACED_ANNOTATION, FIRST_SEEN_ANNOTATION)
+WRITTEN = (ALLOCATION_ANNOTATION, BACKEND_ANNOTATION, ATTRIBUTE, *TAKEN_OFF)
 """The annotations that only the service writes."""
 
 
@@ -111,7 +113,7 @@ def test_user_cannot_write_what_the_service_records_on_a_pod(
     fluence: Fluence, namespace: Namespace, user: Namespace, own_nodes: NodeFactory
 ) -> None:
     (copied,) = user.create(ours("x", cpu="1", annotations={key: "x" for key in WRITTEN}))
-    assert not {PINNED_ANNOTATION, PLACED_ANNOTATION} & annotations_of(copied).keys()
+    assert not set(TAKEN_OFF) & annotations_of(copied).keys()
     for key in WRITTEN:
         assert "stay as they are" in edited(user, "x", annotations={key: "y"}), key
     # The gate may be removed by the pod's owner, which gains nothing.

@@ -28,6 +28,7 @@ from fluence_extender.model.names import (
     ATTRIBUTE_PREFIX,
     BACKEND_ANNOTATION,
     COSCHEDULING_GROUP,
+    FIRST_SEEN_ANNOTATION,
     FLUX_SIZE,
     GATE,
     MARK_RESOURCE,
@@ -342,16 +343,19 @@ def test_no_pod_gets_past_a_policy_by_its_size_and_foreign_pods_depend_on_none(o
     )
 
 
+WHILE_PLACED = (PINNED_ANNOTATION, PLACED_ANNOTATION, FIRST_SEEN_ANNOTATION)
+
+
 def test_policies_know_the_annotations_that_the_service_writes(objects: Objects) -> None:
     stamps = str(objects["ValidatingAdmissionPolicy", "fluence-stamps"]["spec"]["validations"])
-    for name in (ALLOCATION_ANNOTATION, BACKEND_ANNOTATION, PINNED_ANNOTATION, PLACED_ANNOTATION):
+    for name in (ALLOCATION_ANNOTATION, BACKEND_ANNOTATION, *WHILE_PLACED):
         assert f"'{name}'" in stamps
     assert f"'{ATTRIBUTE_PREFIX}'" in stamps
     assert f"size() <= {MOST_LOOKED_AT}" in stamps
     gate = objects["MutatingAdmissionPolicy", "fluence-gate"]["spec"]
     rules = {entry["name"]: entry["expression"] for entry in gate["variables"]}
     assert f"size() > {MOST_LOOKED_AT}" in rules["toMark"]
-    for name in (PINNED_ANNOTATION, PLACED_ANNOTATION):
+    for name in WHILE_PLACED:
         assert f"'{name.rpartition('/')[2]}'" in rules["copied"]
         assert f"'{name}'" in gate["matchConditions"][-1]["expression"]
 

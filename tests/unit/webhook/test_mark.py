@@ -9,7 +9,12 @@ from dataclasses import replace
 import pytest
 
 from fluence_extender.cluster.decode.pod import Volume, decode_pod
-from fluence_extender.model.names import MARK_RESOURCE, PINNED_ANNOTATION, PLACED_ANNOTATION
+from fluence_extender.model.names import (
+    FIRST_SEEN_ANNOTATION,
+    MARK_RESOURCE,
+    PINNED_ANNOTATION,
+    PLACED_ANNOTATION,
+)
 from fluence_extender.webhook.mark import CONSTRAINING_VOLUMES, needs_mark
 from fluence_extender.webhook.mutate import mutate
 from tests.core.marks import PODS, VOLUMES, pod
@@ -56,7 +61,7 @@ def test_bound_pod_is_not_marked() -> None:
     )
 
 
-COPIES = {PINNED_ANNOTATION: "n0", PLACED_ANNOTATION: "2 group/g"}
+COPIES = {PINNED_ANNOTATION: "n0", PLACED_ANNOTATION: "2 group/g", FIRST_SEEN_ANNOTATION: "1"}
 
 
 def test_records_of_another_pod_are_taken_off_where_no_policy_does() -> None:
