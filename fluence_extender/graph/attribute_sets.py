@@ -12,6 +12,9 @@ from fluence_extender.graph.document import Item
 from fluence_extender.graph.naming_rules import Rule, attribute_rule, nearest, value_rule
 from fluence_extender.graph.virtual import environment_name
 
+MOST_ATTRIBUTES = 128
+"""Attributes in one set. Each resource that refers to a set, or inherits it, has a copy."""
+
 
 class AttributeSets:
     """The attribute sets of one file; ``note`` receives what is wrong with them."""
@@ -66,6 +69,10 @@ class AttributeSets:
                 )
 
     def _attribute_set(self, item: Item) -> dict[str, str]:
+        if len(item.entries) > MOST_ATTRIBUTES:
+            fix = f"keep the {MOST_ATTRIBUTES} that users choose by"
+            self._note(item, f"has {len(item.entries)} attributes, more than {MOST_ATTRIBUTES}", fix)
+            return {}
         attributes: dict[str, str] = {}
         for key, value in item.entries.items():
             self._apply(value, attribute_rule(key))

@@ -190,7 +190,8 @@ class _Reader:
         for one in sources:
             item = self.read(one, path, line)
             if item.kind == "map":
-                entries = {**item.entries, **entries}
+                for key, value in item.entries.items():
+                    entries.setdefault(key, value)
             else:
                 self._note(child_path(path, "<<"), line, f"must be a map, not {item}", "merge maps only")
         return entries

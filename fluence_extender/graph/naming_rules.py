@@ -82,7 +82,13 @@ def value_rule(value: str) -> Rule:
     return None
 
 
+MOST_COMPARED = 64
+"""Words that an unknown one is compared with, and characters of the unknown one; each comparison costs time."""
+
+
 def nearest(word: str, known: Collection[str]) -> str:
     """Return advice for a word that isn't ``known``: the known word that it resembles, or all known words."""
+    if len(known) > MOST_COMPARED or len(word) > MOST_COMPARED:
+        return f"write one of the {len(known)} that are known"
     close = get_close_matches(word, known, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(sorted(known))
