@@ -38,10 +38,16 @@ INCOMPLETE = (ReasonCode.WAITING_FOR_MEMBERS, ReasonCode.TIMED_OUT, ReasonCode.W
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason: its kind, and the sentence that a user reads."""
+    """One reason: its kind, and the sentence that a user reads.
+
+    Where a gang lacks amounts of nodes, ``fitting`` is how many of its members fit, and ``lacking`` are the resources
+    which the next member lacks.
+    """
 
     code: ReasonCode
     text: str
+    fitting: int | None = None
+    lacking: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -66,7 +72,8 @@ def timed_out(seconds: float, awaited: Reason) -> Reason:
 
 def busy(fitting: int, wanted: int, short_of: tuple[str, ...]) -> Reason:
     """Return the reason of a gang that fits the cluster, but not beside what runs now."""
-    return Reason(ReasonCode.BUSY, f"busy: {fitting} of {wanted} fit now{short(short_of)}")
+    text = f"busy: {fitting} of {wanted} fit now{short(short_of)}"
+    return Reason(ReasonCode.BUSY, text, fitting, short_of)
 
 
 def short(names: Sequence[str]) -> str:
@@ -74,9 +81,6 @@ def short(names: Sequence[str]) -> str:
     return f", short of {', '.join(names)}" if names else ""
 
 
-def unsatisfiable(detail: str) -> Reason:
-    """Return the reason of a gang that doesn't fit even an empty cluster.
-
-    `kubectl fluence why` reads which amounts lack from this text (`apps.kubectl.fits`).
-    """
-    return Reason(ReasonCode.UNSATISFIABLE, f"unsatisfiable: {detail}")
+def unsatisfiable(detail: str, fitting: int | None = None, lacking: tuple[str, ...] = ()) -> Reason:
+    """Return the reason of a gang that doesn't fit even an empty cluster."""
+    return Reason(ReasonCode.UNSATISFIABLE, f"unsatisfiable: {detail}", fitting, lacking)

@@ -161,7 +161,8 @@ def never_a_place(shapes: Sequence[ShapeNodes], whole: CapacityTable) -> Reason 
         if not shape.nodes:
             return unsatisfiable(f"{_no_node(one)}{_members(one, shapes)}")
         if not capacity(shape, whole).any():
-            return unsatisfiable(f"{_too_large(shape, whole, one.a_node)}{_members(one, shapes)}")
+            too_large, lacking = _too_large(shape, whole, one.a_node)
+            return unsatisfiable(f"{too_large}{_members(one, shapes)}", 0, () if one.tie else lacking)
     try:
         if decide(ideal, whole) is not None:
             return None
@@ -170,7 +171,7 @@ def never_a_place(shapes: Sequence[ShapeNodes], whole: CapacityTable) -> Reason 
     part = largest_part(ideal, whole)
     wanted = sum(shape.count for shape in ideal)
     fit = f"{part.members} of {wanted} members would fit if nothing else ran{short(part.short_of)}"
-    return unsatisfiable(f"{fit}{_left_over(ideal, part)}")
+    return unsatisfiable(f"{fit}{_left_over(ideal, part)}", part.members, part.short_of)
 
 
 def _members(one: ShapeNodes, shapes: Sequence[ShapeNodes]) -> str:
@@ -214,21 +215,25 @@ def _refused(refusals: Mapping[str, int]) -> str:
     return f" (nodes refused: {listed})" if listed else ""
 
 
-def _too_large(shape: Shape, whole: CapacityTable, a_node: str) -> str:
-    """Return which amounts no node has, with the largest that exists; or what the nearest node has."""
+def _too_large(shape: Shape, whole: CapacityTable, a_node: str) -> tuple[str, tuple[str, ...]]:
+    """Return which amounts no node has, with the largest that exists, or what the nearest node has.
+
+    Also return the resources of which no node has enough.
+    """
     requests = shape.requests
     amounts = whole.free[whole.at(shape.nodes)]
     names = [name for name in sorted(requests) if requests[name] > 0]
     columns = [whole.columns[name] for name in names]
     asked = np.array([requests[name] for name in names])
     largest = amounts[:, columns].max(axis=0)
-    lacking = [
-        f"{amount_text(name, requests[name])} (the largest has {amount_text(name, int(most)) if most > 0 else 'none'})"
+    lacking = {
+        name: f"{amount_text(name, requests[name])} "
+        f"(the largest has {amount_text(name, int(most)) if most > 0 else 'none'})"
         for name, most in zip(names, largest, strict=True)
         if requests[name] > most
-    ]
+    }
     if lacking:
-        return f"no {a_node} has {', nor '.join(lacking)}"
+        return f"no {a_node} has {', nor '.join(lacking.values())}", tuple(lacking)
     missing = amounts[:, columns] < asked
     fewest = missing[missing.sum(axis=1) == missing.sum(axis=1).min()]
     nearest = min(tuple(np.flatnonzero(row).tolist()) for row in np.unique(fewest, axis=0))
@@ -240,7 +245,7 @@ def _too_large(shape: Shape, whole: CapacityTable, a_node: str) -> str:
         for place, name in enumerate(names)
         if name != PODS or place in nearest
     ]
-    return f"no single {a_node} has {' and '.join(wanted)} (the nearest has {had})"
+    return f"no single {a_node} has {' and '.join(wanted)} (the nearest has {had})", ()
 
 
 def _have(name: str, amount: int) -> str:

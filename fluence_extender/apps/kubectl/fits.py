@@ -6,43 +6,37 @@ spread constraints; kube-scheduler and the service do. So they explain the servi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fluence_extender.apps.kubectl.state_api import Item
 
+BUSY = "Busy"
+"""The ``why`` of a gang that would fit if nothing else ran."""
+
 SCALABLE = ("cpu", "memory")
 _STEPS = {"cpu": 0.001, "memory": 2**20}
 """The steps in which a smaller request is searched for: cores, bytes."""
 
-_BUSY = re.compile(r"busy: (\d+) of \d+ fit now, short of ([^\s,;(]+(?:, [^\s,;(]+)*)")
-_UNSATISFIABLE = re.compile(
-    r"unsatisfiable: (\d+) of \d+ members would fit if nothing else ran, short of ([^\s,;(]+(?:, [^\s,;(]+)*)"
-)
-_NO_NODE = "unsatisfiable: no node has "
 
-
-def amounts_lacking(reason: str, asks: Sequence[Item], nodes: Sequence[Item]) -> tuple[str, ...]:
-    """Return the resources of nodes that the members lack, if these sums agree with the service's ``reason``.
+def amounts_lacking(story: Item, nodes: Sequence[Item]) -> tuple[str, ...]:
+    """Return the resources of nodes that the members of a gang lack, if these sums agree with the service's.
 
     Return nothing if something else keeps the members waiting (a selector, a topology, a device, an invalid request).
     These sums don't know of it, so their numbers would mislead.
     """
-    requested = sorted({name for ask in asks for name in ask["requests"]})
-    fit = sum(min(sum(fitting(nodes, ask["requests"]).values()), ask["members"]) for ask in asks)
-    if reason.startswith(_NO_NODE):
-        return tuple(name for name in requested if f" {name} (the largest has" in reason) if fit == 0 else ()
-    busy = _BUSY.match(reason)
-    found = busy or _UNSATISFIABLE.match(reason)
-    if found is None:
+    count, lacking, asks = story.get("fitting"), tuple(story.get("lacking", ())), story["asks"]
+    if count is None or not lacking:
         return ()
-    count, lacking = int(found[1]), tuple(found[2].split(", "))
-    # Of members that differ, each kind is counted alone, so the sum may be too high. Equal members are counted exactly.
-    agree = fit == count if busy and len(asks) == 1 else (fit >= count if busy else fit <= count)
+    fit = sum(min(sum(fitting(nodes, ask["requests"]).values()), ask["members"]) for ask in asks)
+    # The service has counted a gang that isn't busy as if nothing else ran. Of members that differ, each kind is
+    # counted alone here, so the sum may be too high.
+    busy = story["why"] == BUSY
+    agree = fit == count or (fit > count if busy and len(asks) > 1 else fit < count and not busy)
     short = fit < sum(ask["members"] for ask in asks)
-    return lacking if agree and short and set(lacking) <= set(requested) else ()
+    requested = {name for ask in asks for name in ask["requests"]}
+    return lacking if agree and short and requested.issuperset(lacking) else ()
 
 
 def fitting(nodes: Sequence[Item], requests: Mapping[str, float]) -> dict[str, int]:

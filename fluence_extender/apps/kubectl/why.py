@@ -125,7 +125,7 @@ def explanation(story: Item, nodes: Sequence[Item], devices: Sequence[Item], wid
     if nodes:
         # Members that ask for the same resources have the same line: it is printed once.
         yield from dict.fromkeys(line for ask in story["asks"] for line in _free(ask, nodes))
-        lacking = amounts_lacking(story["reason"], story["asks"], nodes)
+        lacking = amounts_lacking(story, nodes)
         for ask in story["asks"] if lacking else ():
             yield from _capacity(ask, nodes, lacking, wide)
     if devices:

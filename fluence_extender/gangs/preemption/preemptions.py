@@ -7,7 +7,7 @@ reason of a preemptor changes only when a pod is gone or late, or when a problem
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from fluence_extender.gangs.membership.gang import Gang, Member
@@ -192,7 +192,7 @@ def behind(
     if reason.code is not ReasonCode.BUSY or not ahead:
         return reason
     first = min(ahead, key=lambda key: preemptors[key].order)
-    return Reason(reason.code, f"{reason.text}; behind {named(first, preemptors[first])}")
+    return replace(reason, text=f"{reason.text}; behind {named(first, preemptors[first])}")
 
 
 def named(key: GangKey, preemptor: PreemptorDemand) -> str:

@@ -8,6 +8,7 @@ in each round of attempts is dropped.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from fluence_extender.gangs.lifecycle.places import Places
@@ -180,7 +181,7 @@ class SearchRunner:
         """Return ``reason`` extended by a budget that forbids evictions for the gang."""
         self._protected = {pair: one for pair, one in self._protected.items() if one[0] > now}
         why = sorted(text for (key, _), (_, text) in self._protected.items() if key == gang.key)
-        return Reason(reason.code, f"{reason.text}; {why[0]}") if why else reason
+        return replace(reason, text=f"{reason.text}; {why[0]}") if why else reason
 
     def forget(self) -> None:
         """Drop the search, and forget which gangs budgets protect."""

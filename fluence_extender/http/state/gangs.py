@@ -235,7 +235,13 @@ def _detail(controller: Controller, gang: Gang, shape: v1.Gang, leading: bool) -
         for one in history.entries
     )
     detail = v1.GangDetail.extending(
-        shape, asks=_requests(gang), history=entries, forgotten=history.forgotten, leading=leading
+        shape,
+        asks=_requests(gang),
+        fitting=gang.reason.fitting if gang.reason is not None else None,
+        lacking=gang.reason.lacking if gang.reason is not None else (),
+        history=entries,
+        forgotten=history.forgotten,
+        leading=leading,
     )
     return Single(f"{_revision(controller)}-{history.noted}", detail)
 

@@ -236,6 +236,18 @@ class GangDetail(Gang):
     asks: Annotated[
         tuple[Shape, ...], Field(description="What its members request; equal members count together.")
     ]
+    fitting: Annotated[
+        int | None,
+        Field(
+            description="How many of its members fit, by its reason; null where other things than amounts of nodes "
+            "are lacking.",
+            examples=[2],
+        ),
+    ]
+    lacking: Annotated[
+        tuple[str, ...],
+        Field(description="The resources of nodes that the next member lacks.", examples=[["cpu"]]),
+    ]
     history: Annotated[
         tuple[Entry, ...],
         Field(description="What has happened to it, in order: the first entries and the newest."),

@@ -51,8 +51,9 @@ def test_reasons_name_the_preemptor_that_comes_first() -> None:
         preemptors[preemptor.key] = PreemptorDemand(
             order=precedence(preemptor), priority=5, device_types=frozenset({"qpu"})
         )
-    reason = behind(Reason(ReasonCode.BUSY, "busy"), preemptors, (), holds)
-    assert reason.text == f"busy; behind {older.key} (priority 5)"
+    reason = behind(Reason(ReasonCode.BUSY, "busy", 1, ("cpu",)), preemptors, (), holds)
+    text = f"busy; behind {older.key} (priority 5)"
+    assert reason == Reason(ReasonCode.BUSY, text, 1, ("cpu",))
     conflict = devices_held_for({"qpu"}, preemptors, lambda key: True)
     assert conflict is not None
     assert conflict.text == f"busy: qpu held for {older.key} (priority 5)"

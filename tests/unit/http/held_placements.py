@@ -156,7 +156,13 @@ class HeldPlacements(ServiceState):
         for gang in (*GANGS, GONE):
             if (gang.namespace, gang.name) == (namespace, name) and convention in ("", gang.convention):
                 detail = v1.GangDetail.extending(
-                    gang, asks=ASKS, history=HISTORY, forgotten=3, leading=self.leading
+                    gang,
+                    asks=ASKS,
+                    fitting=None,
+                    lacking=(),
+                    history=HISTORY,
+                    forgotten=3,
+                    leading=self.leading,
                 )
                 return Single(self.revision, detail)
         return None

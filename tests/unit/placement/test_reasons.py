@@ -64,7 +64,7 @@ def test_amounts_are_written_as_people_write_them(name: str, amount: int, text: 
 def test_busy_says_how_many_fit_and_what_is_short() -> None:
     there = accounts(asks(2000, 8, pods=9), asks(1000, 1, pods=9))
     assert why([Shape(asks(1000, 1), 5, ("n0", "n1"))], there) == Reason(
-        ReasonCode.BUSY, "busy: 3 of 5 fit now, short of cpu"
+        ReasonCode.BUSY, "busy: 3 of 5 fit now, short of cpu", 3, ("cpu",)
     )
 
 
@@ -211,3 +211,20 @@ def test_refusals_are_those_of_the_members_that_they_concern() -> None:
     assert never.text == (
         "unsatisfiable: no node may be used (nodes refused: 1 node selector), for 2 of 3 members"
     )
+
+
+@pytest.mark.parametrize(
+    ("requests", "count", "fitting", "lacking"),
+    [
+        (asks(3000, 1), 2, 1, ("cpu",)),
+        (asks(16_000, 64), 1, 0, ("cpu", "memory")),
+        (asks(3000, 1), 5, 2, ("cpu",)),
+    ],
+    ids=["busy", "too large", "too many"],
+)
+def test_reason_says_how_many_fit_and_which_amounts_are_lacking(
+    requests: Resources, count: int, fitting: int, lacking: tuple[str, ...]
+) -> None:
+    there = accounts(WHOLE, asks(1000, 8))
+    reason = why([Shape(requests, count, tuple(there))], there)
+    assert (reason.fitting, reason.lacking) == (fitting, lacking)

@@ -89,6 +89,8 @@ STORY = {
             "requires": {"vendor": "ibm"},
         }
     ],
+    "fitting": 2,
+    "lacking": ["cpu"],
     "history": [
         {"at": NOW, "until": NOW, "what": "seen", "pod": "big-0", "detail": "", "count": 1},
         {"at": NOW, "until": NOW, "what": "waiting", "pod": "", "detail": "busy", "count": 3},

@@ -46,6 +46,23 @@ def test_one_node_names_the_pods_that_use_it(world: MakeWorld) -> None:
     assert w.state.node("nowhere") is None
 
 
+def test_node_that_cannot_be_read_says_why(world: MakeWorld) -> None:
+    w = world(replace(node("n0"), problem="no taints"), scheduling=False)
+    assert (only(w).schedulable, only(w).problems) == (False, ("can't be read: no taints",))
+
+
+def test_gang_shows_which_amounts_of_nodes_it_lacks(world: MakeWorld) -> None:
+    w = world(node("n0", 4000, 8), scheduling=False)
+    gang(w, "g", 3000, 3000)
+    gang(w, "partial", 1000, size=2)
+    w.advance(1)
+    short, waiting = w.state.gang("default", "g"), w.state.gang("default", "partial")
+    assert short is not None
+    assert waiting is not None
+    assert (short.item.fitting, short.item.lacking) == (1, ("cpu",))
+    assert (waiting.item.fitting, waiting.item.lacking) == (None, ())
+
+
 def test_all_reasons_why_a_node_is_closed_are_shown(world: MakeWorld) -> None:
     taint = Taint("dedicated", "NoSchedule", "ml")
     shunned = replace(
