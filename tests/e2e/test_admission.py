@@ -119,6 +119,12 @@ def test_10_shared_gang_is_wired_and_its_consumer_waits(
     running = namespace.wait_for_phase("q-0", "Running")
     assert placed_on(running) == "ibm_fez"
     assert {"fluence-stage", "fluence-sidecar"} <= containers(running).keys()
+    assert running["spec"].get("serviceAccountName", "default") == "default"
+    (token,) = (one["name"] for one in running["spec"]["volumes"] if "fluence-sidecar" in str(one))
+    mounting = {
+        name for name, one in containers(running).items() if f"'{token}'" in str(one.get("volumeMounts"))
+    }
+    assert mounting == {"fluence-sidecar"}
     assert {one["metadata"]["name"] for one in namespace.pods()} == {"q-0", "q-1"}
     told = f"waiting for scheduling gates of others: {READY_GATE}"
     fluence.wait_for_reason(namespace.name, "qgang", told)

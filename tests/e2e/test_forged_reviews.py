@@ -142,6 +142,31 @@ def test_its_account_changes_nothing_of_pods_but_what_a_release_does(
     assert answer_to(account, "PATCH", path, note) == ""
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spec": {"containers": [{"name": "main", "image": "evil"}]}},
+        {"spec": {"nodeSelector": {"evil": "yes"}}},
+        {"spec": {"schedulingGates": [{"$patch": "delete", "name": "others"}]}},
+        {"metadata": {"labels": {"team": "evil"}}},
+        {"metadata": {"annotations": {"fluence.flux-framework.org/producer-seen": "true"}}},
+    ],
+    ids=str,
+)
+def test_account_of_the_extender_changes_nothing_of_pods_but_what_steering_does(
+    admission: Admission, namespace: Namespace, change: Manifest
+) -> None:
+    namespace.create(ours("p", cpu="9000", schedulingGates=[{"name": "others"}]))
+    path = f"/api/v1/namespaces/{namespace.name}/pods/p"
+    api = Api(admission.plane.kubeconfig_for_service_account("kube-system", "fluence"))
+    wait_for(
+        lambda: "fluence-accounts-pods" in answer_to(api, "PATCH", path, change), what="it to be refused"
+    )
+    ungated = {"spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}}
+    assert answer_to(api, "PATCH", path, ungated) == ""
+    api.close()
+
+
 def test_its_account_changes_no_pod_of_another_scheduler(account: Api, namespace: Namespace) -> None:
     namespace.create(pod("theirs", scheduler="somebody-elses"))
     path = f"/api/v1/namespaces/{namespace.name}/pods/theirs"
