@@ -12,6 +12,7 @@ import pytest
 from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.coordination import COORDINATION_ANNOTATION, SHARED
 from fluence_extender.model.names import CREATED_BY_ANNOTATION, GATE, WEBHOOK_NAME
+from fluence_extender.webhook.registration import PATH
 from tests.e2e.admission import Admission, environment, made_for_sidecars, quantum, running
 from tests.e2e.harness import Manifest, Namespace, pod, wait_for
 from tests.e2e.installation import Installation
@@ -175,6 +176,35 @@ def test_its_account_changes_no_pod_of_another_scheduler(account: Api, namespace
         lambda: "schedulerName fluence and no others" in answer_to(account, "PATCH", path, note),
         what="it to be refused",
     )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}]},
+        {
+            "rules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["secrets"]}
+            ]
+        },
+        {"matchConditions": []},
+        {"matchConditions": [{"name": "all", "expression": "true"}]},
+        {"name": "another.fluence.flux-framework.org"},
+    ],
+    ids=str,
+)
+def test_its_account_registers_it_for_no_other_objects(
+    admission: Admission, account: Api, change: Manifest
+) -> None:
+    stored = admission.registration()
+    wider = {**stored, "webhooks": [{**stored["webhooks"][0], **change}, stored["webhooks"][1]]}
+    wait_for(
+        lambda: "fluence-accounts-registration" in answer_to(account, "PUT", PATH, wider),
+        what="it to be refused",
+    )
+    stored = admission.registration()
+    stored["webhooks"][0]["timeoutSeconds"] = 7
+    assert answer_to(account, "PUT", PATH, stored) == ""
 
 
 def test_its_account_touches_no_pod_group_of_others(account: Api, namespace: Namespace) -> None:

@@ -131,7 +131,7 @@ def test_it_has_what_it_grants_to_sidecars(objects: Objects) -> None:
     assert rights({"rules": RULES}) <= rights(objects["ClusterRole", ACCOUNT])
 
 
-@pytest.mark.parametrize("policy", ["pods", "sidecars", "podgroups"])
+@pytest.mark.parametrize("policy", ["pods", "sidecars", "podgroups", "registration"])
 def test_what_a_role_can_not_restrict_a_policy_does(objects: Objects, policy: str) -> None:
     """Without one of them the right to create Secrets, or to patch pods, would be a right to everything."""
     spec = objects["ValidatingAdmissionPolicy", f"fluence-accounts-{policy}"]["spec"]
@@ -139,6 +139,15 @@ def test_what_a_role_can_not_restrict_a_policy_does(objects: Objects, policy: st
     assert spec["failurePolicy"] == "Fail"
     binding = objects["ValidatingAdmissionPolicyBinding", f"fluence-accounts-{policy}"]["spec"]
     assert binding == {"policyName": f"fluence-accounts-{policy}", "validationActions": ["Deny"]}
+
+
+def test_the_policy_admits_the_registration_that_the_webhook_writes(objects: Objects) -> None:
+    (rule,) = objects["ValidatingAdmissionPolicy", "fluence-accounts-registration"]["spec"]["validations"]
+    for hook in registration(webhook_target(settings(objects)))["webhooks"]:
+        assert f"'{hook['name']}'" in rule["expression"]
+        assert f'"{hook["matchConditions"][0]["expression"]}"' in rule["expression"]
+        (pods,) = hook["rules"]
+        assert (pods["apiGroups"], pods["resources"], pods["operations"]) == ([""], ["pods"], ["CREATE"])
 
 
 def test_every_right_to_create_without_a_name_is_under_a_policy(objects: Objects) -> None:
