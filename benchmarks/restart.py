@@ -35,7 +35,7 @@ from benchmarks.restart_fluxion import parts
 from fluence_extender.cluster.connection import ApiRequest, connect
 from fluence_extender.cluster.pacing import STANDARD
 from fluence_extender.localcluster.api import Api, Manifest
-from fluence_extender.localcluster.controlplane import KWOK, MANAGER, ControlPlane
+from fluence_extender.localcluster.controlplane import KUBELETS, MANAGER, ControlPlane
 from fluence_extender.localcluster.nodes import node_manifest, resource_list
 from fluence_extender.localcluster.process import LOOPBACK
 
@@ -251,7 +251,7 @@ def measured(nodes: int, pods: int, engine: str) -> Found:
     """Measure everything, alternating, on a local control plane."""
     found = Found({}, [])
     with ControlPlane() as plane:
-        for component in (KWOK, MANAGER):
+        for component in (KUBELETS, MANAGER):
             plane.component(component).stop()
         begun = time.monotonic()
         fill(plane.api, nodes, pods)

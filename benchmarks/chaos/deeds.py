@@ -81,7 +81,7 @@ class Process(StrEnum):
     API_SERVER = "kube-apiserver"
     ETCD = "etcd"
     MANAGER = "kube-controller-manager"
-    KWOK = "kwok"
+    KUBELETS = "kubelets"
     REPLICA = "replica"
     """An extender and its kube-scheduler, both at once, as if their pod or its node died."""
 

@@ -43,7 +43,7 @@ WEIGHTS = {
     Process.REPLICA: 4,
     Process.API_SERVER: 6,
     Process.ETCD: 2,
-    Process.KWOK: 1,
+    Process.KUBELETS: 1,
     Process.MANAGER: 1,
     Process.OTHER_SCHEDULER: 1,
 }

@@ -120,7 +120,7 @@ class Stage:
 
     def components(self) -> list[Component]:
         """Return every process of the stage."""
-        plane = [Process.ETCD, Process.API_SERVER, Process.MANAGER, Process.KWOK, Process.OTHER_SCHEDULER]
+        plane = [Process.ETCD, Process.API_SERVER, Process.MANAGER, Process.KUBELETS, Process.OTHER_SCHEDULER]
         own = [one for replica in self.replicas for one in (replica.stack.extender, replica.scheduler)]
         return [self.plane.component(one.value) for one in plane] + own
 

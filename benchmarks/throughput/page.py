@@ -22,7 +22,7 @@ MODES = {
 HEAD = """\
 # Throughput, compared with the stock kube-scheduler
 
-A real etcd, API server, controller manager and kube-scheduler (Kubernetes 1.36), with nodes and kubelets by kwok, run
+A real etcd, API server, controller manager and kube-scheduler (Kubernetes 1.36), with kubelets that are played, run
 on one machine. In each run the *stock* kube-scheduler and *fluence* (the extender on its embedded engine and a
 kube-scheduler of its own, configured as in `deploy/`, with `GOGC=400`) bind the same pods in turn on the same control
 plane. The figures always include placing, steering and ungating. If the pods are created before, the extender and its
@@ -41,7 +41,7 @@ DECISIONS = """\
 ## Writes for each pod
 
 A pod of stock takes three writes: the Binding, kube-scheduler's Event about it, and the status from the kubelet (here
-kwok). Our pods also take the patch that removes the gate, and some a nomination before it; a gang's own Events and
+played). Our pods also take the patch that removes the gate, and some a nomination before it; a gang's own Events and
 status are a few writes for all its members. The measured pods have an owner (a Job that no controller manages), as
 nearly all pods have, so the patch that ungates them also pins them to their nodes;
 [concepts](../concepts.md#steering) says which pods are pinned, and what happens to a pin that
@@ -70,7 +70,7 @@ watch event (0.1 ms) and the filter call (0.2 ms), which may still refuse a plac
 
 On two cores that all processes share, pods/s is determined by the CPU of all of them before the last Binding, and the
 API server has one more write for each pod than with stock alone. In addition, stock's kube-scheduler keeps both cores
-busy until all pods are bound, so kwok's status writes and the Events come later; with us they run beside the Bindings
+busy until all pods are bound, so their status writes and the Events come later; with us they run beside the Bindings
 of later pods, unless many writes are under way. Of 2,000 single pods that were created before, in two alternating runs,
 110 and 130 pods/s were bound with 12 writes under way, 168 and 139 with 48, and 178 and 144 with 128, which is what we
 use; stock bound 179 pods/s in the same run. The connections for that many writes cost a gang of 512 that comes first

@@ -12,7 +12,7 @@ from fluence_extender.demo.stack import Stack, Webhook
 from fluence_extender.localcluster import Component, ControlPlane, LocalClusterError, StartFailed
 
 NODE: dict[str, Any] = {"cpu": "4", "memory": "16Gi", "pods": 110}
-CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok")
+CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kubelets")
 STOPPED = "the demo's control plane isn't running"
 
 

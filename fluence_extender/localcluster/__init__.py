@@ -1,8 +1,9 @@
 """A real Kubernetes control plane on loopback, without containers and without root, for tests and the demo.
 
 Only a stock kube-scheduler, a real API server and real controllers show how a scheduler extender behaves. This room
-builds etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok once from pinned Go modules, runs them in
-a folder of their own, and plays the part that kwok leaves out: the kubelet's admission.
+builds etcd, kube-apiserver, kube-controller-manager and kube-scheduler once from pinned Go modules, and runs them in a
+folder of their own. Nodes run nothing: their kubelets are played by a part of the same program (kubelets.go), and what
+kubelets do at admission by the judge.
 
 Invariants: no process outlives the process that started it, however that ends; two control planes at the same time
 share only the built binaries; this room imports no other room, so that its judgment is independent of them.

@@ -183,9 +183,9 @@ def complete_scheduler_config(config: Mapping[str, Any], kubeconfig: Path) -> st
     return yaml.safe_dump(document, sort_keys=False)
 
 
-def kwok(at: Layout, stages: Path) -> list[str]:
-    """Return the command line of kwok, which plays the kubelet of every node."""
-    return [str(at.binaries["kwok"]), f"--kubeconfig={at.kubeconfig}", f"--config={stages}"]
+def kubelets(at: Layout) -> list[str]:
+    """Return the command line of the program that plays the kubelets of all nodes."""
+    return [str(at.binaries["kubelets"]), f"--kubeconfig={at.kubeconfig}"]
 
 
 def _serving(at: Layout, port: int) -> list[str]:

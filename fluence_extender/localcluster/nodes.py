@@ -1,4 +1,4 @@
-"""The nodes that kwok plays: their manifests, and creating and deleting many at once."""
+"""The nodes whose kubelets are played: their manifests, and creating and deleting many at once."""
 
 from __future__ import annotations
 
@@ -45,11 +45,7 @@ def node_manifest(
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {
-            "name": name,
-            "labels": {**own, **labels},
-            "annotations": {"kwok.x-k8s.io/node": "fake"},
-        },
+        "metadata": {"name": name, "labels": {**own, **labels}},
         "spec": {"taints": [dict(taint) for taint in taints]},
         "status": {"capacity": dict(resources), "allocatable": dict(resources), "conditions": conditions},
     }

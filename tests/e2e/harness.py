@@ -31,7 +31,7 @@ Manifest = dict[str, Any]
 T = TypeVar("T")
 
 LONGEST = 90.0
-"""Seconds that a test waits for what takes moments: kwok needs a while after an outage, and machines are shared."""
+"""Seconds that a test waits for what takes moments: after an outage that is a while, and machines are shared."""
 
 NOT_YET = (0, 404, 429, 500, 502, 503)
 """Answers, and none at all, that may be others in a moment."""
@@ -101,8 +101,8 @@ def pod(
     """A pod of one container.
 
     ``requests`` (beside cpu and memory) are also its limits where they are extended resources; ``run_for`` is
-    how long it runs before it succeeds (a Go duration; kwok nodes only), for ever when None; ``spec`` adds to
-    or replaces fields of its spec (``nodeSelector=...``, ``schedulingGates=...``).
+    how long it runs before it succeeds (a Go duration; only where kubelets are played), for ever when None; ``spec``
+    adds to or replaces fields of its spec (``nodeSelector=...``, ``schedulingGates=...``).
     """
     plain = {"cpu": cpu, "memory": memory}
     asked = {key: str(value) for key, value in {**plain, **(requests or {})}.items() if value is not None}

@@ -1,7 +1,7 @@
 """The service on the local control plane, installed as deploy/ installs it.
 
 What deploy/ grants is what it runs with: its ServiceAccount's token, its RBAC, its admission policy. Only the
-Deployment itself is replaced by two processes, because kwok runs no containers.
+Deployment itself is replaced by two processes, because no kubelet here runs containers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The service behind the API server, as it is where it runs in a pod: aggregated, and behind the proxy to Services.
 
-kwok runs no containers, so a pod that nobody runs stands for the process: the API server's proxy goes to addresses of
-pods alone, and to none on loopback, so the process listens on all. For the aggregated paths the API server takes the
-Service's external name, which is this machine.
+No kubelet here runs containers, so a pod that nobody runs stands for the process: the API server's proxy goes to
+addresses of pods alone, and to none on loopback, so the process listens on all. For the aggregated paths the API server
+takes the Service's external name, which is this machine.
 """
 
 from __future__ import annotations

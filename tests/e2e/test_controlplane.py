@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,6 +77,68 @@ def test_pod_fails_and_lingers_as_its_annotations_say(
     assert time.monotonic() - began > 2.9
 
 
+def test_init_containers_are_done_and_sidecars_run_as_long_as_the_pod(
+    namespace: Namespace, nodes: NodeFactory, control_plane: ControlPlane
+) -> None:
+    (node,) = nodes(1)
+    first = {"name": "first", "image": "first"}
+    sidecar = {"name": "sidecar", "image": "sidecar", "restartPolicy": "Always"}
+    stays = pod("stays", initContainers=[first, sidecar])
+    ends = pod("ends", initContainers=[first, sidecar], restartPolicy="Never", run_for="100ms")
+    namespace.create(stays, ends)
+    namespace.bind("stays", node)
+    namespace.bind("ends", node)
+    runs = namespace.wait_for_phase("stays", "Running")["status"]
+    ended = namespace.wait_for_phase("ends", "Succeeded")["status"]
+    assert states(runs) == {"first": "terminated", "sidecar": "running", "main": "running"}
+    assert states(ended) == {"first": "terminated", "sidecar": "terminated", "main": "terminated"}
+    ready = {entry["type"]: entry["status"] for entry in runs["conditions"]}
+    assert ready.items() >= {"PodScheduled": "True", "Initialized": "True", "Ready": "True"}.items()
+    assert {entry["status"] for entry in ended["conditions"] if entry["type"] == "Ready"} == {"False"}
+
+
+def states(status: Mapping[str, Any]) -> dict[str, str]:
+    """Return the state of each container by its name."""
+    every = [*status["initContainerStatuses"], *status["containerStatuses"]]
+    return {container["name"]: next(iter(container["state"])) for container in every}
+
+
+def test_time_that_a_pod_runs_counts_from_its_start_whenever_its_kubelet_started(
+    namespace: Namespace, nodes: NodeFactory, control_plane: ControlPlane
+) -> None:
+    (node,) = nodes(1)
+    namespace.create(pod("old", run_for="1h"))
+    namespace.bind("old", node)
+    namespace.wait_for_phase("old", "Running")
+    control_plane.component("kubelets").kill()
+    path = f"/api/v1/namespaces/{namespace.name}/pods/old/status"
+    control_plane.api.patch(path, {"status": {"startTime": "2026-01-01T00:00:00Z"}})
+    control_plane.component("kubelets").start()
+    namespace.wait_for_phase("old", "Succeeded")
+
+
+def test_pod_of_a_deleted_node_goes_on_once_the_node_is_back(
+    namespace: Namespace, nodes: NodeFactory, control_plane: ControlPlane
+) -> None:
+    gone, stays = nodes(2)
+    namespace.create(pod("old", run_for="1h"), pod("other", run_for="1h"))
+    namespace.bind("old", gone)
+    namespace.bind("other", stays)
+    namespace.wait_for_phase("old", "Running")
+    namespace.wait_for_phase("other", "Running")
+    control_plane.delete_node(gone)
+    # Were there kubelets for both, the first would end no later than the second.
+    control_plane.component("kubelets").kill()
+    for name in ("old", "other"):
+        path = f"/api/v1/namespaces/{namespace.name}/pods/{name}/status"
+        control_plane.api.patch(path, {"status": {"startTime": "2026-01-01T00:00:00Z"}})
+    control_plane.component("kubelets").start()
+    namespace.wait_for_phase("other", "Succeeded")
+    assert phase_of(namespace.pod("old")) == "Running"
+    nodes(names=[gone])
+    namespace.wait_for_phase("old", "Succeeded")
+
+
 @pytest.mark.overcommits
 def test_judge_fails_the_pod_that_overcommits_its_node(
     cluster: Cluster, namespace: Namespace, nodes: NodeFactory, control_plane: ControlPlane
@@ -96,7 +159,7 @@ def test_judge_fails_the_pod_that_overcommits_its_node(
 
 
 @pytest.mark.overcommits
-def test_rejected_pod_stays_failed_whatever_kwok_says(
+def test_rejected_pod_stays_failed_whatever_its_kubelet_says(
     namespace: Namespace, nodes: NodeFactory, control_plane: ControlPlane
 ) -> None:
     (node,) = nodes(1, memory="1Gi")
@@ -214,7 +277,7 @@ def test_judge_sees_what_is_bound_after_a_restart_of_the_api_server(
     assert namespace.wait_for_phase("over", "Failed")["status"]["reason"] == "OutOfcpu"
 
 
-@pytest.mark.parametrize("name", ["kwok", "kube-controller-manager", "etcd"])
+@pytest.mark.parametrize("name", ["kubelets", "kube-controller-manager", "etcd"])
 def test_killed_component_starts_again_and_does_its_work(
     name: str,
     namespace: Namespace,
@@ -275,7 +338,7 @@ starter.start()
 starter.join()
 plane.start_scheduler()
 plane.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kept"}})
-names = ["etcd", "kube-apiserver", "kube-controller-manager", "kwok", "kube-scheduler"]
+names = ["etcd", "kube-apiserver", "kube-controller-manager", "kubelets", "kube-scheduler"]
 print(json.dumps({name: plane.component(name).pid for name in names}), flush=True)
 sys.stdin.read()
 """

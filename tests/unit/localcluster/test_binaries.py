@@ -1,29 +1,34 @@
-"""Binaries are taken from KUBEBUILDER_ASSETS or the cache; missing ones are built there once and completely."""
+"""The programs are taken from KUBEBUILDER_ASSETS or the cache; what is missing is built there once and completely."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
+from fluence_extender.localcluster import recipe
 from fluence_extender.localcluster.binaries import cache_folder, ensure_binaries, locate
+from fluence_extender.localcluster.build import read_record
 from fluence_extender.localcluster.errors import BuildFailed
-from fluence_extender.localcluster.recipe import COMMANDS, ETCD, KUBERNETES, KWOK, Module
+from fluence_extender.localcluster.recipe import COMPONENTS, LEFT_OUT
 
-NAMES = {"kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd", "kwok"}
+EVICTION = "k8s.io/kubernetes/pkg/kubelet/eviction"
 
 FAKE_GO = """#!/bin/sh
 if [ "$1" = env ]; then echo go1.26.1; exit; fi
 echo "$@" >> {calls}
-test -f go.mod && test -f go.sum || exit 9
+test -f go.mod && test -f go.sum && test -f main.go || exit 9
+if [ "$1" = mod ]; then {vendor}; exit; fi
+if [ "$1" = list ]; then echo runtime; echo k8s.io/api; echo fluence-extender.local/controlplane; exit; fi
+echo runtime >&2
+{then}
+echo fluence-extender.local/controlplane >&2
 while [ "$1" != -o ]; do shift; done
 printf '#!/bin/sh\\n' > "$2"
 chmod +x "$2"
-{then}
 """
 
 
@@ -40,41 +45,61 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def fake_go(folder: Path, then: str = "") -> None:
     path = folder / "bin" / "go"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(FAKE_GO.format(calls=folder / "calls", then=then))
+    path.write_text(FAKE_GO.format(calls=folder / "calls", vendor=VENDOR, then=then))
     path.chmod(0o755)
 
 
-def test_key_names_module_version_platform_and_content() -> None:
-    assert KWOK.key("linux", "x86_64").startswith("kwok-v0.8.0-linux-x86_64-")
-    assert KWOK.key("linux", "x86_64") == KWOK.key("linux", "x86_64")
-    assert KWOK.key("linux", "x86_64") != KWOK.key("linux", "aarch64")
-    assert KWOK.key() != replace(KWOK, stamps=()).key()
+# What `go mod vendor` copies, as far as the build changes it.
+VENDOR = "\n".join(
+    f"mkdir -p vendor/{PurePosixPath(path).parent} && touch vendor/{path}"
+    for path in (*LEFT_OUT, f"{EVICTION}/helpers.go", f"{EVICTION}/types.go")
+)
 
 
-def test_key_follows_the_pinned_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = ETCD.key()
-    pins = ETCD.pins()
-    monkeypatch.setattr(type(ETCD), "pins", lambda self: {**pins, "go.sum": pins["go.sum"] + b"\n"})
-    assert ETCD.key() != before
+def builds(calls: Path) -> list[str]:
+    return [line for line in calls.read_text().splitlines() if line.startswith("build ")]
+
+
+def test_key_names_version_platform_and_content() -> None:
+    content = recipe.sources()
+    key = recipe.key(content, "linux", "x86_64")
+    assert key.startswith("kubernetes-v1.36.3-linux-x86_64-")
+    assert key == recipe.key(recipe.sources(), "linux", "x86_64")
+    assert key != recipe.key(content, "linux", "aarch64")
 
 
 @pytest.mark.parametrize(
-    ("module", "path"),
-    [(KUBERNETES, "k8s.io/kubernetes"), (ETCD, "go.etcd.io/etcd/server/v3"), (KWOK, "sigs.k8s.io/kwok")],
+    "name", ["main.go", "kubelets.go", "steps.go", "go.mod", "go.sum", f"instead/{EVICTION}/eviction.go"]
 )
-def test_module_pins_its_own_version(module: Module, path: str) -> None:
-    required = module.pins()["go.mod"].decode().replace(" // indirect", "").splitlines()
-    assert f"\t{path} {module.version}" in required
+def test_key_follows_each_source(name: str) -> None:
+    content = recipe.sources()
+    assert recipe.key({**content, name: content[name] + b"\n"}) != recipe.key(content)
 
 
-def test_every_command_is_a_tool_of_its_module() -> None:
-    assert {command.binary for command in COMMANDS} == NAMES
-    for command in COMMANDS:
-        assert command.package.encode() in command.module.pins()["go.mod"]
+def test_key_follows_the_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = recipe.key(recipe.sources())
+    monkeypatch.setattr(recipe, "FLAGS", recipe.FLAGS[:-1])
+    assert recipe.key(recipe.sources()) != before
+
+
+@pytest.mark.parametrize(
+    ("path", "version"),
+    [
+        ("k8s.io/kubernetes", recipe.KUBERNETES_VERSION),
+        ("go.etcd.io/etcd/server/v3", recipe.ETCD_VERSION),
+    ],
+)
+def test_modules_are_pinned_in_the_named_versions(path: str, version: str) -> None:
+    assert f"\t{path} {version}" in recipe.sources()["go.mod"].decode().splitlines()
+
+
+def test_program_is_each_component() -> None:
+    main = recipe.sources()["main.go"].decode()
+    assert all(f'case "{component}":' in main for component in COMPONENTS)
 
 
 def test_server_is_stamped_with_its_version() -> None:
-    flags = KUBERNETES.ldflags()
+    (flags,) = (flag for flag in recipe.FLAGS if flag.startswith("-ldflags="))
     assert "-X k8s.io/component-base/version.gitVersion=v1.36.3" in flags
     assert "-X k8s.io/component-base/version.gitMinor=36" in flags
 
@@ -94,40 +119,100 @@ def test_cache_folder_follows_the_xdg_rules(environ: dict[str, str], folder: str
 def test_programs_in_the_assets_folder_are_preferred(tmp_path: Path) -> None:
     asset = tmp_path / "etcd"
     asset.touch(0o755)
-    (tmp_path / "kwok").touch(0o644)
-    found = {
-        command.binary: locate(command, Path("/cache"), {"KUBEBUILDER_ASSETS": str(tmp_path)})
-        for command in COMMANDS
-    }
+    (tmp_path / "kubelets").touch(0o644)
+    environ = {"KUBEBUILDER_ASSETS": str(tmp_path)}
+    found = {component: locate(component, Path("/built"), environ) for component in COMPONENTS}
     assert found.pop("etcd") == asset
-    assert all(Path("/cache/controlplane") in path.parents for path in found.values())
+    assert {path.parent for path in found.values()} == {Path("/built")}
 
 
-def test_missing_binaries_are_built_once_without_touching_the_pins(calls: Path, tmp_path: Path) -> None:
+def test_nothing_is_built_if_the_assets_folder_has_all_programs(
+    calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for component in COMPONENTS:
+        (tmp_path / component).touch(0o755)
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    assert ensure_binaries() == {component: tmp_path / component for component in COMPONENTS}
+    assert not calls.exists()
+
+
+def test_all_programs_are_one_that_is_built_once_without_touching_the_pins(
+    calls: Path, tmp_path: Path
+) -> None:
     first = ensure_binaries()
-    assert set(first) == NAMES
+    assert set(first) == set(COMPONENTS)
     assert all(tmp_path / "cache" in path.parents and path.stat().st_mode & 0o100 for path in first.values())
-    built = calls.read_text().splitlines()
-    assert len(built) == len(COMMANDS)
-    assert all(line.startswith("build -mod=readonly -trimpath -ldflags") for line in built)
+    assert len({path.resolve() for path in first.values()}) == 1
+    (line,) = builds(calls)
+    assert line.startswith("build -v -mod=vendor -trimpath -gcflags=all=-dwarf=false -ldflags=-s -w -X ")
     assert ensure_binaries() == first
-    assert calls.read_text().splitlines() == built
+    assert builds(calls) == [line]
 
 
-def test_only_what_is_missing_is_built(calls: Path) -> None:
-    first = ensure_binaries()
-    first["etcd"].unlink()
-    calls.unlink()
+def test_modules_lose_what_is_left_out_and_take_what_stands_instead(calls: Path, tmp_path: Path) -> None:
+    fake_go(tmp_path, f"cd vendor; find . -name '*.go' > {tmp_path}/left; cp -r . {tmp_path}/vendor; cd ..")
     ensure_binaries()
-    (line,) = calls.read_text().splitlines()
-    assert line.endswith("go.etcd.io/etcd/server/v3")
+    assert (tmp_path / "left").read_text().split() == [f"./{EVICTION}/eviction.go"]
+    ours = recipe.sources()[f"instead/{EVICTION}/eviction.go"]
+    assert (tmp_path / "vendor" / EVICTION / "eviction.go").read_bytes() == ours
+
+
+def test_lost_link_is_made_again_without_a_build(calls: Path) -> None:
+    ensure_binaries()["etcd"].unlink()
+    assert ensure_binaries()["etcd"].is_file()
+    assert len(builds(calls)) == 1
 
 
 def test_failed_build_shows_the_output_of_go_and_leaves_no_partial_file(calls: Path, tmp_path: Path) -> None:
     fake_go(tmp_path, "echo no space left on device >&2; exit 1")
-    with pytest.raises(BuildFailed, match=r"kube-scheduler failed(.|\n)*no space left on device"):
+    with pytest.raises(BuildFailed, match=r"the control plane failed(.|\n)*\nno space left on device$"):
         ensure_binaries()
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.name != "lock"]
+
+
+def test_modules_that_cannot_be_had_fail_the_build(calls: Path, tmp_path: Path) -> None:
+    (tmp_path / "bin" / "go").write_text(
+        '#!/bin/sh\n[ "$1" = env ] && echo go1.26.1 && exit\necho dial tcp: no route to host >&2\nexit 1\n'
+    )
+    with pytest.raises(BuildFailed, match="no route to host"):
+        ensure_binaries()
+
+
+def test_build_says_what_it_builds_and_how_long_that_took_last_time(
+    calls: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ensure_binaries()["etcd"].resolve().unlink()
+    (title,) = (
+        line for line in capsys.readouterr().err.splitlines() if line.endswith("...") and "building" in line
+    )
+    assert title == "building the control plane (Kubernetes v1.36.3, etcd v3.6.16) ..."
+    record = tmp_path / "cache" / "fluence-extender" / "controlplane" / "last-build.json"
+    record.write_text('{"packages": 2530, "seconds": 312.4}')
+    ensure_binaries()["etcd"].resolve().unlink()
+    assert (
+        "(Kubernetes v1.36.3, etcd v3.6.16); last time: 2530 packages in 5 min 12 s ..."
+        in capsys.readouterr().err
+    )
+    written = read_record(record)
+    assert written
+    assert written.packages == 1
+    record.write_text("{")
+    ensure_binaries()
+    assert "last time" not in capsys.readouterr().err
+
+
+def test_progress_counts_packages_until_the_program_is_linked(
+    calls: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fluence_extender.localcluster.progress.LINE_SECONDS", 0.0)
+    fake_go(tmp_path, "echo k8s.io/api >&2")
+    ensure_binaries()
+    lines = [line.partition("): ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert [line for line in lines if line and "done" not in line] == [
+        "1 of at most 3 packages compiled, 0 s",
+        "2 of at most 3 packages compiled, 0 s",
+        "linking, 0 s",
+    ]
 
 
 ENSURE = """
@@ -137,11 +222,11 @@ print(json.dumps({name: str(path) for name, path in ensure_binaries().items()}))
 """
 
 
-def test_two_processes_build_each_binary_once(calls: Path, tmp_path: Path) -> None:
+def test_two_processes_build_once(calls: Path, tmp_path: Path) -> None:
     fake_go(tmp_path, "sleep 0.1")
     both = [
         subprocess.Popen([sys.executable, "-c", ENSURE], stdout=subprocess.PIPE, text=True) for _ in range(2)
     ]
     answers = [json.loads(process.communicate()[0]) for process in both]
     assert answers[0] == answers[1]
-    assert len(calls.read_text().splitlines()) == len(COMMANDS)
+    assert len(builds(calls)) == 1

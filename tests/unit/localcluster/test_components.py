@@ -16,11 +16,11 @@ import pytest
 import yaml
 from rich.console import Console
 
-from fluence_extender.localcluster.binaries import step
 from fluence_extender.localcluster.components import complete_scheduler_config
 from fluence_extender.localcluster.errors import StartFailed
 from fluence_extender.localcluster.nodes import is_ready, node_manifest, resource_list
 from fluence_extender.localcluster.process import Component, Ports, poll, tail
+from fluence_extender.localcluster.progress import step
 
 KUBECONFIG = Path("/k")
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fluence_extender.localcluster import binaries
-from fluence_extender.localcluster.binaries import find_go, go_environment, parse_version
 from fluence_extender.localcluster.errors import GoMissing
+from fluence_extender.localcluster.toolchain import find_go, go_environment, parse_version, probe
 
 
 def script(path: Path, body: str) -> Path:
@@ -45,6 +44,7 @@ def test_settings_that_change_a_build_are_dropped_and_the_rest_is_kept() -> None
     assert env == {
         "GOPROXY": "x",
         "GOFLAGS": "-buildvcs=false",
+        "GOGC": "400",
         "GOTOOLCHAIN": "local",
         "CGO_ENABLED": "0",
         "GOWORK": "off",
@@ -97,6 +97,6 @@ def test_failing_install_is_an_error_that_names_the_fix(
 
 
 def test_broken_go_on_path_counts_as_missing(tmp_path: Path) -> None:
-    assert binaries.probe(script(tmp_path / "go", "exit 1")) is None
-    assert binaries.probe(tmp_path / "missing") is None
-    assert binaries.probe(Path(sys.executable)) is None
+    assert probe(script(tmp_path / "go", "exit 1")) is None
+    assert probe(tmp_path / "missing") is None
+    assert probe(Path(sys.executable)) is None
