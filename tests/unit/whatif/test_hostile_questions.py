@@ -85,7 +85,7 @@ ENDLESS_QUESTIONS: Mapping[str, bytes] = {
 }
 """Bodies that keep a core busy for ever, or fill the memory, unless what they ask for is bounded."""
 
-SOON = 6.0
+SOON = 20.0
 """CPU seconds for the largest of them on a shared machine. Without bounds they take hours, or gigabytes."""
 
 
