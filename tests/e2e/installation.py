@@ -24,6 +24,7 @@ FILES = (
     "priorityclass.yaml",
     "gate.yaml",
     "groups.yaml",
+    "intake.yaml",
     "stamps.yaml",
     "accounts.yaml",
 )

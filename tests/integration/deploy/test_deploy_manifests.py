@@ -328,12 +328,13 @@ def test_each_policy_that_changes_objects_is_bound(objects: Objects) -> None:
     policies = {name: item["spec"] for (its, name), item in objects.items() if its == kind}
     bindings = {name: item["spec"] for (its, name), item in objects.items() if its == f"{kind}Binding"}
     assert bindings == {name: {"policyName": name} for name in policies}
-    assert policies.keys() == {"fluence-gate", "fluence-groups"}
+    assert policies.keys() == {"fluence-gate", "fluence-groups", "fluence-intake"}
 
 
 def test_no_pod_gets_past_a_policy_by_its_size_and_foreign_pods_depend_on_none(objects: Objects) -> None:
     specs = {name: item["spec"] for (kind, name), item in objects.items() if kind.endswith("AdmissionPolicy")}
-    assert {name for name, spec in specs.items() if spec["failurePolicy"] == "Ignore"} == {"fluence-groups"}
+    lenient = {name for name, spec in specs.items() if spec["failurePolicy"] == "Ignore"}
+    assert lenient == {"fluence-groups", "fluence-intake"}
     for name in ("fluence-gate", "fluence-stamps"):
         first, *_ = specs[name]["matchConditions"]
         assert first["expression"].endswith(f"object.spec.schedulerName == '{SCHEDULER_NAME}'")
