@@ -9,7 +9,6 @@ to its loop.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -20,7 +19,6 @@ import yaml
 
 from fluence_extender.apps.extender.app import run
 from fluence_extender.apps.extender.engines import Engine
-from fluence_extender.apps.logs import set_up_logging
 from fluence_extender.apps.scheduler_config import scheduler_config
 from fluence_extender.apps.settings import Settings
 from fluence_extender.cluster.port import ResourcesFile
@@ -64,7 +62,6 @@ class EmbeddedSite(Site):
 
     def start(self) -> None:
         """Start everything. Raise `LocalClusterError`."""
-        set_up_logging(level=logging.WARNING)
         self._thread = threading.Thread(target=self._run, name="embedded cluster", daemon=True)
         self._thread.start()
         if not self._ready.wait(START_LIMIT) or self._failure is not None:

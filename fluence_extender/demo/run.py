@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +11,7 @@ from types import FrameType
 
 from rich.console import Console
 
+from fluence_extender.apps.logs import set_up_logging
 from fluence_extender.demo.manifests import examples, read
 from fluence_extender.demo.site import Site
 from fluence_extender.demo.view import Row, picture, rows, watch
@@ -25,6 +27,7 @@ def run_demo(nodes: int = 6, keep: bool = False, policy: str = "lonode", kuberne
 
     SIGINT and SIGTERM end the demo; no process or file of it remains.
     """
+    set_up_logging(level=logging.WARNING)
     console = _console()
     shown = False
 

@@ -26,6 +26,8 @@ from fluence_extender.localcluster.process import Startable, under_hostname
 SCHEDULER = "kube-scheduler-fluence"
 EXTENDER = "fluence-extender"
 WEBHOOK = "fluence-webhook"
+ANSWER_LIMIT = 15.0
+"""Seconds that the webhook gets to answer: longer than it waits for another pod of a group, so that tests see why."""
 WEBHOOK_STOP_LIMIT = 10.0
 """Seconds that the webhook gets to answer the reviews under way before it is killed."""
 
@@ -171,7 +173,7 @@ class Webhook(Startable):
         return self._send(urllib.request.Request(f"{self.at}{path}", body, headers))
 
     def _send(self, request: urllib.request.Request) -> str:
-        with urllib.request.urlopen(request, timeout=5, context=unverified()) as answer:
+        with urllib.request.urlopen(request, timeout=ANSWER_LIMIT, context=unverified()) as answer:
             return str(answer.read().decode())
 
 

@@ -243,7 +243,8 @@ def equal(name: str, group: str) -> Manifest:
 def test_forged_reviews_make_nothing_and_keep_no_group_from_its_producer(
     admission: Admission, namespace: Namespace
 ) -> None:
-    for number in range(30):
+    # Each request without an index waits five seconds for the pod of the claim before it, which never comes.
+    for number in range(4):
         forged = equal(f"forged-{number}", "lab")
         forged["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] = str(number % 3)
         for body in (forged, equal(f"forged-{number}", "lab")):
