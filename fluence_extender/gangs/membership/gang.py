@@ -25,7 +25,7 @@ from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.reporting.history import History
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import Convention, GangKey, GangState, HistoryKind
-from fluence_extender.model.names import FIRST_SEEN_ANNOTATION
+from fluence_extender.model.names import FIRST_SEEN_ANNOTATION, PLACED_ANNOTATION
 from fluence_extender.model.pod import ENDED as ENDED_PHASES
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.promise import Promise
@@ -128,10 +128,13 @@ def first_seen(pod: Pod) -> int:
     """Return the pod's resourceVersion when a replica first saw it, 0 if the pod has none.
 
     Each write raises the resourceVersion. So a pod that waits carries the first one, which is believed if it isn't
-    larger than the present one.
+    larger than the present one. A pod that has had its place without waiting carries none; it came before those of the
+    same second that still wait, so 0 stands for it.
     """
     noted = pod.annotations.get(FIRST_SEEN_ANNOTATION, "")
-    return min(int(noted), pod.revision) if re.fullmatch("[0-9]{1,18}", noted) else pod.revision
+    if re.fullmatch("[0-9]{1,18}", noted):
+        return min(int(noted), pod.revision)
+    return 0 if PLACED_ANNOTATION in pod.annotations else pod.revision
 
 
 def run_of(pod: Pod) -> str:

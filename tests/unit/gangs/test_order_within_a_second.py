@@ -52,6 +52,25 @@ def test_order_within_a_second_survives_a_restart_though_pods_were_written_since
     assert started(w, members) == list(NAMES)
 
 
+def test_gang_that_was_released_keeps_its_turn_through_a_restart(world: MakeWorld) -> None:
+    """The write that released it made its resourceVersion larger than that of a gang of the same second.
+
+    kube-scheduler clears the nomination when it can't reach us.
+    """
+    w = world(node("n0", cpu=4000))
+    w.scheduler.refusing["n0"] = 10_000
+    (released,) = gang(w, "zeta", 4000, created=SECOND)
+    (rival,) = gang(w, "alpha", 4000, created=SECOND)
+    w.advance(0.5)
+    assert (bool(w.now(released).gates), bool(w.now(rival).gates)) == (False, True)
+    w.kill()
+    w.change(released, nominated="")
+    w.scheduler.refusing.clear()
+    w.start()
+    w.advance(20)
+    assert w.nodes_of(released, rival) == ["n0", ""]
+
+
 def test_older_gangs_are_served_first_whatever_was_written_since(world: MakeWorld) -> None:
     w = world(node("n0", cpu=4000))
     w.foreign("n0", "filler", requests=asks(4000))
