@@ -84,7 +84,7 @@ def demo(nodes: int, keep: bool, kubernetes: bool, policy: str) -> None:
     """Show the service at work on this machine: it places the examples on a cluster, live and as a table.
 
     By default the cluster is embedded in the process, and starts at once. With --kubernetes it is a real one, whose
-    programs the first run builds from their Go modules into your cache folder, in about five minutes on two idle cores.
+    programs the first run builds from their Go modules into your cache folder, in about six minutes on two idle cores.
     """
     from fluence_extender.demo.run import run_demo
     from fluence_extender.localcluster.errors import LocalClusterError
