@@ -96,7 +96,11 @@ class Operation(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The answer to a request, which always allows the pod: a patch (empty: leave the pod as it is) and warnings."""
+    """The answer to a request, which always allows the pod: a patch (empty: leave the pod as it is) and warnings.
+
+    ``pod`` is the patched pod, None where there is no patch.
+    """
 
     patch: tuple[Operation, ...] = ()
     warnings: tuple[str, ...] = ()
+    pod: Json | None = None

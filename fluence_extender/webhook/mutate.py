@@ -60,7 +60,7 @@ def mutate(
         return Outcome(warnings=draft.warnings)
     if found := conflicts(draft.pod):
         return Outcome(warnings=(_not_patched("; ".join(found)),))
-    return Outcome(tuple(draft.operations), draft.warnings)
+    return Outcome(tuple(draft.operations), draft.warnings, draft.pod)
 
 
 def is_ours(pod: Json) -> bool:

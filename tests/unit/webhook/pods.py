@@ -97,6 +97,7 @@ def grouped(
 def applied(body: Json, outcome: Outcome) -> Json:
     """Return the pod after its patch, by another implementation of RFC 6902 than ours."""
     patched: Json = jsonpatch.apply_patch(body, msgspec.json.encode(outcome.patch).decode())
+    assert (outcome.pod or body) == patched
     return patched
 
 
