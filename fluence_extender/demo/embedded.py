@@ -21,9 +21,10 @@ from fluence_extender.apps.extender.app import run
 from fluence_extender.apps.extender.engines import Engine
 from fluence_extender.apps.scheduler_config import scheduler_config
 from fluence_extender.apps.settings import Settings
+from fluence_extender.cluster.decode.pod import DEFAULT_SCHEDULER
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.demo.manifests import devices_file
-from fluence_extender.demo.site import PodView, Site
+from fluence_extender.demo.site import NODE, PodView, Site
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.embeddedcluster.http_extenders import HttpExtenders
 from fluence_extender.embeddedcluster.kube_scheduler import KubeScheduler, NoExtenders
@@ -37,8 +38,6 @@ from fluence_extender.localcluster import LocalClusterError
 from fluence_extender.model.node import Node
 from fluence_extender.model.requests import allocatable_resources
 
-NODE = {"cpu": "4", "memory": "16Gi", "pods": "110"}
-DEFAULT_SCHEDULER = "default-scheduler"
 START_LIMIT = 60.0
 """Seconds that the service may take until it is ready."""
 

@@ -7,11 +7,10 @@ from contextlib import ExitStack
 from typing import Any
 
 from fluence_extender.demo.manifests import devices, policies
-from fluence_extender.demo.site import NAMESPACE, PodView, Site
+from fluence_extender.demo.site import NAMESPACE, NODE, PodView, Site
 from fluence_extender.demo.stack import Stack, Webhook
 from fluence_extender.localcluster import Component, ControlPlane, LocalClusterError, StartFailed
 
-NODE: dict[str, Any] = {"cpu": "4", "memory": "16Gi", "pods": 110}
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kubelets")
 STOPPED = "the demo's control plane isn't running"
 

@@ -15,6 +15,8 @@ from typing import Any
 from fluence_extender.localcluster.process import Startable
 
 NAMESPACE = "default"
+NODE: dict[str, Any] = {"cpu": "4", "memory": "16Gi", "pods": 110}
+"""What each node of the demo has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,9 +107,7 @@ def remarks(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterat
     if names.BACKEND_ANNOTATION in annotations and names.ALLOCATION_ANNOTATION not in annotations:
         yield RESULT_NOT_REQUEST
     for key in sorted(labels):
-        if key in OTHER_PROJECTS:
-            continue
-        if key.startswith(OURS) and key not in LABELS:
+        if key.startswith(OURS) and key not in OTHER_PROJECTS and key not in LABELS:
             yield f"label {key} does nothing: {_instead(key, _is_annotation(key), 'annotations')}"
     for key in sorted(annotations):
         if key.startswith(OURS) and key not in OTHER_PROJECTS and not _is_annotation(key):
