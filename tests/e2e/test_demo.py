@@ -26,7 +26,7 @@ def endings(kubernetes: bool) -> Counter[Ending]:
 
 
 def gang_name(row: Row) -> str:
-    """The gang's name; a gang of one pod that a controller made is named like that pod, whose last part is random."""
+    """The gang's name without a random part. A gang of one pod has the pod's name, which may end at random."""
     return re.sub(r"-[a-z0-9]{5}$", "", row.gang) if row.gang == row.pod else row.gang
 
 

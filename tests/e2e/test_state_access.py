@@ -56,7 +56,7 @@ def gangs(fluence: Fluence, cluster: Cluster, namespace: Namespace, own_nodes: N
 
 @pytest.fixture
 def user(control_plane: ControlPlane, cluster: Cluster, namespace: Namespace) -> Iterator[Path]:
-    """The kubeconfig, with a client certificate, of a user who has ``edit`` in the test's namespace alone."""
+    """The kubeconfig of a user with the role ``edit`` in the test's namespace only. It has a client certificate."""
     name = f"anna-{namespace.name}"
     subjects = [{"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"}]
     cluster.api.apply(

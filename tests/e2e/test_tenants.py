@@ -37,7 +37,7 @@ WRITTEN = (ALLOCATION_ANNOTATION, BACKEND_ANNOTATION, ATTRIBUTE, *TAKEN_OFF)
 
 @pytest.fixture
 def user(control_plane: ControlPlane, namespace: Namespace) -> Namespace:
-    """The test's namespace as somebody sees it who has the role edit there, and no other right."""
+    """The test's namespace, accessed as a user whose only right is the role ``edit`` there."""
     name = f"user-of-{namespace.name}"
     role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "edit"}
     subject = {"apiGroup": RBAC, "kind": "User", "name": name}

@@ -140,9 +140,9 @@ def tolerant_decoder(
 ) -> Callable[[bytes], tuple[Metadata, Spec, Status, str]]:
     """Return a decoder of objects that have metadata, a ``spec`` and a ``status``; all fields of these have defaults.
 
-    The last part of what it returns is why the object can't be read, "" where it can. Each field that can't be read has
-    its default then, and the log says once why. The decoder raises `msgspec.MsgspecError` only where there is no object
-    with a name.
+    The decoder returns metadata, spec, status and a problem. The problem says which field can't be read and why, or is
+    "". A field that can't be read has its default, and the log says once why. The decoder raises
+    `msgspec.MsgspecError` only where there is no object with a name.
     """
     fields: list[Any] = [("metadata", Metadata), ("spec", spec | None, None), ("status", status | None, None)]
     decode = msgspec.json.Decoder(msgspec.defstruct("Object", fields)).decode

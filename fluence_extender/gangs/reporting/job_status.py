@@ -1,6 +1,6 @@
 """The condition of a Job whose pods can't be placed on this cluster, even if nothing else ran.
 
-A user who looks at the Job sees why it doesn't start, without looking for its pods, and `kubectl wait` can wait for it.
+The Job itself thus shows why it doesn't start, and `kubectl wait` can wait for the condition.
 The condition is written when a gang of the Job's pods is found to be unsatisfiable, when the reason changes, and when
 no gang of the Job is unsatisfiable any more. The Job itself shows what was written before a restart.
 """

@@ -78,8 +78,8 @@ class Page:
     ) -> AsyncIterator[bytes]:
         """Yield the page of those items that ``keep`` accepts (None: all), as a list document.
 
-        ``show`` returns what of an item may be shown; items of which nothing may are counted. Raises `BadToken` before
-        the first piece.
+        ``show`` returns the part of an item that the caller may see, or None. Items for which it returns None are only
+        counted. Raises `BadToken` before the first piece.
         """
         start = start_of(self.kind, self.token, items.keys)
         return self._pieces(items, start, keep, leading, show)

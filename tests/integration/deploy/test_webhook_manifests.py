@@ -56,7 +56,7 @@ CALLS = {
     ),
     *(("apps", kind, verb) for kind in ("replicasets", "statefulsets") for verb in ("list", "watch")),
     ("apps", "statefulsets", "get"),  # which of its pods is the first
-    ("authentication.k8s.io", "tokenreviews", "create"),  # who asks for metrics
+    ("authentication.k8s.io", "tokenreviews", "create"),  # to authenticate a client that asks for metrics
     ("authorization.k8s.io", "subjectaccessreviews", "create"),
     ("", "limitranges", "list"),  # what containers may ask for
     # The account of sidecars, and its token.

@@ -1,4 +1,4 @@
-"""Who is let in to the state API, and what it costs."""
+"""The gate of the state API admits the right callers, and seldom asks the API server about them."""
 
 from __future__ import annotations
 
