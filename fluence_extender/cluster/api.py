@@ -21,7 +21,13 @@ from fluence_extender.cluster.bodies import (
     waiting_condition,
 )
 from fluence_extender.cluster.budgets import Budget, decode_budgets, eviction_block
-from fluence_extender.cluster.connection import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest, Connection
+from fluence_extender.cluster.connection import (
+    MERGE_PATCH,
+    METADATA_ONLY,
+    STRATEGIC_PATCH,
+    ApiRequest,
+    Connection,
+)
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.errors import (
     AlreadyBound,
@@ -33,6 +39,7 @@ from fluence_extender.cluster.errors import (
     TooManyRequests,
 )
 from fluence_extender.cluster.events import EventRecorder
+from fluence_extender.cluster.jobs import ApiJobs
 from fluence_extender.cluster.port import EvictionBlock, Kind, Pin, Regarding
 from fluence_extender.cluster.sources import Discovery
 from fluence_extender.model.names import FIRST_SEEN_ANNOTATION, PINNED_ANNOTATION, PLACED_ANNOTATION
@@ -41,21 +48,28 @@ from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus
 
 BUDGETS = "/apis/policy/v1"
 COSCHEDULING = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
-METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-"""The form of answers to patches. They aren't read, so the API server needn't write out the whole pod."""
-
 NO_MANAGED_FIELDS: list[dict[str, str]] = [{}]
 """Empties metadata.managedFields (Kubernetes documentation, "Server-Side Apply", clearing managedFields)."""
 
 READ_BACK_LIMIT = 4.0
+OWN_NAMESPACE = "kube-system"
+"""The namespace of the service in deploy/base."""
+
 EVICTED = "Evicted"
 
 
 class ApiCluster:
-    """`port.Cluster` on an API server; ``recorder`` writes its Events."""
+    """`port.Cluster` on an API server; ``recorder`` writes its Events, and ``namespace`` is our own."""
 
-    def __init__(self, connection: Connection, recorder: EventRecorder) -> None:
+    def __init__(
+        self, connection: Connection, recorder: EventRecorder, namespace: str = OWN_NAMESPACE
+    ) -> None:
         self._connection = connection
+        jobs = ApiJobs(connection, namespace)
+        self.foresee = jobs.foresee
+        self.resume = jobs.resume
+        self.hold_job = jobs.hold_job
+        self.gate_jobs = jobs.gate_jobs
         self._recorder = recorder
         self._discovery = Discovery(connection)
         self._groups: str | None = None
@@ -221,12 +235,12 @@ class ApiCluster:
 
 
 @asynccontextmanager
-async def open_cluster(connection: Connection) -> AsyncIterator[ApiCluster]:
+async def open_cluster(connection: Connection, namespace: str = OWN_NAMESPACE) -> AsyncIterator[ApiCluster]:
     """Yield an `ApiCluster` whose Events are written while the context lasts, the last ones at its end."""
     recorder = EventRecorder(connection)
     writing = asyncio.create_task(recorder.run(), name="write events")
     try:
-        yield ApiCluster(connection, recorder)
+        yield ApiCluster(connection, recorder, namespace)
     finally:
         writing.cancel()
         await asyncio.wait([writing])

@@ -1,4 +1,4 @@
-"""The paths and bodies of writes: conditions and sizes of PodGroups, conditions of pods, and node affinity.
+"""The paths and bodies of writes: PodGroups, conditions of pods and Jobs, node affinity, and Jobs with their pods.
 
 A patch carries ``metadata.uid``, so that it fails for another object that took the name. Conditions are a list keyed by
 type, so a strategic merge patch leaves the conditions of other writers alone.
@@ -6,13 +6,17 @@ type, so a strategic merge patch leaves the conditions of other writers alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from fluence_extender.model.names import (
+    COMPLETION_INDEX,
     CREATED_BY_ANNOTATION,
     GROUP_LABEL,
+    NODES_ANNOTATION,
+    SUSPENDED_FOR_ANNOTATION,
+    SUSPENDED_FOR_PLACEMENT,
     UNSATISFIABLE_CONDITION,
     WEBHOOK_NAME,
 )
@@ -23,6 +27,15 @@ from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus
 AnyPodGroup = PodGroup | CoschedulingGroup
 
 LONGEST_MESSAGE = 32_000
+LONGEST_GATING_REASON = 200
+LONGEST_PREFIX = 58
+"""Characters of a generated name before its last part (apiserver: names.MaxGeneratedNameLength)."""
+
+TRIAL_SUFFIX = "trial"
+"""The last part of the name of a pod that is tried. Generated names have no vowels, so none is the same."""
+
+JOB_TRACKING = "batch.kubernetes.io/job-tracking"
+COMPLETION_INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 _EARLY_VERSIONS = ("v1alpha1", "v1alpha2")
 
 
@@ -145,3 +158,80 @@ def _term(term: NodeTerm) -> dict[str, object]:
 def _requirement(one: Requirement) -> dict[str, object]:
     requirement: dict[str, object] = {"key": one.key, "operator": one.operator}
     return requirement | ({"values": list(one.values)} if one.values else {})
+
+
+def first_pod(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the pod that the Job controller creates for index 0 of an Indexed Job (batch/v1 manifest).
+
+    It has a name of its own, because one with a random part would make each refusal read differently. It has no nodes
+    to be born on, and its owner reference doesn't block the Job's deletion, for which the service would need a right.
+    Source: Kubernetes pkg/controller/job, manageJob.
+    """
+    meta, template = job["metadata"], job["spec"]["template"]
+    template_meta, spec = template.get("metadata") or {}, template["spec"]
+    name, index = meta["name"], {COMPLETION_INDEX: "0"}
+    notes = {
+        key: text for key, text in (template_meta.get("annotations") or {}).items() if key != NODES_ANNOTATION
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{name[: LONGEST_PREFIX - 3]}-0-{TRIAL_SUFFIX}",
+            "namespace": meta["namespace"],
+            "labels": {**(template_meta.get("labels") or {}), **index},
+            "annotations": {**notes, **index},
+            "finalizers": [JOB_TRACKING],
+            "ownerReferences": [
+                {
+                    "apiVersion": "batch/v1",
+                    "kind": "Job",
+                    "name": name,
+                    "uid": meta["uid"],
+                    "controller": True,
+                    "blockOwnerDeletion": False,
+                }
+            ],
+        },
+        "spec": {
+            **spec,
+            "hostname": f"{name}-0",
+            **{
+                kind: [_with_index(one) for one in spec[kind]]
+                for kind in ("initContainers", "containers")
+                if spec.get(kind)
+            },
+        },
+    }
+
+
+def _with_index(container: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the container with the variable from which its process learns the completion index."""
+    given = container.get("env") or []
+    if any(one.get("name") == COMPLETION_INDEX_VARIABLE for one in given):
+        return dict(container)
+    source = {"fieldRef": {"fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
+    return {**container, "env": [*given, {"name": COMPLETION_INDEX_VARIABLE, "valueFrom": source}]}
+
+
+def resume_patch(job: Job, nodes: Sequence[str]) -> dict[str, Any]:
+    """Return the merge patch that resumes a Job in the observed version, with the nodes of its pods by index."""
+    note = {NODES_ANNOTATION: ",".join(nodes) or None}
+    spec = {"suspend": False, "template": {"metadata": {"annotations": note}}}
+    return {"metadata": {**_observed(job), "annotations": {SUSPENDED_FOR_ANNOTATION: None}}, "spec": spec}
+
+
+def hold_patch(job: Job) -> dict[str, Any]:
+    """Return the merge patch that suspends a Job in the observed version, held for placement."""
+    held = {SUSPENDED_FOR_ANNOTATION: SUSPENDED_FOR_PLACEMENT}
+    return {"metadata": {**_observed(job), "annotations": held}, "spec": {"suspend": True}}
+
+
+def _observed(job: Job) -> dict[str, Any]:
+    return {"uid": job.uid, "resourceVersion": job.version}
+
+
+def gated_jobs_patch(reasons: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the JSON patch that makes ``reasons`` the whole data of a ConfigMap, whatever it had before."""
+    data = {uid: why[:LONGEST_GATING_REASON] for uid, why in reasons.items()}
+    return [{"op": "add", "path": "/data", "value": data}]

@@ -15,6 +15,7 @@ Every failure to read or write the cluster is a `ClusterError`:
       Invalid              422: the API server refuses the content
       TooManyRequests      429, 503: the call may be repeated later
       Disrupted            429 of an eviction: a PodDisruptionBudget forbids it
+      Unforeseeable        it can't be planned for what the API server would make of a pod
 
 `NotLeading` stands apart: the write was withheld here, so nothing about the cluster failed.
 
@@ -89,6 +90,10 @@ class TooManyRequests(ClusterError):
 
 class Disrupted(ClusterError):
     """A PodDisruptionBudget forbids the eviction for now."""
+
+
+class Unforeseeable(ClusterError):
+    """What the API server would make of a pod can't be found out, or isn't ours to place."""
 
 
 class NotLeading(Exception):

@@ -102,6 +102,18 @@ Observation = Listed | Changed | Deleted
 Sink = Callable[[Observation], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What the pods of a suspended Job would be, as `Cluster.foresee` found; no watch tells it.
+
+    ``pod`` is the pod of index 0, or None where it can't be created, and then ``problem`` says why.
+    """
+
+    job: Job
+    pod: Pod | None
+    problem: str = ""
+
+
 def follow_pods(
     observation: Observation, known: Iterable[str], put: Callable[[Pod], None], drop: Callable[[str], None]
 ) -> bool:
@@ -263,6 +275,42 @@ class Cluster(Protocol):
 
         With "" they can, and the condition is False.
         """
+        ...
+
+    async def foresee(self, job: Job) -> Pod:
+        """Return the pod that the Job controller would create for index 0 of the Job; it isn't created.
+
+        The pod has passed admission as a pod of a Job that names no nodes: it has its priority, its defaults, injected
+        containers and the gate, and no node. Pods of other indexes differ from it in uid, name and index only (label
+        and annotation `COMPLETION_INDEX`). ``created`` is when the Job was created, so that the Job's turn is the same
+        whenever this is asked.
+
+        Raise `Gone` where the Job, or the Job of that uid, doesn't exist any more; `Denied` or `Invalid` with the API
+        server's message where it would refuse the pod; and `Unforeseeable` where the Job can only be resumed without a
+        plan, because its pods wouldn't be ours to place or a webhook allows no trial.
+        """
+        ...
+
+    async def resume(self, job: Job, nodes: Sequence[str]) -> None:
+        """Let the Job controller create the pods of a Job that is held for placement, each on its node.
+
+        ``nodes`` are the nodes by completion index. Without any the Job is resumed without a plan, and its pods wait at
+        the gate. Raise `Gone`; `Conflict` where the Job has changed since it was observed, or pods from before it was
+        held still exist; and `Invalid` where the nodes of a Job that has run before can't be changed (Kubernetes before
+        1.36). It can then be resumed with the nodes that it has.
+        """
+        ...
+
+    async def hold_job(self, job: Job) -> None:
+        """Suspend the Job again, held for placement. Its pods are deleted, and don't count as failed.
+
+        Its template keeps its nodes, because that of a running Job can't be changed; `resume` replaces them. Raise
+        `Conflict` where the Job has changed since it was observed, or `Gone`.
+        """
+        ...
+
+    async def gate_jobs(self, reasons: Mapping[str, str]) -> None:
+        """Have the new pods of exactly these Jobs gated although their templates name nodes: uids, and why."""
         ...
 
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:

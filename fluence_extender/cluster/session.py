@@ -96,7 +96,10 @@ class ApiSession:
 
 
 @asynccontextmanager
-async def open_session(early: EarlyWatch) -> AsyncIterator[ApiSession]:
-    """Yield a session whose Events are written while the context lasts, the last ones at its end."""
-    async with open_cluster(early.connection) as writes:
+async def open_session(early: EarlyWatch, namespace: str) -> AsyncIterator[ApiSession]:
+    """Yield a session whose Events are written while the context lasts, the last ones at its end.
+
+    ``namespace`` is the service's own.
+    """
+    async with open_cluster(early.connection, namespace) as writes:
         yield ApiSession(early, writes)

@@ -11,7 +11,14 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fluence_extender.cluster.errors import AlreadyBound, ClusterError, Conflict, Disrupted, Gone
+from fluence_extender.cluster.errors import (
+    AlreadyBound,
+    ClusterError,
+    Conflict,
+    Disrupted,
+    Gone,
+    Unforeseeable,
+)
 from fluence_extender.cluster.port import (
     WORKLOADS,
     Changed,
@@ -57,7 +64,8 @@ class EmbeddedCluster:
 
     ``protected`` are the uids of pods that a disruption budget protects from eviction. ``events`` are the Events
     recorded so far, ``reports`` the last report of each native PodGroup by namespace and name, and ``waiting`` the last
-    message of each gated pod by uid.
+    message of each gated pod by uid. ``first_pods`` are the pods that the Job controller would create for index 0, by
+    the uid of the Job; ``gated_jobs`` are the Jobs whose new pods are gated, and why.
     """
 
     def __init__(self, *objects: Watched) -> None:
@@ -65,6 +73,8 @@ class EmbeddedCluster:
         self.reports: dict[Key, tuple[bool, str, str]] = {}
         self.waiting: dict[str, str] = {}
         self.protected: set[str] = set()
+        self.first_pods: dict[str, Pod] = {}
+        self.gated_jobs: dict[str, str] = {}
         self._objects: dict[Kind, dict[Key, Watched]] = {kind: {} for kind in Kind}
         self._sinks: list[Sink] = []
         self._version = 0
@@ -74,11 +84,16 @@ class EmbeddedCluster:
     # What other clients and kubelets do.
 
     def put(self, one: Watched) -> None:
-        """Create or replace an object. A pod gets the next resourceVersion."""
+        """Create or replace an object. A pod or Job gets the next resourceVersion."""
         stored: Watched = one
-        if isinstance(one, Pod):
+        if isinstance(one, Pod | Job):
             self._version += 1
-            stored = replace(one, resource_version=str(self._version))
+            version = str(self._version)
+            stored = (
+                replace(one, resource_version=version)
+                if isinstance(one, Pod)
+                else replace(one, version=version)
+            )
         kind = KINDS[type(one)]
         self._objects[kind][_key(one)] = stored
         self._send(Changed(kind, stored))
@@ -115,6 +130,13 @@ class EmbeddedCluster:
         now = self._objects[Kind.POD].get(_key(pod))
         if not isinstance(now, Pod) or now.uid != pod.uid:
             raise Gone(f"pod {pod.key} (uid {pod.uid}) is gone", 404)
+        return now
+
+    def job(self, job: Job) -> Job:
+        """Return the current Job of that name and uid. Raise `Gone`."""
+        now = self._objects[Kind.JOB].get(_key(job))
+        if not isinstance(now, Job) or now.uid != job.uid:
+            raise Gone(f"Job {job.namespace}/{job.name} (uid {job.uid}) is gone", 404)
         return now
 
     def pods(self) -> tuple[Pod, ...]:
@@ -233,10 +255,31 @@ class EmbeddedCluster:
 
     async def report_job(self, job: Job, why: str) -> None:
         """See `Cluster.report_job`."""
-        now = self._objects[Kind.JOB].get((job.namespace, job.name))
-        if not isinstance(now, Job) or now.uid != job.uid:
-            raise Gone(f"Job {job.namespace}/{job.name} is gone", 404)
-        self.put(replace(now, unsatisfiable=why))
+        self.put(replace(self.job(job), unsatisfiable=why))
+
+    async def foresee(self, job: Job) -> Pod:
+        """See `Cluster.foresee`."""
+        await self._begin("foresee", f"{job.namespace}/{job.name}")
+        self.job(job)
+        if job.uid not in self.first_pods:
+            raise Unforeseeable(f"the template of Job {job.namespace}/{job.name} isn't known", 400)
+        return self.first_pods[job.uid]
+
+    async def resume(self, job: Job, nodes: Sequence[str]) -> None:
+        """See `Cluster.resume`."""
+        await self._begin("resume", f"{job.namespace}/{job.name}")
+        now = self._unchanged(job)
+        self.put(replace(now, suspended=False, held_for_placement=False, nodes=tuple(nodes)))
+
+    async def hold_job(self, job: Job) -> None:
+        """See `Cluster.hold_job`."""
+        await self._begin("hold_job", f"{job.namespace}/{job.name}")
+        self.put(replace(self._unchanged(job), suspended=True, held_for_placement=True))
+
+    async def gate_jobs(self, reasons: Mapping[str, str]) -> None:
+        """See `Cluster.gate_jobs`."""
+        await self._begin("gate_jobs", "")
+        self.gated_jobs = dict(reasons)
 
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
         """See `Cluster.event`."""
@@ -251,9 +294,20 @@ class EmbeddedCluster:
 
     async def _accept(self, verb: str, pod: Pod) -> Pod:
         """Begin a write of ``verb``; return the current pod. Raise `Gone`."""
+        await self._begin(verb, pod.key)
+        return self.pod(pod)
+
+    async def _begin(self, verb: str, key: str) -> None:
+        """Begin a call of ``verb`` about the object ``key``."""
         # A call over a network always lets other tasks of the event loop run.
         await asyncio.sleep(0)
-        return self.pod(pod)
+
+    def _unchanged(self, job: Job) -> Job:
+        """Return the current Job. Raise `Gone`, or `Conflict` where it has changed since it was observed."""
+        now = self.job(job)
+        if now.version != job.version:
+            raise Conflict(f"Job {job.namespace}/{job.name} has changed", 409)
+        return now
 
     def _update(self, now: Pod, change: Callable[[Pod], Pod]) -> None:
         changed = change(now)

@@ -54,6 +54,20 @@ PINNED_ANNOTATION = f"{DOMAIN}/pinned-to"
 # Written when the pod is ungated, and in the Binding: the gang with which it got its place, and the size of that gang.
 PLACED_ANNOTATION = f"{DOMAIN}/placed-with"
 
+# On a Job: why admission created it suspended. Until the service has places for its pods it has the first value.
+SUSPENDED_FOR_ANNOTATION = f"{DOMAIN}/suspended-for"
+SUSPENDED_FOR_PLACEMENT = "placement"
+
+# On a Job's pod template: the nodes of its pods by completion index, joined by commas, written when it is resumed.
+NODES_ANNOTATION = f"{DOMAIN}/nodes"
+
+# Set by users on a Job or its namespace: with "never" the Job isn't suspended, and its pods wait at the gate.
+SUSPEND_LABEL = f"{DOMAIN}/suspend"
+NEVER_SUSPEND = "never"
+
+# The ConfigMap whose keys are the uids of Jobs whose new pods get the gate although their template names nodes.
+GATED_JOBS = "fluence-gated-jobs"
+
 # The state API as a part of the API server: /apis/GROUP/VERSION.
 STATE_GROUP = DOMAIN
 STATE_VERSION = "v1"

@@ -85,6 +85,13 @@ class Job(WorkloadObject):
     many more of its pods may be evicted before it fails, None for any number; it isn't compared, because no size
     depends on it; nor is ``unsatisfiable``, which is why the Job's condition says that its pods can't be placed, ""
     where it doesn't.
+
+    Nor is any of what placing the Job before its pods exist depends on. ``ours`` is true where its pods are created
+    with this scheduler's name, ``suspended`` where it has no pods because its spec says so, and ``held_for_placement``
+    where admission suspended it, so that the service resumes it. ``nodes`` are those in its pod template, by completion
+    index, empty where the template names none. ``done`` are the ranges (first and last) of indexes that have completed
+    or failed for good, in order. ``finished`` is true once the Job has ended or is about to. ``version`` is its
+    resourceVersion.
     """
 
     parallelism: int
@@ -97,6 +104,13 @@ class Job(WorkloadObject):
     ends: float | None = None
     evictions_left: int | None = field(default=BACKOFF_LIMIT, compare=False)
     unsatisfiable: str = field(default="", compare=False)
+    ours: bool = field(default=False, compare=False)
+    suspended: bool = field(default=False, compare=False)
+    held_for_placement: bool = field(default=False, compare=False)
+    nodes: tuple[str, ...] = field(default=(), compare=False)
+    done: tuple[tuple[int, int], ...] = field(default=(), compare=False)
+    finished: bool = field(default=False, compare=False)
+    version: str = field(default="", compare=False)
 
     @property
     def pods(self) -> int:

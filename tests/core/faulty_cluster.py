@@ -15,8 +15,8 @@ from fluence_extender.model.pod import Pod
 class FaultyCluster(EmbeddedCluster):
     """`EmbeddedCluster` with faults.
 
-    ``delays[verb]`` are the seconds that a call of that verb takes. ``calls`` lists the verb and the pod's key of each
-    write, also of refused ones. While ``held``, observations are queued.
+    ``delays[verb]`` are the seconds that a call of that verb takes. ``calls`` lists the verb of each write, and the
+    namespace and name of its pod or Job, also of refused ones. While ``held``, observations are queued.
     """
 
     def __init__(self, *objects: Watched) -> None:
@@ -50,10 +50,9 @@ class FaultyCluster(EmbeddedCluster):
         if not self.held:
             self.deliver()
 
-    async def _accept(self, verb: str, pod: Pod) -> Pod:
-        self.calls.append((verb, pod.key))
+    async def _begin(self, verb: str, key: str) -> None:
+        self.calls.append((verb, key))
         await asyncio.sleep(self.delays.get(verb, 0.0))
         failures = self._failures.get(verb)
         if failures:
             raise failures.popleft()
-        return self.pod(pod)

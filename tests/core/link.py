@@ -155,6 +155,24 @@ class Link:
         """See `Cluster.report_job`."""
         await self._send(self._cluster.report_job(job, why))
 
+    async def foresee(self, job: Job) -> Pod:
+        """See `Cluster.foresee`."""
+        if self.cut:
+            raise ClusterError("no answer")
+        return await self._cluster.foresee(job)
+
+    async def resume(self, job: Job, nodes: Sequence[str]) -> None:
+        """See `Cluster.resume`."""
+        await self._send(self._cluster.resume(job, nodes))
+
+    async def hold_job(self, job: Job) -> None:
+        """See `Cluster.hold_job`."""
+        await self._send(self._cluster.hold_job(job))
+
+    async def gate_jobs(self, reasons: Mapping[str, str]) -> None:
+        """See `Cluster.gate_jobs`."""
+        await self._send(self._cluster.gate_jobs(reasons))
+
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
         """See `Cluster.event`."""
         with contextlib.suppress(ClusterError):

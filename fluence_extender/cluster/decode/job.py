@@ -12,12 +12,22 @@ from fluence_extender.model.names import (
     COSCHEDULING_GROUP,
     FLUX_SIZE,
     GROUP_SIZE_ANNOTATION,
+    NODES_ANNOTATION,
+    SCHEDULER_NAME,
+    SUSPENDED_FOR_ANNOTATION,
+    SUSPENDED_FOR_PLACEMENT,
     UNSATISFIABLE_CONDITION,
 )
 from fluence_extender.model.workload import BACKOFF_LIMIT, Job
 
 ORIGIN_LABEL = "ray.io/originated-from-crd"
 FLUX_K8S_LABELS = (COSCHEDULING_GROUP, FLUX_SIZE)
+Indexes = tuple[int, int]
+"""A range of completion indexes: the first one and the last one."""
+
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+ENDING = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
+"""The conditions of a Job that has ended, and those of a Job that ends once its pods are gone."""
 
 
 class _PodCondition(msgspec.Struct):
@@ -51,6 +61,38 @@ class JobSpec(msgspec.Struct, rename="camel"):
         return 1 if self.parallelism is None else self.parallelism
 
 
+class _Annotations(msgspec.Struct):
+    nodes: str = msgspec.field(name=NODES_ANNOTATION, default="")
+
+
+class _TemplateMetadata(msgspec.Struct):
+    annotations: _Annotations | None = None
+
+
+class _PodSpec(msgspec.Struct):
+    scheduler: str = msgspec.field(name="schedulerName", default="")
+
+
+class _Template(msgspec.Struct):
+    metadata: _TemplateMetadata | None = None
+    spec: _PodSpec | None = None
+
+
+class _FullSpec(JobSpec):
+    suspend: bool | None = None
+    template: _Template | None = None
+
+    @property
+    def ours(self) -> bool:
+        return bool(self.template and self.template.spec and self.template.spec.scheduler == SCHEDULER_NAME)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        meta = self.template.metadata if self.template else None
+        text = meta.annotations.nodes if meta and meta.annotations else ""
+        return tuple(text.split(",")) if text else ()
+
+
 class _JobCondition(msgspec.Struct):
     type: str = ""
     status: str = ""
@@ -62,29 +104,41 @@ class _JobStatus(msgspec.Struct, rename="camel"):
     start_time: Time | None = None
     failed: Int64 | None = None
     failed_indexes: str | None = None
+    completed_indexes: str | None = None
 
 
-_job = tolerant_decoder("Job", JobSpec, _JobStatus)
+_job = tolerant_decoder("Job", _FullSpec, _JobStatus)
 
 
 def decode_job(raw: bytes) -> Job:
     """Decode a Job."""
     meta, spec, status, problem = _job(raw)
     labels = meta.labels or {}
-    stated = {**labels, **(meta.annotations or {})}.get(GROUP_SIZE_ANNOTATION, "")
+    annotations = meta.annotations or {}
+    stated = {**labels, **annotations}.get(GROUP_SIZE_ANNOTATION, "")
     deadline = spec.active_deadline_seconds
+    conditions = status.conditions or ()
+    failed = read_indexes(status.failed_indexes or "")
+    suspended = bool(spec.suspend)
     return Job(
         *meta.identity,
         parallelism=spec.width,
         completions=spec.completions,
         indexed=spec.completion_mode == "Indexed",
-        failed_indexes=_count_indexes(status.failed_indexes or ""),
+        failed_indexes=sum(last - first + 1 for first, last in failed),
         labels=tuple((key, labels[key]) for key in FLUX_K8S_LABELS if key in labels),
         stated_size=stated,
         submits_ray_job=labels.get(ORIGIN_LABEL) == "RayJob",
         ends=status.start_time.timestamp() + deadline if status.start_time and deadline else None,
         evictions_left=0 if problem else _evictions_left(spec, status.failed or 0),
-        unsatisfiable=_unsatisfiable(status.conditions or ()),
+        unsatisfiable=_unsatisfiable(conditions),
+        ours=spec.ours,
+        suspended=suspended,
+        held_for_placement=suspended and annotations.get(SUSPENDED_FOR_ANNOTATION) == SUSPENDED_FOR_PLACEMENT,
+        nodes=spec.nodes,
+        done=merged((*failed, *read_indexes(status.completed_indexes or ""))),
+        finished=any(one.type in ENDING and one.status == "True" for one in conditions),
+        version=meta.resource_version,
         problem=problem,
     )
 
@@ -94,10 +148,25 @@ def _unsatisfiable(conditions: Iterable[_JobCondition]) -> str:
     return next(told, "")
 
 
-def _count_indexes(text: str) -> int:
-    """Return how many indexes a Job's status names (``1,3-5,7``); a part of another form names none."""
-    found = [re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part) for part in text.split(",")]
-    return sum(max(int(one[2] or one[1]) - int(one[1]) + 1, 0) for one in found if one)
+def read_indexes(text: str) -> list[Indexes]:
+    """Return the ranges of indexes in a Job's status (``1,3-5,7``), in the order written.
+
+    A part of another form names no indexes.
+    """
+    found = [_RANGE.fullmatch(part) for part in text.split(",")] if text else []
+    ranges = [(int(one[1]), int(one[2] or one[1])) for one in found if one]
+    return [(first, last) for first, last in ranges if first <= last]
+
+
+def merged(ranges: Iterable[Indexes]) -> tuple[Indexes, ...]:
+    """Return ranges that name the same indexes, each index once, in order, with a gap between any two of them."""
+    found: list[Indexes] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(found[-1][1], last)
+        else:
+            found.append((first, last))
+    return tuple(found)
 
 
 def _evictions_left(spec: JobSpec, failed: int) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
@@ -17,7 +18,10 @@ from tests.core.faulty_cluster import FaultyCluster
 
 POD = Pod("ns", "p", "u1", gates=(GATE,))
 GROUP = CoschedulingGroup("ns", "g", "u", 2)
-JOB = Job("ns", "j", "u", 2)
+JOB = Job("ns", "j", "u", 2, suspended=True)
+STORED = replace(JOB, version="2")
+"""The Job as the cluster stores it after the pod."""
+
 Write = Callable[[Cluster], Awaitable[None]]
 
 
@@ -42,6 +46,9 @@ WRITES: dict[str, Write] = {
     "report_group": lambda cluster: cluster.report_group(PodGroup("ns", "g", "u", 2), True, "x", "y"),
     "report_members": lambda cluster: cluster.report_members(GROUP, MemberStatus("Running")),
     "report_job": lambda cluster: cluster.report_job(JOB, "unsatisfiable: why"),
+    "resume": lambda cluster: cluster.resume(STORED, ("n1", "n2")),
+    "hold_job": lambda cluster: cluster.hold_job(STORED),
+    "gate_jobs": lambda cluster: cluster.gate_jobs({"u": "its node n1 is gone"}),
     "event": lambda cluster: cluster.event(Regarding("v1", "Pod", "ns", "p", "u1"), "Busy", "busy"),
 }
 

@@ -1,0 +1,122 @@
+"""The writes about Jobs whose pods are created with their nodes.
+
+Invariants: a Job is only resumed or suspended in the version that was observed, so neither another replica nor its user
+is overruled. A call may be repeated: it succeeds where the Job is already as it should be. The code relies on these
+rules of Kubernetes (1.36, pkg/registry/batch/job): the annotations of a suspended Job's template may be changed, also
+in the write that resumes it, once it has no pods and its status says that it is suspended or has never started; those
+of a running Job may not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import msgspec
+
+from fluence_extender.cluster.bodies import first_pod, gated_jobs_patch, hold_patch, resume_patch
+from fluence_extender.cluster.connection import JSON_PATCH, MERGE_PATCH, METADATA_ONLY, ApiRequest, Connection
+from fluence_extender.cluster.decode.job import decode_job
+from fluence_extender.cluster.decode.objects import Time
+from fluence_extender.cluster.decode.pod import decode_pod
+from fluence_extender.cluster.errors import ClusterError, Conflict, Gone, Invalid, NoAnswer, Unforeseeable
+from fluence_extender.cluster.port import Json
+from fluence_extender.model.names import GATED_JOBS
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import Job
+
+NO_DRY_RUN = 400
+"""The HTTP status for a trial that an admission webhook doesn't allow (its side effects aren't declared as none)."""
+
+
+class _Metadata(msgspec.Struct):
+    created: Time = msgspec.field(name="creationTimestamp")
+
+
+class _Status(msgspec.Struct):
+    active: int = 0
+
+
+class _Job(msgspec.Struct):
+    metadata: _Metadata
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class ApiJobs:
+    """The Jobs' part of `port.Cluster` on an API server; ``namespace`` has the ConfigMap of gated Jobs."""
+
+    def __init__(self, connection: Connection, namespace: str) -> None:
+        self._connection = connection
+        self._gated_jobs = f"/api/v1/namespaces/{namespace}/configmaps/{GATED_JOBS}"
+
+    async def foresee(self, job: Job) -> Pod:
+        """See `Cluster.foresee`. One GET of the Job and one POST of a pod with dryRun."""
+        raw = await self._read(job)
+        manifest: Json = msgspec.json.decode(raw)
+        named = f"a pod of Job {_key(job)}"
+        path = f"/api/v1/namespaces/{job.namespace}/pods"
+        request = ApiRequest("POST", path, f"try {named}", {"dryRun": "All"}, first_pod(manifest))
+        try:
+            pod = decode_pod(await self._connection.call(request))
+        except ClusterError as error:
+            if error.status != NO_DRY_RUN:
+                raise
+            raise Unforeseeable(str(error), error.status) from error
+        if pod.node:
+            raise Unforeseeable(f"{named} would be created on node {pod.node} (spec.nodeName)")
+        if not pod.ours:
+            raise Unforeseeable(f"{named} would be created for scheduler {pod.scheduler}")
+        created = msgspec.json.decode(raw, type=_Job).metadata.created
+        return replace(pod, created=created.timestamp())
+
+    async def resume(self, job: Job, nodes: Sequence[str]) -> None:
+        """See `Cluster.resume`. One PATCH; where it is refused or no answer comes, the Job is read back."""
+        wanted = tuple(nodes)
+        attempt = f"resume Job {_key(job)}"
+        try:
+            await self._patch(
+                job, attempt, resume_patch(job, wanted), lambda now: not now.suspended and now.nodes == wanted
+            )
+        except Invalid as error:
+            if msgspec.json.decode(await self._read(job), type=_Job).status.active:
+                raise Conflict(f"{attempt}: pods from before it was suspended still exist", 409) from error
+            raise
+
+    async def hold_job(self, job: Job) -> None:
+        """See `Cluster.hold_job`. One PATCH; where it is refused or no answer comes, the Job is read back."""
+        await self._patch(
+            job, f"suspend Job {_key(job)}", hold_patch(job), lambda now: now.held_for_placement
+        )
+
+    async def gate_jobs(self, reasons: Mapping[str, str]) -> None:
+        """See `Cluster.gate_jobs`. One PATCH, which replaces the data and nothing else of the ConfigMap."""
+        attempt = f"write {self._gated_jobs}"
+        body = gated_jobs_patch(reasons)
+        await self._connection.call(
+            ApiRequest("PATCH", self._gated_jobs, attempt, None, body, JSON_PATCH, METADATA_ONLY)
+        )
+
+    async def _patch(self, job: Job, attempt: str, body: Json, done: Callable[[Job], bool]) -> None:
+        request = ApiRequest("PATCH", _path(job), attempt, None, body, MERGE_PATCH, METADATA_ONLY)
+        try:
+            await self._connection.call(request)
+        except (Conflict, Invalid, NoAnswer):
+            if not done(decode_job(await self._read(job))):
+                raise
+
+    async def _read(self, job: Job) -> bytes:
+        """Return the current Job. Raise `Gone` where the Job, or the Job of that uid, doesn't exist any more."""
+        raw = await self._connection.call(ApiRequest("GET", _path(job), f"read Job {_key(job)}"))
+        if decode_job(raw).uid != job.uid:
+            raise Gone(
+                f"Job {_key(job)} (uid {job.uid}) is gone; another one of that name took its place", 404
+            )
+        return raw
+
+
+def _key(job: Job) -> str:
+    return f"{job.namespace}/{job.name}"
+
+
+def _path(job: Job) -> str:
+    return f"/apis/batch/v1/namespaces/{job.namespace}/jobs/{job.name}"
