@@ -61,6 +61,11 @@ SUSPENDED_FOR_PLACEMENT = "placement"
 # On a Job's pod template: the nodes of its pods by completion index, joined by commas, written when it is resumed.
 NODES_ANNOTATION = f"{DOMAIN}/nodes"
 
+# On the same template, and so on its pods: admission pins each of these pods to its node, unless the ConfigMap below
+# lists their Job. Admission sets it when it suspends the Job.
+PLACED_LABEL = f"{DOMAIN}/placed"
+AT_BIRTH = "at-birth"
+
 # Set by users on a Job or its namespace: with "never" the Job isn't suspended, and its pods wait at the gate.
 SUSPEND_LABEL = f"{DOMAIN}/suspend"
 NEVER_SUSPEND = "never"

@@ -13,7 +13,10 @@ from functools import lru_cache
 from fluence_extender.model import coordination, names
 from fluence_extender.model.notation import DURATION_FORM, parse_duration
 
-LABELS = frozenset({names.GROUP_LABEL, coordination.OBSERVE_LABEL})
+REQUESTED_LABELS = frozenset({names.GROUP_LABEL, coordination.OBSERVE_LABEL})
+"""The labels that users set."""
+
+LABELS = REQUESTED_LABELS | {names.PLACED_LABEL}
 
 REQUESTED = frozenset(
     {
@@ -44,6 +47,7 @@ WRITTEN = frozenset(
         names.PINNED_ANNOTATION,
         names.FIRST_SEEN_ANNOTATION,
         names.PLACED_ANNOTATION,
+        names.NODES_ANNOTATION,
         coordination.DEPENDS_ON_KIND,
         coordination.DEPENDS_ON_PRODUCER,
         coordination.DEPENDS_ON_GATE,
@@ -55,6 +59,9 @@ WRITTEN = frozenset(
 """The annotations that the project writes. A copied manifest may contain some."""
 
 ANNOTATIONS = REQUESTED | WRITTEN
+ON_JOBS = frozenset({names.SUSPEND_LABEL, names.SUSPENDED_FOR_ANNOTATION})
+"""The keys that are written on Jobs and never on pods."""
+
 PREFIXES = (names.REQUIRE_PREFIX, names.ATTRIBUTE_PREFIX)
 """Prefixes of annotations whose ends users choose."""
 
@@ -95,7 +102,7 @@ LONGEST_KEY = 63
 
 OURS = f"{names.DOMAIN}/"
 
-TEMPLATED = LABELS | {key for key in REQUESTED if not key.startswith(names.SELECT_PREFIX)}
+TEMPLATED = REQUESTED_LABELS | {key for key in REQUESTED if not key.startswith(names.SELECT_PREFIX)}
 """The keys that users set and that count on pods only, not on the objects that create pods."""
 
 
@@ -132,9 +139,11 @@ def _is_annotation(key: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _instead(key: str, elsewhere: bool, where: str) -> str:
+    if key in ON_JOBS:
+        return "write it on the Job itself, or on its namespace"
     if elsewhere:
         return f"write it under metadata.{where}"
-    known = {one.removeprefix(OURS): "label" for one in LABELS}
+    known = {one.removeprefix(OURS): "label" for one in REQUESTED_LABELS}
     known |= {one.removeprefix(OURS): "annotation" for one in REQUESTED}
     word = key.removeprefix(OURS).lower().replace("_", "-")
     # Comparing two words takes the product of their lengths.

@@ -28,6 +28,11 @@ OURS = "fluence.flux-framework.org/"
             {},
             f"label {OURS}group-size does nothing: write it under metadata.annotations",
         ),
+        (
+            {"suspend": "never"},
+            {},
+            f"label {OURS}suspend does nothing: write it on the Job itself, or on its namespace",
+        ),
         ({"gruop": "g"}, {}, f"label {OURS}gruop does nothing: did you mean the label {OURS}group?"),
         (
             {"require-vendor": "ibm"},
