@@ -1,7 +1,8 @@
 """Manifests in an embedded cluster: objects that describe gangs are stored, and controllers make and replace pods.
 
-Invariant: a controller has one pod for each of its templates. A pod that is gone or has failed is replaced, up to
-``backoffLimit`` times for a Job; a pod of a Job that has succeeded isn't.
+Invariant: a controller has one pod for each of its templates, and a suspended Job has none. A pod that is gone or has
+failed is replaced, up to ``backoffLimit`` times for a Job; a pod of a Job that has succeeded isn't, nor is one that was
+deleted because its Job was suspended.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ import asyncio
 import itertools
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fluence_extender.cluster.decode.pod import decode_pod
-from fluence_extender.cluster.port import Deleted, Kind, Observation
+from fluence_extender.cluster.decode.job import merged
+from fluence_extender.cluster.errors import Gone
+from fluence_extender.cluster.port import Deleted, Listed, Observation
 from fluence_extender.embeddedcluster.admission import admit
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.graph.virtual import VirtualResources
+from fluence_extender.model.names import NODES_ANNOTATION
 from fluence_extender.model.pod import Owner, Pod
-from fluence_extender.model.workload import BACKOFF_LIMIT
+from fluence_extender.model.workload import BACKOFF_LIMIT, Job, Workload
 from fluence_extender.whatif.controllers import maker
 from fluence_extender.whatif.documents import BadManifest, Manifest, as_json
 from fluence_extender.whatif.manifests import workload
@@ -32,7 +36,9 @@ SUFFIXES = "bcdfghjklmnpqrstvwxz2456789"
 class _Controlled:
     """The pods of one controller: their ``templates``, and how many ``replacements`` of them are left.
 
-    ``prefixes`` are the beginnings of their names. ``current`` has, by uid, the position of each pod's template.
+    ``prefixes`` are the beginnings of their names. ``current`` has, by uid, the position of each pod's template. Of a
+    ``job`` that isn't suspended ``running`` is true, and ``deadline`` is its activeDeadlineSeconds; ``done`` are the
+    positions whose pods have succeeded.
     """
 
     namespace: str
@@ -41,6 +47,10 @@ class _Controlled:
     prefixes: list[str]
     replacements: float
     current: dict[str, int] = field(default_factory=dict)
+    job: Job | None = None
+    running: bool = False
+    deadline: float | None = None
+    done: set[int] = field(default_factory=set)
 
 
 class EmbeddedWorkloads:
@@ -70,9 +80,9 @@ class EmbeddedWorkloads:
         if described is not None:
             self._cluster.put(described)
         if make is not None:
-            self._control(manifest, list(make(manifest)))
+            self._control(manifest, list(make(manifest)), described)
 
-    def _control(self, manifest: Manifest, templates: list[Manifest]) -> None:
+    def _control(self, manifest: Manifest, templates: list[Manifest], described: Workload | None) -> None:
         meta, spec, kind = manifest["metadata"], manifest["spec"], manifest["kind"]
         owner, replacements = None, 0.0
         names = [one["metadata"]["name"] for one in templates]
@@ -83,12 +93,37 @@ class EmbeddedWorkloads:
                 names = [meta["name"]] * len(templates)
         one = _Controlled(meta["namespace"], owner, templates, names, replacements)
         self._controlled.append(one)
-        for position in range(len(templates)):
-            self._create(one, position)
+        if isinstance(described, Job) and templates:
+            one.job, one.deadline = described, spec.get("activeDeadlineSeconds")
+            self._cluster.first_pods[described.uid] = self._admitted(one, 0, ())
+            self._follow(one)
+        else:
+            self._fill(one)
 
-    def _create(self, one: _Controlled, position: int) -> None:
+    def _fill(self, one: _Controlled) -> None:
+        """Create the pods that are missing."""
+        job = self._current_job(one)
+        there = {*one.done, *one.current.values()}
+        for position in range(len(one.templates)):
+            if position not in there:
+                pod = self._admitted(one, position, job.nodes if job is not None else ())
+                one.current[pod.uid] = position
+                self._cluster.put(pod)
+
+    def _admitted(self, one: _Controlled, position: int, nodes: Sequence[str]) -> Pod:
+        """Return the new pod at ``position``, after its admission; ``nodes`` are those in the template of its Job."""
         template, uid, name = one.templates[position], str(uuid.uuid4()), one.prefixes[position]
-        metadata: dict[str, Any] = {**template["metadata"], "namespace": one.namespace, "uid": uid}
+        notes = {
+            key: text for key, text in template["metadata"]["annotations"].items() if key != NODES_ANNOTATION
+        }
+        if nodes:
+            notes[NODES_ANNOTATION] = ",".join(nodes)
+        metadata: dict[str, Any] = {
+            **template["metadata"],
+            "annotations": notes,
+            "namespace": one.namespace,
+            "uid": uid,
+        }
         if one.owner is not None:
             metadata["name"] = f"{name}-{_suffix(next(self._numbers))}"
             metadata["ownerReferences"] = [
@@ -100,26 +135,70 @@ class EmbeddedWorkloads:
                     "controller": True,
                 }
             ]
-        admitted = admit({"metadata": metadata, "spec": template["spec"]}, self._resources)
-        one.current[uid] = position
-        self._cluster.put(replace(decode_pod(as_json(admitted)), created=time.time()))
+        pod = {"metadata": metadata, "spec": template["spec"]}
+        return replace(admit(pod, self._resources, self._cluster.gated_jobs), created=time.time())
+
+    def _current_job(self, one: _Controlled) -> Job | None:
+        """Return the Job as it is now, None where it is gone or these are pods of another kind of object."""
+        try:
+            return self._cluster.job(one.job) if one.job is not None else None
+        except Gone:
+            return None
 
     def _observe(self, seen: Observation) -> None:
-        if seen.kind is not Kind.POD or not hasattr(seen, "object"):
+        if isinstance(seen, Listed) or not isinstance(seen.object, Pod | Job):
             return
-        pod = seen.object
-        assert isinstance(pod, Pod)
-        gone = isinstance(seen, Deleted) and pod.phase != "Succeeded"
-        if gone or pod.phase == "Failed":
+        if isinstance(seen.object, Job) or isinstance(seen, Deleted) or seen.object.finished:
             # Other sinks have to see this change before the one that follows from it.
-            asyncio.get_running_loop().call_soon(self._replace, pod.uid)
+            asyncio.get_running_loop().call_soon(self._react, seen.object)
 
-    def _replace(self, uid: str) -> None:
-        for one in self._controlled:
-            position = one.current.pop(uid, None)
-            if position is not None and one.replacements > 0:
+    def _react(self, seen: Pod | Job) -> None:
+        for one in tuple(self._controlled):
+            if isinstance(seen, Job):
+                if one.job is not None and one.job.uid == seen.uid:
+                    self._follow(one)
+            elif seen.uid in one.current:
+                self._lose(one, seen)
+
+    def _follow(self, one: _Controlled) -> None:
+        """Give a Job its pods when it begins to run, and take them away when it is suspended or deleted."""
+        job = self._current_job(one)
+        if job is None:
+            self._controlled.remove(one)
+            for pod in self._cluster.pods():
+                if pod.owner == one.owner:
+                    self._cluster.delete(pod)
+        elif one.running is job.suspended:
+            one.running = not job.suspended
+            ends = time.time() + one.deadline if one.running and one.deadline else None
+            if job.ends != ends:
+                self._cluster.put(replace(job, ends=ends))
+            if one.running:
+                self._fill(one)
+            else:
+                deleted, one.current = one.current, {}
+                for pod in self._cluster.pods():
+                    if pod.uid in deleted:
+                        self._cluster.delete(pod)
+
+    def _lose(self, one: _Controlled, pod: Pod) -> None:
+        """Replace a pod that is gone or has failed; note one that has succeeded."""
+        job = self._current_job(one)
+        if pod.phase == "Succeeded":
+            if job is not None:
+                self._complete(one, job, pod)
+        else:
+            del one.current[pod.uid]
+            if one.replacements > 0:
                 one.replacements -= 1
-                self._create(one, position)
+                self._fill(one)
+            elif job is not None:
+                self._cluster.put(replace(job, finished=True))
+
+    def _complete(self, one: _Controlled, job: Job, pod: Pod) -> None:
+        one.done.add(one.current.pop(pod.uid))
+        done = merged((index, index) for index in one.done) if job.indexed else ()
+        self._cluster.put(replace(job, done=done, finished=len(one.done) == len(one.templates)))
 
 
 def _suffix(number: int) -> str:

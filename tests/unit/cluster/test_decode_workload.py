@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.operators import (
@@ -18,7 +21,7 @@ from fluence_extender.cluster.decode.operators import (
 )
 from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
 from fluence_extender.cluster.decode.replicas import decode_replica_set, decode_stateful_set
-from fluence_extender.model.names import UNSATISFIABLE_CONDITION
+from fluence_extender.model.names import NODES_ANNOTATION, SUSPENDED_FOR_ANNOTATION, UNSATISFIABLE_CONDITION
 from fluence_extender.model.workload import (
     CoschedulingGroup,
     Job,
@@ -133,6 +136,122 @@ def test_own_condition_of_a_job_is_read(type_: str, status: str, why: str) -> No
 )
 def test_failed_indexes_are_counted(text: str | None, given_up: int) -> None:
     assert decode_job(raw({}, {"failedIndexes": text})).failed_indexes == given_up
+
+
+def job_body(
+    meta: dict[str, Any] | None = None,
+    spec: dict[str, Any] | None = None,
+    template: dict[str, Any] | None = None,
+) -> bytes:
+    body = {"metadata": META | (meta or {}), "spec": {**(spec or {}), "template": template or {}}}
+    return json.dumps(body).encode()
+
+
+HELD = {"annotations": {SUSPENDED_FOR_ANNOTATION: "placement"}}
+
+
+@pytest.mark.parametrize(
+    ("meta", "suspend", "suspended", "held"),
+    [
+        ({}, None, False, False),
+        ({}, False, False, False),
+        ({}, True, True, False),
+        (HELD, True, True, True),
+        (HELD, False, False, False),
+        ({"annotations": {SUSPENDED_FOR_ANNOTATION: "another queue"}}, True, True, False),
+        ({"labels": {SUSPENDED_FOR_ANNOTATION: "placement"}}, True, True, False),
+    ],
+)
+def test_job_is_held_only_where_admission_suspended_it_for_placement(
+    meta: dict[str, Any], suspend: bool | None, suspended: bool, held: bool
+) -> None:
+    found = decode_job(job_body(meta, {"suspend": suspend}))
+    assert (found.suspended, found.held_for_placement, found.version) == (suspended, held, "7")
+
+
+@pytest.mark.parametrize(
+    ("template", "ours", "nodes"),
+    [
+        ({}, False, ()),
+        ({"metadata": None, "spec": None}, False, ()),
+        ({"spec": {"schedulerName": "fluence"}}, True, ()),
+        ({"spec": {"schedulerName": "default-scheduler"}}, False, ()),
+        ({"metadata": {"annotations": None}}, False, ()),
+        ({"metadata": {"annotations": {NODES_ANNOTATION: ""}}}, False, ()),
+        ({"metadata": {"annotations": {NODES_ANNOTATION: "n1"}}}, False, ("n1",)),
+        ({"metadata": {"annotations": {NODES_ANNOTATION: "n2,n1,n2", "a": "b"}}}, False, ("n2", "n1", "n2")),
+    ],
+)
+def test_scheduler_and_nodes_in_the_template_of_a_job_are_read(
+    template: dict[str, Any], ours: bool, nodes: tuple[str, ...]
+) -> None:
+    found = decode_job(job_body(template=template))
+    assert (found.ours, found.nodes, found.problem) == (ours, nodes, "")
+
+
+def test_template_that_cannot_be_read_leaves_the_rest_of_the_job() -> None:
+    found = decode_job(job_body({}, {"parallelism": 4}, {"spec": {"schedulerName": 7}}))
+    assert (found.parallelism, found.ours) == (4, False)
+    assert found.problem
+
+
+@pytest.mark.parametrize(
+    ("type_", "status", "finished"),
+    [
+        ("Complete", "True", True),
+        ("Failed", "True", True),
+        ("SuccessCriteriaMet", "True", True),
+        ("FailureTarget", "True", True),
+        ("Failed", "False", False),
+        ("Suspended", "True", False),
+    ],
+)
+def test_job_that_has_ended_or_is_about_to_is_finished(type_: str, status: str, finished: bool) -> None:
+    conditions = [{"type": "Other", "status": "True"}, {"type": type_, "status": status}]
+    assert decode_job(raw({}, {"conditions": conditions})).finished is finished
+
+
+INDEXES = st.frozensets(st.integers(0, 40), max_size=20)
+
+
+def written(indexes: frozenset[int]) -> str:
+    """Write indexes as the Job controller does: single ones, and ranges of two or more."""
+    parts: list[list[int]] = []
+    for index in sorted(indexes):
+        if parts and parts[-1][-1] == index - 1:
+            parts[-1].append(index)
+        else:
+            parts.append([index])
+    return ",".join(str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in parts)
+
+
+@given(completed=INDEXES, failed=INDEXES)
+def test_done_indexes_are_those_completed_and_those_failed(
+    completed: frozenset[int], failed: frozenset[int]
+) -> None:
+    status = {"completedIndexes": written(completed), "failedIndexes": written(failed)}
+    found = decode_job(raw({}, status))
+    assert [index for first, last in found.done for index in range(first, last + 1)] == sorted(
+        completed | failed
+    )
+    assert all(before[1] + 1 < after[0] for before, after in pairwise(found.done))
+    assert found.failed_indexes == len(failed)
+
+
+@given(text=st.text("0123456789,-x ", max_size=60))
+def test_any_text_of_indexes_is_read_in_order_and_without_overlap(text: str) -> None:
+    done = decode_job(raw({}, {"completedIndexes": text})).done
+    assert all(first <= last for first, last in done)
+    assert all(before[1] + 1 < after[0] for before, after in pairwise(done))
+
+
+def test_what_no_size_depends_on_does_not_make_another_job() -> None:
+    before = decode_job(job_body(HELD, {"suspend": True}))
+    after = decode_job(
+        job_body({}, {"suspend": False}, {"metadata": {"annotations": {NODES_ANNOTATION: "n1"}}})
+    )
+    assert before == after
+    assert (before.suspended, before.nodes) != (after.suspended, after.nodes)
 
 
 def test_labels_of_a_job_that_flux_k8s_reads() -> None:

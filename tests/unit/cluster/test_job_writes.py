@@ -1,0 +1,255 @@
+"""The writes about Jobs against scripted answers: what is sent, and the error for each refusal or lost answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fluence_extender.cluster.api import ApiCluster, open_cluster
+from fluence_extender.cluster.bodies import LONGEST_GATING_REASON, first_pod
+from fluence_extender.cluster.connection import Connection
+from fluence_extender.cluster.errors import ClusterError, Conflict, Denied, Gone, Invalid, Unforeseeable
+from fluence_extender.model.names import (
+    COMPLETION_INDEX,
+    GATE,
+    GATED_JOBS,
+    NODES_ANNOTATION,
+    SUSPENDED_FOR_ANNOTATION,
+)
+from fluence_extender.model.pod import Owner
+from fluence_extender.model.workload import Job
+from tests.unit.cluster.fake_api_server import FakeApiServer, answer, drop, refuse
+
+JOB = Job("ns", "j", "u1", 2, 2, True, version="7")
+PATH = "/apis/batch/v1/namespaces/ns/jobs/j"
+GET, PATCH, POST = ("GET", PATH), ("PATCH", PATH), ("POST", "/api/v1/namespaces/ns/pods")
+GATED = ("PATCH", f"/api/v1/namespaces/kube-system/configmaps/{GATED_JOBS}")
+MANIFEST: dict[str, Any] = {
+    "metadata": {
+        "name": "j",
+        "namespace": "ns",
+        "uid": "u1",
+        "creationTimestamp": "2026-01-02T03:04:05Z",
+    },
+    "spec": {
+        "template": {
+            "metadata": {
+                "creationTimestamp": None,
+                "labels": {"app": "x", "batch.kubernetes.io/job-name": "j"},
+                "annotations": {NODES_ANNOTATION: "n1,n2", "note": "y"},
+            },
+            "spec": {
+                "schedulerName": "fluence",
+                "restartPolicy": "Never",
+                "initContainers": [{"name": "i", "env": [{"name": "JOB_COMPLETION_INDEX", "value": "mine"}]}],
+                "containers": [{"name": "c", "env": [{"name": "A", "value": "b"}]}],
+            },
+        }
+    },
+}
+
+
+def stored(
+    uid: str = "u1", suspend: bool = True, nodes: str = "", active: int = 0, held: bool = False
+) -> Any:
+    notes = {SUSPENDED_FOR_ANNOTATION: "placement"} if held else {}
+    template = {"metadata": {"annotations": {NODES_ANNOTATION: nodes} if nodes else {}}}
+    return answer(
+        {
+            "metadata": {**MANIFEST["metadata"], "uid": uid, "annotations": notes},
+            "spec": {"suspend": suspend, "template": template},
+            "status": {"active": active},
+        }
+    )
+
+
+def tried(**spec: Any) -> Any:
+    meta = {"name": "j-0-trial", "namespace": "ns", "uid": "p", "annotations": {COMPLETION_INDEX: "0"}}
+    admitted = {"schedulerName": "fluence", "schedulingGates": [{"name": GATE}], "priority": 7, **spec}
+    return answer({"metadata": meta, "spec": admitted})
+
+
+@pytest.fixture
+async def cluster(connection: Connection) -> Any:
+    async with open_cluster(connection) as opened:
+        yield opened
+
+
+async def test_first_pod_is_tried_and_not_created(server: FakeApiServer, cluster: ApiCluster) -> None:
+    server.scripts[GET].append(answer(MANIFEST))
+    server.scripts[POST].append(tried())
+    pod = await cluster.foresee(JOB)
+    assert (pod.gates, pod.priority, pod.node, pod.ours) == ((GATE,), 7, "", True)
+    assert pod.created == 1767323045.0
+    assert server.requests == [("list", PATH, {}), ("POST", POST[1], {"dryRun": "All"})]
+    assert server.bodies == [first_pod(MANIFEST)]
+
+
+def test_first_pod_is_built_as_the_job_controller_does() -> None:
+    pod = first_pod(MANIFEST)
+    meta, spec = pod["metadata"], pod["spec"]
+    assert meta["labels"] == {"app": "x", "batch.kubernetes.io/job-name": "j", COMPLETION_INDEX: "0"}
+    assert meta["annotations"] == {"note": "y", COMPLETION_INDEX: "0"}
+    (owner,) = meta["ownerReferences"]
+    assert (owner["kind"], owner["uid"], owner["controller"]) == ("Job", "u1", True)
+    assert owner["blockOwnerDeletion"] is False
+    assert spec["hostname"] == "j-0"
+    assert spec["restartPolicy"] == "Never"
+    assert [one["name"] for one in spec["containers"][0]["env"]] == ["A", "JOB_COMPLETION_INDEX"]
+    assert spec["initContainers"][0]["env"] == [{"name": "JOB_COMPLETION_INDEX", "value": "mine"}]
+    assert "env" in MANIFEST["spec"]["template"]["spec"]["containers"][0]
+    assert len(MANIFEST["spec"]["template"]["spec"]["containers"][0]["env"]) == 1
+
+
+def test_name_of_the_first_pod_is_stable_and_never_too_long() -> None:
+    meta = {**MANIFEST["metadata"], "name": "j" * 61}
+    pod = first_pod({**MANIFEST, "metadata": meta})
+    assert pod["metadata"]["name"] == f"{'j' * 55}-0-trial"
+    assert len(pod["metadata"]["name"]) == 63
+    assert first_pod({**MANIFEST, "metadata": meta}) == pod
+
+
+def test_first_pod_of_the_smallest_template() -> None:
+    template = {"spec": {"containers": [{"name": "c"}]}}
+    pod = first_pod({**MANIFEST, "spec": {"template": template}})
+    assert pod["metadata"]["annotations"] == {COMPLETION_INDEX: "0"}
+    assert "initContainers" not in pod["spec"]
+
+
+async def test_foreseen_pod_has_the_owner_of_the_trial(server: FakeApiServer, cluster: ApiCluster) -> None:
+    server.scripts[GET].append(answer(MANIFEST))
+    server.scripts[POST].append(answer(first_pod(MANIFEST)))
+    pod = await cluster.foresee(JOB)
+    assert pod.owner == Owner("Job", "j", "u1", "batch/v1")
+
+
+@pytest.mark.parametrize(("status", "kind"), [(403, Denied), (422, Invalid)])
+async def test_refused_trial_keeps_the_words_of_the_api_server(
+    server: FakeApiServer, cluster: ApiCluster, status: int, kind: type[ClusterError]
+) -> None:
+    server.scripts[GET].append(answer(MANIFEST))
+    server.scripts[POST].append(refuse(status, "exceeded quota: team, requested: pods=1"))
+    with pytest.raises(kind, match="exceeded quota: team"):
+        await cluster.foresee(JOB)
+
+
+async def test_job_of_another_uid_is_not_foreseen(server: FakeApiServer, cluster: ApiCluster) -> None:
+    server.scripts[GET].extend([stored("u2"), refuse(404, "not found")])
+    for _ in range(2):
+        with pytest.raises(Gone):
+            await cluster.foresee(JOB)
+    assert [verb for verb, _, _ in server.requests] == ["list", "list"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [({"nodeName": "n9"}, "on node n9"), ({"schedulerName": "default-scheduler"}, "for scheduler default")],
+)
+async def test_pod_that_is_not_ours_to_place_cannot_be_foreseen(
+    server: FakeApiServer, cluster: ApiCluster, spec: dict[str, str], why: str
+) -> None:
+    server.scripts[GET].append(answer(MANIFEST))
+    server.scripts[POST].append(tried(**spec))
+    with pytest.raises(Unforeseeable, match=why):
+        await cluster.foresee(JOB)
+
+
+async def test_webhook_that_allows_no_trial_is_named(server: FakeApiServer, cluster: ApiCluster) -> None:
+    server.scripts[GET].append(answer(MANIFEST))
+    server.scripts[POST].append(refuse(400, 'admission webhook "a.b.c" does not support dry run'))
+    with pytest.raises(Unforeseeable, match=r"a\.b\.c"):
+        await cluster.foresee(JOB)
+
+
+async def test_resumption_is_one_patch_of_the_observed_version(
+    server: FakeApiServer, cluster: ApiCluster
+) -> None:
+    server.scripts[PATCH].extend([stored(), stored()])
+    await cluster.resume(JOB, ("n1", "n2"))
+    await cluster.resume(JOB, ())
+    observed = {"uid": "u1", "resourceVersion": "7", "annotations": {SUSPENDED_FOR_ANNOTATION: None}}
+    assert server.bodies == [
+        {
+            "metadata": observed,
+            "spec": {"suspend": False, "template": {"metadata": {"annotations": {NODES_ANNOTATION: nodes}}}},
+        }
+        for nodes in ("n1,n2", None)
+    ]
+
+
+async def test_holding_is_one_patch_of_the_observed_version(
+    server: FakeApiServer, cluster: ApiCluster
+) -> None:
+    server.scripts[PATCH].append(stored())
+    await cluster.hold_job(JOB)
+    held = {SUSPENDED_FOR_ANNOTATION: "placement"}
+    assert server.bodies == [
+        {
+            "metadata": {"uid": "u1", "resourceVersion": "7", "annotations": held},
+            "spec": {"suspend": True},
+        }
+    ]
+
+
+@pytest.mark.parametrize("refusal", [refuse(409, "the object has been modified"), refuse(422, "uid")])
+async def test_write_to_another_job_of_that_name_raises_gone(
+    server: FakeApiServer, cluster: ApiCluster, refusal: Any
+) -> None:
+    server.scripts[PATCH].extend([refusal, refusal])
+    server.scripts[GET].extend([stored("u2")] * 4)
+    with pytest.raises(Gone, match="another one of that name"):
+        await cluster.resume(JOB, ("n1", "n2"))
+    with pytest.raises(Gone, match="another one of that name"):
+        await cluster.hold_job(JOB)
+
+
+async def test_job_that_has_changed_is_neither_resumed_nor_held(
+    server: FakeApiServer, cluster: ApiCluster
+) -> None:
+    server.scripts[PATCH].extend([refuse(409, "the object has been modified")] * 2)
+    server.scripts[GET].extend([stored(), stored(suspend=False)])
+    with pytest.raises(Conflict, match="resume Job ns/j"):
+        await cluster.resume(JOB, ("n1", "n2"))
+    with pytest.raises(Conflict, match="suspend Job ns/j"):
+        await cluster.hold_job(JOB)
+
+
+async def test_write_whose_answer_was_lost_succeeds_where_it_was_carried_out(
+    server: FakeApiServer, cluster: ApiCluster
+) -> None:
+    server.scripts[PATCH].extend([drop, refuse(409, "the object has been modified")] * 2)
+    server.scripts[GET].extend([stored(suspend=False, nodes="n1,n2"), stored(held=True)])
+    await cluster.resume(JOB, ("n1", "n2"))
+    await cluster.hold_job(JOB)
+
+
+async def test_job_that_was_resumed_with_other_nodes_is_a_conflict(
+    server: FakeApiServer, cluster: ApiCluster
+) -> None:
+    server.scripts[PATCH].append(refuse(409, "the object has been modified"))
+    server.scripts[GET].append(stored(suspend=False, nodes="n2,n1"))
+    with pytest.raises(Conflict):
+        await cluster.resume(JOB, ("n1", "n2"))
+
+
+@pytest.mark.parametrize(("active", "kind"), [(1, Conflict), (0, Invalid)])
+async def test_template_that_cannot_be_changed_yet_is_a_conflict_and_one_that_never_can_is_invalid(
+    server: FakeApiServer, cluster: ApiCluster, active: int, kind: type[ClusterError]
+) -> None:
+    server.scripts[PATCH].append(refuse(422, "spec.template: field is immutable"))
+    server.scripts[GET].extend([stored(active=active)] * 2)
+    with pytest.raises(kind):
+        await cluster.resume(JOB, ("n1", "n2"))
+
+
+async def test_gated_jobs_replace_the_whole_data_and_nothing_else(
+    server: FakeApiServer, cluster: ApiCluster
+) -> None:
+    server.scripts[GATED].extend([answer({}), answer({})])
+    await cluster.gate_jobs({"u1": "node n1 is gone", "u2": "x" * 500})
+    await cluster.gate_jobs({})
+    assert server.bodies == [
+        [{"op": "add", "path": "/data", "value": data}]
+        for data in ({"u1": "node n1 is gone", "u2": "x" * LONGEST_GATING_REASON}, {})
+    ]
