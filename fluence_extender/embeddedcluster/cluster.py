@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from fluence_extender.cluster.errors import (
     AlreadyBound,
@@ -37,7 +38,7 @@ from fluence_extender.cluster.port import (
 from fluence_extender.model.names import FIRST_SEEN_ANNOTATION, PINNED_ANNOTATION, PLACED_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod
-from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup
+from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup, Workload
 
 KINDS: dict[type, Kind] = {
     Node: Kind.NODE,
@@ -46,6 +47,7 @@ KINDS: dict[type, Kind] = {
     **{workload: kind for kind, workload in WORKLOADS.items()},
 }
 Key = tuple[str, str]
+Found = TypeVar("Found", bound=Workload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +134,15 @@ class EmbeddedCluster:
             raise Gone(f"pod {pod.key} (uid {pod.uid}) is gone", 404)
         return now
 
+    def find(self, kind: type[Found], namespace: str, name: str) -> Found | None:
+        """Return the object of that kind and name, None where there is none."""
+        found = self._objects[KINDS[kind]].get((namespace, name))
+        return found if isinstance(found, kind) else None
+
     def job(self, job: Job) -> Job:
         """Return the current Job of that name and uid. Raise `Gone`."""
-        now = self._objects[Kind.JOB].get(_key(job))
-        if not isinstance(now, Job) or now.uid != job.uid:
+        now = self.find(Job, job.namespace, job.name)
+        if now is None or now.uid != job.uid:
             raise Gone(f"Job {job.namespace}/{job.name} (uid {job.uid}) is gone", 404)
         return now
 

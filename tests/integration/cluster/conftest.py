@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from fluence_extender.localcluster import Api, ControlPlane
-from fluence_extender.model.names import RESOURCES_CONFIGMAP
+from fluence_extender.model.names import GATED_JOBS, RESOURCES_CONFIGMAP
 
 ACCOUNT = "extender"
 NODES = ("node-0", "node-1")
 RIGHTS = [
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]},
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "patch"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "get", "list", "watch", "patch"]},
     {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]},
     {"apiGroups": [""], "resources": ["pods/binding", "pods/eviction"], "verbs": ["create"]},
-    {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "watch"]},
+    {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "list", "watch", "patch"]},
     {"apiGroups": ["apps"], "resources": ["replicasets", "statefulsets"], "verbs": ["list", "watch"]},
     {"apiGroups": ["scheduling.k8s.io"], "resources": ["podgroups"], "verbs": ["list", "watch"]},
     {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
@@ -28,7 +28,9 @@ RIGHTS = [
         "resourceNames": [RESOURCES_CONFIGMAP],
         "verbs": ["list", "watch"],
     },
+    {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [GATED_JOBS], "verbs": ["patch"]},
 ]
+GATED = {"name": GATED_JOBS, "labels": {"app": "fluence"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,4 +65,5 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
                 "subjects": [subject],
             }
         )
+        plane.api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": GATED}, "kube-system")
         yield Ground(plane, plane.kubeconfig_for_service_account("default", ACCOUNT))

@@ -10,13 +10,19 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
+from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.port import Cluster
+from fluence_extender.embeddedcluster.workloads import EmbeddedWorkloads
+from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.localcluster import Api, ApiError
+from fluence_extender.model.names import GATED_JOBS, JOB_NAME
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import Job
 from tests.core.faulty_cluster import FaultyCluster
 
 PODS = "/api/v1/namespaces/default/pods"
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
 FINALIZER = "example.com/hold"
 LONGEST = 90.0
 """Seconds that a test waits for what takes moments."""
@@ -49,10 +55,27 @@ class Lab(Protocol):
         """Type, reason, message and count of each Event about the pod."""
         ...
 
+    async def create_job(self, manifest: dict[str, Any]) -> Job: ...
+
+    async def read_job(self, job: Job) -> Job | None: ...
+
+    async def edit_job(self, job: Job) -> None:
+        """Change something of the Job that the service doesn't look at."""
+        ...
+
+    async def delete_job(self, job: Job) -> None: ...
+
+    async def pods_of(self, job: Job) -> list[Pod]:
+        """The pods of the Job that aren't being deleted."""
+        ...
+
+    async def gated_jobs(self) -> dict[str, str]: ...
+
 
 class MemoryLab:
     def __init__(self) -> None:
         self._memory = FaultyCluster()
+        self._workloads = EmbeddedWorkloads(self._memory, parse_resources(""))
         self.cluster: Cluster = self._memory
 
     async def create(self, name: str, gates: Sequence[str] = ()) -> Pod:
@@ -82,6 +105,30 @@ class MemoryLab:
             for event in self._memory.events
             if event.regarding.uid == pod.uid
         ]
+
+    async def create_job(self, manifest: dict[str, Any]) -> Job:
+        self._workloads.apply(json.loads(json.dumps(manifest)))
+        await asyncio.sleep(0)
+        name = manifest["metadata"]["name"]
+        found = self._memory.find(Job, "default", name)
+        assert found is not None
+        return found
+
+    async def read_job(self, job: Job) -> Job | None:
+        return self._memory.find(Job, job.namespace, job.name)
+
+    async def edit_job(self, job: Job) -> None:
+        self._memory.put(self._memory.job(job))
+
+    async def delete_job(self, job: Job) -> None:
+        self._memory.remove(job)
+
+    async def pods_of(self, job: Job) -> list[Pod]:
+        pods = self._memory.pods()
+        return [pod for pod in pods if pod.owner and pod.owner.uid == job.uid and not pod.deleting]
+
+    async def gated_jobs(self) -> dict[str, str]:
+        return self._memory.gated_jobs
 
 
 class ApiLab:
@@ -153,8 +200,42 @@ class ApiLab:
             and one.get("reportingController", "").startswith("fluence")
         ]
 
+    async def create_job(self, manifest: dict[str, Any]) -> Job:
+        made = await asyncio.to_thread(self._api.create, manifest, "default")
+        return decode_job(json.dumps(made).encode())
+
+    async def read_job(self, job: Job) -> Job | None:
+        try:
+            found = await asyncio.to_thread(self._api.get, f"{JOBS}/{job.name}")
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+        return decode_job(json.dumps(found).encode())
+
+    async def edit_job(self, job: Job) -> None:
+        body = {"metadata": {"labels": {"edited": uuid.uuid4().hex}}}
+        await asyncio.to_thread(self._api.patch, f"{JOBS}/{job.name}", body)
+
+    async def delete_job(self, job: Job) -> None:
+        await asyncio.to_thread(
+            self._api.delete, f"{JOBS}/{job.name}", propagationPolicy="Background", gracePeriodSeconds="0"
+        )
+
+    async def pods_of(self, job: Job) -> list[Pod]:
+        found = await asyncio.to_thread(self._api.get, PODS, labelSelector=f"{JOB_NAME}={job.name}")
+        pods = map(_decoded, found["items"])
+        return [pod for pod in pods if pod.owner and pod.owner.uid == job.uid and not pod.deleting]
+
+    async def gated_jobs(self) -> dict[str, str]:
+        path = f"/api/v1/namespaces/kube-system/configmaps/{GATED_JOBS}"
+        found = await asyncio.to_thread(self._api.get, path)
+        assert found["metadata"]["labels"] == {"app": "fluence"}, "nothing but the data is written"
+        return dict(found.get("data") or {})
+
     def clean(self) -> None:
         """Remove what the tests left, so that the next starts on an empty cluster."""
+        self._api.delete(JOBS, propagationPolicy="Background")
         for pod in self._api.get(PODS)["items"]:
             with suppress(ApiError):
                 self._api.patch(f"{PODS}/{pod['metadata']['name']}", {"metadata": {"finalizers": None}})
