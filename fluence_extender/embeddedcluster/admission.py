@@ -48,7 +48,7 @@ def _birth_node(pod: Pod, created: Json, gated_jobs: Collection[str]) -> str:
     """
     index = pod.annotations.get(COMPLETION_INDEX, "")
     owned = pod.owner is not None and pod.owner.is_a("Job", "batch") and pod.owner.uid not in gated_jobs
-    if not pod.ours or not owned or not index.isdecimal():
+    if not pod.ours or pod.node or not owned or not index.isdecimal():
         return ""
     nodes = (created.get("annotations") or {}).get(NODES_ANNOTATION, "").split(",")
     return nodes[int(index)] if int(index) < len(nodes) else ""

@@ -9,7 +9,15 @@ import pytest
 from fluence_extender.cluster.api import ApiCluster, open_cluster
 from fluence_extender.cluster.bodies import LONGEST_GATING_REASON, first_pod
 from fluence_extender.cluster.connection import Connection
-from fluence_extender.cluster.errors import ClusterError, Conflict, Denied, Gone, Invalid, Unforeseeable
+from fluence_extender.cluster.errors import (
+    ClusterError,
+    Conflict,
+    Denied,
+    Gone,
+    Invalid,
+    NotLeading,
+    Unforeseeable,
+)
 from fluence_extender.model.names import (
     COMPLETION_INDEX,
     GATE,
@@ -253,3 +261,23 @@ async def test_gated_jobs_replace_the_whole_data_and_nothing_else(
         [{"op": "add", "path": "/data", "value": data}]
         for data in ({"u1": "node n1 is gone", "u2": "x" * LONGEST_GATING_REASON}, {})
     ]
+
+
+async def test_without_permission_nothing_is_tried_or_written(
+    server: FakeApiServer, cluster: ApiCluster, connection: Connection
+) -> None:
+    def forbid() -> None:
+        raise NotLeading("not the leader")
+
+    connection.permit = forbid
+    server.scripts[GET].append(answer(MANIFEST))
+    attempts = (
+        cluster.foresee(JOB),
+        cluster.resume(JOB, ()),
+        cluster.hold_job(JOB),
+        cluster.gate_jobs({}),
+    )
+    for attempt in attempts:
+        with pytest.raises(NotLeading):
+            await attempt
+    assert server.bodies == []

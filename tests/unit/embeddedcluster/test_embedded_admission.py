@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.embeddedcluster.admission import admit
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.model.names import GATE
+from fluence_extender.model.names import COMPLETION_INDEX, GATE, NODE_NAME, NODES_ANNOTATION
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import NodeTerm, Requirement
+from fluence_extender.placement.eligibility import refusal
 from fluence_extender.whatif.documents import as_json
+
+NO_RESOURCES = parse_resources("")
 
 
 def test_pod_of_ours_gets_its_gate_and_its_mark() -> None:
@@ -25,6 +32,72 @@ def test_pod_of_ours_gets_its_gate_and_its_mark() -> None:
     assert admitted.gates == (GATE,)
     assert admitted.marked
     assert "schedulingGates" not in pod["spec"]
+
+
+def pod_of_a_job(nodes: str = "n0,n1", index: str = "1", kind: str = "Job", **spec: Any) -> dict[str, Any]:
+    version = "batch/v1" if kind == "Job" else "apps/v1"
+    owner = {"apiVersion": version, "kind": kind, "name": "j", "uid": "u1", "controller": True}
+    return {
+        "metadata": {
+            "name": "j-1-x",
+            "namespace": "default",
+            "annotations": {NODES_ANNOTATION: nodes, COMPLETION_INDEX: index},
+            "ownerReferences": [owner],
+        },
+        "spec": {"schedulerName": "fluence", "containers": [{"name": "main"}], **spec},
+    }
+
+
+def test_pod_whose_job_names_its_node_gets_that_node_instead_of_the_gate() -> None:
+    pod = pod_of_a_job()
+    admitted = admit(pod, NO_RESOURCES)
+    assert (admitted.gates, admitted.confined_to) == ((), ("n1",))
+    assert NODES_ANNOTATION not in admitted.annotations
+    assert refusal(admitted, Node("n0")) == "node affinity"
+    assert refusal(admitted, Node("n1")) is None
+    assert pod == pod_of_a_job()
+
+
+def test_node_narrows_each_term_that_the_user_wrote_and_adds_none() -> None:
+    zone = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+    required = {"nodeSelectorTerms": [zone, {}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    admitted = admit(pod_of_a_job(affinity=affinity), NO_RESOURCES)
+    here = Requirement(NODE_NAME, "In", ("n1",))
+    assert admitted.affinity == (NodeTerm((Requirement("zone", "In", ("a",)),), (here,)), NodeTerm())
+
+
+def test_gates_of_others_stay_on_a_pod_with_a_node() -> None:
+    admitted = admit(pod_of_a_job(schedulingGates=[{"name": "theirs"}]), NO_RESOURCES)
+    assert admitted.gates == ("theirs",)
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pod_of_a_job(nodes=""),
+        pod_of_a_job(nodes="n0"),
+        pod_of_a_job(nodes="n0,"),
+        pod_of_a_job(index="x"),
+        pod_of_a_job(kind="StatefulSet"),
+    ],
+)
+def test_pod_for_which_no_job_names_a_node_is_gated(pod: dict[str, Any]) -> None:
+    admitted = admit(pod, NO_RESOURCES)
+    assert (admitted.gates, admitted.affinity) == ((GATE,), None)
+    assert NODES_ANNOTATION not in admitted.annotations
+
+
+def test_pod_of_a_gated_job_is_gated() -> None:
+    admitted = admit(pod_of_a_job(), NO_RESOURCES, {"u1": "its node is gone"})
+    assert (admitted.gates, admitted.affinity) == ((GATE,), None)
+
+
+def test_pod_with_devices_has_its_node_and_its_mark() -> None:
+    containers = [{"name": "main", "resources": {"requests": {"fluxion.flux-framework.org/qpu": "1"}}}]
+    resources = parse_resources("resources: [{type: qpu, name: fez, count: 1}]")
+    admitted = admit(pod_of_a_job(containers=containers), resources)
+    assert (admitted.gates, admitted.confined_to, admitted.marked) == ((), ("n1",), True)
 
 
 def test_pod_of_another_scheduler_stays_as_it_is() -> None:

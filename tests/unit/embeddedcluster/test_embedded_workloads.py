@@ -13,7 +13,9 @@ from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.embeddedcluster.kubelets import EmbeddedKubelets
 from fluence_extender.embeddedcluster.workloads import EmbeddedWorkloads
 from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.model.names import COMPLETION_INDEX, GATE
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import Job
 from fluence_extender.whatif.documents import BadManifest
 from tests.core.clock import VirtualLoop
 
@@ -60,9 +62,15 @@ class Lab:
     def phases(self) -> list[str]:
         return sorted(pod.phase for pod in self.cluster.pods())
 
-    def remove(self, pod: Pod) -> None:
+    @property
+    def job(self) -> Job:
+        found = self.cluster.find(Job, "default", "x")
+        assert found is not None
+        return found
+
+    def remove(self, one: Pod | Job) -> None:
         async def removed() -> None:
-            self.cluster.remove(pod)
+            self.cluster.remove(one)
 
         self.run(removed())
         self.advance(0.1)
@@ -94,6 +102,96 @@ def test_failed_pods_of_a_job_are_replaced_up_to_its_limit(lab: Lab) -> None:
         lab.bind_all()
         lab.advance(3)
     assert lab.phases == ["Failed"] * 3
+
+
+HELD = {
+    "completionMode": "Indexed",
+    "parallelism": 2,
+    "completions": 2,
+    "suspend": True,
+    "activeDeadlineSeconds": 60,
+}
+
+
+def test_suspended_job_makes_no_pods_until_it_is_resumed(lab: Lab) -> None:
+    lab.apply("Job", HELD)
+    lab.advance(1)
+    assert lab.cluster.pods() == ()
+    assert (lab.job.suspended, lab.job.ends) == (True, None)
+    lab.run(lab.cluster.resume(lab.job, ("n1", "n0")))
+    lab.advance(1)
+    born = {pod.annotations[COMPLETION_INDEX]: (pod.gates, pod.confined_to) for pod in lab.cluster.pods()}
+    assert born == {"0": ((), ("n1",)), "1": ((), ("n0",))}
+    assert lab.job.ends is not None
+
+
+def test_job_that_is_resumed_without_nodes_makes_gated_pods(lab: Lab) -> None:
+    lab.apply("Job", HELD)
+    lab.run(lab.cluster.resume(lab.job, ()))
+    lab.advance(1)
+    assert [pod.gates for pod in lab.cluster.pods()] == [(GATE,)] * 2
+
+
+def test_pods_of_a_job_that_is_suspended_again_go_and_do_not_count_as_failed(lab: Lab) -> None:
+    lab.apply("Job", {**HELD, "backoffLimit": 0})
+    for _ in range(3):
+        lab.run(lab.cluster.resume(lab.job, ("n0", "n1")))
+        lab.advance(1)
+        assert len(lab.cluster.pods()) == 2
+        lab.bind_all()
+        lab.advance(1)
+        assert lab.phases == ["Running"] * 2
+        lab.run(lab.cluster.hold_job(lab.job))
+        lab.advance(1)
+        assert lab.cluster.pods() == ()
+        assert (lab.job.held_for_placement, lab.job.ends, lab.job.finished) == (True, None, False)
+
+
+def test_replaced_index_goes_back_to_its_node_unless_its_job_is_gated(lab: Lab) -> None:
+    lab.apply("Job", HELD)
+    lab.run(lab.cluster.resume(lab.job, ("n0", "n1")))
+    lab.advance(1)
+    lab.remove(lab.cluster.pods()[0])
+    assert sorted(pod.confined_to for pod in lab.cluster.pods()) == [("n0",), ("n1",)]
+    lab.run(lab.cluster.gate_jobs({lab.job.uid: "node n0 is gone"}))
+    lost = next(pod for pod in lab.cluster.pods() if pod.confined_to == ("n0",))
+    lab.remove(lost)
+    assert sorted((pod.gates, pod.confined_to) for pod in lab.cluster.pods()) == [
+        ((), ("n1",)),
+        ((GATE,), ()),
+    ]
+
+
+def test_status_of_a_job_names_the_indexes_that_are_done_and_its_end(lab: Lab) -> None:
+    lab.apply("Job", HELD, {"demo.fluence.flux-framework.org/run-for": "10s"})
+    lab.run(lab.cluster.resume(lab.job, ("n0", "n1")))
+    lab.advance(1)
+    second = next(pod for pod in lab.cluster.pods() if pod.annotations[COMPLETION_INDEX] == "1")
+    lab.run(lab.cluster.bind(second, "n1", {}))
+    lab.advance(20)
+    assert (lab.job.done, lab.job.finished) == (((1, 1),), False)
+    lab.run(lab.cluster.hold_job(lab.job))
+    lab.advance(1)
+    assert lab.phases == ["Succeeded"]
+    lab.run(lab.cluster.resume(lab.job, ("n0", "n1")))
+    lab.advance(1)
+    assert lab.phases == ["Pending", "Succeeded"]
+    lab.bind_all()
+    lab.advance(20)
+    assert (lab.job.done, lab.job.finished) == (((0, 1),), True)
+
+
+def test_job_whose_pods_fail_too_often_is_finished(lab: Lab) -> None:
+    lab.apply("Job", {"backoffLimit": 0}, {"demo.fluence.flux-framework.org/fail-after": "1s"})
+    lab.bind_all()
+    lab.advance(3)
+    assert lab.job.finished
+
+
+def test_pods_of_a_deleted_job_go_too(lab: Lab) -> None:
+    lab.apply("Job", {**HELD, "suspend": False})
+    lab.remove(lab.job)
+    assert lab.cluster.pods() == ()
 
 
 def test_pod_of_a_deployment_that_goes_is_replaced_under_another_name(lab: Lab) -> None:
