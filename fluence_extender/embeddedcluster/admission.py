@@ -1,6 +1,8 @@
-"""The admission of new pods, by our webhook's own rules, as on a cluster where the webhook also adds the gate.
+"""The admission of new pods and Jobs, by our webhook's own rules and those of our admission policies.
 
-A pod whose Job names its node gets that node instead of the gate, as by ``deploy/base/gate.yaml``.
+Pods pass the webhook's code, as on a cluster where the webhook also adds the gate. A Job that is a gang is created
+suspended (``deploy/base/suspend.yaml``), and a pod whose Job names its node is pinned there instead of getting the gate
+(``deploy/base/gate.yaml``). This cluster has no namespaces, whose labels these policies also read.
 """
 
 from __future__ import annotations
@@ -13,15 +15,25 @@ from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.gangs.lifecycle.pins import pinning
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.model.names import (
+    AT_BIRTH,
     COMPLETION_INDEX,
-    GATE,
+    NEVER_SUSPEND,
     NODES_ANNOTATION,
+    PINNED_ANNOTATION,
+    PLACED_LABEL,
+    SCHEDULER_NAME,
+    SUSPEND_LABEL,
+    SUSPENDED_FOR_ANNOTATION,
+    SUSPENDED_FOR_PLACEMENT,
 )
 from fluence_extender.model.pod import Pod
 from fluence_extender.webhook.contract import AdmissionRequest, Context, Json
 from fluence_extender.webhook.handlers import HANDLERS
 from fluence_extender.webhook.mutate import mutate
 from fluence_extender.whatif.documents import as_json
+
+KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
+JOB_CONTROLLER = "kubernetes.io/job-controller"
 
 
 def admit(pod: Json, resources: VirtualResources, gated_jobs: Collection[str] = ()) -> Pod:
@@ -34,24 +46,74 @@ def admit(pod: Json, resources: VirtualResources, gated_jobs: Collection[str] = 
     context = Context(resources=resources, gate_by_webhook=True)
     asked = {**pod, "metadata": meta}
     admitted = decode_pod(as_json(mutate(asked, request, tuple(HANDLERS), context).pod or asked))
-    node = _birth_node(admitted, pod["metadata"], gated_jobs)
+    node = _birth_node(admitted, pod, gated_jobs)
     if not node:
         return admitted
-    gates = tuple(gate for gate in admitted.gates if gate != GATE)
-    return replace(admitted, gates=gates, affinity=pinning(admitted, node, ()))
+    pinned = {**admitted.annotations, PINNED_ANNOTATION: node}
+    return replace(admitted, gates=(), annotations=pinned, affinity=pinning(admitted, node, ()))
 
 
 def _birth_node(pod: Pod, created: Json, gated_jobs: Collection[str]) -> str:
     """Return the node that the pod's Job names for its index, "" where it keeps the gate.
 
-    ``created`` is the metadata with which the pod was to be created.
+    ``created`` is the manifest with which the pod was to be created.
     """
     index = pod.annotations.get(COMPLETION_INDEX, "")
     owned = pod.owner is not None and pod.owner.is_a("Job", "batch") and pod.owner.uid not in gated_jobs
-    if not pod.ours or pod.node or not owned or not index.isdecimal():
+    placed = pod.ours and not pod.node and PLACED_LABEL in pod.labels
+    if not owned or not placed or not index.isdecimal() or created["spec"].get("schedulingGates"):
         return ""
-    nodes = (created.get("annotations") or {}).get(NODES_ANNOTATION, "").split(",")
+    if pod.affinity is not None and not any(term.expressions or term.fields for term in pod.affinity):
+        return ""
+    nodes = (created["metadata"].get("annotations") or {}).get(NODES_ANNOTATION, "").split(",")
     return nodes[int(index)] if int(index) < len(nodes) else ""
+
+
+def admit_job(job: Json) -> Json:
+    """Return the Job as it is stored: suspended if it is a gang that is placed before its pods exist.
+
+    What the service writes on Jobs isn't taken over from another Job's copy. The given Job isn't changed.
+    """
+    template = job["spec"]["template"]
+    if template["spec"].get("schedulerName") != SCHEDULER_NAME:
+        return job
+    meta = _without_note(job["metadata"], SUSPENDED_FOR_ANNOTATION)
+    template_meta = _without_note(template.get("metadata") or {}, NODES_ANNOTATION)
+    suspended = {}
+    if _is_held(job):
+        suspended = {"suspend": True}
+        meta = _with(meta, "annotations", SUSPENDED_FOR_ANNOTATION, SUSPENDED_FOR_PLACEMENT)
+        template_meta = _with(template_meta, "labels", PLACED_LABEL, AT_BIRTH)
+    spec = {**job["spec"], **suspended, "template": {**template, "metadata": template_meta}}
+    return {**job, "metadata": meta, "spec": spec}
+
+
+def _is_held(job: Json) -> bool:
+    meta, spec = job["metadata"], job["spec"]
+    template, labels = spec["template"], meta.get("labels") or {}
+    pods = spec.get("completions")
+    return (
+        spec.get("completionMode") == "Indexed"
+        and isinstance(pods, int)
+        and spec.get("parallelism") == pods > 1
+        and not spec.get("suspend")
+        and spec.get("managedBy", JOB_CONTROLLER) == JOB_CONTROLLER
+        and not any(map(_resumes_it, meta.get("ownerReferences") or ()))
+        and KUEUE_QUEUE not in {*labels, *((template.get("metadata") or {}).get("labels") or ())}
+        and labels.get(SUSPEND_LABEL) != NEVER_SUSPEND
+        and not template["spec"].get("schedulingGates")
+        and not template["spec"].get("nodeName")
+    )
+
+
+def _resumes_it(owner: Json) -> bool:
+    """Return whether the owner is a controller that may resume the Job itself, as all but CronJobs may."""
+    return bool(owner.get("controller")) and owner["kind"] != "CronJob"
+
+
+def _with(meta: Json, kind: str, key: str, text: str) -> Json:
+    """Return metadata with the label or annotation."""
+    return {**meta, kind: {**(meta.get(kind) or {}), key: text}}
 
 
 def _without_note(meta: Json, key: str) -> Json:

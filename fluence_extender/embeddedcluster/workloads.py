@@ -18,7 +18,7 @@ from typing import Any
 from fluence_extender.cluster.decode.job import merged
 from fluence_extender.cluster.errors import Gone
 from fluence_extender.cluster.port import Deleted, Listed, Observation
-from fluence_extender.embeddedcluster.admission import admit
+from fluence_extender.embeddedcluster.admission import admit, admit_job
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.model.names import NODES_ANNOTATION
@@ -74,6 +74,8 @@ class EmbeddedWorkloads:
             "uid": str(uuid.uuid4()),
         }
         make = maker(manifest)
+        if make is not None and manifest["kind"] == "Job":
+            manifest = admit_job(manifest)
         described = workload(manifest["kind"], as_json(manifest))
         if make is None and described is None:
             raise BadManifest(f"the embedded cluster has no controller for {manifest['kind']} {meta['name']}")

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.port import Cluster
+from fluence_extender.embeddedcluster.admission import admit_job
 from fluence_extender.embeddedcluster.workloads import EmbeddedWorkloads
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.localcluster import Api, ApiError
@@ -55,7 +56,9 @@ class Lab(Protocol):
         """Type, reason, message and count of each Event about the pod."""
         ...
 
-    async def create_job(self, manifest: dict[str, Any]) -> Job: ...
+    async def create_job(self, manifest: dict[str, Any]) -> Job:
+        """Create the Job as our policies admit it."""
+        ...
 
     async def read_job(self, job: Job) -> Job | None: ...
 
@@ -201,7 +204,7 @@ class ApiLab:
         ]
 
     async def create_job(self, manifest: dict[str, Any]) -> Job:
-        made = await asyncio.to_thread(self._api.create, manifest, "default")
+        made = await asyncio.to_thread(self._api.create, admit_job(manifest), "default")
         return decode_job(json.dumps(made).encode())
 
     async def read_job(self, job: Job) -> Job | None:

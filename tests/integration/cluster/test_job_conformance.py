@@ -13,7 +13,7 @@ import pytest
 from fluence_extender.cluster.api import open_cluster
 from fluence_extender.cluster.connection import connect
 from fluence_extender.cluster.errors import Conflict, Gone
-from fluence_extender.model.names import COMPLETION_INDEX, SUSPENDED_FOR_ANNOTATION
+from fluence_extender.model.names import COMPLETION_INDEX
 from fluence_extender.model.pod import Owner
 from fluence_extender.model.workload import Job
 from tests.integration.cluster.conftest import NODES, Ground
@@ -34,7 +34,7 @@ async def lab(request: pytest.FixtureRequest) -> AsyncIterator[Lab]:
 
 @pytest.fixture
 def held() -> dict[str, Any]:
-    """A Job of two pods as admission stores it."""
+    """A gang of two pods, which admission suspends."""
     container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "100m"}}}
     template = {
         "metadata": {"labels": {"app": "x"}, "annotations": {"note": "y"}},
@@ -43,15 +43,11 @@ def held() -> dict[str, Any]:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {
-            "name": f"j-{uuid.uuid4().hex[:8]}",
-            "annotations": {SUSPENDED_FOR_ANNOTATION: "placement"},
-        },
+        "metadata": {"name": f"j-{uuid.uuid4().hex[:8]}"},
         "spec": {
             "completionMode": "Indexed",
             "completions": 2,
             "parallelism": 2,
-            "suspend": True,
             "activeDeadlineSeconds": 600,
             "template": template,
         },

@@ -104,36 +104,42 @@ def test_failed_pods_of_a_job_are_replaced_up_to_its_limit(lab: Lab) -> None:
     assert lab.phases == ["Failed"] * 3
 
 
-HELD = {
+GANG = {
     "completionMode": "Indexed",
     "parallelism": 2,
     "completions": 2,
-    "suspend": True,
     "activeDeadlineSeconds": 60,
 }
 
 
-def test_suspended_job_makes_no_pods_until_it_is_resumed(lab: Lab) -> None:
-    lab.apply("Job", HELD)
+def test_job_that_its_user_suspends_makes_no_pods_and_is_not_held(lab: Lab) -> None:
+    lab.apply("Job", {**GANG, "suspend": True})
     lab.advance(1)
     assert lab.cluster.pods() == ()
-    assert (lab.job.suspended, lab.job.ends) == (True, None)
+    assert (lab.job.suspended, lab.job.held_for_placement) == (True, False)
+
+
+def test_gang_is_created_suspended_and_makes_no_pods_until_it_is_resumed(lab: Lab) -> None:
+    lab.apply("Job", GANG)
+    lab.advance(1)
+    assert lab.cluster.pods() == ()
+    assert (lab.job.held_for_placement, lab.job.ends) == (True, None)
     lab.run(lab.cluster.resume(lab.job, ("n1", "n0")))
     lab.advance(1)
-    born = {pod.annotations[COMPLETION_INDEX]: (pod.gates, pod.confined_to) for pod in lab.cluster.pods()}
-    assert born == {"0": ((), ("n1",)), "1": ((), ("n0",))}
+    born = {pod.annotations[COMPLETION_INDEX]: (pod.gates, pod.pinned_to) for pod in lab.cluster.pods()}
+    assert born == {"0": ((), "n1"), "1": ((), "n0")}
     assert lab.job.ends is not None
 
 
 def test_job_that_is_resumed_without_nodes_makes_gated_pods(lab: Lab) -> None:
-    lab.apply("Job", HELD)
+    lab.apply("Job", GANG)
     lab.run(lab.cluster.resume(lab.job, ()))
     lab.advance(1)
     assert [pod.gates for pod in lab.cluster.pods()] == [(GATE,)] * 2
 
 
 def test_pods_of_a_job_that_is_suspended_again_go_and_do_not_count_as_failed(lab: Lab) -> None:
-    lab.apply("Job", {**HELD, "backoffLimit": 0})
+    lab.apply("Job", {**GANG, "backoffLimit": 0})
     for _ in range(3):
         lab.run(lab.cluster.resume(lab.job, ("n0", "n1")))
         lab.advance(1)
@@ -148,7 +154,7 @@ def test_pods_of_a_job_that_is_suspended_again_go_and_do_not_count_as_failed(lab
 
 
 def test_replaced_index_goes_back_to_its_node_unless_its_job_is_gated(lab: Lab) -> None:
-    lab.apply("Job", HELD)
+    lab.apply("Job", GANG)
     lab.run(lab.cluster.resume(lab.job, ("n0", "n1")))
     lab.advance(1)
     lab.remove(lab.cluster.pods()[0])
@@ -163,7 +169,7 @@ def test_replaced_index_goes_back_to_its_node_unless_its_job_is_gated(lab: Lab) 
 
 
 def test_status_of_a_job_names_the_indexes_that_are_done_and_its_end(lab: Lab) -> None:
-    lab.apply("Job", HELD, {"demo.fluence.flux-framework.org/run-for": "10s"})
+    lab.apply("Job", GANG, {"demo.fluence.flux-framework.org/run-for": "10s"})
     lab.run(lab.cluster.resume(lab.job, ("n0", "n1")))
     lab.advance(1)
     second = next(pod for pod in lab.cluster.pods() if pod.annotations[COMPLETION_INDEX] == "1")
@@ -189,7 +195,8 @@ def test_job_whose_pods_fail_too_often_is_finished(lab: Lab) -> None:
 
 
 def test_pods_of_a_deleted_job_go_too(lab: Lab) -> None:
-    lab.apply("Job", {**HELD, "suspend": False})
+    lab.apply("Job", {"parallelism": 2})
+    assert len(lab.cluster.pods()) == 2
     lab.remove(lab.job)
     assert lab.cluster.pods() == ()
 
