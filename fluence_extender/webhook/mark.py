@@ -17,6 +17,7 @@ from fluence_extender.model.names import (
     FLUX_SIZE,
     GROUP_LABEL,
     MARK_RESOURCE,
+    NODES_ANNOTATION,
     PINNED_ANNOTATION,
     PLACED_ANNOTATION,
     RESOURCE_PREFIX,
@@ -52,8 +53,11 @@ def mark(draft: Draft) -> None:
 
 
 def take_off_copies(draft: Draft) -> None:
-    """Remove the annotations that say when another pod came, and with which gang and on which node it was placed."""
-    for name in (PINNED_ANNOTATION, PLACED_ANNOTATION, FIRST_SEEN_ANNOTATION):
+    """Remove the annotations that say when another pod came, and with which gang and on which node it was placed.
+
+    The nodes of its Job's pods go too: no pod is created with its node where the webhook adds the gate.
+    """
+    for name in (PINNED_ANNOTATION, PLACED_ANNOTATION, FIRST_SEEN_ANNOTATION, NODES_ANNOTATION):
         if name in (draft.get("metadata", "annotations") or {}):
             draft.remove("metadata", "annotations", name)
 

@@ -23,6 +23,7 @@ FILES = (
     "rbac.yaml",
     "priorityclass.yaml",
     "gate.yaml",
+    "suspend.yaml",
     "groups.yaml",
     "intake.yaml",
     "stamps.yaml",
@@ -109,7 +110,8 @@ class Installation:
         api, marking = self.plane.api, only_marking(*documents(BASE / "gate.yaml"))
         for document in marking:
             api.apply(document)
-        api.delete(POLICY_BINDING)
+        for binding in (POLICY_BINDING, f"{POLICY_BINDING}-at-birth"):
+            api.delete(binding)
         self.wait_for_gate(False)
         wait_for(lambda: marked(api), what="the policy that only marks")
         try:
@@ -122,7 +124,7 @@ class Installation:
                 api.delete(api.path_of(document))
 
 
-def only_marking(policy: Manifest, binding: Manifest) -> list[Manifest]:
+def only_marking(policy: Manifest, binding: Manifest, *_others: Manifest) -> list[Manifest]:
     """The policy that gates and marks, with its binding, as one of another name that marks alone."""
     spec = policy["spec"]
     (rule,) = (one["expression"] for one in spec["variables"] if one["name"] == "toMark")

@@ -25,20 +25,28 @@ from fluence_extender.identity.registration import is_ours
 from fluence_extender.model.access import METRICS
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
+    AT_BIRTH,
     ATTRIBUTE_PREFIX,
     BACKEND_ANNOTATION,
     COSCHEDULING_GROUP,
     FIRST_SEEN_ANNOTATION,
     FLUX_SIZE,
     GATE,
+    GATED_JOBS,
     MARK_RESOURCE,
     MARKS,
+    NEVER_SUSPEND,
+    NODES_ANNOTATION,
     PINNED_ANNOTATION,
     PLACED_ANNOTATION,
+    PLACED_LABEL,
     RESOURCES_CONFIGMAP,
     RESOURCES_KEY,
     SCHEDULER_NAME,
     STATE_GROUP,
+    SUSPEND_LABEL,
+    SUSPENDED_FOR_ANNOTATION,
+    SUSPENDED_FOR_PLACEMENT,
 )
 from fluence_extender.webhook.mark import MOST_LOOKED_AT
 from tests.integration.deploy.roles import bound_to, rights
@@ -55,6 +63,8 @@ CALLS = {
     ("", "pods", "watch"),
     ("batch", "jobs", "list"),
     ("batch", "jobs", "watch"),
+    ("batch", "jobs", "get"),  # before a suspended Job's pods are foreseen, and after an uncertain answer
+    ("batch", "jobs", "patch"),  # resume a Job that admission has suspended, or suspend it again
     *(("apps", kind, verb) for kind in ("replicasets", "statefulsets") for verb in ("list", "watch")),
     *(
         (optional.group, optional.resource, verb)
@@ -63,6 +73,7 @@ CALLS = {
     ),
     ("", "pods", "get"),  # read back after an uncertain answer
     ("", "pods", "patch"),  # remove the gate
+    ("", "pods", "create"),  # foresee a suspended Job's pods, as a dry run
     ("", "pods/status", "patch"),  # nominate
     ("", "pods/binding", "create"),
     ("", "pods/eviction", "create"),
@@ -101,6 +112,39 @@ def test_of_config_maps_only_the_resources_file_may_be_read(objects: Objects) ->
             "verbs": ["list", "watch"],
         }
     ]
+
+
+def test_of_config_maps_only_the_gated_jobs_may_be_written(objects: Objects) -> None:
+    role, shipped = objects["Role", GATED_JOBS], objects["ConfigMap", GATED_JOBS]
+    assert role["metadata"]["namespace"] == shipped["metadata"]["namespace"]
+    (rule,) = role["rules"]
+    assert (rule["resources"], rule["resourceNames"], rule["verbs"]) == (
+        ["configmaps"],
+        [GATED_JOBS],
+        ["patch"],
+    )
+    # To apply deploy/ again must not forget which Jobs are gated.
+    assert "data" not in shipped
+
+
+def test_only_pods_with_the_label_depend_on_the_config_map_of_gated_jobs(objects: Objects) -> None:
+    shipped = objects["ConfigMap", GATED_JOBS]
+    assert objects["MutatingAdmissionPolicy", "fluence-gate"]["spec"]["paramKind"] == {
+        key: shipped[key] for key in ("apiVersion", "kind")
+    }
+    plain, at_birth = (
+        objects["MutatingAdmissionPolicyBinding", name]["spec"]
+        for name in ("fluence-gate", "fluence-gate-at-birth")
+    )
+    assert "paramRef" not in plain
+    assert at_birth["paramRef"] == {
+        "name": GATED_JOBS,
+        "namespace": shipped["metadata"]["namespace"],
+        "parameterNotFoundAction": "Deny",
+    }
+    for binding, operator in ((plain, "DoesNotExist"), (at_birth, "Exists")):
+        (chosen,) = binding["matchResources"]["objectSelector"]["matchExpressions"]
+        assert chosen == {"key": PLACED_LABEL, "operator": operator}
 
 
 def test_of_leases_only_our_own_may_be_read_and_written(objects: Objects) -> None:
@@ -146,6 +190,7 @@ def test_the_service_account_gets_no_further_roles(objects: Objects) -> None:
     assert bound_to(objects, "fluence") == {
         ("ClusterRole", "fluence-extender"),
         ("Role", "fluence-resources"),
+        ("Role", GATED_JOBS),
         ("Role", "fluence-state-authority"),
         ("Role", "fluence-leader-election"),
         ("ClusterRole", "system:kube-scheduler"),
@@ -327,14 +372,15 @@ def test_each_policy_that_changes_objects_is_bound(objects: Objects) -> None:
     kind = "MutatingAdmissionPolicy"
     policies = {name: item["spec"] for (its, name), item in objects.items() if its == kind}
     bindings = {name: item["spec"] for (its, name), item in objects.items() if its == f"{kind}Binding"}
-    assert bindings == {name: {"policyName": name} for name in policies}
-    assert policies.keys() == {"fluence-gate", "fluence-groups", "fluence-intake"}
+    assert {item["policyName"] for item in bindings.values()} == policies.keys()
+    assert policies.keys() == {"fluence-gate", "fluence-groups", "fluence-intake", "fluence-suspend"}
+    assert bindings.keys() == {*policies, "fluence-gate-at-birth"}
 
 
 def test_no_pod_gets_past_a_policy_by_its_size_and_foreign_pods_depend_on_none(objects: Objects) -> None:
     specs = {name: item["spec"] for (kind, name), item in objects.items() if kind.endswith("AdmissionPolicy")}
     lenient = {name for name, spec in specs.items() if spec["failurePolicy"] == "Ignore"}
-    assert lenient == {"fluence-groups", "fluence-intake"}
+    assert lenient == {"fluence-groups", "fluence-intake", "fluence-suspend"}
     for name in ("fluence-gate", "fluence-stamps"):
         first, *_ = specs[name]["matchConditions"]
         assert first["expression"].endswith(f"object.spec.schedulerName == '{SCHEDULER_NAME}'")
@@ -356,9 +402,39 @@ def test_policies_know_the_annotations_that_the_service_writes(objects: Objects)
     gate = objects["MutatingAdmissionPolicy", "fluence-gate"]["spec"]
     rules = {entry["name"]: entry["expression"] for entry in gate["variables"]}
     assert f"size() > {MOST_LOOKED_AT}" in rules["toMark"]
-    for name in WHILE_PLACED:
+    for name in (*WHILE_PLACED, NODES_ANNOTATION):
         assert f"'{name.rpartition('/')[2]}'" in rules["copied"]
         assert f"'{name}'" in gate["matchConditions"][-1]["expression"]
+
+
+def test_policies_recognize_a_pod_that_was_pinned_at_birth_alike(objects: Objects) -> None:
+    gate = objects["MutatingAdmissionPolicy", "fluence-gate"]["spec"]
+    (born,) = (one["expression"] for one in gate["variables"] if one["name"] == "born")
+    (_, _, pinned) = born.partition("!variables.gated && ")
+    assert f"'{PLACED_LABEL}'" in pinned
+    assert f"'{PINNED_ANNOTATION}'" in pinned
+    stamps = objects["ValidatingAdmissionPolicy", "fluence-stamps"]["spec"]
+    for policy in (gate, stamps):
+        assert f"!( {pinned})" in policy["matchConditions"][-1]["expression"]
+
+
+def test_policies_of_jobs_know_the_keys_by_which_they_are_placed_at_birth(objects: Objects) -> None:
+    suspend = objects["MutatingAdmissionPolicy", "fluence-suspend"]["spec"]
+    stamps = objects["ValidatingAdmissionPolicy", "fluence-stamps-jobs"]["spec"]
+    accounts = objects["ValidatingAdmissionPolicy", "fluence-accounts-jobs"]["spec"]
+    for name in (SUSPENDED_FOR_ANNOTATION, NODES_ANNOTATION):
+        assert f"'{name}'" in str(suspend["matchConditions"][-1])
+        assert f"/{name.replace('/', '~1')}'" in suspend["mutations"][0]["jsonPatch"]["expression"]
+        assert f"'{name}'" in stamps["validations"][0]["expression"] + stamps["validations"][1]["expression"]
+        assert f"'{name}'" in str(accounts["variables"])
+    written = suspend["mutations"][0]["jsonPatch"]["expression"]
+    assert f"{{'{PLACED_LABEL}': '{AT_BIRTH}'}}" in written
+    assert f"{{'{SUSPENDED_FOR_ANNOTATION}': '{SUSPENDED_FOR_PLACEMENT}'}}" in written
+    (suspends,) = (one["expression"] for one in suspend["variables"] if one["name"] == "suspends")
+    assert suspends.count(f"[?'{SUSPEND_LABEL}'].orValue('') != '{NEVER_SUSPEND}'") == 2
+    for policy in (suspend, stamps):
+        first, *_ = policy["matchConditions"]
+        assert first["expression"].endswith(f"schedulerName.orValue('') == '{SCHEDULER_NAME}'")
 
 
 def test_the_policy_adds_the_gate_the_extender_removes_to_pods_of_our_scheduler(policy: Manifest) -> None:
@@ -380,9 +456,7 @@ def test_the_policy_marks_pods_with_what_kube_scheduler_looks_for(policy: Manife
 def test_of_pods_with_the_gate_the_policy_is_invoked_for_those_that_it_marks(policy: Manifest) -> None:
     """A condition can't use variables, and an empty patch costs the API server as much as any."""
     (rule,) = (entry["expression"] for entry in policy["variables"] if entry["name"] == "toMark")
-    (_, without_gate, to_mark) = policy["matchConditions"][-1]["expression"].partition(f"'{GATE}') || ")
-    assert without_gate
-    assert to_mark == f"{rule})"
+    assert policy["matchConditions"][-1]["expression"].endswith(f" || {rule})")
     assert policy["reinvocationPolicy"] == "IfNeeded"
 
 

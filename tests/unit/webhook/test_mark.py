@@ -11,6 +11,7 @@ import pytest
 from fluence_extender.cluster.decode.pod import Volume, decode_pod
 from fluence_extender.model.names import (
     FIRST_SEEN_ANNOTATION,
+    NODES_ANNOTATION,
     MARK_RESOURCE,
     PINNED_ANNOTATION,
     PLACED_ANNOTATION,
@@ -61,7 +62,12 @@ def test_bound_pod_is_not_marked() -> None:
     )
 
 
-COPIES = {PINNED_ANNOTATION: "n0", PLACED_ANNOTATION: "2 group/g", FIRST_SEEN_ANNOTATION: "1"}
+COPIES = {
+    PINNED_ANNOTATION: "n0",
+    PLACED_ANNOTATION: "2 group/g",
+    FIRST_SEEN_ANNOTATION: "1",
+    NODES_ANNOTATION: "n0,n1",
+}
 
 
 def test_records_of_another_pod_are_taken_off_where_no_policy_does() -> None:
