@@ -18,6 +18,7 @@ from fluence_extender.demo.stack import Webhook
 from fluence_extender.localcluster import Api, ApiError, Component, ControlPlane, KubeletJudge
 from fluence_extender.model.names import RESOURCES_CONFIGMAP, RESOURCES_KEY
 from tests.e2e.admitted import registered, wait_until_called
+from tests.e2e.births import Leader, wait_until_in_force
 from tests.e2e.harness import LONGEST, Cluster, Namespace, wait_for
 from tests.e2e.history import History, recorded
 from tests.e2e.installation import Installation
@@ -220,6 +221,16 @@ def webhook(installation: Installation, only_webhook: Webhook) -> Webhook:
     only_webhook.start()
     wait_until_called(installation.plane.api)
     return only_webhook
+
+
+@pytest.fixture(scope="module")
+def leader(installation: Installation) -> Iterator[Leader]:
+    """The service's account, with which a test does what the leader would; the service itself is stopped."""
+    installation.usual.stop()
+    played = Leader(Api(installation.kubeconfig))
+    wait_until_in_force(played, installation.plane.api)
+    yield played
+    installation.usual.start()
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,10 @@ FILES = (
     "stamps.yaml",
     "accounts.yaml",
 )
-POLICY_BINDING = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/fluence-gate"
+GATE_BINDINGS = [
+    f"/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/{name}"
+    for name in ("fluence-gate", "fluence-gated-jobs")
+]
 
 # libreapi_cli serves the whole suite too, where it is found: FLUENCE_ENGINE=fluxion
 ENGINE = os.environ.get("FLUENCE_ENGINE", "embedded")
@@ -110,7 +113,7 @@ class Installation:
         api, marking = self.plane.api, only_marking(*documents(BASE / "gate.yaml"))
         for document in marking:
             api.apply(document)
-        for binding in (POLICY_BINDING, f"{POLICY_BINDING}-at-birth"):
+        for binding in GATE_BINDINGS:
             api.delete(binding)
         self.wait_for_gate(False)
         wait_for(lambda: marked(api), what="the policy that only marks")

@@ -134,7 +134,7 @@ def test_only_pods_with_the_label_depend_on_the_config_map_of_gated_jobs(objects
     }
     plain, at_birth = (
         objects["MutatingAdmissionPolicyBinding", name]["spec"]
-        for name in ("fluence-gate", "fluence-gate-at-birth")
+        for name in ("fluence-gate", "fluence-gated-jobs")
     )
     assert "paramRef" not in plain
     assert at_birth["paramRef"] == {
@@ -374,7 +374,7 @@ def test_each_policy_that_changes_objects_is_bound(objects: Objects) -> None:
     bindings = {name: item["spec"] for (its, name), item in objects.items() if its == f"{kind}Binding"}
     assert {item["policyName"] for item in bindings.values()} == policies.keys()
     assert policies.keys() == {"fluence-gate", "fluence-groups", "fluence-intake", "fluence-suspend"}
-    assert bindings.keys() == {*policies, "fluence-gate-at-birth"}
+    assert bindings.keys() == {*policies, "fluence-gated-jobs"}
 
 
 def test_no_pod_gets_past_a_policy_by_its_size_and_foreign_pods_depend_on_none(objects: Objects) -> None:

@@ -11,8 +11,8 @@ import pytest
 from fluence_extender.cluster.decode.pod import Volume, decode_pod
 from fluence_extender.model.names import (
     FIRST_SEEN_ANNOTATION,
-    NODES_ANNOTATION,
     MARK_RESOURCE,
+    NODES_ANNOTATION,
     PINNED_ANNOTATION,
     PLACED_ANNOTATION,
 )
