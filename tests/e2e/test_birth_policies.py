@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import Any
 
 import pytest
 
+from fluence_extender.cluster.api import open_cluster
+from fluence_extender.cluster.connection import connect
+from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.model.names import (
     DOMAIN,
     GATE,
@@ -17,6 +22,7 @@ from fluence_extender.model.names import (
     SUSPENDED_FOR_ANNOTATION,
     SUSPENDED_FOR_PLACEMENT,
 )
+from fluence_extender.model.workload import Job
 from tests.core.marks import PODS
 from tests.e2e.births import (
     GATED_JOBS_PATH,
@@ -326,3 +332,31 @@ def test_qpu_job_is_held_and_its_pods_are_pinned_and_marked(leader: Leader, name
     for one in pods_of(namespace, 2):
         assert pinned_to(one)
         assert MARK_RESOURCE in one["spec"]["containers"][0]["resources"]["requests"]
+
+
+async def test_writes_of_the_service_are_what_its_account_may_do(
+    leader: Leader, namespace: Namespace
+) -> None:
+    created(namespace, ranks("train", 2, ours("x", cpu="1")))
+
+    async def now() -> Job:
+        raw = await asyncio.to_thread(namespace.api.get, path_of(namespace, "train"))
+        return decode_job(json.dumps(raw).encode())
+
+    async def settled(count: int) -> Job:
+        await asyncio.to_thread(pods_of, namespace, count)
+        if not count:
+            await asyncio.to_thread(wait_for, lambda: suspended(namespace, "train"))
+        return await now()
+
+    async with connect(str(leader.api.kubeconfig)) as connection, open_cluster(connection) as cluster:
+        foreseen = await cluster.foresee(await now())
+        assert (foreseen.requests["cpu"], foreseen.node, foreseen.gates) == (1000, "", (GATE,))
+        await cluster.resume(await settled(0), ["a", "b"])
+        await cluster.hold_job(await settled(2))
+        await cluster.resume(await settled(0), ["c", "d"])
+        await cluster.gate_jobs({"u": "node c is gone"})
+        assert (await settled(2)).nodes == ("c", "d")
+    assert namespace.api.get(GATED_JOBS_PATH)["data"] == {"u": "node c is gone"}
+    assert [pinned_to(one) for one in pods_of(namespace, 2)] == ["c", "d"]
+    leader.gate_jobs({})

@@ -47,7 +47,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.yaml"))
 THEIRS = "example.com/quota"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/fluence"
 
-OWN_ROLES = ("fluence-extender", "fluence-resources", "fluence-leader-election")
+OWN_ROLES = ("fluence-extender", "fluence-resources", "fluence-gated-jobs", "fluence-leader-election")
 
 Kubectl = Callable[..., list[str]]
 
@@ -312,7 +312,6 @@ async def test_the_extenders_own_role_suffices_for_all_it_does(
 @pytest.mark.parametrize(
     ("verb", "group", "resource", "where", "name"),
     [
-        ("create", "", "pods", "", ""),
         ("delete", "", "pods", "", ""),
         ("update", "", "pods", "", ""),
         ("patch", "", "nodes", "", ""),
@@ -321,7 +320,12 @@ async def test_the_extenders_own_role_suffices_for_all_it_does(
         ("list", "", "configmaps", "", ""),
         ("list", "", "configmaps", "kube-system", ""),
         ("update", "", "configmaps", "kube-system", "fluence-resources"),
-        ("patch", "batch", "jobs", "", ""),
+        ("create", "batch", "jobs", "", ""),
+        ("update", "batch", "jobs", "", ""),
+        ("patch", "apps", "deployments", "", ""),
+        ("patch", "", "configmaps", "kube-system", "fluence-resources"),
+        ("patch", "", "configmaps", "default", "fluence-gated-jobs"),
+        ("create", "", "configmaps", "kube-system", ""),
         ("patch", "scheduling.k8s.io", "podgroups", "", ""),
         ("update", "coordination.k8s.io", "leases", "kube-system", "kube-scheduler"),
         ("get", "coordination.k8s.io", "leases", "default", "fluence"),
