@@ -62,6 +62,9 @@ class FixedPlan:
     async def wait_for_lead(self) -> None:
         return None
 
+    async def wait_for_pod(self, pod: RequestedPod) -> None:
+        pass
+
     def locate(self, pod: RequestedPod) -> Location:
         node = self._nodes.get(pod.uid)
         return On(node) if node else Nowhere("unknown pod")

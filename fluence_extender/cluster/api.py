@@ -69,6 +69,7 @@ class ApiCluster:
         self.foresee = jobs.foresee
         self.resume = jobs.resume
         self.hold_job = jobs.hold_job
+        self.gated_jobs = jobs.gated_jobs
         self.gate_jobs = jobs.gate_jobs
         self._recorder = recorder
         self._discovery = Discovery(connection)

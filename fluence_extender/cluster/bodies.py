@@ -15,6 +15,7 @@ from fluence_extender.model.names import (
     CREATED_BY_ANNOTATION,
     GROUP_LABEL,
     NODES_ANNOTATION,
+    PLACED_ANNOTATION,
     SUSPENDED_FOR_ANNOTATION,
     SUSPENDED_FOR_PLACEMENT,
     UNSATISFIABLE_CONDITION,
@@ -214,9 +215,9 @@ def _with_index(container: Mapping[str, Any]) -> dict[str, Any]:
     return {**container, "env": [*given, {"name": COMPLETION_INDEX_VARIABLE, "valueFrom": source}]}
 
 
-def resume_patch(job: Job, nodes: Sequence[str]) -> dict[str, Any]:
+def resume_patch(job: Job, nodes: Sequence[str], placed_with: str) -> dict[str, Any]:
     """Return the merge patch that resumes a Job in the observed version, with the nodes of its pods by index."""
-    note = {NODES_ANNOTATION: ",".join(nodes) or None}
+    note = {NODES_ANNOTATION: ",".join(nodes) or None, PLACED_ANNOTATION: placed_with or None}
     spec = {"suspend": False, "template": {"metadata": {"annotations": note}}}
     return {"metadata": {**_observed(job), "annotations": {SUSPENDED_FOR_ANNOTATION: None}}, "spec": spec}
 

@@ -42,6 +42,10 @@ class _Job(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
+class _ConfigMap(msgspec.Struct):
+    data: dict[str, str] | None = None
+
+
 class ApiJobs:
     """The Jobs' part of `port.Cluster` on an API server; ``namespace`` has the ConfigMap of gated Jobs."""
 
@@ -69,13 +73,16 @@ class ApiJobs:
         created = msgspec.json.decode(raw, type=_Job).metadata.created
         return replace(pod, created=created.timestamp())
 
-    async def resume(self, job: Job, nodes: Sequence[str]) -> None:
+    async def resume(self, job: Job, nodes: Sequence[str], placed_with: str = "") -> None:
         """See `Cluster.resume`. One PATCH; where it is refused or no answer comes, the Job is read back."""
         wanted = tuple(nodes)
         attempt = f"resume Job {_key(job)}"
         try:
             await self._patch(
-                job, attempt, resume_patch(job, wanted), lambda now: not now.suspended and now.nodes == wanted
+                job,
+                attempt,
+                resume_patch(job, wanted, placed_with),
+                lambda now: not now.suspended and now.nodes == wanted,
             )
         except Invalid as error:
             if msgspec.json.decode(await self._read(job), type=_Job).status.active:
@@ -87,6 +94,11 @@ class ApiJobs:
         await self._patch(
             job, f"suspend Job {_key(job)}", hold_patch(job), lambda now: now.held_for_placement
         )
+
+    async def gated_jobs(self) -> Mapping[str, str]:
+        """See `Cluster.gated_jobs`. One GET."""
+        raw = await self._connection.call(ApiRequest("GET", self._gated_jobs, f"read {self._gated_jobs}"))
+        return msgspec.json.decode(raw, type=_ConfigMap).data or {}
 
     async def gate_jobs(self, reasons: Mapping[str, str]) -> None:
         """See `Cluster.gate_jobs`. One PATCH, which replaces the data and nothing else of the ConfigMap."""

@@ -102,18 +102,6 @@ Observation = Listed | Changed | Deleted
 Sink = Callable[[Observation], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Foreseen:
-    """What the pods of a suspended Job would be, as `Cluster.foresee` found; no watch tells it.
-
-    ``pod`` is the pod of index 0, or None where it can't be created, and then ``problem`` says why.
-    """
-
-    job: Job
-    pod: Pod | None
-    problem: str = ""
-
-
 def follow_pods(
     observation: Observation, known: Iterable[str], put: Callable[[Pod], None], drop: Callable[[str], None]
 ) -> bool:
@@ -291,13 +279,14 @@ class Cluster(Protocol):
         """
         ...
 
-    async def resume(self, job: Job, nodes: Sequence[str]) -> None:
+    async def resume(self, job: Job, nodes: Sequence[str], placed_with: str = "") -> None:
         """Let the Job controller create the pods of a Job that is held for placement, each on its node.
 
-        ``nodes`` are the nodes by completion index. Without any the Job is resumed without a plan, and its pods wait at
-        the gate. Raise `Gone`; `Conflict` where the Job has changed since it was observed, or pods from before it was
-        held still exist; and `Invalid` where the nodes of a Job that has run before can't be changed (Kubernetes before
-        1.36). It can then be resumed with the nodes that it has.
+        ``nodes`` are the nodes by completion index, "" for an index whose pod waits at the gate, and ``placed_with`` is
+        the text of the pods' `Promise`. Without any nodes all pods wait at the gate. Raise `Gone`; `Conflict` where the
+        Job has changed since it was observed, or pods from before it was held still exist; and `Invalid` where the
+        nodes of a Job that has run before can't be changed (Kubernetes before 1.36). It can then be resumed with the
+        nodes that it has.
         """
         ...
 
@@ -307,6 +296,10 @@ class Cluster(Protocol):
         Its template keeps its nodes, because that of a running Job can't be changed; `resume` replaces them. Raise
         `Conflict` where the Job has changed since it was observed, or `Gone`.
         """
+        ...
+
+    async def gated_jobs(self) -> Mapping[str, str]:
+        """Return the Jobs whose new pods are gated although their templates name nodes: uids, and why."""
         ...
 
     async def gate_jobs(self, reasons: Mapping[str, str]) -> None:

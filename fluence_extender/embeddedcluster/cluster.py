@@ -67,7 +67,7 @@ class EmbeddedCluster:
     ``protected`` are the uids of pods that a disruption budget protects from eviction. ``events`` are the Events
     recorded so far, ``reports`` the last report of each native PodGroup by namespace and name, and ``waiting`` the last
     message of each gated pod by uid. ``first_pods`` are the pods that the Job controller would create for index 0, by
-    the uid of the Job; ``gated_jobs`` are the Jobs whose new pods are gated, and why.
+    the uid of the Job; ``gated`` are the Jobs whose new pods are gated, and why.
     """
 
     def __init__(self, *objects: Watched) -> None:
@@ -76,7 +76,7 @@ class EmbeddedCluster:
         self.waiting: dict[str, str] = {}
         self.protected: set[str] = set()
         self.first_pods: dict[str, Pod] = {}
-        self.gated_jobs: dict[str, str] = {}
+        self.gated: dict[str, str] = {}
         self._objects: dict[Kind, dict[Key, Watched]] = {kind: {} for kind in Kind}
         self._sinks: list[Sink] = []
         self._version = 0
@@ -149,6 +149,10 @@ class EmbeddedCluster:
     def pods(self) -> tuple[Pod, ...]:
         """Return all pods."""
         return tuple(pod for pod in self._objects[Kind.POD].values() if isinstance(pod, Pod))
+
+    def jobs(self) -> tuple[Job, ...]:
+        """Return all Jobs."""
+        return tuple(job for job in self._objects[Kind.JOB].values() if isinstance(job, Job))
 
     def nodes(self) -> tuple[Node, ...]:
         """Return all nodes."""
@@ -272,21 +276,26 @@ class EmbeddedCluster:
             raise Unforeseeable(f"the template of Job {job.namespace}/{job.name} isn't known", 400)
         return self.first_pods[job.uid]
 
-    async def resume(self, job: Job, nodes: Sequence[str]) -> None:
+    async def resume(self, job: Job, nodes: Sequence[str], placed_with: str = "") -> None:
         """See `Cluster.resume`."""
         await self._begin("resume", f"{job.namespace}/{job.name}")
         now = self._unchanged(job)
-        self.put(replace(now, suspended=False, held_for_placement=False, nodes=tuple(nodes)))
+        resumed = replace(now, suspended=False, held_for_placement=False, nodes=tuple(nodes))
+        self.put(replace(resumed, placed_with=placed_with))
 
     async def hold_job(self, job: Job) -> None:
         """See `Cluster.hold_job`."""
         await self._begin("hold_job", f"{job.namespace}/{job.name}")
         self.put(replace(self._unchanged(job), suspended=True, held_for_placement=True))
 
+    async def gated_jobs(self) -> Mapping[str, str]:
+        """See `Cluster.gated_jobs`."""
+        return dict(self.gated)
+
     async def gate_jobs(self, reasons: Mapping[str, str]) -> None:
         """See `Cluster.gate_jobs`."""
         await self._begin("gate_jobs", "")
-        self.gated_jobs = dict(reasons)
+        self.gated = dict(reasons)
 
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
         """See `Cluster.event`."""

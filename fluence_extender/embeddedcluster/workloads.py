@@ -138,7 +138,7 @@ class EmbeddedWorkloads:
                 }
             ]
         pod = {"metadata": metadata, "spec": template["spec"]}
-        return replace(admit(pod, self._resources, self._cluster.gated_jobs), created=time.time())
+        return replace(admit(pod, self._resources, self._cluster.gated), created=time.time())
 
     def _current_job(self, one: _Controlled) -> Job | None:
         """Return the Job as it is now, None where it is gone or these are pods of another kind of object."""

@@ -31,7 +31,7 @@ from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Workload
+from fluence_extender.model.workload import Job, Workload
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
 
@@ -63,6 +63,7 @@ class Controller:
         self.lifecycle = Lifecycle(
             self.registry, ledger, Planner(ledger, self.eligibility), limits or Limits(), clock, on_preempted
         )
+        self._births = self.lifecycle.births
         self._clock = clock
         self._read_resources = read_resources
         self._pods: dict[str, Pod] = {}
@@ -93,15 +94,17 @@ class Controller:
         if kind is Kind.POD:
             self._looked = 0
             present = {thing.uid for thing in things if isinstance(thing, Pod)}
-            for uid in [uid for uid in self._pods if uid not in present]:
-                self._drop(self._pods[uid])
+            for pod in [one for one in self._pods.values() if one.uid not in present and not one.foreseen]:
+                self._drop(pod)
         elif kind is Kind.NODE:
             names = {thing.name for thing in things if isinstance(thing, Node)}
             for node in [node for name, node in self.eligibility.nodes.items() if name not in names]:
                 self._drop(node)
         elif kind in WORKLOADS:
-            workloads = (thing for thing in things if isinstance(thing, Workload))
+            workloads = [thing for thing in things if isinstance(thing, Workload)]
             self.registry.replace_workloads(WORKLOADS[kind], workloads, served)
+            if kind is Kind.JOB:
+                self._list_jobs([one for one in workloads if isinstance(one, Job)])
             return
         for thing in things:
             self._put(thing)
@@ -118,6 +121,19 @@ class Controller:
                     self.replace_resources(resources)
             case _ if isinstance(thing, Workload):
                 self.registry.put_workload(thing)
+                if isinstance(thing, Job):
+                    self._put_job(thing)
+
+    def _list_jobs(self, jobs: Iterable[Job]) -> None:
+        present = {job.uid: job for job in jobs}
+        for job in [one for one in self._births.jobs() if one.uid not in present]:
+            self._births.job_gone(job)
+        for job in present.values():
+            self._put_job(job)
+
+    def _put_job(self, job: Job) -> None:
+        for pod in self._births.job_seen(job):
+            self._put_own(self._births.recorded(pod))
 
     def _drop(self, thing: object) -> None:
         self.revision += 1
@@ -131,6 +147,8 @@ class Controller:
                     self.lifecycle.node_changed(thing.name)
             case _ if isinstance(thing, Workload):
                 self.registry.drop_workload(thing)
+                if isinstance(thing, Job):
+                    self._births.job_gone(thing)
 
     def _put_node(self, node: Node) -> None:
         old = self.eligibility.nodes.get(node.name)
@@ -145,21 +163,39 @@ class Controller:
             self.lifecycle.node_changed(node.name)
 
     def _put_pod(self, pod: Pod) -> None:
-        if pod.ours and 0 < pod.revision <= self._looked:
+        if pod.ours:
+            if not 0 < pod.revision <= self._looked:
+                self._put_own(self._births.recorded(pod))
             return
         old = self._pods.get(pod.uid)
         self._pods[pod.uid] = pod
-        if not pod.ours:
-            self.revision += old is None or _use(old) != _use(pod)
-            self.registry.put_foreign_pod(pod)
-            if self.started:
-                self._count_foreign(pod)
-            return
+        self.revision += old is None or _use(old) != _use(pod)
+        self.registry.put_foreign_pod(pod)
+        if self.started:
+            self._count_foreign(pod)
+
+    def _put_own(self, pod: Pod) -> None:
+        old = self._pods.get(pod.uid)
         if old is not None and _same(old, pod):
             return
+        if not pod.foreseen:
+            taken_over = self._births.arrived(pod)
+            if taken_over is not None:
+                old = self._pods.pop(taken_over.uid)
+        self._pods[pod.uid] = pod
         member = self.registry.put_pod(pod)
         if self.started:
             self.lifecycle.pod_changed(member, old)
+
+    def _foresee(self) -> None:
+        """Bring the foreseen pods up to date."""
+        gone, coming = self._births.changes()
+        for pod in gone:
+            self._drop_pod(pod)
+        for pod in coming:
+            self._put_own(pod)
+            if self.started:
+                self.lifecycle.resume_place(pod.uid)
 
     def _count_foreign(self, pod: Pod) -> None:
         if pod.node and not pod.finished:
@@ -175,6 +211,8 @@ class Controller:
             return
         if self._dropped is not None:
             self._dropped.add(pod.uid)
+        if not pod.foreseen:
+            self._births.left(pod)
         self.ledger.release(pod.uid)
         self.registry.drop_pod(pod.uid)
 
@@ -190,7 +228,7 @@ class Controller:
         self.ledger.put_foreign(*(pod for pod in others if pod.node and not pod.finished))
         self.lifecycle.replay()
         if self.leading:
-            self.lifecycle.lead()
+            self._begin_to_lead()
         # The first to be placed needn't wait until the rooms of all nodes have been added up.
         self.ledger.free.now()
         self.ledger.whole.now()
@@ -199,7 +237,11 @@ class Controller:
     def begin_look(self) -> dict[str, str]:
         """Return the resourceVersions of our pods by uid, for a look that begins now and is passed to `lead`."""
         self._dropped = set()
-        return {pod.uid: pod.resource_version for pod in self._pods.values() if pod.ours}
+        return self.versions()
+
+    def versions(self) -> dict[str, str]:
+        """Return the resourceVersions of our pods that exist, by uid."""
+        return {pod.uid: pod.resource_version for pod in self._pods.values() if pod.ours and not pod.foreseen}
 
     def end_look(self) -> None:
         """Stop recording which pods are deleted meanwhile."""
@@ -209,11 +251,18 @@ class Controller:
         """Begin to decide, with a look that was begun after the previous leader had stopped writing."""
         self._take_in(look)
         self.leading = True
+        self._begin_to_lead()
+
+    def _begin_to_lead(self) -> None:
+        self._births.lead()
+        self._foresee()
         self.lifecycle.lead()
 
     def stand_down(self, why: str) -> None:
         """Stop deciding: drop plans that aren't bound, and fail the waits at barriers with ``why``."""
         self.leading = False
+        self._births.stand_down()
+        self._foresee()
         self.lifecycle.preemption.forget()
         self._standby.begin(why)
 
@@ -225,12 +274,13 @@ class Controller:
         """
         version, dropped = int(look.version), self._dropped or set()
         self._looked = 0
-        for pod in [one for one in self._pods.values() if one.ours and one.uid not in look.uids]:
+        known = [one for one in self._pods.values() if one.ours and not one.foreseen]
+        for pod in [one for one in known if one.uid not in look.uids]:
             if pod.revision <= version:
                 self._drop_pod(pod)
         for pod in look.changed:
-            known = self._pods.get(pod.uid)
-            if pod.uid not in dropped and (known is None or known.revision < pod.revision):
+            old = self._pods.get(pod.uid)
+            if pod.uid not in dropped and (old is None or old.revision < pod.revision):
                 self._put_pod(pod)
         self._looked = version
 
@@ -253,7 +303,10 @@ class Controller:
         """Decide what to do now."""
         if self.started and not self.leading:
             self._standby.step()
-        return self.lifecycle.step() if self.started and self.leading else []
+        if not self.started or not self.leading:
+            return []
+        self._foresee()
+        return self.lifecycle.step()
 
     def member(self, uid: str) -> tuple[Gang, Member] | None:
         """Return the gang and the member of a pod of ours, or None if it isn't known."""

@@ -147,6 +147,13 @@ class NodeAccount:
             self.foreign_use = self.foreign_use - requests
         self._note(self.name)
 
+    def rename(self, uid: str, new: str) -> None:
+        """Count one of our pods under its ``new`` uid; nothing happens when it isn't counted."""
+        if uid in self._users:
+            self._users[new] = self._users.pop(uid)
+        if uid in self._ports:
+            self._ports[new] = self._ports.pop(uid)
+
     def sums(self) -> tuple[Resources, Resources]:
         """Return what ``free`` and ``foreign_use`` have to be, added up from the pods."""
         used = Resources.total(self._users.values())

@@ -172,6 +172,20 @@ class Bookings:
         if self._short_of_devices:
             self._book_devices(self._short_of_devices)
 
+    def rename(self, held: Allocation, new: str) -> None:
+        """Keep what is booked for an allocation under the ``new`` uid of its pod."""
+        uid = held.uid
+        if uid in self._jobs:
+            self._jobs[new] = self._jobs.pop(uid)
+        if uid in self._device_jobs:
+            self._device_jobs[new] = self._device_jobs.pop(uid)
+        places = (without_levels(share.path) for share in held.assignment.devices)
+        holders = (self._holders.get(place) for place in places)
+        for some in (self._unbooked.get(held.assignment.node), self._short_of_devices, *holders):
+            if some is not None and uid in some:
+                some.remove(uid)
+                some.add(new)
+
     def _cancel(self, uid: str) -> None:
         job = self._jobs.pop(uid, None)
         if job is not None:

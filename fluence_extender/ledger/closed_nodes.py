@@ -80,6 +80,11 @@ class GangNodes:
             self._pods[uid] = (node, gang)
             self._gangs_on.setdefault(node, Counter())[gang] += 1
 
+    def rename(self, uid: str, new: str) -> None:
+        """Record the pod ``uid`` under its ``new`` uid; nothing happens when it isn't recorded."""
+        if uid in self._pods:
+            self._pods[new] = self._pods.pop(uid)
+
     def remove(self, uid: str) -> None:
         """Forget a pod; nothing happens when it isn't recorded."""
         if uid not in self._pods:

@@ -98,6 +98,8 @@ class Pod:
     How it is written: ``marked`` is true where it requests one of `MARKS`, so that kube-scheduler calls the service's
     bind verb for it. ``has_managed_fields`` is true where it is gated, the API server records which manager wrote which
     field, and no manager uses server-side apply.
+
+    ``foreseen`` is true where it doesn't exist yet: its Job will have it. Its uid is one of ours then.
     """
 
     namespace: str
@@ -135,6 +137,7 @@ class Pod:
     marked: bool = False
     has_managed_fields: bool = False
     pod_affinity: tuple[tuple[Requirement, ...], ...] = ()
+    foreseen: bool = False
 
     @property
     def key(self) -> str:

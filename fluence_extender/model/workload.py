@@ -89,9 +89,9 @@ class Job(WorkloadObject):
     Nor is any of what placing the Job before its pods exist depends on. ``ours`` is true where its pods are created
     with this scheduler's name, ``suspended`` where it has no pods because its spec says so, and ``held_for_placement``
     where admission suspended it, so that the service resumes it. ``nodes`` are those in its pod template, by completion
-    index, empty where the template names none. ``done`` are the ranges (first and last) of indexes that have completed
-    or failed for good, in order. ``finished`` is true once the Job has ended or is about to. ``version`` is its
-    resourceVersion.
+    index, empty where the template names none, and ``placed_with`` is the `Promise` of the pods that get them. ``done``
+    are the ranges (first and last) of indexes that have completed or failed for good, in order. ``finished`` is true
+    once the Job has ended, or is about to end or to be deleted. ``version`` is its resourceVersion.
     """
 
     parallelism: int
@@ -108,6 +108,7 @@ class Job(WorkloadObject):
     suspended: bool = field(default=False, compare=False)
     held_for_placement: bool = field(default=False, compare=False)
     nodes: tuple[str, ...] = field(default=(), compare=False)
+    placed_with: str = field(default="", compare=False)
     done: tuple[tuple[int, int], ...] = field(default=(), compare=False)
     finished: bool = field(default=False, compare=False)
     version: str = field(default="", compare=False)

@@ -161,13 +161,19 @@ class Link:
             raise ClusterError("no answer")
         return await self._cluster.foresee(job)
 
-    async def resume(self, job: Job, nodes: Sequence[str]) -> None:
+    async def resume(self, job: Job, nodes: Sequence[str], placed_with: str = "") -> None:
         """See `Cluster.resume`."""
-        await self._send(self._cluster.resume(job, nodes))
+        await self._send(self._cluster.resume(job, nodes, placed_with))
 
     async def hold_job(self, job: Job) -> None:
         """See `Cluster.hold_job`."""
         await self._send(self._cluster.hold_job(job))
+
+    async def gated_jobs(self) -> Mapping[str, str]:
+        """See `Cluster.gated_jobs`."""
+        if self.cut:
+            raise ClusterError("no answer")
+        return await self._cluster.gated_jobs()
 
     async def gate_jobs(self, reasons: Mapping[str, str]) -> None:
         """See `Cluster.gate_jobs`."""

@@ -102,6 +102,7 @@ class FaultyScheduler(KubeScheduler):
             return ""
         if not self.placements.leading:
             await self.placements.wait_for_lead()
+        await self.placements.wait_for_pod(asked)
         location = self.placements.locate(asked)
         if isinstance(location, On):
             if location.node in feasible:

@@ -30,16 +30,20 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import Job
 from tests.core.clock import VirtualLoop
 from tests.core.engine import FINE_EMBEDDED, CoreEngine
 from tests.core.faulty_cluster import FaultyCluster
+from tests.core.job_controller import JobController
 from tests.core.scheduler import FaultyScheduler
 from tests.core.values import PodFields
 
 T = TypeVar("T")
 
 AUDIT_EVERY = 7.0
-LIMITS = Limits(bind_wait=5.0, barred_for=6.0, rest=6.0, completion=25.0, unasked=6.0, longest_rest=12.0)
+LIMITS = Limits(
+    bind_wait=5.0, barred_for=6.0, rest=6.0, completion=25.0, unasked=6.0, longest_rest=12.0, unborn=8.0
+)
 
 
 def is_marked(pod: Pod) -> bool:
@@ -50,6 +54,10 @@ def is_marked(pod: Pod) -> bool:
         for name in pod.annotations
     )
     return judged or stamped or (GROUP_LABEL in pod.labels and pod.owner is None)
+
+
+async def _at_once(work: Callable[[], None]) -> None:
+    work()
 
 
 class World:
@@ -80,6 +88,8 @@ class World:
         self._generation = 0
         self._tasks_of_cluster: list[asyncio.Task[None]] = []
         self.start()
+        self.jobs = JobController(self.cluster)
+        self._tasks_of_cluster.append(self.loop.create_task(self.jobs.run()))
         if scheduling:
             self._tasks_of_cluster.append(self.loop.create_task(self.scheduler.run()))
 
@@ -107,7 +117,7 @@ class World:
         self.cluster.held = False
         self.cluster.deliver()
         self.cluster.watch(sink)
-        self.controller.start()
+        self.loop.run_until_complete(self.driver.start(_at_once))
         self.placements = LivePlacements(self.controller, self.driver, lambda: "")
         self.state = ServiceState(self.controller, self.placements)
         self.scheduler.placements = self.placements
@@ -198,6 +208,10 @@ class World:
             self.cluster.put(replace(now, **fields))
         else:
             self.cluster.put(replace(self.cluster.pod(thing), **fields))
+
+    def change_job(self, job: Job, **fields: Any) -> None:
+        """Change fields of a Job, as it is now."""
+        self.cluster.put(replace(self.cluster.job(job), **fields))
 
     # Looking.
 

@@ -186,6 +186,40 @@ class Core(RuleBasedStateMachine):
                 requests=requests(millicores, 0),
             )
 
+    # Jobs that are placed before their pods exist.
+
+    @rule(
+        count=st.integers(2, 4),
+        jobs=st.integers(1, 2),
+        millicores=cores,
+        priority=st.sampled_from([0, 0, 10]),
+    )
+    def suspended_jobs(self, count: int, jobs: int, millicores: int, priority: int) -> None:
+        for _ in range(jobs):
+            self.made += 1
+            self.world.jobs.submit(f"b{self.made}", count, millicores, priority=priority)
+
+    def _submitted(self, random: Random) -> Job | None:
+        jobs = [job for job in self.world.cluster.jobs() if job.ours and not job.finished]
+        return random.choice(jobs) if jobs else None
+
+    @rule(random=choice, suspended=st.booleans())
+    def user_suspends_or_resumes_a_job(self, random: Random, suspended: bool) -> None:
+        if (job := self._submitted(random)) is not None and job.suspended is not suspended:
+            self.world.change_job(job, suspended=suspended, held_for_placement=False)
+
+    @rule(random=choice)
+    def job_is_deleted(self, random: Random) -> None:
+        if (job := self._submitted(random)) is not None:
+            self.world.cluster.remove(job)
+            for pod in self.world.jobs.pods(job):
+                if not pod.deleting:
+                    self.world.cluster.delete(pod)
+
+    @rule(quota=st.sampled_from([0, 1, 2, None]))
+    def pods_of_jobs_are_limited(self, quota: int | None) -> None:
+        self.world.jobs.quota = quota
+
     @rule(
         kind=st.sampled_from(["qpu", "qubit", "simulator", "lane"]),
         amount=st.integers(1, 3),
@@ -393,13 +427,15 @@ class Core(RuleBasedStateMachine):
         self.world.beside_takes = seconds
 
     @rule(
-        verb=st.sampled_from(["nominate", "ungate", "bind", "evict"]),
+        verb=st.sampled_from(
+            ["nominate", "ungate", "bind", "evict", "foresee", "resume", "hold_job", "gate_jobs"]
+        ),
         times=st.integers(0, 5),
         delay=st.sampled_from([0.0, 0.02, 0.7]),
     )
     def api_server_fails_and_is_slow(self, verb: str, times: int, delay: float) -> None:
         self.world.cluster.fail(verb, times=times)
-        for one in ("nominate", "ungate", "bind"):
+        for one in ("nominate", "ungate", "bind", "foresee", "resume"):
             self.world.cluster.delays[one] = delay
 
     @rule(seconds=st.sampled_from([0.01, 0.01, 1.0, 8.0, 22.0]))
@@ -445,6 +481,7 @@ class Core(RuleBasedStateMachine):
         self.world.advance(22)
         for name in sorted(self.world.scheduler.unclaimed):
             self.world.scheduler.claim_appears(name)
+        self.world.jobs.quota = None
         self.world.cluster.delays.clear()
         self.world.cluster._failures.clear()
         nodes = {node.name for node in self.world.cluster.nodes()}

@@ -33,6 +33,13 @@ An error would make kube-scheduler clear the nominations that we are about to re
 """
 
 
+SIGHT_WAIT = 1.0
+"""Seconds that a filter call waits for the watch to show its pod, which it does within milliseconds.
+
+An answer without a node would cost the pod a back-off of a second.
+"""
+
+
 class LivePlacements:
     """Implements the `Placements` port.
 
@@ -70,6 +77,11 @@ class LivePlacements:
         """Wait a few seconds at most until this replica leads."""
         self._requested()
         await self._driver.led(TAKEOVER_WAIT)
+
+    async def wait_for_pod(self, pod: RequestedPod) -> None:
+        """Wait a moment at most until the watch has shown the pod."""
+        if self._driver.leading and self._controller.member(pod.uid) is None:
+            await self._driver.seen(pod.uid, SIGHT_WAIT)
 
     def locate(self, pod: RequestedPod) -> Location:
         """Return where the pod is to run."""

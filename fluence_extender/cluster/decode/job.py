@@ -13,6 +13,7 @@ from fluence_extender.model.names import (
     FLUX_SIZE,
     GROUP_SIZE_ANNOTATION,
     NODES_ANNOTATION,
+    PLACED_ANNOTATION,
     SCHEDULER_NAME,
     SUSPENDED_FOR_ANNOTATION,
     SUSPENDED_FOR_PLACEMENT,
@@ -63,6 +64,7 @@ class JobSpec(msgspec.Struct, rename="camel"):
 
 class _Annotations(msgspec.Struct):
     nodes: str = msgspec.field(name=NODES_ANNOTATION, default="")
+    placed_with: str = msgspec.field(name=PLACED_ANNOTATION, default="")
 
 
 class _TemplateMetadata(msgspec.Struct):
@@ -87,10 +89,10 @@ class _FullSpec(JobSpec):
         return bool(self.template and self.template.spec and self.template.spec.scheduler == SCHEDULER_NAME)
 
     @property
-    def nodes(self) -> tuple[str, ...]:
+    def noted(self) -> _Annotations:
+        """The annotations of the template."""
         meta = self.template.metadata if self.template else None
-        text = meta.annotations.nodes if meta and meta.annotations else ""
-        return tuple(text.split(",")) if text else ()
+        return (meta.annotations if meta else None) or _Annotations()
 
 
 class _JobCondition(msgspec.Struct):
@@ -120,6 +122,8 @@ def decode_job(raw: bytes) -> Job:
     conditions = status.conditions or ()
     failed = read_indexes(status.failed_indexes or "")
     suspended = bool(spec.suspend)
+    noted = spec.noted
+    ended = any(one.type in ENDING and one.status == "True" for one in conditions)
     return Job(
         *meta.identity,
         parallelism=spec.width,
@@ -135,9 +139,10 @@ def decode_job(raw: bytes) -> Job:
         ours=spec.ours,
         suspended=suspended,
         held_for_placement=suspended and annotations.get(SUSPENDED_FOR_ANNOTATION) == SUSPENDED_FOR_PLACEMENT,
-        nodes=spec.nodes,
+        nodes=tuple(noted.nodes.split(",")) if noted.nodes else (),
+        placed_with=noted.placed_with,
         done=merged((*failed, *read_indexes(status.completed_indexes or ""))),
-        finished=any(one.type in ENDING and one.status == "True" for one in conditions),
+        finished=ended or meta.deletion_timestamp is not None,
         version=meta.resource_version,
         problem=problem,
     )

@@ -99,6 +99,41 @@ class ReportJob:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class Foresee:
+    """Ask the API server what it would make of a pod of the Job."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Resume the Job, and give its pods the ``nodes`` of their indexes, "" for those that have to wait at the gate.
+
+    Without any nodes all its pods wait there. ``placed_with`` is the text of the pods' `Promise`, and ``uids`` are
+    those of the foreseen pods.
+    """
+
+    job: Job
+    nodes: tuple[str, ...] = ()
+    placed_with: str = ""
+    uids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HoldJob:
+    """Suspend the Job again until its pods have places."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class GateJobs:
+    """Write which Jobs' new pods wait at the gate although their template has a plan: the reasons by uid."""
+
+    reasons: Mapping[str, str]
+
+
 Action = (
     Clear
     | Steer
@@ -110,4 +145,8 @@ Action = (
     | ReportGroup
     | ReportMembers
     | ReportJob
+    | Foresee
+    | Resume
+    | HoldJob
+    | GateJobs
 )

@@ -12,13 +12,17 @@ from collections.abc import Callable
 
 import structlog
 
-from fluence_extender.cluster.port import Cluster, ListOwnPods, Observation
+from fluence_extender.cluster.errors import ClusterError
+from fluence_extender.cluster.port import Changed, Cluster, ListOwnPods, Observation
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.binder import Binder
 from fluence_extender.gangs.execution.executor import Executor
 from fluence_extender.gangs.execution.fence import Fence
+from fluence_extender.gangs.execution.job_writes import FORESEEING_AT_ONCE
 from fluence_extender.gangs.execution.threads import RunInThread, run_in_thread
 from fluence_extender.gangs.leadership.lease import ALONE, Leadership
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import Job
 
 log = structlog.get_logger(__name__)
 
@@ -48,11 +52,13 @@ class Driver:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._clock = clock
+        self._cluster = cluster
         self._controller = controller
         self._leadership = leadership
         self.fence = Fence(cluster, leadership, self._end_term)
         self._led = asyncio.Event()
         self._wake = asyncio.Event()
+        self._awaited: dict[str, asyncio.Event] = {}
         self._held_back: list[Observation] | None = None
         self._gather = GATHER
         self.executor = Executor(controller.registry, controller.lifecycle, self.fence, self.wake)
@@ -71,6 +77,10 @@ class Driver:
             return
         self._controller.observe(seen)
         self._wake.set()
+        if self._awaited and isinstance(seen, Changed) and isinstance(seen.object, Pod):
+            shown = self._awaited.get(seen.object.uid)
+            if shown is not None:
+                shown.set()
 
     async def start(self, in_thread: RunInThread = run_in_thread) -> None:
         """Let the controller replay what runs already, in a thread, because the loop has probes to answer.
@@ -79,12 +89,34 @@ class Driver:
         """
         self._held_back = []
         try:
+            await self._foresee()
             await in_thread(self._controller.start)
         finally:
             held_back, self._held_back = self._held_back, None
         for seen in held_back:
             self.sink(seen)
         self.wake()
+
+    async def _foresee(self) -> None:
+        """Find out which Jobs are gated, and the shape of planned pods that don't exist yet.
+
+        So their places are held from the start.
+        """
+        births = self._controller.lifecycle.births
+        try:
+            births.gated_before(await self._cluster.gated_jobs())
+        except ClusterError as error:
+            log.warning("gated Jobs can't be read", error=str(error))
+
+        async def ask(job: Job) -> None:
+            try:
+                births.foreseen(job.uid, await self._cluster.foresee(job))
+            except ClusterError as error:
+                log.warning("planned pods not foreseen", job=f"{job.namespace}/{job.name}", error=str(error))
+
+        jobs = births.unknown()
+        for first in range(0, len(jobs), FORESEEING_AT_ONCE):
+            await asyncio.gather(*map(ask, jobs[first : first + FORESEEING_AT_ONCE]))
 
     def wake(self) -> None:
         """Have the next decision made at once rather than at the next tick."""
@@ -102,6 +134,7 @@ class Driver:
         """
         try:
             seen = await look(self._controller.begin_look())
+            await self._foresee()
             await self.fence.confirmed()
             self._controller.lead(seen)
         finally:
@@ -123,6 +156,16 @@ class Driver:
         """
         if self._controller.leading:
             self.stand_down()
+
+    async def seen(self, uid: str, seconds: float) -> None:
+        """Wait until the watch shows the pod ``uid``, but no longer than ``seconds``."""
+        shown = self._awaited.setdefault(uid, asyncio.Event())
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await shown.wait()
+        finally:
+            self._awaited.pop(uid, None)
 
     async def led(self, seconds: float) -> None:
         """Wait until we lead, but no longer than ``seconds``."""

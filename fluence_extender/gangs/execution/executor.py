@@ -20,15 +20,20 @@ from fluence_extender.gangs.execution.actions import (
     AskBudgets,
     Clear,
     Evict,
+    Foresee,
+    GateJobs,
+    HoldJob,
     NominateGated,
     RecordEvent,
     ReportGroup,
     ReportJob,
     ReportMembers,
     ReportPod,
+    Resume,
     Steer,
 )
 from fluence_extender.gangs.execution.fence import Fence
+from fluence_extender.gangs.execution.job_writes import JobWrites
 from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.model.gang import HistoryKind
@@ -83,6 +88,7 @@ class Executor:
         self._writes = asyncio.Semaphore(AT_ONCE)
         self._evictions = asyncio.Semaphore(EVICTIONS_AT_ONCE)
         self._reports = asyncio.Semaphore(REPORTS_AT_ONCE)
+        self._jobs = JobWrites(registry, lifecycle, fence, self._later)
         self._last: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -103,6 +109,9 @@ class Executor:
                     self._spawn("", self._ask_budgets(action), ())
                 case Evict(pod, reason, again):
                     self._spawn(pod.uid, self._evict(pod, reason, again), (), self._evictions)
+                case Foresee() | Resume() | HoldJob() | GateJobs():
+                    subject, slots = self._jobs.subject(action), self._jobs.slots(action)
+                    self._spawn(subject, self._jobs.carry_out(action), (), slots)
                 case ReportPod() | ReportGroup() | ReportMembers() | ReportJob():
                     self._spawn("", self._report(action), (), self._reports)
 

@@ -200,7 +200,7 @@ class Auditor:
             yield drift
 
     def _versions(self) -> dict[str, str]:
-        return {uid: pod.resource_version for uid, pod in self._controller.pods.items() if pod.ours}
+        return self._controller.versions()
 
 
 def _differences(look: OwnPods, known: Mapping[str, str]) -> dict[str, Pod | None]:

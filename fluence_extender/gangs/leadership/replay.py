@@ -55,7 +55,7 @@ def resume_steered(registry: Registry, ledger: Ledger, node: Callable[[str], Nod
         for member in gang.pending()
     ]
     for gang, member in sorted(pending, key=lambda one: (one[1].pod.created, one[1].pod.uid)):
-        _resume(ledger, node, gang, member)
+        resume(ledger, node, gang, member)
 
 
 def _has_begun(gang: Gang) -> bool:
@@ -111,7 +111,8 @@ def take_up_devices(registry: Registry, ledger: Ledger) -> None:
         move(gang, member, MemberEvent.SEEN_BOUND, assignment, f"to {member.pod.node}", node=member.pod.node)
 
 
-def _resume(ledger: Ledger, find: Callable[[str], Node | None], gang: Gang, member: Member) -> None:
+def resume(ledger: Ledger, find: Callable[[str], Node | None], gang: Gang, member: Member) -> None:
+    """Have the ledger hold the node to which the member was steered, if that is still possible."""
     pod = member.pod
     if foreign_gates(pod) or pod.problem or not pod.steered_to:
         return

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fluence_extender.gangs.execution.actions import Action, Steer
-from fluence_extender.gangs.leadership.replay import resume_steered, take_over_bound
+from fluence_extender.gangs.execution.actions import Action
+from fluence_extender.gangs.leadership.replay import resume, resume_steered, take_over_bound
 from fluence_extender.gangs.lifecycle.attempts import Attempts, size_of
+from fluence_extender.gangs.lifecycle.births import Births
 from fluence_extender.gangs.lifecycle.deadlines import falls_late, gather, undo
 from fluence_extender.gangs.lifecycle.displacement import Displacement
 from fluence_extender.gangs.lifecycle.gang_index import GangIndex
@@ -21,7 +22,6 @@ from fluence_extender.gangs.lifecycle.handover import (
     UNMARKED,
     HandoverDenied,
     ended,
-    first_to_steer,
     lapsed,
     marked_go_first,
     unbindable,
@@ -31,8 +31,6 @@ from fluence_extender.gangs.lifecycle.member_states import (
     BOUND,
     ENDED,
     HANDED_OVER,
-    PLANNED,
-    Binding,
     MemberEvent,
     Placed,
     Waiting,
@@ -52,6 +50,7 @@ from fluence_extender.gangs.lifecycle.resting import (
     note_silent_scheduler,
 )
 from fluence_extender.gangs.lifecycle.states import finish, settle
+from fluence_extender.gangs.lifecycle.steering import Steering
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.order import turn
 from fluence_extender.gangs.membership.registry import Registry
@@ -98,6 +97,8 @@ class Lifecycle:
         )
         self._displacement = Displacement(self._places, planner, ledger, registry.workloads, limits)
         self._attempts = Attempts(registry, ledger, self._places, self.preemption, self._displacement, clock)
+        self.births = Births(registry, ledger, limits, clock)
+        self._steering = Steering(planner, self._displacement, self.births)
         self._gang_index = GangIndex(registry, limits)
         self._tried_version = -1
 
@@ -389,6 +390,12 @@ class Lifecycle:
                 update(member, displaced_since=NEVER)
         self.look_at_all()
 
+    def resume_place(self, uid: str) -> None:
+        """Hold the node to which a foreseen pod is confined by its Job's plan, if it still has room."""
+        found = self._registry.member(uid)
+        if found is not None and found[1].assignment is None:
+            resume(self._ledger, self._planner.node, *found)
+
     # Decisions.
 
     def step(self) -> list[Action]:
@@ -422,13 +429,19 @@ class Lifecycle:
         actions: list[Action] = []
         for gang in self._gang_index.existing(looked_at | self._registry.dirty):
             self._places.clear_unplanned(gang)
-            actions.extend(self._steers(gang))
+            steered, writes = self._steering.due(gang)
+            actions.extend(writes)
+            if any(GATE in member.pod.gates for member in steered):
+                self.committing(gang)
             actions.extend(undo(gang, now, self.limits))
             forget_displaced(gang)
-            actions.extend(self._displacement.replacements(gang, now))
+            replaced = self._displacement.replacements(gang, now)
+            self.births.gate_owners(one.pod for one in replaced)
+            actions.extend(replaced)
             actions.extend(announcements(gang, now, self.limits, self._registry, self._job_reports))
             self._gang_index.update(gang, now)
-        return [*self._places.clears(), *preempting, *actions, *self._group_reports.due(now)]
+        births = self.births.actions(now)
+        return [*self._places.clears(), *preempting, *births, *actions, *self._group_reports.due(now)]
 
     @property
     def restless(self) -> bool:
@@ -477,24 +490,3 @@ class Lifecycle:
         if not isinstance(size, Reason):
             explain_unbound(gang, now)
             gang.barrier.recheck(gang.gathered)
-
-    def _steers(self, gang: Gang) -> list[Action]:
-        steerable = [
-            one
-            for one in gang.members.values()
-            if one.state is PLANNED or (isinstance(one.data, Binding) and one.data.steer_again)
-        ]
-        wanted = first_to_steer(gang, steerable) if steerable else steerable
-        names = list(self._planner.eligibility.nodes) if wanted else []
-        actions: list[Action] = []
-        for member in wanted:
-            if member.binding:
-                move(gang, member, MemberEvent.STEER, steer_again=False)
-            else:
-                move(gang, member, MemberEvent.STEER)
-            if member.assignment is not None and member.pending:
-                node = member.assignment.node
-                actions.append(Steer(member.pod, node, self._displacement.pin(gang, member.pod, node, names)))
-        if any(GATE in member.pod.gates for member in wanted):
-            self.committing(gang)
-        return actions

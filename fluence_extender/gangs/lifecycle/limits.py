@@ -68,5 +68,8 @@ class Limits:
     search_step: int = 10_000
     """What a step may spend on searches for victims: the nodes of all trials, or a twelfth as many pods looked at."""
 
+    unborn: float = 120.0
+    """A Job that was resumed with a plan is suspended again if it doesn't get its pods within this time."""
+
     handed: float = 20.0
     """How long kube-scheduler may take to bind a member itself after it was given the member's node."""

@@ -42,7 +42,7 @@ def may_be_pinned(pod: Pod) -> bool:
 
 def pinned(member: Member) -> bool:
     """Return whether a member without a node is confined to nodes for good."""
-    return member.pending and bool(member.pod.pinned_to)
+    return member.pending and not member.pod.foreseen and bool(member.pod.pinned_to)
 
 
 def pinning(pod: Pod, node: str, spares: Collection[str]) -> tuple[NodeTerm, ...]:

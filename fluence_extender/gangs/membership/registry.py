@@ -87,6 +87,20 @@ class Registry:
         )
         return self._put(pod, membership or self.workloads.membership(pod))
 
+    def take_over(self, uid: str, pod: Pod) -> bool:
+        """Let ``pod`` become the member that was foreseen as ``uid``; return False if it belongs to another gang."""
+        found = self.member(uid)
+        if found is None or self.workloads.membership(pod).key != found[0].key:
+            return False
+        gang, member = found
+        gang.members[pod.uid] = gang.members.pop(uid)
+        self._gang_of[pod.uid] = self._gang_of.pop(uid)
+        self.workloads.forget(uid)
+        member.pod = replace(member.pod, uid=pod.uid)
+        if member.assignment is not None:
+            member.assignment = replace(member.assignment, uid=pod.uid)
+        return True
+
     def _put(self, pod: Pod, membership: Membership) -> Member:
         key = membership.key
         old = self._gang_of.get(pod.uid)

@@ -455,4 +455,5 @@ class PreemptionManager:
 
 
 def _may_be_nominated(member: Member) -> bool:
-    return member.assignment is None and GATE in member.pod.gates and not member.clearing
+    pod = member.pod
+    return member.assignment is None and GATE in pod.gates and not pod.foreseen and not member.clearing

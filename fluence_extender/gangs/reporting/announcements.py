@@ -40,13 +40,13 @@ def announcements(
         *scheduled,
         *jobs.due(gang, gang.reason),
         *(
-            RecordEvent(_about(member.pod), gang.reason.code.value, f"gang {gang.key}: {gang.reason.text}")
-            for member in waiting[: limits.announced_members]
+            RecordEvent(about, gang.reason.code.value, f"gang {gang.key}: {gang.reason.text}")
+            for about in dict.fromkeys(_about(member.pod) for member in waiting[: limits.announced_members])
         ),
         *(
             ReportPod(member.pod, f"gang {gang.key}: {gang.reason.text}", member.first_seen)
             for member in waiting[: limits.announced_members]
-            if member.pod.gates
+            if member.pod.gates and not member.pod.foreseen
         ),
     ]
     group = _group(gang, registry)
@@ -56,6 +56,9 @@ def announcements(
 
 
 def _about(pod: Pod) -> Regarding:
+    """Return the object that an Event about the pod is recorded on: its Job before the pod exists."""
+    if pod.foreseen and pod.owner is not None:
+        return Regarding("batch/v1", "Job", pod.namespace, pod.owner.name, pod.owner.uid)
     return Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
 
 

@@ -67,6 +67,13 @@ class Placements(Readiness, Protocol):
         """Wait a few seconds at most until this replica leads: a scheduler calls it, so it is about to lead."""
         ...
 
+    async def wait_for_pod(self, pod: RequestedPod) -> None:
+        """Wait a moment at most until the watch has shown the pod.
+
+        kube-scheduler requests a pod that has no gate as soon as its own watch shows the pod.
+        """
+        ...
+
     def locate(self, pod: RequestedPod) -> Location:
         """Return where the pod is to run. A look-up: it neither waits nor changes anything."""
         ...

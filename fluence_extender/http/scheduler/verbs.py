@@ -89,6 +89,7 @@ class Verbs:
                 return _retried(offer, not_ready(missing))
             if not self._placements.leading:
                 await self._placements.wait_for_lead()
+            await self._placements.wait_for_pod(pod)
         location = self._location_of(pod)
         if self_binding and isinstance(location, On) and offer.holds(location.node):
             location = self._placements.hand_over(pod, location.node)

@@ -131,7 +131,7 @@ class MemoryLab:
         return [pod for pod in pods if pod.owner and pod.owner.uid == job.uid and not pod.deleting]
 
     async def gated_jobs(self) -> dict[str, str]:
-        return self._memory.gated_jobs
+        return self._memory.gated
 
 
 class ApiLab:

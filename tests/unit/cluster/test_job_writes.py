@@ -23,6 +23,7 @@ from fluence_extender.model.names import (
     GATE,
     GATED_JOBS,
     NODES_ANNOTATION,
+    PLACED_ANNOTATION,
     SUSPENDED_FOR_ANNOTATION,
 )
 from fluence_extender.model.pod import Owner
@@ -174,15 +175,20 @@ async def test_resumption_is_one_patch_of_the_observed_version(
     server: FakeApiServer, cluster: ApiCluster
 ) -> None:
     server.scripts[PATCH].extend([stored(), stored()])
-    await cluster.resume(JOB, ("n1", "n2"))
+    await cluster.resume(JOB, ("n1", "n2"), "2 job/a")
     await cluster.resume(JOB, ())
     observed = {"uid": "u1", "resourceVersion": "7", "annotations": {SUSPENDED_FOR_ANNOTATION: None}}
     assert server.bodies == [
         {
             "metadata": observed,
-            "spec": {"suspend": False, "template": {"metadata": {"annotations": {NODES_ANNOTATION: nodes}}}},
+            "spec": {
+                "suspend": False,
+                "template": {
+                    "metadata": {"annotations": {NODES_ANNOTATION: nodes, PLACED_ANNOTATION: placed_with}}
+                },
+            },
         }
-        for nodes in ("n1,n2", None)
+        for nodes, placed_with in (("n1,n2", "2 job/a"), (None, None))
     ]
 
 

@@ -110,6 +110,7 @@ class HeldPlacements(ServiceState):
         self.failure: Exception | None = None
         self.barrier: asyncio.Event | None = None
         self.expanded: list[bool] = []
+        self.pods_awaited: list[str] = []
         self.revision = "1"
         self.read = 0
 
@@ -119,6 +120,9 @@ class HeldPlacements(ServiceState):
 
     async def wait_for_lead(self) -> None:
         self.lead_requests += 1
+
+    async def wait_for_pod(self, pod: RequestedPod) -> None:
+        self.pods_awaited.append(pod.uid)
 
     def locate(self, pod: RequestedPod) -> Location:
         if self.failure is not None:

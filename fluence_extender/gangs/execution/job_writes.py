@@ -1,0 +1,124 @@
+"""The writes about Jobs that are placed before their pods exist.
+
+A Job is resumed only while its foreseen pods have the places that the patch names. Nothing is retried here: a failed
+write is reported to `Births`, which decides anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+import structlog
+
+from fluence_extender.cluster.errors import ClusterError, Gone, Unforeseeable
+from fluence_extender.gangs.execution.actions import Foresee, GateJobs, HoldJob, Resume
+from fluence_extender.gangs.execution.fence import Fence
+from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
+from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.model.names import GATED_JOBS
+from fluence_extender.model.workload import Job
+
+log = structlog.get_logger(__name__)
+
+FORESEEING_AT_ONCE = 8
+"""Pods tried at the same time. A restart may find thousands of Jobs that wait."""
+
+AGAIN = 1.0
+"""Seconds until a failed write is reported to `Births`."""
+
+REFUSED = (403, 422)
+"""HTTP statuses by which the API server refuses the pods of a Job, whoever creates them when."""
+
+JobAction = Foresee | Resume | HoldJob | GateJobs
+Later = Callable[[float, Callable[[str], None], str], None]
+
+
+class JobWrites:
+    """Carries out the actions about Jobs; ``later`` calls a function with a uid after some seconds, and wakes."""
+
+    def __init__(self, registry: Registry, lifecycle: Lifecycle, fence: Fence, later: Later) -> None:
+        self._registry = registry
+        self._lifecycle = lifecycle
+        self._births = lifecycle.births
+        self._fence = fence
+        self._later = later
+        self._foreseeing = asyncio.Semaphore(FORESEEING_AT_ONCE)
+
+    def subject(self, action: JobAction) -> str:
+        """Return what the action writes to; writes to the same subject are made in order."""
+        return GATED_JOBS if isinstance(action, GateJobs) else action.job.uid
+
+    def slots(self, action: JobAction) -> asyncio.Semaphore | None:
+        """Return what limits such actions, None where the limit of all writes is enough."""
+        return self._foreseeing if isinstance(action, Foresee) else None
+
+    async def carry_out(self, action: JobAction) -> None:
+        """Make the write, and report what came of it."""
+        match action:
+            case Foresee(job):
+                await self._foresee(job)
+            case Resume():
+                await self._resume(action)
+            case HoldJob(job):
+                await self._hold(job)
+            case GateJobs():
+                await self._gate(action)
+
+    async def _foresee(self, job: Job) -> None:
+        try:
+            pod = await self._fence.write(lambda cluster: cluster.foresee(job))
+        except Gone:
+            return
+        except ClusterError as error:
+            if isinstance(error, Unforeseeable) or error.status in REFUSED:
+                log.info("a Job's pods can't be foreseen", job=_named(job), error=str(error))
+                self._later(0.0, partial(self._births.not_foreseen, why=str(error)), job.uid)
+            else:
+                log.warning("a Job's pods are not foreseen; trying again", job=_named(job), error=str(error))
+                self._later(AGAIN, self._births.not_foreseen, job.uid)
+            return
+        self._later(0.0, lambda uid: self._births.foreseen(uid, pod), job.uid)
+
+    async def _resume(self, action: Resume) -> None:
+        job = action.job
+        if action.nodes and not self._still_planned(action):
+            self._births.resume_failed(job.uid)
+            return
+        try:
+            await self._fence.write(lambda cluster: cluster.resume(job, action.nodes, action.placed_with))
+        except Gone:
+            return
+        except ClusterError as error:
+            log.warning("Job not resumed; trying again", job=_named(job), error=str(error))
+            self._later(AGAIN, self._births.resume_failed, job.uid)
+            return
+        for uid in action.uids:
+            self._lifecycle.steered(uid)
+
+    def _still_planned(self, action: Resume) -> bool:
+        """Return whether the foreseen pods have the places that the patch gives them."""
+        found = (self._registry.member(uid) for uid in action.uids)
+        places = {one[1].pod.uid: one[1].assignment for one in found if one is not None}
+        wanted = {f"{action.job.uid}/{index}": node for index, node in enumerate(action.nodes) if node}
+        return wanted == {uid: place.node for uid, place in places.items() if place is not None}
+
+    async def _hold(self, job: Job) -> None:
+        try:
+            await self._fence.write(lambda cluster: cluster.hold_job(job))
+        except Gone:
+            return
+        except ClusterError as error:
+            log.warning("Job not suspended again", job=_named(job), error=str(error))
+
+    async def _gate(self, action: GateJobs) -> None:
+        try:
+            await self._fence.write(lambda cluster: cluster.gate_jobs(action.reasons))
+        except ClusterError as error:
+            log.warning("gated Jobs not written; trying again", error=str(error))
+            self._later(AGAIN, self._births.gating_failed, "")
+
+
+def _named(job: Job) -> str:
+    return f"{job.namespace}/{job.name}"

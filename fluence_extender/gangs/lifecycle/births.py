@@ -1,0 +1,320 @@
+"""Jobs whose pods get their nodes when they are created.
+
+Admission creates such a Job suspended. Its pods are foreseen, and placed as a gang. Then one patch resumes the Job and
+writes the nodes into its pod template, and an admission policy confines each new pod to the node of its index. So
+nothing is written for a single pod. What can't be placed this way waits at the gate: the Job is resumed without a plan.
+
+Each real pod takes over the place of the foreseen one. If a place of the plan is lost, the Job is *gated*: an object
+tells the policy that its new pods get the gate, and they are placed anew.
+
+Invariants: only the leader foresees pods. A Job is resumed with a plan only once, because the API server lets nobody
+change the template of a Job that has started. Between the resume and the end of the Job, each index that isn't done has
+one pod, real or foreseen, and so its share, unless the Job is gated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from fluence_extender.gangs.execution.actions import Action, Foresee, GateJobs, HoldJob, Resume
+from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.gangs.lifecycle.member_states import STEERING, MemberEvent, move, steer_again
+from fluence_extender.gangs.membership.foreseen import JobPods, completion_index, shape, unsuited
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.model.gang import Convention
+from fluence_extender.model.names import GATE
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import Job
+
+LONGEST_PLAN = 200 * 1024
+"""Bytes of all node names of a plan. The API server limits all annotations of an object to 256 KiB together."""
+
+
+class Births:
+    """Foresees the pods of Jobs, and resumes the Jobs once all of them have places.
+
+    ``gated`` holds the reason for each gated Job, by the Job's uid. ``leading`` says whether this replica decides.
+    """
+
+    def __init__(
+        self, registry: Registry, ledger: Ledger, limits: Limits, clock: Callable[[], float]
+    ) -> None:
+        self._registry = registry
+        self._ledger = ledger
+        self._limits = limits
+        self._clock = clock
+        self._jobs: dict[str, JobPods] = {}
+        self._pods: dict[str, dict[int, dict[str, Pod]]] = {}
+        """The real pods of Jobs, by the uid of the Job, the index and the uid of the pod."""
+        self._changed: set[str] = set()
+        self._open: set[str] = set()
+        """The Jobs for which something may have to be done even if nothing is observed of them."""
+        self._written: dict[str, str] | None = {}
+        self.gated: dict[str, str] = {}
+        self.leading = False
+
+    def jobs(self) -> list[Job]:
+        """Return the Jobs that are placed before their pods exist."""
+        return [one.job for one in self._jobs.values()]
+
+    # Observations.
+
+    def job_seen(self, job: Job) -> list[Pod]:
+        """Take in a Job; return its real pods if what its template records for them has changed."""
+        known = self._jobs.get(job.uid)
+        if not job.ours or job.finished or not (job.held_for_placement or job.nodes):
+            if known is not None:
+                self.job_gone(job)
+            return []
+        if known is None:
+            pods = self._pods.setdefault(job.uid, {})
+            known = self._jobs[job.uid] = JobPods(job, job.version, pods, born=self._clock())
+            before = None
+        else:
+            before, known.job, known.over = known.job, job, False
+        self._changed.add(job.uid)
+        if before is not None and before.suspended != job.suspended:
+            known.born, known.released = self._clock(), False
+        if not job.nodes or (before is not None and before.nodes == job.nodes):
+            return []
+        return [pod for some in known.pods.values() for pod in some.values()]
+
+    def job_gone(self, job: Job) -> None:
+        """Forget a Job that is gone or finished; its foreseen pods go with the next `changes`."""
+        self.gated.pop(job.uid, None)
+        if job.uid in self._jobs:
+            self._changed.add(job.uid)
+            self._jobs[job.uid].over = True
+
+    def recorded(self, pod: Pod) -> Pod:
+        """Return a real pod with what its Job's template records for it."""
+        place = completion_index(pod)
+        known = self._jobs.get(place[0]) if place is not None else None
+        if place is None or known is None or GATE in pod.gates:
+            return pod
+        node = known.planned_node(place[1])
+        return known.recorded(pod, node) if node and pod.confined_to == (node,) else pod
+
+    def arrived(self, pod: Pod) -> Pod | None:
+        """Take in a real pod that is new or has changed; return the foreseen pod whose place it takes over, if any."""
+        place = completion_index(pod)
+        if place is None:
+            return None
+        uid, index = place
+        same = self._pods.setdefault(uid, {}).setdefault(index, {})
+        new, same[pod.uid] = pod.uid not in same, pod
+        known = self._jobs.get(uid)
+        if known is None:
+            return None
+        self._changed.add(uid)
+        if not new:
+            return None
+        known.born = self._clock()
+        foreseen = known.foreseen.get(index)
+        if foreseen is None or pod.finished or not self._registry.take_over(foreseen.uid, pod):
+            return None
+        del known.foreseen[index]
+        self._ledger.rename(foreseen.uid, pod)
+        found = self._registry.member(pod.uid)
+        if found is not None and GATE in pod.gates and found[1].assignment is not None:
+            # It was created without its node all the same, and has to be steered like any gated pod.
+            steer_again(*found, MemberEvent.STEER_FAILED)
+        return foreseen
+
+    def left(self, pod: Pod) -> None:
+        """Take in that a real pod is gone."""
+        place = completion_index(pod)
+        if place is None:
+            return
+        uid, index = place
+        same = self._pods.get(uid, {}).get(index, {})
+        same.pop(pod.uid, None)
+        if not same:
+            self._pods.get(uid, {}).pop(index, None)
+        if uid in self._jobs:
+            self._changed.add(uid)
+        elif not self._pods.get(uid):
+            self._pods.pop(uid, None)
+
+    def foreseen(self, uid: str, pod: Pod) -> None:
+        """Take in what the API server would make of a pod of the Job ``uid``."""
+        known = self._jobs.get(uid)
+        if known is None:
+            return
+        known.asked, known.refused, known.shape = False, unsuited(pod), shape(pod)
+        probe = known.pod(0, "")
+        if self._registry.workloads.membership(probe).key.convention is Convention.ALONE:
+            known.refused = "its pods are gangs by themselves"
+        self._registry.workloads.forget(probe.uid)
+        self._changed.add(uid)
+
+    def not_foreseen(self, uid: str, why: str = "") -> None:
+        """Take in why the API server refuses pods of the Job, or with "" that it couldn't answer."""
+        known = self._jobs.get(uid)
+        if known is not None:
+            known.asked = False
+            known.refused = why
+            self._changed.add(uid)
+
+    def resume_failed(self, uid: str) -> None:
+        """Take in that the patch which resumes the Job has failed: it is decided anew."""
+        known = self._jobs.get(uid)
+        if known is None:
+            return
+        known.released = False
+        self._changed.add(uid)
+        for pod in known.foreseen.values():
+            found = self._registry.member(pod.uid)
+            if found is not None and found[1].state is STEERING:
+                steer_again(*found, MemberEvent.STEER_FAILED)
+                self._registry.dirty.add(found[0].key)
+
+    def gating_failed(self, _: str) -> None:
+        """Have the gated Jobs written again."""
+        self._written = None
+
+    def gated_before(self, reasons: Mapping[str, str]) -> None:
+        """Take over the Jobs that were gated before this replica leads."""
+        self._written = dict(reasons)
+        self.gated.update((uid, why) for uid, why in reasons.items() if uid in self._jobs)
+
+    # Decisions.
+
+    def lead(self) -> None:
+        """Begin to foresee pods."""
+        self.leading = True
+        self._look_again()
+
+    def stand_down(self) -> None:
+        """Stop foreseeing pods; those that are foreseen go with the next `changes`."""
+        self.leading = False
+        self._look_again()
+
+    def _look_again(self) -> None:
+        self._changed.update(self._jobs)
+        for one in self._jobs.values():
+            one.asked = one.released = False
+
+    def unknown(self) -> list[Job]:
+        """Return the Jobs with a plan whose pods can't be foreseen yet, because their shape isn't known."""
+        return [
+            one.job for one in self._jobs.values() if one.job.nodes and one.missing() and not _shaped(one)
+        ]
+
+    def changes(self) -> tuple[list[Pod], list[Pod]]:
+        """Return the foreseen pods that are none any more, and those that are new or have changed."""
+        gone: list[Pod] = []
+        coming: list[Pod] = []
+        for uid in sorted(self._changed):
+            known = self._jobs[uid]
+            missing = known.missing() if self._foresees(known) else {}
+            gone.extend(known.foreseen.pop(index) for index in [*known.foreseen] if index not in missing)
+            if missing and _shaped(known):
+                for index, node in missing.items():
+                    pod = known.pod(index, node)
+                    if known.foreseen.get(index) != pod:
+                        known.foreseen[index] = pod
+                        coming.append(pod)
+            if known.over:
+                del self._jobs[uid]
+                self._open.discard(uid)
+                if not self._pods.get(uid):
+                    self._pods.pop(uid, None)
+            else:
+                (self._open.add if self.leading and _unsettled(known) else self._open.discard)(uid)
+        self._changed.clear()
+        return gone, coming
+
+    def _foresees(self, known: JobPods) -> bool:
+        return self.leading and not known.over and known.job.uid not in self.gated
+
+    def resumes(self, gang: Gang, members: Iterable[Member]) -> Iterator[Resume]:
+        """Return the patches that resume the Jobs of these foreseen members of ``gang``, which have places."""
+        by_job: dict[str, list[Member]] = {}
+        for member in members:
+            by_job.setdefault(member.pod.uid.rpartition("/")[0], []).append(member)
+        for uid, some in by_job.items():
+            known = self._jobs.get(uid)
+            if known is None:
+                continue
+            for member in some:
+                move(gang, member, MemberEvent.STEER)
+            if known.waits:
+                yield _resume(known, some)
+                continue
+            for member in some:
+                # The template has its node already.
+                move(gang, member, MemberEvent.STEER_WRITTEN)
+
+    def actions(self, now: float) -> list[Action]:
+        """Return what else has to be done for the Jobs that aren't settled."""
+        found: list[Action] = []
+        for uid in sorted(self._open):
+            known = self._jobs[uid]
+            job = known.job
+            if job.held_for_placement and not known.waits:
+                if job.nodes:
+                    self.gate(uid, "the Job was suspended again after its pods couldn't be created")
+                if not known.released:
+                    known.released = True
+                    found.append(Resume(job))
+            elif known.missing() and not _shaped(known):
+                if not known.asked:
+                    known.asked = True
+                    found.append(Foresee(job))
+            elif not job.suspended:
+                found.extend(self._unborn(known, now))
+        if self.leading and self.gated != self._written:
+            self._written = dict(self.gated)
+            found.append(GateJobs(dict(self.gated)))
+        return found
+
+    def _unborn(self, known: JobPods, now: float) -> Iterator[Action]:
+        """Give up the plan of a Job if it has lost a place, or if its pods aren't created."""
+        job = known.job
+        members = [found for pod in known.foreseen.values() if (found := self._registry.member(pod.uid))]
+        lost = next((member for _, member in members if member.assignment is None), None)
+        if lost is not None:
+            self.gate(job.uid, f"{lost.pod.name} has no place on {lost.pod.pinned_to} any more")
+        elif now >= known.born + self._limits.unborn and not all(gang.whole for gang, _ in members):
+            self.gate(job.uid, f"its pods weren't created within {self._limits.unborn:g} s")
+            yield HoldJob(job)
+
+    def gate(self, uid: str, why: str) -> None:
+        """Have the Job's new pods wait at the gate instead of getting the nodes of the plan."""
+        if uid in self._jobs and uid not in self.gated:
+            self.gated[uid] = why
+            self._changed.add(uid)
+
+    def gate_owners(self, pods: Iterable[Pod]) -> None:
+        """Gate the Jobs of pods that are to be replaced because of the nodes to which they are confined."""
+        for pod in pods:
+            place = completion_index(pod)
+            if place is not None:
+                self.gate(place[0], f"{pod.name} has no place on {pod.pinned_to} any more")
+
+
+def _shaped(known: JobPods) -> bool:
+    """Return whether the shape of the Job's pods is known, if need be from a pod that it has."""
+    if known.shape is None:
+        pods = (pod for some in known.pods.values() for pod in some.values() if not pod.problem)
+        example = next(pods, None)
+        known.shape = shape(example) if example is not None else None
+    return known.shape is not None
+
+
+def _unsettled(known: JobPods) -> bool:
+    """Return whether something may have to be done for the Job without a new observation."""
+    return known.job.held_for_placement or bool(known.foreseen) or bool(known.missing())
+
+
+def _resume(known: JobPods, members: Sequence[Member]) -> Resume:
+    nodes = {member.pod.uid: member.assignment.node for member in members if member.assignment is not None}
+    job = known.job
+    plan = tuple(nodes.get(f"{job.uid}/{index}", "") for index in range(job.pods))
+    uids = tuple(member.pod.uid for member in members)
+    if len(",".join(plan)) > LONGEST_PLAN:
+        return Resume(job, uids=uids)
+    return Resume(job, plan, str(members[0].promise or ""), uids)

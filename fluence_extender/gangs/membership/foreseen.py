@@ -1,0 +1,154 @@
+"""The pods that a Job will have, as far as the cluster shows them before they exist.
+
+A Job says how many pods of one shape it will have. So its pods can be placed before any of them exists. A *foreseen*
+pod is one that doesn't exist yet. It is a member of its gang like any other, with a uid of ours.
+
+Which pods are foreseen follows from the cluster alone, so that a restart foresees the same ones:
+
+* All pods of a Job that admission has suspended until they are placed.
+* Of a Job that was resumed with a plan: the indexes that have no pod and aren't done. Each is confined to the node that
+  the plan gives its index. So the index keeps its share of that node until the Job controller has created its pod, for
+  the first time or as a replacement.
+* None of any other Job: its pods wait at the gate.
+
+Invariant: no index has a foreseen pod while it has a real one that holds a place or has succeeded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from fluence_extender.gangs.lifecycle.pins import pinning, unpinned
+from fluence_extender.gangs.membership.assembly import foreign_gates
+from fluence_extender.model.assignment import describes_backend
+from fluence_extender.model.names import (
+    ALLOCATION_ANNOTATION,
+    COMPLETION_INDEX,
+    FIRST_SEEN_ANNOTATION,
+    GATE,
+    PINNED_ANNOTATION,
+    PLACED_ANNOTATION,
+)
+from fluence_extender.model.pod import Owner, Pod
+from fluence_extender.model.workload import Job
+
+WRITTEN_LATER = (ALLOCATION_ANNOTATION, FIRST_SEEN_ANNOTATION, PINNED_ANNOTATION, PLACED_ANNOTATION)
+"""The annotations that a pod gets when it waits or is placed."""
+
+
+def completion_index(pod: Pod) -> tuple[str, int] | None:
+    """Return the uid of the Job that controls the pod and the pod's completion index, None without both."""
+    if pod.owner is None or not pod.owner.is_a("Job", "batch"):
+        return None
+    text = pod.annotations.get(COMPLETION_INDEX, "")
+    return (pod.owner.uid, int(text)) if re.fullmatch("[0-9]{1,9}", text) else None
+
+
+def unsuited(pod: Pod) -> str:
+    """Return why a Job with such pods can't be placed before they exist, "" where it can.
+
+    A pod that was created with its node can't be moved, and a gate of others is removed only from a pod that exists.
+    """
+    if pod.problem:
+        return pod.problem
+    if gates := foreign_gates(pod):
+        return f"its pods have scheduling gates of others: {', '.join(gates)}"
+    if pod.interdependent or pod.host_ports:
+        return "kube-scheduler judges its pods by more than their node"
+    return ""
+
+
+def shape(pod: Pod) -> Pod:
+    """Return what all pods of a Job have in common, from one that exists or that the API server was asked for."""
+    kept = {
+        key: value
+        for key, value in pod.annotations.items()
+        if key not in WRITTEN_LATER and not describes_backend(key)
+    }
+    return replace(
+        unpinned(pod),
+        annotations=kept,
+        node="",
+        nominated="",
+        phase="Pending",
+        deleting=False,
+        gates=(GATE,),
+        refusal="",
+        failure="",
+        started=0.0,
+        rejected=False,
+        ready=False,
+        has_managed_fields=False,
+        foreseen=True,
+    )
+
+
+@dataclass(slots=True)
+class JobPods:
+    """A Job that is to be placed, or was placed, before its pods exist.
+
+    ``shape`` is what its pods have in common, None while that isn't known. ``version`` is the Job's resourceVersion
+    when it was first seen. ``pods`` are its real pods, and ``foreseen`` its other ones, by index. ``asked``: the API
+    server is being asked for the shape. ``refused`` is why its pods can't be foreseen. ``released``: it is being
+    resumed without a plan. ``born`` is when it was seen to be resumed, or when the last of its pods appeared. ``over``:
+    it has ended or is gone, or its user has resumed it.
+    """
+
+    job: Job
+    version: str
+    pods: Mapping[int, Mapping[str, Pod]]
+    shape: Pod | None = None
+    foreseen: dict[int, Pod] = field(default_factory=dict)
+    asked: bool = False
+    refused: str = ""
+    released: bool = False
+    born: float = 0.0
+    over: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether the Job is suspended until its pods are placed, and they can be."""
+        return self.job.held_for_placement and not self.job.nodes and not self.refused
+
+    def missing(self) -> dict[int, str]:
+        """Return the indexes whose pods are to be foreseen, each with its node, "" before it is planned."""
+        job = self.job
+        if self.waits:
+            return {index: "" for index in range(job.pods) if not self._taken(index)}
+        if job.suspended:
+            return {}
+        return {index: node for index, node in enumerate(job.nodes) if node and not self._taken(index)}
+
+    def _taken(self, index: int) -> bool:
+        """Return whether the index has a pod that holds a place or has succeeded, or needs none any more."""
+        if any(first <= index <= last for first, last in self.job.done):
+            return True
+        return any(pod.phase != "Failed" for pod in self.pods.get(index, {}).values())
+
+    def pod(self, index: int, node: str) -> Pod:
+        """Return the foreseen pod of that index, confined to ``node`` where there is one."""
+        job, common = self.job, self.shape
+        assert common is not None, "a pod is foreseen once its shape is known"
+        number = str(index)
+        labels = common.labels
+        pod = replace(
+            common,
+            name=f"{job.name}-{index}",
+            uid=f"{job.uid}/{index}",
+            labels={**labels, COMPLETION_INDEX: number} if COMPLETION_INDEX in labels else labels,
+            annotations={**common.annotations, COMPLETION_INDEX: number},
+            owner=Owner("Job", job.name, job.uid, "batch/v1"),
+            resource_version=self.version,
+        )
+        return replace(self.recorded(pod, node), gates=(), affinity=pinning(pod, node, ())) if node else pod
+
+    def recorded(self, pod: Pod, node: str) -> Pod:
+        """Return the pod with what the Job's template records for it: its node, and with which gang it was placed."""
+        record = {PINNED_ANNOTATION: node, PLACED_ANNOTATION: self.job.placed_with}
+        return replace(pod, annotations={**record, **pod.annotations})
+
+    def planned_node(self, index: int) -> str:
+        """Return the node that the plan gives the index, "" for none."""
+        return self.job.nodes[index] if index < len(self.job.nodes) else ""

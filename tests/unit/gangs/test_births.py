@@ -1,0 +1,232 @@
+"""Jobs whose pods get their nodes at birth."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluence_extender.cluster.errors import Denied, Unforeseeable
+from fluence_extender.model.gang import GangState
+from fluence_extender.model.names import GATE
+from tests.core.invariants import check
+from tests.core.values import node
+from tests.unit.gangs.conftest import MakeWorld
+
+
+def test_pods_of_a_placed_job_are_created_with_their_nodes(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    job = w.jobs.submit("a", 6)
+    w.advance(2)
+    assert sorted(w.jobs.nodes(job)) == ["n0"] * 4 + ["n1"] * 2
+    assert len(w.jobs.born) == 6
+    assert not w.jobs.gated
+    assert w.gang("a").state is GangState.BOUND
+    check(w)
+
+
+def test_one_write_places_a_whole_job(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.jobs.submit("a", 4)
+    w.advance(2)
+    assert [verb for verb, _ in w.cluster.calls if verb != "bind"] == ["foresee", "resume"]
+
+
+def test_job_that_does_not_fit_stays_suspended_without_pods(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    job = w.jobs.submit("a", 5)
+    w.advance(10)
+    assert not w.jobs.pods(job)
+    assert w.cluster.job(job).held_for_placement
+    told = [event for event in w.cluster.events if event.regarding.kind == "Job"]
+    assert [(event.regarding.name, event.count) for event in told] == [("a", 1)]
+    check(w)
+
+
+def test_waiting_job_is_placed_once_there_is_room(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    first, second = w.jobs.submit("a", 4), w.jobs.submit("b", 3)
+    w.advance(3)
+    assert not w.jobs.pods(second)
+    for pod in w.jobs.pods(first):
+        w.change(pod, phase="Succeeded")
+    w.advance(3)
+    assert w.jobs.nodes(second) == ["n0"] * 3
+    assert w.cluster.job(first).finished
+    check(w)
+
+
+def test_share_is_held_from_the_plan_to_the_birth(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.jobs.quota = 0
+    job = w.jobs.submit("a", 4)
+    w.advance(1)
+    other = w.jobs.submit("b", 2)
+    w.advance(3)
+    assert not w.jobs.pods(other)
+    w.jobs.quota = None
+    w.advance(2)
+    assert w.jobs.nodes(job) == ["n0"] * 4
+
+
+def test_restart_between_plan_and_birth_keeps_the_places(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    w.jobs.quota = 0
+    job = w.jobs.submit("a", 6)
+    w.advance(1)
+    plan = w.cluster.job(job).nodes
+    w.restart()
+    other = w.jobs.submit("b", 4)
+    w.advance(3)
+    assert not w.jobs.pods(other)
+    w.jobs.quota = 3
+    w.advance(1)
+    w.restart()
+    w.jobs.quota = None
+    w.advance(3)
+    assert tuple(w.jobs.nodes(job)) == plan
+    assert w.gang("a").state is GangState.BOUND
+    check(w)
+
+
+def test_replacement_of_a_failed_pod_goes_back_to_its_node(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    job = w.jobs.submit("a", 8)
+    w.advance(2)
+    before = w.jobs.nodes(job)
+    w.jobs.quota = 0
+    w.change(w.jobs.pods(job)[3], phase="Failed")
+    other = w.jobs.submit("b", 2)
+    w.advance(5)
+    assert not w.jobs.pods(other)
+    check(w)
+    w.jobs.quota = None
+    w.advance(2)
+    assert w.jobs.nodes(job) == before
+    assert not w.jobs.gated
+    check(w)
+
+
+def test_replacement_is_placed_anew_where_its_node_is_gone(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"), node("n2"))
+    job = w.jobs.submit("a", 8)
+    w.advance(2)
+    lost = w.jobs.pods(job)[0].node
+    w.cluster.remove(next(one for one in w.cluster.nodes() if one.name == lost))
+    for pod in w.jobs.pods(job):
+        if pod.node == lost:
+            w.cluster.remove(pod)
+    w.advance(20)
+    assert sorted(w.jobs.nodes(job)) == sorted(["n0", "n1", "n2"] * 4)[:0] + sorted(
+        name for name in ("n0", "n1", "n2") if name != lost for _ in range(4)
+    )
+    assert list(w.cluster.gated) == [job.uid]
+    check(w)
+
+
+def test_gated_job_is_forgotten_when_it_ends(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    job = w.jobs.submit("a", 2)
+    w.advance(2)
+    lost = w.jobs.pods(job)[0].node
+    w.cluster.remove(next(one for one in w.cluster.nodes() if one.name == lost))
+    for pod in w.jobs.pods(job):
+        w.cluster.remove(pod)
+    w.advance(20)
+    assert list(w.cluster.gated) == [job.uid]
+    for pod in w.jobs.pods(job):
+        w.change(pod, phase="Succeeded")
+    w.advance(2)
+    assert not w.cluster.gated
+    check(w)
+
+
+def test_job_whose_user_resumes_it_waits_at_the_gate(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    job = w.jobs.submit("a", 5)
+    w.advance(1)
+    w.change_job(job, suspended=False, held_for_placement=False)
+    w.advance(2)
+    pods = w.jobs.pods(job)
+    assert len(pods) == 5
+    assert all(GATE in pod.gates for pod in pods)
+    check(w)
+
+
+def test_job_that_its_user_suspends_gives_its_share_back(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    job = w.jobs.submit("a", 4)
+    w.advance(2)
+    w.change_job(job, suspended=True)
+    w.advance(1)
+    w.cluster.reap()
+    other = w.jobs.submit("b", 4)
+    w.advance(2)
+    assert w.jobs.nodes(other) == ["n0"] * 4
+    check(w)
+
+
+def test_deleted_job_gives_its_share_back(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.jobs.quota = 0
+    job = w.jobs.submit("a", 4)
+    w.advance(1)
+    w.cluster.remove(job)
+    w.jobs.quota = None
+    other = w.jobs.submit("b", 4)
+    w.advance(2)
+    assert w.jobs.nodes(other) == ["n0"] * 4
+    check(w)
+
+
+@pytest.mark.parametrize(
+    "error", [Denied("exceeded quota", 403), Unforeseeable("a webhook allows no trial", 400)]
+)
+def test_job_whose_pods_cannot_be_foreseen_is_resumed_without_a_plan(
+    world: MakeWorld, error: Exception
+) -> None:
+    w = world(node("n0"))
+    w.cluster.fail("foresee", error)
+    job = w.jobs.submit("a", 3)
+    w.advance(3)
+    assert w.jobs.nodes(job) == ["n0"] * 3
+    assert len(w.jobs.gated) == 3
+
+
+@pytest.mark.parametrize("verb", ["foresee", "resume", "gate_jobs"])
+def test_failed_call_is_made_again(world: MakeWorld, verb: str) -> None:
+    w = world(node("n0"), node("n1"))
+    w.cluster.fail(verb, times=2)
+    job = w.jobs.submit("a", 4)
+    w.advance(6)
+    assert len(w.jobs.nodes(job)) == 4
+    assert not w.jobs.gated
+
+
+def test_job_without_pods_for_long_is_suspended_again_and_waits_at_the_gate(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.jobs.quota = 2
+    job = w.jobs.submit("a", 4)
+    w.advance(1)
+    assert len(w.jobs.pods(job)) == 2
+    w.advance(w.limits.unborn + 5)
+    w.cluster.reap()
+    w.advance(5)
+    assert not w.cluster.job(job).suspended
+    assert not w.cluster.job(job).nodes
+    w.jobs.quota = None
+    w.advance(5)
+    assert w.jobs.nodes(job) == ["n0"] * 4
+    check(w)
+
+
+def test_higher_priority_goes_first_among_suspended_jobs(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=2000))
+    blocker = w.jobs.submit("z", 2)
+    w.advance(2)
+    low, high = w.jobs.submit("low", 2), w.jobs.submit("high", 2, priority=5)
+    w.advance(2)
+    for pod in w.jobs.pods(blocker):
+        w.change(pod, phase="Succeeded")
+    w.advance(3)
+    assert w.jobs.nodes(high) == ["n0", "n0"]
+    assert not w.jobs.pods(low)
+    check(w)
