@@ -20,6 +20,7 @@ from fluence_extender.model.names import (
     NEVER_SUSPEND,
     NODES_ANNOTATION,
     PINNED_ANNOTATION,
+    PLACED_ANNOTATION,
     PLACED_LABEL,
     SCHEDULER_NAME,
     SUSPEND_LABEL,
@@ -41,7 +42,7 @@ def admit(pod: Json, resources: VirtualResources, gated_jobs: Collection[str] = 
 
     ``gated_jobs`` are the uids of Jobs whose pods are gated whatever nodes they name.
     """
-    meta = _without_note(pod["metadata"], NODES_ANNOTATION)
+    meta = _without(pod["metadata"], NODES_ANNOTATION)
     request = AdmissionRequest(namespace=meta["namespace"], name=meta["name"])
     context = Context(resources=resources, gate_by_webhook=True)
     asked = {**pod, "metadata": meta}
@@ -77,8 +78,8 @@ def admit_job(job: Json) -> Json:
     template = job["spec"]["template"]
     if template["spec"].get("schedulerName") != SCHEDULER_NAME:
         return job
-    meta = _without_note(job["metadata"], SUSPENDED_FOR_ANNOTATION)
-    template_meta = _without_note(template.get("metadata") or {}, NODES_ANNOTATION)
+    meta = _without(job["metadata"], SUSPENDED_FOR_ANNOTATION)
+    template_meta = _without(template.get("metadata") or {}, NODES_ANNOTATION, PLACED_ANNOTATION)
     suspended = {}
     if _is_held(job):
         suspended = {"suspend": True}
@@ -116,9 +117,9 @@ def _with(meta: Json, kind: str, key: str, text: str) -> Json:
     return {**meta, kind: {**(meta.get(kind) or {}), key: text}}
 
 
-def _without_note(meta: Json, key: str) -> Json:
-    """Return metadata without the annotation."""
+def _without(meta: Json, *keys: str) -> Json:
+    """Return metadata without these annotations."""
     notes: dict[str, Any] = meta.get("annotations") or {}
-    if key not in notes:
+    if not any(key in notes for key in keys):
         return meta
-    return {**meta, "annotations": {name: text for name, text in notes.items() if name != key}}
+    return {**meta, "annotations": {key: text for key, text in notes.items() if key not in keys}}

@@ -279,14 +279,19 @@ class EmbeddedCluster:
     async def resume(self, job: Job, nodes: Sequence[str], placed_with: str = "") -> None:
         """See `Cluster.resume`."""
         await self._begin("resume", f"{job.namespace}/{job.name}")
-        now = self._unchanged(job)
-        resumed = replace(now, suspended=False, held_for_placement=False, nodes=tuple(nodes))
-        self.put(replace(resumed, placed_with=placed_with))
+        now = self.job(job)
+        if now.suspended or now.nodes != tuple(nodes):
+            self._demand_unchanged(job, now)
+            resumed = replace(now, suspended=False, held_for_placement=False, nodes=tuple(nodes))
+            self.put(replace(resumed, placed_with=placed_with))
 
     async def hold_job(self, job: Job) -> None:
         """See `Cluster.hold_job`."""
         await self._begin("hold_job", f"{job.namespace}/{job.name}")
-        self.put(replace(self._unchanged(job), suspended=True, held_for_placement=True))
+        now = self.job(job)
+        if not now.held_for_placement:
+            self._demand_unchanged(job, now)
+            self.put(replace(now, suspended=True, held_for_placement=True))
 
     async def gated_jobs(self) -> Mapping[str, str]:
         """See `Cluster.gated_jobs`."""
@@ -318,12 +323,10 @@ class EmbeddedCluster:
         # A call over a network always lets other tasks of the event loop run.
         await asyncio.sleep(0)
 
-    def _unchanged(self, job: Job) -> Job:
-        """Return the current Job. Raise `Gone`, or `Conflict` where it has changed since it was observed."""
-        now = self.job(job)
+    def _demand_unchanged(self, job: Job, now: Job) -> None:
+        """Raise `Conflict` where the Job isn't ``now`` as it was observed."""
         if now.version != job.version:
             raise Conflict(f"Job {job.namespace}/{job.name} has changed", 409)
-        return now
 
     def _update(self, now: Pod, change: Callable[[Pod], Pod]) -> None:
         changed = change(now)

@@ -168,6 +168,20 @@ async def test_job_that_is_held_again_loses_its_pods_and_can_be_resumed_elsewher
     assert before.isdisjoint(pod.uid for pod in await lab.pods_of(job))
 
 
+async def test_repeated_write_succeeds_and_changes_nothing(lab: Lab, held: dict[str, Any]) -> None:
+    job = await settled(lab, await lab.create_job(held))
+    await lab.cluster.resume(job, NODES)
+    running = await settled(lab, job)
+    await lab.cluster.resume(job, NODES)
+    assert (await settled(lab, job)).version == running.version
+    with pytest.raises(Conflict):
+        await lab.cluster.resume(job, NODES[::-1])
+    await lab.cluster.hold_job(running)
+    again = await settled(lab, job)
+    await lab.cluster.hold_job(running)
+    assert (await settled(lab, job)).version == again.version
+
+
 async def test_gated_jobs_are_exactly_those_written_last(lab: Lab) -> None:
     for reasons in ({"u1": "node n1 is gone", "u2": "node n2 is full"}, {"u3": "node n1 is gone"}, {}):
         await lab.cluster.gate_jobs(reasons)

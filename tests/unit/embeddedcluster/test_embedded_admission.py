@@ -15,6 +15,7 @@ from fluence_extender.model.names import (
     GATE,
     NODE_NAME,
     NODES_ANNOTATION,
+    PLACED_ANNOTATION,
     PLACED_LABEL,
     SUSPEND_LABEL,
     SUSPENDED_FOR_ANNOTATION,
@@ -181,7 +182,7 @@ def test_job_that_is_not_a_gang_of_ours_alone_is_not_held(unheld: Job) -> None:
 def test_copies_of_what_the_service_writes_are_taken_off(suspend: bool) -> None:
     copied = job(
         {"annotations": {SUSPENDED_FOR_ANNOTATION: "placement"}},
-        {"metadata": {"annotations": {NODES_ANNOTATION: "n1,n2"}}},
+        {"metadata": {"annotations": {NODES_ANNOTATION: "n1,n2", PLACED_ANNOTATION: "2 job/j"}}},
         suspend=suspend,
     )
-    assert (copied.held_for_placement, copied.nodes) == (not suspend, ())
+    assert (copied.held_for_placement, copied.nodes, copied.placed_with) == (not suspend, (), "")
