@@ -1,0 +1,117 @@
+"""Jobs whose pods the service places before they exist."""
+
+from __future__ import annotations
+
+from fluence_extender.model.names import COMPLETION_INDEX, NODES_ANNOTATION
+from tests.e2e.births import GATED_JOBS_PATH, held, index_of, path_of, pinned_to, ranks
+from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, phase_of, wait_for
+from tests.e2e.installation import Installation
+from tests.e2e.nodes import NodeFactory
+from tests.e2e.service import Fluence
+from tests.e2e.workloads import ours
+
+
+def cores(name: str, count: int, cpu: str = "1", **spec: object) -> Manifest:
+    """An Indexed Job whose pods ask for so much CPU each."""
+    return ranks(name, count, ours("x", cpu=cpu), **spec)
+
+
+def delete(namespace: Namespace, name: str) -> None:
+    """Delete a Job with its pods."""
+    namespace.api.request("DELETE", path_of(namespace, name), {"propagationPolicy": "Background"})
+
+
+def running(namespace: Namespace, count: int) -> list[Manifest]:
+    """The running pods of the namespace by completion index, once there are so many."""
+    found = namespace.wait_for_pods(
+        lambda pods: sum(phase_of(one) == "Running" for one in pods) == count, f"{count} running pods"
+    )
+    return sorted((one for one in found if phase_of(one) == "Running"), key=index_of)
+
+
+def test_job_is_placed_whole_before_its_pods_exist(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    nodes = own_nodes(2, cpu="4")
+    namespace.create(cores("train", 8))
+    pods = running(namespace, 8)
+    plan = annotations_of(namespace.api.get(path_of(namespace, "train"))["spec"]["template"])[NODES_ANNOTATION]
+    assert [node_of(one) for one in pods] == plan.split(",")
+    assert [pinned_to(one) for one in pods] == plan.split(",")
+    assert set(plan.split(",")) == set(nodes)
+    fluence.wait_for_state(namespace.name, "train", "bound")
+
+
+def test_job_that_does_not_fit_has_no_pods_and_says_why(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(1, cpu="4")
+    namespace.create(cores("small", 2), cores("large", 4))
+    running(namespace, 2)
+    fluence.wait_for_reason(namespace.name, "large", "busy")
+    path = f"/apis/events.k8s.io/v1/namespaces/{namespace.name}/events"
+
+    def told() -> list[str]:
+        events = namespace.api.get(path)["items"]
+        notes = [one["note"] for one in events if one["regarding"]["name"] == "large"]
+        return [note for note in notes if "busy" in note]
+
+    wait_for(told, what="an Event on the Job")
+    assert held(namespace.api.get(path_of(namespace, "large")))
+    assert len(namespace.pods()) == 2
+    delete(namespace, "small")
+    running(namespace, 4)
+
+
+def test_replacement_of_a_failed_pod_goes_back_to_its_node(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(2, cpu="4")
+    namespace.create(cores("train", 8))
+    before = running(namespace, 8)
+    namespace.delete_pod(before[3]["metadata"]["name"])
+    namespace.wait_for_pods(
+        lambda pods: before[3]["metadata"]["uid"] not in {one["metadata"]["uid"] for one in pods}, "its end"
+    )
+    assert [node_of(one) for one in running(namespace, 8)] == [node_of(one) for one in before]
+    assert all(pinned_to(one) for one in running(namespace, 8))
+
+
+def test_replacement_is_placed_anew_where_its_node_is_gone(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    nodes = own_nodes(3, cpu="4")
+    namespace.create(cores("train", 8, backoffLimit=20))
+    before = running(namespace, 8)
+    lost = node_of(before[0])
+    namespace.api.delete(f"/api/v1/nodes/{lost}")
+    for one in before:
+        if node_of(one) == lost:
+            namespace.delete_pod(one["metadata"]["name"])
+    job = namespace.api.get(path_of(namespace, "train"))["metadata"]["uid"]
+    wait_for(lambda: job in (namespace.api.get(GATED_JOBS_PATH).get("data") or {}), what="the Job to be gated")
+
+    def elsewhere() -> bool:
+        found = [one for one in namespace.pods() if phase_of(one) == "Running"]
+        return len(found) == 8 and {node_of(one) for one in found} == set(nodes) - {lost}
+
+    wait_for(elsewhere, what="all pods on the other nodes", timeout=180)
+    delete(namespace, "train")
+    wait_for(lambda: not namespace.api.get(GATED_JOBS_PATH).get("data"), what="the Job to be forgotten")
+
+
+def test_crash_changes_no_plan(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, installation: Installation
+) -> None:
+    own_nodes(2, cpu="4")
+    namespace.create(cores("train", 8), cores("next", 2))
+    before = running(namespace, 8)
+    fluence.wait_for_reason(namespace.name, "next", "busy")
+    allocations = fluence.allocations()
+    installation.crash()
+    installation.revive()
+    fluence.wait_for_reason(namespace.name, "next", "busy")
+    assert fluence.allocations() == allocations
+    assert {one["metadata"]["uid"] for one in namespace.pods()} == {one["metadata"]["uid"] for one in before}
+    assert held(namespace.api.get(path_of(namespace, "next")))
+    assert all(COMPLETION_INDEX in annotations_of(one) for one in before)
