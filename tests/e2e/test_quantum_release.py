@@ -238,7 +238,7 @@ def test_account_of_sidecars_changes_nothing_else_of_pods(
         {"metadata": {"annotations": {"fluence.flux-framework.org/coordination": None}}},
     ):
         # Two policies protect the binding's annotations, and the API server answers with either one's refusal.
-        with pytest.raises(ApiError, match="fluence-sidecar|fluence-stamps") as refused:
+        with pytest.raises(ApiError, match=r"fluence-sidecar|fluence-stamps") as refused:
             sidecars.patch(f"{path}/q-1", change, PATCH)
         assert refused.value.status in (403, 422), change
     now = namespace.pod("q-1")
