@@ -107,9 +107,7 @@ class PreemptionPreviewer:
 
     def behind(self, key: GangKey, pods: Sequence[Pod], reason: Reason) -> Reason:
         """Return ``reason`` extended by the first preemptor for which nodes are held."""
-        return behind(
-            reason, key, self._context.preemptors, self.passes(pods), self._ledger.preemptor_holds
-        )
+        return behind(reason, key, self._context.preemptors, self.passes(pods), self._ledger.preemptor_holds)
 
     def preview(self, key: GangKey, demands: Sequence[Demand], surplus: bool) -> PreemptionPreview:
         """Return what preemption would do for pods that have no place.

@@ -59,7 +59,9 @@ def test_new_member_of_an_evicted_gang_does_not_learn_the_name_either(world: Mak
     for name in ("low-2", "low-3"):
         w.pod(name, "lab", labels=labels, annotations=size, requests=asks(100, 1), gates=(GATE,))
     w.advance(3)
-    assert "gang lab/low: preempted by a gang of another namespace (priority 10)" in w.cluster.waiting.values()
+    assert (
+        "gang lab/low: preempted by a gang of another namespace (priority 10)" in w.cluster.waiting.values()
+    )
     assert "bank" not in written(w, "lab")
 
 
