@@ -17,6 +17,7 @@ from fluence_extender.apps.kubectl.doctor.examination import (
     Finding,
 )
 from fluence_extender.apps.kubectl.errors import KubectlFailed
+from fluence_extender.model.names import INTAKE_LABEL, SCHEDULER_NAME
 
 MUTATING, VALIDATING = "mutatingadmissionpolicy", "validatingadmissionpolicy"
 
@@ -49,7 +50,7 @@ POLICIES = (
         MUTATING,
         "fluence-intake",
         WARNING,
-        "pods need schedulerName: fluence, also in namespaces with the label intake",
+        f"pods need schedulerName: {SCHEDULER_NAME}, also in namespaces with the label {INTAKE_LABEL}",
     ),
     DeployedPolicy(
         VALIDATING,
