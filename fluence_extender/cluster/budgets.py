@@ -98,7 +98,7 @@ def eviction_block(budgets: Sequence[Budget], pods: Sequence[Pod]) -> EvictionBl
     running = [pod for pod in pods if not pod.deleting and not pod.finished and pod.phase != "Pending"]
     covering = {pod.uid: [one for one in budgets if one.covers(pod)] for pod in running}
     for pod in running:
-        names = sorted(one.metadata.name for one in covering[pod.uid])
+        names = sorted(map(_name, covering[pod.uid]))
         if len(names) > 1:
             why = f"pod {pod.key} is covered by more than one PodDisruptionBudget ({', '.join(names)})"
             return EvictionBlock(why, frozenset({pod.uid}))
@@ -107,11 +107,15 @@ def eviction_block(budgets: Sequence[Budget], pods: Sequence[Pod]) -> EvictionBl
         lags = budget.status.observed_generation < budget.metadata.generation
         allowed = 0 if lags else max(budget.status.disruptions_allowed, 0)
         if len(uids) > allowed:
-            name = f"{budget.metadata.namespace}/{budget.metadata.name}"
             return EvictionBlock(
-                f"PodDisruptionBudget {name} allows {allowed} of {len(uids)} evictions", uids
+                f"PodDisruptionBudget {_name(budget)} allows {allowed} of {len(uids)} evictions", uids
             )
     return None
+
+
+def _name(budget: Budget) -> str:
+    """Return the name of a budget in a text; without its namespace it couldn't be hidden from other users."""
+    return f"{budget.metadata.namespace}/{budget.metadata.name}"
 
 
 def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
 import aiohttp
@@ -61,13 +62,15 @@ class EmbeddedSite(Site):
 
     def start(self) -> None:
         """Start everything. Raise `LocalClusterError`."""
-        self._thread = threading.Thread(target=self._run, name="embedded cluster", daemon=True)
-        self._thread.start()
-        if not self._ready.wait(START_LIMIT) or self._failure is not None:
-            self.stop()
-            raise LocalClusterError(
-                f"the embedded cluster didn't start: {self._failure or f'it took over {START_LIMIT:g} s'}"
-            )
+        with ExitStack() as undo:
+            undo.callback(self.stop)
+            self._thread = threading.Thread(target=self._run, name="embedded cluster", daemon=True)
+            self._thread.start()
+            if not self._ready.wait(START_LIMIT) or self._failure is not None:
+                raise LocalClusterError(
+                    f"the embedded cluster didn't start: {self._failure or f'it took over {START_LIMIT:g} s'}"
+                )
+            undo.pop_all()
 
     def stop(self) -> None:
         """Stop everything."""

@@ -37,12 +37,13 @@ def run_demo(nodes: int = 6, keep: bool = False, policy: str = "lonode", kuberne
         shown = True
 
     try:
-        with ended_by_signals():
-            console.print(f"Starting {'Kubernetes on loopback' if kubernetes else 'an embedded cluster'}.")
-            with make_site(nodes, policy, kubernetes) as site:
-                demonstrate(console, site, show)
-                if keep:
-                    _wait(console, site)
+        console.print(f"Starting {'Kubernetes on loopback' if kubernetes else 'an embedded cluster'}.")
+        # The import system can lose an exception, so what is to be imported is imported before signals raise one.
+        site = make_site(nodes, policy, kubernetes)
+        with ended_by_signals(), site:
+            demonstrate(console, site, show)
+            if keep:
+                _wait(console, site)
     except KeyboardInterrupt:
         console.print("stopped")
     return 0 if shown else STOPPED_EARLY

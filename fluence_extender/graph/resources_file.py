@@ -30,8 +30,8 @@ LARGEST_COUNT = 2**31 - 1
 MOST_VERTICES = 100_000
 """How many node-typed vertices one file may make."""
 
-_TOP_KEYS = ("resources", "attributes")
-_RESOURCE_KEYS = ("type", "name", "count", "parent", "attributes", "with")
+TOP_KEYS = ("resources", "attributes")
+RESOURCE_KEYS = ("type", "name", "count", "parent", "attributes", "with")
 _NO_RESOURCES = (
     "resources config has content but defines no resources: expected a top-level 'resources:' list",
     "list your resources under 'resources:', or leave the file empty for a classical cluster",
@@ -73,7 +73,7 @@ class _Parser:
         if document.kind != "map":
             self._note(document, *_NO_RESOURCES)
             return ()
-        self._check_keys(document, _TOP_KEYS)
+        self._check_keys(document, TOP_KEYS)
         self._attributes.read_registry(document.entries.get("attributes"))
         declared = document.entries.get("resources")
         if declared is None or declared.kind == "null" or (declared.kind == "list" and not declared.items):
@@ -101,7 +101,7 @@ class _Parser:
         if item.kind != "map":
             self._note(item, f"must be a map with a type, not {item}", "write '- type: <type>'")
             return VirtualResource("", "", ())
-        self._check_keys(item, _RESOURCE_KEYS)
+        self._check_keys(item, RESOURCE_KEYS)
         kind = self._type(item)
         attributes = self._attributes.resolve(item.entries.get("attributes"), kind, inherited)
         count = self._count(item.entries.get("count"))

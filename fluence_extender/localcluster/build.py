@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import msgspec
@@ -96,7 +96,8 @@ def _run(go: Go, folder: Path, *arguments: str) -> str:
         check=False,
     )
     if outcome.returncode != 0:
-        raise BuildFailed(_end((outcome.stdout + outcome.stderr).splitlines()))
+        lines = (outcome.stdout + outcome.stderr).splitlines()
+        raise BuildFailed(f"go {arguments[0]}", outcome.returncode, lines[-ERROR_LINES:])
     return outcome.stdout
 
 
@@ -123,9 +124,5 @@ def _compile(go: Go, built: Path, packages: Collection[str], tell: Callable[[str
             else:
                 others.append(line)
     if process.returncode != 0 or not built.is_file():
-        raise BuildFailed(_end(others))
+        raise BuildFailed("go build", process.returncode, others)
     return compiled
-
-
-def _end(lines: Iterable[str]) -> str:
-    return "\n".join(deque(lines, ERROR_LINES))

@@ -11,6 +11,8 @@ LocalClusterError
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -40,10 +42,19 @@ class GoMissing(LocalClusterError):
 
 
 class BuildFailed(LocalClusterError):
-    """Go couldn't build the control plane."""
+    """Go couldn't build the control plane.
 
-    def __init__(self, output: str) -> None:
-        super().__init__(f"building the control plane failed (is the Go module proxy reachable?):\n{output}")
+    ``status`` is that of `subprocess`: negative for a signal. ``lines`` are the last ones of what it printed.
+    """
+
+    def __init__(self, command: str, status: int, lines: Iterable[str]) -> None:
+        if status < 0:
+            how = f"was ended by signal {-status} ({signal.strsignal(-status)}; is there enough memory?)"
+        else:
+            how = f"ended with {status} (is the Go module proxy reachable, and is there space on the disk?)"
+        said = "\n".join(lines)
+        tail = f"the end of what it printed:\n{said}" if said else "it printed no error"
+        super().__init__(f"building the control plane failed: {command} {how}; {tail}")
 
 
 class StartFailed(LocalClusterError):

@@ -12,6 +12,9 @@ from fluence_extender.model.names import STATE_GROUP, STATE_VERSION
 HIDDEN = "[hidden]"
 """What stands in a text for the name of an object that the caller may not see."""
 
+SERVICE_ACCOUNT = "system:serviceaccount:"
+"""How the names of service accounts begin; the namespace follows, and the account's own name."""
+
 _NAMED = re.compile(r"(?<![\w./-])([a-z0-9][a-z0-9-]*)/[\w./-]+( \(priority -?\d+\))?")
 """NAMESPACE/NAME in a text. Names of resources and labels have a dot before the slash. A priority follows the name of
 another gang, which may be gone for so long that its namespace isn't known any more."""
@@ -25,6 +28,16 @@ class Caller:
     groups: tuple[str, ...] = ()
     uid: str = ""
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def share(self) -> str:
+        """Under which name limits count the caller: all service accounts of a namespace are one.
+
+        The users of a namespace create as many service accounts there as they like.
+        """
+        if not self.name.startswith(SERVICE_ACCOUNT):
+            return self.name
+        return self.name.rpartition(":")[0]
 
 
 @dataclass(frozen=True, slots=True)

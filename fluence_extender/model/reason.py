@@ -8,7 +8,7 @@ counters and no unordered lists.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from fluence_extender.model.names import SCHEDULER_NAME
@@ -40,17 +40,29 @@ INCOMPLETE = (ReasonCode.WAITING_FOR_MEMBERS, ReasonCode.TIMED_OUT, ReasonCode.W
 class Reason:
     """One reason: its kind, and the sentence that a user reads.
 
-    Where a gang lacks amounts of nodes, ``fitting`` is how many of its members fit, and ``lacking`` are the resources
-    which the next member lacks.
+    ``text`` is for everyone who sees the gang, so it names no object of another namespace. ``with_names`` is the same
+    sentence with those names, "" if there are none. Where a gang lacks amounts of nodes, ``fitting`` is how many of its
+    members fit, and ``lacking`` are the resources which the next member lacks.
     """
 
     code: ReasonCode
     text: str
     fitting: int | None = None
     lacking: tuple[str, ...] = ()
+    with_names: str = ""
 
     def __str__(self) -> str:
         return self.text
+
+    @property
+    def full_text(self) -> str:
+        """The sentence with all names. What a reader may not see of it has to be left out."""
+        return self.with_names or self.text
+
+    def followed_by(self, more: str, with_names: str = "") -> Reason:
+        """Return this reason with ``more`` after it, and with ``with_names`` where all names are shown."""
+        full = f"{self.full_text}; {with_names or more}" if self.with_names or with_names else ""
+        return replace(self, text=f"{self.text}; {more}", with_names=full)
 
 
 def waiting(present: int, size: int, elsewhere: Mapping[str, int] | None = None) -> Reason:

@@ -101,12 +101,13 @@ class PreemptionPreviewer:
         """Return why a gang of these pods isn't even tried: devices that it asks for are held for a preemptor."""
         ignored = {key, *self.passes(pods)}
         device_types = {kind for pod in pods for kind in pod.devices}
-        return devices_held_for(device_types, self._context.preemptors, lambda other: other not in ignored)
+        return devices_held_for(
+            device_types, key.namespace, self._context.preemptors, lambda other: other not in ignored
+        )
 
     def behind(self, key: GangKey, pods: Sequence[Pod], reason: Reason) -> Reason:
         """Return ``reason`` extended by the first preemptor for which nodes are held."""
-        ignored = {key, *self.passes(pods)}
-        return behind(reason, self._context.preemptors, ignored, self._ledger.preemptor_holds)
+        return behind(reason, key, self._context.preemptors, self.passes(pods), self._ledger.preemptor_holds)
 
     def preview(self, key: GangKey, demands: Sequence[Demand], surplus: bool) -> PreemptionPreview:
         """Return what preemption would do for pods that have no place.

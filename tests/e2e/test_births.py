@@ -35,7 +35,9 @@ def test_job_is_placed_whole_before_its_pods_exist(
     nodes = own_nodes(2, cpu="4")
     namespace.create(cores("train", 8))
     pods = running(namespace, 8)
-    plan = annotations_of(namespace.api.get(path_of(namespace, "train"))["spec"]["template"])[NODES_ANNOTATION]
+    plan = annotations_of(namespace.api.get(path_of(namespace, "train"))["spec"]["template"])[
+        NODES_ANNOTATION
+    ]
     assert [node_of(one) for one in pods] == plan.split(",")
     assert [pinned_to(one) for one in pods] == plan.split(",")
     assert set(plan.split(",")) == set(nodes)
@@ -89,7 +91,9 @@ def test_replacement_is_placed_anew_where_its_node_is_gone(
         if node_of(one) == lost:
             namespace.delete_pod(one["metadata"]["name"])
     job = namespace.api.get(path_of(namespace, "train"))["metadata"]["uid"]
-    wait_for(lambda: job in (namespace.api.get(GATED_JOBS_PATH).get("data") or {}), what="the Job to be gated")
+    wait_for(
+        lambda: job in (namespace.api.get(GATED_JOBS_PATH).get("data") or {}), what="the Job to be gated"
+    )
 
     def elsewhere() -> bool:
         found = [one for one in namespace.pods() if phase_of(one) == "Running"]

@@ -12,16 +12,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fluence_extender.model.coordination import STAGED
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``stage DEST``, ``mock-qpu`` or ``sidecar``. Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m fluence_extender.apps.sidecar", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     staging = commands.add_parser("stage", help="put the interceptor into a folder for a pod's containers")
-    usual = os.environ.get("FLUENCE_STAGE_DIR") or STAGED
-    staging.add_argument("destination", nargs="?", type=Path, default=Path(usual))
+    staging.add_argument("destination", type=Path)
     mock = commands.add_parser("mock-qpu", help="serve the HTTP interface of a mock backend")
     mock.add_argument("--port", type=int, default=8080)
     mock.add_argument("--host", default="0.0.0.0")

@@ -57,11 +57,15 @@ class RecordEvent:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Evict a bound member of a gang that can't be completed or that is a victim (``again``: until it is gone)."""
+    """Evict a bound member of a gang that can't be completed or that is a victim (``again``: until it is gone).
+
+    ``reason`` is for an Event of the pod, ``with_names`` for the history where that may say more.
+    """
 
     pod: Pod
     reason: str
     again: bool = False
+    with_names: str = ""
 
 
 @dataclass(frozen=True, slots=True)

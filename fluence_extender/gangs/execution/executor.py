@@ -107,8 +107,8 @@ class Executor:
                     self._spawn(pod.uid, self._nominate_gated(pod, node), tuple(clears))
                 case AskBudgets():
                     self._spawn("", self._ask_budgets(action), ())
-                case Evict(pod, reason, again):
-                    self._spawn(pod.uid, self._evict(pod, reason, again), (), self._evictions)
+                case Evict(pod):
+                    self._spawn(pod.uid, self._evict(action), (), self._evictions)
                 case Foresee() | Resume() | HoldJob() | GateJobs():
                     subject, slots = self._jobs.subject(action), self._jobs.slots(action)
                     self._spawn(subject, self._jobs.carry_out(action), (), slots)
@@ -247,17 +247,18 @@ class Executor:
             refused = await self._fence.write(lambda cluster: cluster.eviction_block(pods))
         except ClusterError as error:
             log.warning("disruption budgets can't be read", error=str(error))
-            refused = EvictionBlock(f"disruption budgets can't be read: {error}", frozenset())
+            refused = EvictionBlock("PodDisruptionBudgets can't be read (see the log)", frozenset())
         if refused is None:
             self._preemption.budgets_allow(ask.preemptor)
         else:
             self._preemption.budgets_forbid(ask.preemptor, refused.last_concerned(ask.pods), refused.reason)
         self._wake()
 
-    async def _evict(self, pod: Pod, reason: str, again: bool) -> None:
+    async def _evict(self, evict: Evict) -> None:
+        pod = evict.pod
         try:
-            await self._fence.write(lambda cluster: cluster.evict(pod, reason))
-            self._lifecycle.note(pod.uid, HistoryKind.EVICTED, reason)
+            await self._fence.write(lambda cluster: cluster.evict(pod, evict.reason))
+            self._lifecycle.note(pod.uid, HistoryKind.EVICTED, evict.with_names or evict.reason)
             self._preemption.eviction_accepted(pod.uid)
             return
         except Disrupted as error:
@@ -269,7 +270,7 @@ class Executor:
         except ClusterError as error:
             why = str(error)
             log.warning("eviction failed", pod=pod.key, error=why)
-        if again:
+        if evict.again:
             self._later(EVICT_PAUSE, partial(self._preemption.eviction_failed, why=why), pod.uid)
 
     async def _report(self, report: ReportPod | ReportGroup | ReportMembers | ReportJob) -> None:

@@ -134,7 +134,7 @@ class Displacement:
         pods = sorted((member.pod for member in displaced), key=lambda pod: natural_order(pod.name))
         job = self._failures.endangered_by(pods)
         if job:
-            return replace(reason, text=f"{reason.text}; {_they_wait(pods, job)}"), False
+            return reason.followed_by(_they_wait(pods, job)), False
         return Reason(ReasonCode.BUSY, f"busy: {_they_are_replaced(pods)}"), True
 
     def replacements(self, gang: Gang, now: float) -> list[Evict]:

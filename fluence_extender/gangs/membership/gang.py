@@ -287,7 +287,7 @@ class Gang:
             self.reason = reason
             self.reports.reason_since = now
             if reason is not None:
-                self.history.wait(reason.code.value, reason.text)
+                self.history.wait(reason.code.value, reason.full_text)
 
     def note(self, what: HistoryKind, pod: str = "", detail: str = "") -> None:
         """Note in the history what happened, to the member ``pod`` if it is named."""

@@ -22,6 +22,7 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.preemptions import Preemption, Preemptions
 from fluence_extender.model.gang import GangKey
+from fluence_extender.model.reason import Reason
 
 AT_ONCE = 500
 """How many pods are evicted in one step; thousands would make a step long."""
@@ -69,14 +70,14 @@ class TerminatingPods:
 
 @dataclass(slots=True)
 class GangEviction:
-    """The eviction of one gang; ``why`` is the message for its users.
+    """The eviction of one gang; ``why`` is the reason for its users.
 
     ``surplus`` means that only the pods ``uids`` go and the gang runs on; otherwise all of its members go, including
     those that joined later. ``counted`` means that ``on_preempted`` was called for it, ``sent`` are the pods for which
     an eviction was sent, and ``refused_since`` holds by uid since when the eviction of a pod has failed.
     """
 
-    why: str
+    why: Reason
     preemptor: GangKey
     surplus: bool
     uids: frozenset[str] = frozenset()
@@ -139,7 +140,7 @@ class Evictions:
         return self._by_gang.get(key)
 
     def request(
-        self, key: GangKey, preemptor: GangKey, why: str, uids: frozenset[str], surplus: bool
+        self, key: GangKey, preemptor: GangKey, why: Reason, uids: frozenset[str], surplus: bool
     ) -> None:
         """Evict these pods of a gang, which are its ``surplus`` members or all of it."""
         eviction = self._by_gang.setdefault(key, GangEviction(why, preemptor, surplus))
@@ -240,7 +241,7 @@ class Evictions:
                     break
                 eviction.sent.add(member.pod.uid)
                 self._by_pod[member.pod.uid] = eviction
-                found.append(Evict(member.pod, eviction.why, again=True))
+                found.append(Evict(member.pod, eviction.why.text, True, eviction.why.full_text))
             elif member.state in MOVABLE:
                 self._places.drop(gang, member)
                 self._registry.dirty.add(key)

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
+import structlog
+
 from fluence_extender.gangs.execution.actions import Action, AskBudgets, NominateGated
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.lifecycle.member_states import BOUND, update
@@ -49,6 +51,8 @@ from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import GATE
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.placement.plan import Planner
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,7 @@ class PreemptionManager:
         """Return why ``gang`` may not be tried now: it is a victim, or its devices are held for a preemptor."""
         eviction = self._evictions.of_gang(gang.key)
         if eviction is not None:
-            return Reason(ReasonCode.PREEMPTED, eviction.why)
+            return eviction.why
         return self._preemptions.device_conflict(gang, members)
 
     def passes(self, gang: Gang) -> frozenset[object]:
@@ -160,7 +164,7 @@ class PreemptionManager:
             self.end(gang.key)
             return reason
         preemption = self._preemptions.get(gang.key)
-        waits = reason if preemption is None else self._reason(preemption, now)
+        waits = reason if preemption is None else self._reason(gang.key, preemption, now)
         running = self._searches.running_for(gang, members)
         if preemption is not None and running is None and self._checks_next(gang, preemption, reason, now):
             return waits
@@ -221,7 +225,7 @@ class PreemptionManager:
         preemption.busy, preemption.plan_at = reason, now + self._limits.preempt_again
         next_late = self._terminating.next_late(preemption.pods, now)
         gang.attempt.again_at = min(gang.attempt.again_at, preemption.plan_at, next_late)
-        return self._reason(preemption, now)
+        return self._reason(gang.key, preemption, now)
 
     def _begin(
         self,
@@ -267,9 +271,9 @@ class PreemptionManager:
             uid for uid in users if self._evictions.departs(uid, preemption, now, patient=True)
         ]
 
-    def _reason(self, preemption: Preemption, now: float) -> Reason:
+    def _reason(self, key: GangKey, preemption: Preemption, now: float) -> Reason:
         late = self._terminating.late(now)
-        return preemption.reason(self._ledger.allocations, late, self._limits.leaving)
+        return preemption.reason(key.namespace, self._ledger.allocations, late, self._limits.leaving)
 
     def end(self, key: GangKey) -> None:
         """End the preemption for that gang; what was held for it is open to every gang."""
@@ -372,9 +376,14 @@ class PreemptionManager:
             self._next_search.pop(key, None)
             return
         preemption.stage = PreemptionStage.GRANTED
-        why = f"preempted by gang {named(key, preemption)}"
+        log.info(
+            "gangs are evicted for another",
+            gang=named(key, preemption),
+            evicted=sorted({str(victim.gang) for victim in preemption.victims}),
+        )
         for victim in preemption.victims:
             if victim.gang in self._registry.gangs:
+                why = _preempted_by(key, preemption, victim.gang.namespace)
                 self._evictions.request(victim.gang, key, why, victim.uids, victim.surplus)
 
     def budgets_forbid(self, key: GangKey, victim: GangKey, why: str) -> None:
@@ -393,7 +402,7 @@ class PreemptionManager:
             return
         preemption = self._preemptions.get(eviction.preemptor)
         if preemption is not None:
-            preemption.problems[uid] = why
+            preemption.problems[uid] = found[1].pod, why
         self._registry.dirty.update(
             key for key in (found[0].key, eviction.preemptor) if key in self._registry.gangs
         )
@@ -452,6 +461,12 @@ class PreemptionManager:
         self._searches.forget()
         self._next_search.clear()
         self._deferred.clear()
+
+
+def _preempted_by(key: GangKey, preemption: Preemption, namespace: str) -> Reason:
+    """Return why a gang of ``namespace`` is evicted."""
+    text = f"preempted by {'gang ' if key.namespace == namespace else ''}{named(key, preemption, namespace)}"
+    return Reason(ReasonCode.PREEMPTED, text, with_names=f"preempted by gang {named(key, preemption)}")
 
 
 def _may_be_nominated(member: Member) -> bool:

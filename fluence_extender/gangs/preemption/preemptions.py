@@ -1,13 +1,14 @@
 """The preemptions that are under way, and their precedence: for which preemptors nodes and devices are held.
 
 Invariants: a gang that could not preempt a preemptor is neither placed on its nodes nor given devices of its types; the
-reason of a preemptor changes only when a pod is gone or late, or when a problem appears or ends, never with time alone.
+reason of a preemptor changes only when a pod is gone or late, or when a problem appears or ends, never with time alone;
+the text of a reason, which stands in Events, names no object of another namespace.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from fluence_extender.gangs.membership.gang import Gang, Member
@@ -55,7 +56,8 @@ class Preemption(PreemptorDemand):
     """The preemption for one gang, the preemptor.
 
     ``victims`` are what it takes, ``uids`` their pods, and ``pods`` those of their pods that are bound. By uid,
-    ``problems`` says why a pod could not be evicted, and ``nominating`` which node is being written as its nomination.
+    ``problems`` has the pods that could not be evicted and why, and ``nominating`` which node is being written as a
+    pod's nomination.
 
     ``projection`` is where the preemptor goes, None if that can't be judged node by node. ``awaited`` are the pods that
     hold something there, and ``spared`` are pods of victims that need not be evicted after all. ``busy`` is why it had
@@ -68,7 +70,7 @@ class Preemption(PreemptorDemand):
     uids: frozenset[str] = frozenset()
     pods: dict[str, Pod] = field(default_factory=dict)
     stage: PreemptionStage = PreemptionStage.DECIDED
-    problems: dict[str, str] = field(default_factory=dict)
+    problems: dict[str, tuple[Pod, str]] = field(default_factory=dict)
     nominating: dict[str, str] = field(default_factory=dict)
     projection: Projection | None = None
     awaited: list[str] = field(default_factory=list)
@@ -108,25 +110,35 @@ class Preemption(PreemptorDemand):
                 found[victim.gang] = found.get(victim.gang, ()) + pods
         return found
 
-    def reason(self, held: Container[str], late: Collection[str], patience: float) -> Reason:
-        """Return why the preemptor waits.
+    def reason(self, namespace: str, held: Container[str], late: Collection[str], patience: float) -> Reason:
+        """Return why the preemptor, a gang of ``namespace``, waits.
 
         ``held`` are the uids of pods that hold something, ``late`` those that have been terminating for longer than
         ``patience`` seconds.
         """
-        names = sorted({str(victim.gang) for victim in self.victims})
-        if not names:
+        if not self.victims:
             return Reason(ReasonCode.PREEMPTING, "preempting: waits for pods that are being deleted")
         candidates = self.pods if self._present is None else self._present
         self._present = [uid for uid in candidates if uid in held and uid in self.pods]
-        gone = len(self.pods) - len(self._present)
-        text = f"preempting {first_few(names, NAMED_GANGS)}: {gone} of {len(self.pods)} pods gone"
-        late_pods = sorted(self.pods[uid].key for uid in late if uid in self.pods)
+        gone = f"{len(self.pods) - len(self._present)} of {len(self.pods)} pods gone"
+        victims = {victim.gang for victim in self.victims}
+        own = sorted(str(key) for key in victims if key.namespace == namespace)
+        text = f"{_with_others(own, len(victims) - len(own))}: {gone}"
+        full = f"{first_few(sorted(map(str, victims)), NAMED_GANGS)}: {gone}"
+        reason = Reason(ReasonCode.PREEMPTING, f"preempting {text}", with_names=f"preempting {full}")
+        late_pods = [self.pods[uid] for uid in late if uid in self.pods]
         if late_pods:
-            text += f"; {late_pods[0]} has not gone within {patience:g} s"
+            pod, what = min(late_pods, key=lambda pod: pod.key), f"has not gone within {patience:g} s"
         elif self.problems:
-            text += f"; {self.problems[min(self.problems)]}"
-        return Reason(ReasonCode.PREEMPTING, text)
+            pod, what = self.problems[min(self.problems)]
+            if pod.namespace == namespace:
+                return reason.followed_by(what)
+            # The API server's words may name other objects of that namespace.
+            what = "can't be evicted now"
+        else:
+            return reason
+        shown = pod.key if pod.namespace == namespace else "a pod of another namespace"
+        return reason.followed_by(f"{shown} {what}", f"{pod.key} {what}")
 
 
 class Preemptions(dict[GangKey, Preemption]):
@@ -151,13 +163,13 @@ class Preemptions(dict[GangKey, Preemption]):
             first = gang.key not in self or self[key].order < order
             return key != gang.key and key not in passed and first
 
-        return devices_held_for(device_types, self, is_ahead)
+        return devices_held_for(device_types, gang.key.namespace, self, is_ahead)
 
     def behind(self, gang: Gang, reason: Reason) -> Reason:
         """Return ``reason`` extended by the first preemptor for which nodes are held from ``gang``."""
         if reason.code is not ReasonCode.BUSY or not self:
             return reason
-        return behind(reason, self, {gang.key, *self.passes(gang)}, self._holds)
+        return behind(reason, gang.key, self, self.passes(gang), self._holds)
 
 
 def preemptable_by(pods: Sequence[Pod], preemptors: Mapping[GangKey, PreemptorDemand]) -> frozenset[object]:
@@ -170,34 +182,52 @@ def preemptable_by(pods: Sequence[Pod], preemptors: Mapping[GangKey, PreemptorDe
 
 def devices_held_for(
     device_types: Collection[str],
+    namespace: str,
     preemptors: Mapping[GangKey, PreemptorDemand],
     is_ahead: Callable[[GangKey], bool],
 ) -> Reason | None:
-    """Return why a gang that asks for devices of these types isn't tried: the first preemptor ahead needs some too."""
+    """Return why a gang of ``namespace`` that asks for devices of these types isn't tried.
+
+    That is the first preemptor ahead of it that needs some too.
+    """
     for key, one in sorted(preemptors.items(), key=lambda item: item[1].order):
         shared = sorted(one.device_types.intersection(device_types))
         if shared and is_ahead(key):
-            return Reason(ReasonCode.BUSY, f"busy: {', '.join(shared)} held for {named(key, one)}")
+            text = f"busy: {', '.join(shared)} held for"
+            names = f"{text} {named(key, one)}"
+            return Reason(ReasonCode.BUSY, f"{text} {named(key, one, namespace)}", with_names=names)
     return None
 
 
 def behind(
     reason: Reason,
+    gang: GangKey,
     preemptors: Mapping[GangKey, PreemptorDemand],
     ignored: Collection[object],
     holds: PreemptorHolds,
 ) -> Reason:
-    """Return ``reason``; a busy one is extended by the first preemptor for which nodes are held."""
-    ahead = [key for key in preemptors if key not in ignored and holds.nodes_for(key)]
+    """Return the ``reason`` of ``gang``; a busy one is extended by the first preemptor for which nodes are held."""
+    ahead = [key for key in preemptors if key != gang and key not in ignored and holds.nodes_for(key)]
     if reason.code is not ReasonCode.BUSY or not ahead:
         return reason
     first = min(ahead, key=lambda key: preemptors[key].order)
-    return replace(reason, text=f"{reason.text}; behind {named(first, preemptors[first])}")
+    return reason.followed_by(
+        f"behind {named(first, preemptors[first], gang.namespace)}",
+        f"behind {named(first, preemptors[first])}",
+    )
 
 
-def named(key: GangKey, preemptor: PreemptorDemand) -> str:
-    """Return how a preemptor is named to users."""
-    return f"{key} (priority {preemptor.priority})"
+def named(key: GangKey, preemptor: PreemptorDemand, namespace: str = "") -> str:
+    """Return how a preemptor is named to users of ``namespace``, or with its name in any case if that is ""."""
+    who = str(key) if namespace in ("", key.namespace) else "a gang of another namespace"
+    return f"{who} (priority {preemptor.priority})"
+
+
+def _with_others(own: Sequence[str], others: int) -> str:
+    """Return a list of the gangs of one's ``own`` namespace, and how many are of other namespaces."""
+    counted = "a gang of another namespace" if others == 1 else f"{others} gangs of other namespaces"
+    listed = [first_few(own, NAMED_GANGS)] if own else []
+    return " and ".join([*listed, counted] if others else listed)
 
 
 def preempting_priority(members: Iterable[Member]) -> int:

@@ -8,7 +8,6 @@ in each round of attempts is dropped.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 from fluence_extender.gangs.lifecycle.places import Places
@@ -34,6 +33,8 @@ from fluence_extender.placement.ranks import rank_key
 
 IN_VAIN = Found((), ())
 """The find of a search that no eviction would help."""
+
+OTHERS_BUDGETS = "PodDisruptionBudgets of other namespaces forbid evictions"
 
 
 class SearchRunner:
@@ -180,8 +181,13 @@ class SearchRunner:
     def in_vain(self, gang: Gang, reason: Reason, now: float) -> Reason:
         """Return ``reason`` extended by a budget that forbids evictions for the gang."""
         self._protected = {pair: one for pair, one in self._protected.items() if one[0] > now}
-        why = sorted(text for (key, _), (_, text) in self._protected.items() if key == gang.key)
-        return replace(reason, text=f"{reason.text}; {why[0]}") if why else reason
+        found = sorted(
+            (text, victim) for (key, victim), (_, text) in self._protected.items() if key == gang.key
+        )
+        if not found:
+            return reason
+        own = [text for text, victim in found if victim.namespace == gang.key.namespace]
+        return reason.followed_by(own[0] if own else OTHERS_BUDGETS, found[0][0])
 
     def forget(self) -> None:
         """Drop the search, and forget which gangs budgets protect."""

@@ -83,8 +83,11 @@ class Reviews(Protocol):
 class AccessGate(Protocol):
     """Decides about one request by its ASGI scope. Each method raises `AccessRefused`."""
 
-    async def admit(self, scope: Scope) -> None:
-        """Refuse a caller who isn't identified, or who may not ask the state API this."""
+    async def admit(self, scope: Scope) -> Caller | None:
+        """Return the caller, None where callers aren't asked who they are.
+
+        Refuse one who isn't identified, or who may not ask the state API this.
+        """
         ...
 
     async def demand(self, scope: Scope, right: Right) -> None:
@@ -100,7 +103,7 @@ class OpenGate:
     """Shows everything to everyone: for loopback, where whoever gets a connection is on this machine or in this pod."""
 
     async def admit(self, scope: Scope) -> None:
-        """Let the caller in."""
+        """Let the caller in, whoever it is."""
 
     async def demand(self, scope: Scope, right: Right) -> None:
         """Let the caller in."""
@@ -129,13 +132,16 @@ class ReviewingGate:
         self._front_proxy = front_proxy
         self._peers.clear()
 
-    async def admit(self, scope: Scope) -> None:
-        """Refuse a caller who isn't identified, or who may not ask the state API this.
+    async def admit(self, scope: Scope) -> Caller:
+        """Return the caller. Refuse one who isn't identified, or who may not ask the state API this.
 
         The API server has already decided whether a caller who comes through it may.
         """
-        if self._proxied(scope) is None:
-            await self.demand(scope, question(scope["method"], scope["path"]))
+        found = self._proxied(scope)
+        if found is not None:
+            return found
+        await self.demand(scope, question(scope["method"], scope["path"]))
+        return await self._caller(scope)
 
     async def demand(self, scope: Scope, right: Right) -> None:
         """Refuse a caller without this right."""

@@ -156,7 +156,7 @@ def _member(member: Member) -> v1.Member:
 def _reason(gang: Gang) -> str:
     """Return why the gang is in its state, "" when there is nothing to explain."""
     if gang.reason is not None:
-        text = gang.reason.text or _reason_of_state(gang)
+        text = gang.reason.full_text or _reason_of_state(gang)
         if gang.starts_about is None:
             return text
         return f"{text}; expected to start about {format_time(moment(gang.starts_about))}"

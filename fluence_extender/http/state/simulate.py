@@ -89,10 +89,11 @@ def simulate_route(service: ServiceState, gate: AccessGate) -> APIRouter:
         ] = "default",
     ) -> Response:
         """Plan the gangs of some manifests (YAML or JSON) on a copy of the ledger: where, or why not and until when."""
-        await gate.admit(request.scope)
+        caller = await gate.admit(request.scope)
         if service.readiness.not_ready_reason:
             raise HTTPException(503, detail=not_ready(service.readiness.not_ready_reason))
-        client = request.client.host if request.client is not None else ""
+        address = request.client.host if request.client is not None else ""
+        client = f"user {caller.share}" if caller is not None else f"address {address}"
         try:
             body = await bodies.read(request.receive)
             answer = await service.simulate(body, namespace, client)

@@ -15,6 +15,7 @@ from fluence_extender import __version__
 from fluence_extender.apps.cli import main, serve
 from fluence_extender.apps.extender.exposure import API_SERVICE, api_service
 from fluence_extender.apps.extender.exposure import SECRET as STATE_SECRET
+from fluence_extender.apps.kubectl.doctor.policies import POLICIES
 from fluence_extender.apps.kubectl.state_api import ROLE, SERVICE
 from fluence_extender.apps.scheduler_config import ENVIRONMENT, scheduler_config
 from fluence_extender.cluster.sources import OPTIONAL
@@ -509,3 +510,9 @@ def test_images_of_others_are_named_by_digest(
     ours = {f"fluence-extender:{__version__}"}
     assert images > ours
     assert [image for image in images - ours if not re.search(r":v[\d.]+@sha256:[0-9a-f]{64}$", image)] == []
+
+
+def test_doctor_looks_for_each_policy_that_is_deployed(objects: Objects) -> None:
+    deployed = {(kind.lower(), name) for kind, name in objects if "AdmissionPolicy" in kind}
+    looked_for = {(policy.kind, policy.name) for policy in POLICIES}
+    assert deployed == looked_for | {(f"{kind}binding", name) for kind, name in looked_for}

@@ -56,7 +56,10 @@ def test_budget_that_allows_some_evictions_forbids_all_together() -> None:
 def test_pod_under_two_budgets_can_not_be_evicted() -> None:
     found = eviction_block(budgets(("one", APP, 9), ("two", {}, 9)), PODS)
     assert found is not None
-    assert found.reason == "pod default/a is covered by more than one PodDisruptionBudget (one, two)"
+    assert (
+        found.reason
+        == "pod default/a is covered by more than one PodDisruptionBudget (default/one, default/two)"
+    )
 
 
 def test_budget_whose_status_lags_forbids() -> None:

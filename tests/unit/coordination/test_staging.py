@@ -105,9 +105,3 @@ def test_unwritable_destination_is_reported(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "file").write_text("")
     assert main(["stage", str(tmp_path / "file" / "below")]) == 1
     assert "can't be staged" in capsys.readouterr().err
-
-
-def test_environment_may_name_the_destination(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FLUENCE_STAGE_DIR", str(tmp_path / "there"))
-    assert main(["stage"]) == 0
-    assert (tmp_path / "there" / "hooks.txt").exists()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fluence_extender.gangs.lifecycle.member_states import BOUND, Bound
 from fluence_extender.gangs.membership.conventions.membership import alone
 from fluence_extender.gangs.membership.gang import Gang, Member
@@ -51,10 +53,12 @@ def test_reasons_name_the_preemptor_that_comes_first() -> None:
         preemptors[preemptor.key] = PreemptorDemand(
             order=precedence(preemptor), priority=5, device_types=frozenset({"qpu"})
         )
-    reason = behind(Reason(ReasonCode.BUSY, "busy", 1, ("cpu",)), preemptors, (), holds)
+    busy = Reason(ReasonCode.BUSY, "busy", 1, ("cpu",))
+    reason = behind(busy, replace(older.key, name="m"), preemptors, (), holds)
     text = f"busy; behind {older.key} (priority 5)"
-    assert reason == Reason(ReasonCode.BUSY, text, 1, ("cpu",))
-    conflict = devices_held_for({"qpu"}, preemptors, lambda key: True)
+    assert reason.text == reason.full_text == text
+    assert (reason.fitting, reason.lacking) == (1, ("cpu",))
+    conflict = devices_held_for({"qpu"}, older.key.namespace, preemptors, lambda key: True)
     assert conflict is not None
     assert conflict.text == f"busy: qpu held for {older.key} (priority 5)"
 

@@ -164,9 +164,12 @@ def test_lost_link_is_made_again_without_a_build(calls: Path) -> None:
 
 
 def test_failed_build_shows_the_output_of_go_and_leaves_no_partial_file(calls: Path, tmp_path: Path) -> None:
-    fake_go(tmp_path, "echo no space left on device >&2; exit 1")
-    with pytest.raises(BuildFailed, match=r"the control plane failed(.|\n)*\nno space left on device$"):
+    fake_go(tmp_path, "seq 40 >&2; echo no space left on device >&2; exit 7")
+    with pytest.raises(BuildFailed) as failed:
         ensure_binaries()
+    first, *lines = str(failed.value).splitlines()
+    assert first.startswith("building the control plane failed: go build ended with 7 (")
+    assert lines == [*map(str, range(12, 41)), "no space left on device"]
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.name != "lock"]
 
 
@@ -174,7 +177,15 @@ def test_modules_that_cannot_be_had_fail_the_build(calls: Path, tmp_path: Path) 
     (tmp_path / "bin" / "go").write_text(
         '#!/bin/sh\n[ "$1" = env ] && echo go1.26.1 && exit\necho dial tcp: no route to host >&2\nexit 1\n'
     )
-    with pytest.raises(BuildFailed, match="no route to host"):
+    with pytest.raises(BuildFailed, match=r"go mod ended with 1 \((.|\n)*\ndial tcp: no route to host$"):
+        ensure_binaries()
+
+
+def test_go_that_was_killed_while_it_compiled_is_said_to_have_been(calls: Path, tmp_path: Path) -> None:
+    fake_go(tmp_path, "kill -9 $$")
+    with pytest.raises(
+        BuildFailed, match=r"go build was ended by signal 9 \(Killed; .*; it printed no error$"
+    ):
         ensure_binaries()
 
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,8 +14,10 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from fluence_extender.http.listeners.gate import ReviewingGate
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.state.app import api_app
+from fluence_extender.model.access import Caller, question
 from fluence_extender.whatif import simulator
 from fluence_extender.whatif.computation import Overrun, computed
 from fluence_extender.whatif.documents import BadManifest, read_manifests
@@ -25,6 +27,7 @@ from fluence_extender.whatif.simulator import MOST_OF_ONE, MOST_WAITING
 from tests.core.growth import assert_linear
 from tests.core.values import node
 from tests.core.world import World
+from tests.unit.http.callers import KnownCallers
 
 Json = dict[str, Any]
 ENDLESS = 10**15
@@ -186,9 +189,13 @@ def world() -> Iterator[World]:
     world.close()
 
 
-def client_of(world: World, host: str = "10.0.0.1", app: FastAPI | None = None) -> httpx.AsyncClient:
+Asker = tuple[str, dict[str, str]]
+"""The address from which a question comes, and its headers."""
+
+
+def client_of(app: FastAPI, host: str = "10.0.0.1") -> httpx.AsyncClient:
     """Return a client, at the address ``host``, of the application that the service serves."""
-    transport = httpx.ASGITransport(app or application(world), client=(host, 1))
+    transport = httpx.ASGITransport(app, client=(host, 1))
     return httpx.AsyncClient(transport=transport, base_url="http://service", timeout=60)
 
 
@@ -212,12 +219,12 @@ async def test_service_answers_others_while_a_hostile_question_is_computed(
             await asyncio.sleep(0.01)
             paces.append(time.monotonic() - began)
 
-    question = made("Job", parallelism=2, template=template())
-    async with client_of(world) as client:
+    manifest = made("Job", parallelism=2, template=template())
+    async with client_of(application(world)) as client:
         with monkeypatch.context() as patched:
             patched.setattr(Simulation, "run", endless)
             pace = asyncio.create_task(keep_pace())
-            answer = await client.post("/v1/simulate", content=question)
+            answer = await client.post("/v1/simulate", content=manifest)
             pace.cancel()
         assert answer.status_code == 422
         assert (
@@ -226,37 +233,72 @@ async def test_service_answers_others_while_a_hostile_question_is_computed(
         )
         assert len(paces) > 20
         assert sorted(paces)[len(paces) // 2] < 0.1
-        assert (await client.post("/v1/simulate", content=question)).json()["fits"]
+        assert (await client.post("/v1/simulate", content=manifest)).json()["fits"]
 
 
 @pytest.mark.parametrize("kind", ["jobs without pods", "aliases of aliases", "keys that collide", "replicas"])
 async def test_hostile_question_gets_an_answer_that_names_the_limit(kind: str, world: World) -> None:
-    async with client_of(world) as client:
+    async with client_of(application(world)) as client:
         answer = await client.post("/v1/simulate", content=ENDLESS_QUESTIONS[kind])
         assert answer.status_code == 400
         assert "more than" in answer.text or "makes no pods" in answer.text
 
 
-async def test_one_client_leaves_room_for_the_questions_of_others(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def answered(
+    monkeypatch: pytest.MonkeyPatch, app: FastAPI, greedy: Sequence[Asker], other: Asker
+) -> list[int]:
+    """Return the statuses of as many questions as may wait, of the ``greedy`` in turn, then of one by ``other``."""
     going = threading.Event()
 
     def waiting(_: Simulation) -> list[object]:
         going.wait(30)
         return []
 
+    async def ask(who: Asker) -> int:
+        host, headers = who
+        async with client_of(app, host) as client:
+            return (await client.post("/v1/simulate", content=manifest, headers=headers)).status_code
+
     monkeypatch.setattr(Simulation, "run", waiting)
-    question, app = made("Job", template=template()), application(world)
-    async with client_of(world, app=app) as greedy, client_of(world, "10.0.0.2", app) as other:
-        asked = [
-            asyncio.create_task(greedy.post("/v1/simulate", content=question)) for _ in range(MOST_WAITING)
-        ]
-        await asyncio.sleep(0.2)
-        asked.append(asyncio.create_task(other.post("/v1/simulate", content=question)))
-        await asyncio.sleep(0.2)
-        going.set()
-        answers = [one.status_code for one in await asyncio.gather(*asked)]
-    assert answers.count(200) == MOST_OF_ONE + 1
-    assert answers.count(429) == MOST_WAITING - MOST_OF_ONE
-    assert answers[-1] == 200
+    manifest = made("Job", template=template())
+    asked = [asyncio.create_task(ask(greedy[at % len(greedy)])) for at in range(MOST_WAITING)]
+    await asyncio.sleep(0.2)
+    asked.append(asyncio.create_task(ask(other)))
+    await asyncio.sleep(0.2)
+    going.set()
+    return list(await asyncio.gather(*asked))
+
+
+async def test_one_client_leaves_room_for_the_questions_of_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = await answered(monkeypatch, application(world), [("10.0.0.1", {})], ("10.0.0.2", {}))
+    assert (found.count(200), found[-1]) == (MOST_OF_ONE + 1, 200)
+
+
+@pytest.mark.parametrize(
+    "greedy",
+    [["anna"], ["system:serviceaccount:lab:a", "system:serviceaccount:lab:b"]],
+    ids=["user", "accounts of a namespace"],
+)
+async def test_one_user_leaves_room_for_others_behind_the_same_address(
+    greedy: list[str], world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = [*greedy, "bert"]
+    simulates = question("POST", "/v1/simulate")
+    callers = KnownCallers({user: Caller(user) for user in users}, {user: {simulates} for user in users})
+    app = api_app(world.state, Metrics(), gate=ReviewingGate(callers))
+    proxied = [("10.0.0.1", {"Authorization": f"Bearer {user}"}) for user in users]
+    found = await answered(monkeypatch, app, proxied[:-1], proxied[-1])
+    assert (found.count(200), found[-1]) == (MOST_OF_ONE + 1, 200)
+
+
+async def test_one_user_at_several_addresses_is_one_client(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulates = question("POST", "/v1/simulate")
+    callers = KnownCallers({"anna": Caller("anna")}, {"anna": {simulates}})
+    app = api_app(world.state, Metrics(), gate=ReviewingGate(callers))
+    askers = [(f"10.0.0.{at}", {"Authorization": "Bearer anna"}) for at in range(MOST_WAITING)]
+    found = await answered(monkeypatch, app, askers, askers[0])
+    assert found.count(200) == MOST_OF_ONE

@@ -223,10 +223,10 @@ def test_gang_that_could_preempt_a_preemptor_may_use_nodes_held_for_it(cluster: 
     passing, behind = there.ask(high("train", 1, "1"), job("small", 1, "1"), HIGH)
     assert passing.fits
     assert behind.reason is not None
-    assert "behind lab/waiting (priority 500)" in behind.reason.text
+    assert "behind lab/waiting (priority 500)" in behind.reason.full_text
     (devices,) = there.ask(job("device", 1, "1", limits=QPU))
     assert devices.reason is not None
-    assert devices.reason.text == "busy: qpu held for lab/waiting (priority 500)"
+    assert devices.reason.full_text == "busy: qpu held for lab/waiting (priority 500)"
 
 
 def test_gang_that_waits_for_held_devices_has_no_reductions(cluster: type[Cluster]) -> None:
@@ -237,7 +237,7 @@ def test_gang_that_waits_for_held_devices_has_no_reductions(cluster: type[Cluste
     )
     (answer,) = there.ask(job("device", 2, "1", limits=QPU))
     assert answer.reason is not None
-    assert answer.reason.text == "busy: qpu held for lab/waiting (priority 500)"
+    assert answer.reason.full_text == "busy: qpu held for lab/waiting (priority 500)"
     assert answer.reductions == ()
 
 

@@ -9,6 +9,7 @@ import click
 
 from fluence_extender.apps.kubectl.doctor import installation, service
 from fluence_extender.apps.kubectl.doctor.examination import FAULT, Check, Examination, Finding
+from fluence_extender.apps.kubectl.doctor.policies import policies
 from fluence_extender.apps.kubectl.options import StateApiCommand, namespace_option, output_option
 from fluence_extender.apps.kubectl.state_api import StateApiClient
 from fluence_extender.apps.kubectl.tables import STYLES, print_document
@@ -23,8 +24,7 @@ CHECKS: tuple[Check, ...] = (
     service.versions,
     installation.replicas,
     installation.scheduler,
-    installation.gate,
-    installation.groups,
+    policies,
     installation.webhook,
     installation.rights,
     service.nodes,

@@ -28,16 +28,6 @@ _MISSING = {
         "pods are placed all the same, but those with devices don't know their backend; kubectl apply -k deploy "
         "adds it",
     ),
-    "mutatingadmissionpolicybinding fluence-gate": (
-        WARNING,
-        "pods are placed all the same, only slower, but those that ask for devices wait, unless the webhook marks them "
-        "or the service binds every pod (scheduler-config --barrier); kubectl apply -k deploy adds it",
-    ),
-    "mutatingadmissionpolicybinding fluence-groups": (
-        WARNING,
-        "pods of Deployments, ReplicaSets and StatefulSets need the labels of flux-k8s on the template; kubectl apply "
-        "-k deploy adds it",
-    ),
 }
 """Kind and name of an object that an installation can do without -> status and fix if it is missing."""
 

@@ -85,27 +85,6 @@ def scheduler(examination: Examination) -> Iterator[Finding]:
         yield Finding("scheduler", OK, f"{holder.partition('_')[0]} leads")
 
 
-def gate(examination: Examination) -> Iterator[Finding]:
-    """Check that new pods are gated until their gang has a place, and that nothing marks pods a second time."""
-    found = examination.object("gate", "mutatingadmissionpolicybinding", "fluence-gate")
-    if isinstance(found, Finding):
-        yield found
-        return
-    yield Finding("gate", OK, "new pods of scheduler fluence wait for their gang")
-    if isinstance(examination.object("gate", "mutatingadmissionpolicybinding", "fluence-mark"), dict):
-        fix = "kubectl delete mutatingadmissionpolicy,mutatingadmissionpolicybinding fluence-mark"
-        yield Finding("gate", WARNING, "fluence-mark is evaluated for nothing: fluence-gate marks pods", fix)
-
-
-def groups(examination: Examination) -> Iterator[Finding]:
-    """Check that labels of flux-k8s on a Deployment, ReplicaSet or StatefulSet are copied to its pods."""
-    found = examination.object("groups", "mutatingadmissionpolicybinding", "fluence-groups")
-    if isinstance(found, Finding):
-        yield found
-    else:
-        yield Finding("groups", OK, "labels of flux-k8s on Deployments and the like make gangs")
-
-
 def webhook(examination: Examination) -> Iterator[Finding]:
     """Check that the admission webhook is registered and answers: without its answer pods with devices are refused."""
     found = examination.object("webhook", "mutatingwebhookconfiguration", WEBHOOK_NAME)

@@ -10,6 +10,7 @@ import pytest
 
 from fluence_extender import __version__
 from fluence_extender.apps.kubectl.doctor import installation
+from fluence_extender.apps.kubectl.doctor.policies import MUTATING, POLICIES, VALIDATING, DeployedPolicy
 from tests.unit.apps.kubectl.programs import Ended, Fluence, Program
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -43,6 +44,20 @@ def registration(bundle: str = "Q0E=", **client: Any) -> str:
     return json.dumps({"webhooks": [{"clientConfig": {**where, "caBundle": bundle}}] * 2})
 
 
+ADMISSION = ".admissionregistration.k8s.io/"
+
+
+def installed(kind: str, *but: str, more: str = "") -> str:
+    """The policies of a kind with their bindings, as kubectl names them."""
+    names = [
+        f"{one}{ADMISSION}{policy.name}"
+        for policy in POLICIES
+        if policy.kind == kind
+        for one in (kind, f"{kind}binding")
+    ]
+    return "\n".join([*(name for name in names if not name.endswith(but)), more])
+
+
 @pytest.fixture
 def healthy(kubectl: Program, fluence: Fluence, monkeypatch: pytest.MonkeyPatch) -> Fluence:
     """Return ``kubectl fluence`` for a healthy installation, at a fixed time."""
@@ -58,9 +73,8 @@ def healthy(kubectl: Program, fluence: Fluence, monkeypatch: pytest.MonkeyPatch)
     kubectl.answers("get serviceaccount fluence", out="{}")
     kubectl.answers("get deployment fluence", out=deployment(2))
     kubectl.answers("get lease fluence", out=lease(3))
-    kubectl.answers("get mutatingadmissionpolicybinding fluence-gate", out="{}")
-    kubectl.answers("get mutatingadmissionpolicybinding fluence-groups", out="{}")
-    kubectl.answers("get mutatingadmissionpolicybinding fluence-mark", err="(NotFound): no", code=1)
+    for kind in (MUTATING, VALIDATING):
+        kubectl.answers(f"get {kind},", out=installed(kind))
     kubectl.answers("auth can-i", out="yes")
     return fluence
 
@@ -74,7 +88,7 @@ def test_a_healthy_installation_has_no_faults(healthy: Fluence) -> None:
     assert ended.code == 0, ended
     assert {line.split()[0] for line in ended.out.splitlines()} == {"ok"}
     assert [line.split()[1] for line in ended.out.splitlines()] == [
-        *("cluster", "service", "versions", "replicas", "scheduler", "gate", "groups", "webhook"),
+        *("cluster", "service", "versions", "replicas", "scheduler", "policies", "webhook"),
         *("rights", "nodes", "drift", "resources", "gangs"),
     ]
 
@@ -158,28 +172,30 @@ def test_a_healthy_installation_has_no_faults(healthy: Fluence) -> None:
             "apply -k",
         ),
         (
-            "get mutatingadmissionpolicybinding fluence-gate",
-            {"err": "(NotFound): no", "code": 1},
-            "gate",
+            "get mutatingadmissionpolicy,",
+            {"out": installed(MUTATING, f"{MUTATING}binding{ADMISSION}fluence-gate")},
+            "policies",
             "warning",
             "there is no mutatingadmissionpolicybinding fluence-gate",
             "only slower, but those that ask for devices wait, unless the webhook marks them",
         ),
         (
-            "get mutatingadmissionpolicybinding fluence-mark",
-            {"out": "{}"},
-            "gate",
+            "get mutatingadmissionpolicy,",
+            {"out": installed(MUTATING, more=f"{MUTATING}binding{ADMISSION}fluence-mark")},
+            "policies",
             "warning",
             "fluence-mark is evaluated for nothing",
             "kubectl delete mutatingadmissionpolicy,mutatingadmissionpolicybinding fluence-mark",
         ),
         (
-            "get mutatingadmissionpolicybinding fluence-groups",
-            {"err": "(NotFound): no", "code": 1},
-            "groups",
-            "warning",
-            "there is no mutatingadmissionpolicybinding fluence-groups",
-            "need the labels of flux-k8s on the template",
+            "get mutatingadmissionpolicy,",
+            {"err": 'error: the server doesn\'t have a resource type "mutatingadmissionpolicy"', "code": 1},
+            *("policies", "warning", "older than Kubernetes 1.36", "docs/security.md"),
+        ),
+        (
+            "get validatingadmissionpolicy,",
+            {"err": "(Forbidden): no", "code": 1},
+            *("policies", "unknown", "you may not list validatingadmissionpolicy objects", ""),
         ),
         (
             "get mutatingwebhookconfiguration fluence-webhook",
@@ -312,6 +328,16 @@ def test_each_fault_is_found_with_its_fix(
     assert ended.code == int("fault" in {one[0] for one in findings(ended).values()})
 
 
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
+def test_each_policy_that_is_missing_is_reported_with_what_is_so_without_it(
+    policy: DeployedPolicy, healthy: Fluence, kubectl: Program
+) -> None:
+    kubectl.answers(f"get {policy.kind},", out=installed(policy.kind, f"/{policy.name}"))
+    found = findings(healthy("doctor", "-o", "json"))["policies"]
+    fix = f"{policy.without}; kubectl apply -k deploy adds it"
+    assert found == (policy.status, f"there is no {policy.kind} {policy.name}", fix)
+
+
 def test_a_gang_that_waits_because_of_a_failure_is_a_fault(healthy: Fluence, kubectl: Program) -> None:
     broken = {**GANG, "why": "PlanningFailed", "reason": "planning failed"}
     kubectl.answers(".org/v1/gangs", out=listed(broken))
@@ -332,8 +358,7 @@ def test_other_checks_go_on_if_the_service_does_not_answer(healthy: Fluence, kub
         "service",
         "replicas",
         "scheduler",
-        "gate",
-        "groups",
+        "policies",
         "webhook",
         "rights",
     }

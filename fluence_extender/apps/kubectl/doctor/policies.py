@@ -1,0 +1,138 @@
+"""Which admission policies of ``deploy/`` are in force, and what is missing without each of the others.
+
+A policy needs a binding, which has its name. A test compares `POLICIES` with ``deploy/``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fluence_extender.apps.kubectl.doctor.examination import (
+    FAULT,
+    OK,
+    UNKNOWN,
+    WARNING,
+    Examination,
+    Finding,
+)
+from fluence_extender.apps.kubectl.errors import KubectlFailed
+from fluence_extender.model.names import INTAKE_LABEL, SCHEDULER_NAME
+
+MUTATING, VALIDATING = "mutatingadmissionpolicy", "validatingadmissionpolicy"
+
+
+@dataclass(frozen=True, slots=True)
+class DeployedPolicy:
+    """A policy of ``deploy/``: what is so ``without`` it, and the ``status`` of the finding then."""
+
+    kind: str
+    name: str
+    status: str
+    without: str
+
+
+POLICIES = (
+    DeployedPolicy(
+        MUTATING,
+        "fluence-gate",
+        WARNING,
+        "pods are placed all the same, only slower, but those that ask for devices wait, unless the webhook marks them "
+        "or the service binds every pod (scheduler-config --barrier)",
+    ),
+    DeployedPolicy(
+        MUTATING,
+        "fluence-groups",
+        WARNING,
+        "pods of Deployments, ReplicaSets and StatefulSets need the labels of flux-k8s on the template",
+    ),
+    DeployedPolicy(
+        MUTATING,
+        "fluence-intake",
+        WARNING,
+        f"pods need schedulerName: {SCHEDULER_NAME}, also in namespaces with the label {INTAKE_LABEL}",
+    ),
+    DeployedPolicy(
+        VALIDATING,
+        "fluence-stamps",
+        FAULT,
+        "users can choose the nodes of their pods, and change what the service records on them",
+    ),
+    DeployedPolicy(
+        VALIDATING,
+        "fluence-accounts-pods",
+        WARNING,
+        "whoever has a token of the service or of the webhook can change pods at will",
+    ),
+    DeployedPolicy(
+        VALIDATING,
+        "fluence-accounts-sidecars",
+        WARNING,
+        "whoever has a token of the webhook can write ServiceAccounts, Roles and Secrets at will",
+    ),
+    DeployedPolicy(
+        VALIDATING,
+        "fluence-accounts-podgroups",
+        WARNING,
+        "whoever has a token of the webhook can write PodGroups of others",
+    ),
+    DeployedPolicy(
+        VALIDATING,
+        "fluence-accounts-registration",
+        WARNING,
+        "whoever has a token of the webhook can have any object sent to it",
+    ),
+    DeployedPolicy(
+        VALIDATING,
+        "fluence-quantum-classical",
+        WARNING,
+        "every user can preempt everybody, if the PriorityClass fluence-quantum-classical exists",
+    ),
+    DeployedPolicy(
+        VALIDATING,
+        "fluence-sidecars",
+        WARNING,
+        "whoever has the token of a quantum sidecar can change the pods of its namespace at will",
+    ),
+)
+
+
+def policies(examination: Examination) -> Iterator[Finding]:
+    """Check that each policy of ``deploy/`` is there with its binding, and that nothing marks pods a second time."""
+    findings = [finding for kind in (MUTATING, VALIDATING) for finding in _of_kind(examination, kind)]
+    if not findings:
+        yield Finding("policies", OK, f"all {len(POLICIES)} are installed")
+    yield from findings
+
+
+def _of_kind(examination: Examination, kind: str) -> Iterator[Finding]:
+    try:
+        names = examination.kubectl("get", f"{kind},{kind}binding", "-o", "name").decode().split()
+    except KubectlFailed as error:
+        yield _unseen(kind, str(error))
+        return
+    found = {tuple(name.replace(".admissionregistration.k8s.io/", "/").split("/")) for name in names}
+    for policy in POLICIES:
+        missing = [part for part in (kind, f"{kind}binding") if (part, policy.name) not in found]
+        if policy.kind == kind and missing:
+            fix = f"{policy.without}; kubectl apply -k deploy adds it"
+            yield Finding("policies", policy.status, f"there is no {missing[0]} {policy.name}", fix)
+    if (f"{kind}binding", "fluence-mark") in found:
+        fix = "kubectl delete mutatingadmissionpolicy,mutatingadmissionpolicybinding fluence-mark"
+        yield Finding(
+            "policies", WARNING, "fluence-mark is evaluated for nothing: fluence-gate marks pods", fix
+        )
+
+
+def _unseen(kind: str, message: str) -> Finding:
+    if "have a resource type" in message:
+        text = f"the API server has no {kind}: it is older than Kubernetes 1.36"
+        return Finding(
+            "policies",
+            WARNING,
+            text,
+            'docs/security.md says what is lost ("Where policies fail or are missing")',
+        )
+    return Finding(
+        "policies", UNKNOWN, f"you may not list {kind} objects" if "(Forbidden)" in message else message
+    )

@@ -1,0 +1,208 @@
+"""Each key, option, variable, metric, reason and path that texts name exists, and each one that exists is named."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from fluence_extender.apps.kubectl.doctor.policies import POLICIES
+from fluence_extender.apps.kubectl.explain import Key, known_keys
+from fluence_extender.cluster.api import EVICTED
+from fluence_extender.graph.resources_file import RESOURCE_KEYS, TOP_KEYS
+from fluence_extender.model.names import DOMAIN, RESOURCE_DOMAIN, STATE_VERSION
+from fluence_extender.model.reason import ReasonCode
+from tests.docs import catalog
+from tests.docs.reading import COMMENTED, PAGES, ROOT, CodeSpan, spans
+
+README = (ROOT / "README.md").read_text()
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+OURS = re.compile(
+    rf"(?<![\w.])(?:requests\.)?((?:(?:demo|producer)\.)?(?:{re.escape(DOMAIN)}|{re.escape(RESOURCE_DOMAIN)})/)"
+    r"(\w[\w./-]*)?"
+)
+
+OF_OTHERS = {
+    "fluence": "fluence-deviceplugin jobid",
+    "flux-k8s": "plugins",
+    "fluxqueue": "fluxqueue FluxJob FluxionScheduler River",
+    "krew": "archive manifest",
+    "kubectl-fluence": "select-backend",
+    "Volcano": "volcano binpack minAvailable queue",
+    "Kubernetes": """
+        DoNotSchedule FailedMount Recreate ResourceQuota activeDeadlineSeconds admission-control-config-file
+        backoffLimitPerIndex ca_file count failedIndexes minAvailable ordinals podset-preferred-topology
+        podset-required-topology podset-slice-required-topology podset-unconstrained-topology priorityClassName
+        schedulingConstraints scopeSelector topology etc kubernetes
+    """,
+    "QRMI": "qrmi_ibm_qrs_endpoint QRMI_IBM_QRS_ENDPOINT _QRMI_IBM_QRS_IAM_APIKEY _QRMI_IBM_QRS_SERVICE_CRN",
+    "tests": """
+        FLUENCE_RACERS test_gang_waits_for_the_gates_of_others_and_leaves_them_alone
+    """,
+}
+"""The names of others that the product itself doesn't have."""
+
+
+PLACEHOLDER = re.compile(r"[A-Z]{1,9}(?:-[a-z]+)*")
+OF_A_BACKEND = re.compile(r"FLUXION_(?!BACKEND$|LIBRARY$)")
+"""The variables that are named after an attribute of a backend; pages write ``FLUXION_<KEY>``."""
+
+
+@cache
+def of_others() -> frozenset[str]:
+    """Return the words in `OF_OTHERS`."""
+    return frozenset(word for words in OF_OTHERS.values() for word in words.split())
+
+
+@cache
+def texts() -> str:
+    """Return the text of all pages."""
+    return "\n".join(page.read_text() for page in PAGES)
+
+
+def named(word: str) -> bool:
+    """Whether a page names ``word`` in code."""
+    return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", code()) is not None
+
+
+@cache
+def code() -> str:
+    """Return all that pages show as code."""
+    blocks = re.findall(r"^ *```.*?^ *```$|^ {4,}.*$", texts(), re.MULTILINE | re.DOTALL)
+    return "\n".join([*blocks, *(span.text for span in spans())])
+
+
+def unknown_keys(text: str) -> set[str]:
+    """Return the keys in our domains of a text that nothing of ours reads or writes."""
+    known = catalog.keys()
+    prefixes = tuple(key[:-1] for key in known if key.endswith("*"))
+    found = {domain + name.rstrip("./") for domain, name in OURS.findall(text) if name}
+    shortened = {
+        f"{DOMAIN}/{name}"
+        for name in re.findall(r"`…/(\w+(?:-[a-z]+)*)", text)
+        if name not in of_others() and f"/{name}" not in catalog.sources()
+    }
+    return {
+        key
+        for key in found | shortened
+        if key not in known
+        and not key.startswith(prefixes)
+        and not key.startswith((f"{DOMAIN}/{STATE_VERSION}", f"demo.{DOMAIN}/run-for"))
+    }
+
+
+@pytest.mark.parametrize("file", [*PAGES, *COMMENTED], ids=lambda path: str(path.relative_to(ROOT)))
+def test_keys_that_are_named_are_ours(file: Path) -> None:
+    assert unknown_keys(file.read_text()) == set()
+
+
+def test_unknown_key_is_found() -> None:
+    text = f"`{DOMAIN}/group-size`, {DOMAIN}/gruop: x, `…/releesed`, `…/group`, {RESOURCE_DOMAIN}/qpu"
+    assert unknown_keys(text) == {f"{DOMAIN}/gruop", f"{DOMAIN}/releesed"}
+
+
+@pytest.mark.parametrize("key", known_keys(), ids=lambda key: key.key)
+def test_key_is_explained_on_a_page(key: Key) -> None:
+    whole = key.key.rstrip("*")
+    assert whole in texts() or named(f"…/{key.short}") or named(key.short) or f"`{key.short}" in texts()
+
+
+def unknown_words(span: CodeSpan) -> list[str]:
+    """Return the words of a code span that neither the product nor anything that it works with has."""
+    if " " in span.text or span.text.rstrip("/") in catalog.tracked():
+        return []
+    words = re.findall(r"(?<![\w<-])[A-Za-z_]\w*(?:-[a-z]\w*)*", span.text)
+    known = catalog.words() | of_others() | catalog.settings() | catalog.metrics()
+    return [word for word in words if word not in known and not PLACEHOLDER.fullmatch(word)]
+
+
+def test_names_in_running_text_exist() -> None:
+    found = {span.where: (span.text, words) for span in spans() if (words := unknown_words(span))}
+    assert found == {}
+
+
+def test_word_that_does_not_exist_is_found() -> None:
+    assert unknown_words(CodeSpan("", "fluence_drifts_total")) == ["fluence_drifts_total"]
+    assert unknown_words(CodeSpan("", "RefusedByFilter")) == ["RefusedByFilter"]
+    assert unknown_words(CodeSpan("", "CannotSteeer")) == ["CannotSteeer"]
+    assert unknown_words(CodeSpan("", "spec.schedulingGruop.podGroupName")) == ["schedulingGruop"]
+
+
+def test_options_that_are_named_exist() -> None:
+    known = catalog.flags()
+    missing = {
+        (span.where, flag)
+        for span in spans()
+        for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*", span.text)
+        if span.text.startswith("--")
+        and flag not in known
+        and f'"{flag}"' not in catalog.sources()
+        and flag[2:] not in of_others()
+    }
+    assert missing == set()
+
+
+def test_options_are_documented() -> None:
+    missing = {
+        (command, option.opts[-1])
+        for command, option in catalog.options()
+        if not any(named(name) for name in (*option.opts, *option.secondary_opts))
+    }
+    assert missing == set()
+
+
+def test_variables_that_are_named_exist() -> None:
+    found = set(catalog.VARIABLE.findall(texts()))
+    assert len(found) > 40
+    assert found - catalog.variables() - of_others() == set()
+
+
+def test_variables_are_documented() -> None:
+    missing = {name for name in catalog.variables() if not named(name)}
+    assert {name for name in missing if not OF_A_BACKEND.match(name)} == set()
+
+
+def test_metrics_that_are_named_exist() -> None:
+    found = {
+        name
+        for span in spans()
+        for name in re.findall(r"\bfluence_\w+", span.text)
+        if not name.startswith("fluence_extender.") and f"{name}/" not in span.text
+    }
+    assert found - catalog.metrics() - {"fluence_extender"} == set()
+    assert len(found) > 10
+
+
+def test_metrics_are_documented() -> None:
+    assert {name for name in catalog.metrics() if not named(name)} == set()
+
+
+def test_reasons_are_explained_on_the_first_page() -> None:
+    table = README.partition("## When it goes wrong")[2]
+    for why in (*ReasonCode, EVICTED, "ResourcesRefused"):
+        assert f"`{why}" in table, why
+
+
+def test_paths_and_parameters_of_the_state_api_are_listed() -> None:
+    for path, parameters in catalog.paths().items():
+        (row, *_) = re.findall(rf"^.*`{re.escape(path)}`.*$", OPERATIONS, re.MULTILINE) or [""]
+        assert row, path
+        for parameter in parameters - {"limit", "continue"}:
+            assert f"{parameter}=" in row, (path, parameter)
+
+
+def test_paths_that_are_named_exist() -> None:
+    known = {path.split("/")[2] for path in catalog.paths() if path.startswith("/v1/")}
+    named_paths = set(re.findall(r"/v1/([a-z]+)", code())) - {"namespaces"}
+    assert named_paths <= known
+
+
+def test_keys_of_resources_yaml_are_explained() -> None:
+    section = OPERATIONS.partition("## resources.yaml")[2].partition("\n## ")[0]
+    assert [key for key in (*TOP_KEYS, *RESOURCE_KEYS) if f"`{key}" not in section] == []
+
+
+def test_admission_policies_are_explained() -> None:
+    assert [policy.name for policy in POLICIES if not named(policy.name)] == []

@@ -1,0 +1,99 @@
+"""The pages' links lead somewhere, their documents can be read, and the first page stays one to be read."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from fluence_extender.apps.cli import main
+from tests.docs.reading import PAGES, ROOT, Fence, fences
+
+FENCES = [one for page in PAGES for one in fences(page)]
+LANGUAGES = {"", "console", "sh", "yaml", "toml", "python", "mermaid"}
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "n1"},
+    "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "110"}},
+}
+
+
+def anchors(page: Path) -> set[str]:
+    """What can be linked to on a page, as GitHub makes it of the headings."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if link.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = link.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), link
+        assert not anchor or anchor in anchors(there), link
+
+
+def test_link_to_a_missing_heading_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A page\n\n## It's *one*: part\n")
+    assert anchors(page) == {"a-page", "its-one-part"}
+
+
+@pytest.mark.parametrize("fence", FENCES, ids=lambda fence: fence.where)
+def test_block_can_be_read_as_what_it_is_said_to_be(fence: Fence) -> None:
+    assert fence.language in LANGUAGES
+    match fence.language:
+        case "yaml":
+            assert [*yaml.safe_load_all(fence.text)]
+        case "toml":
+            assert tomllib.loads(fence.text)
+        case "python":
+            compile(fence.text, fence.where, "exec")
+
+
+MANIFESTS = [
+    pytest.param(text, id=where)
+    for where, text in (
+        *((one.where, one.text) for one in FENCES if one.language == "yaml"),
+        *(
+            (str(file.relative_to(ROOT)), file.read_text())
+            for file in sorted((ROOT / "examples").rglob("*.yaml"))
+        ),
+    )
+    if all("kind" in document for document in yaml.safe_load_all(text) if isinstance(document, dict))
+    and "schedulerName" in text
+    and "kind: RayCluster" not in text
+]
+"""The manifests of pages and examples whose pods can be told without a cluster."""
+
+
+@pytest.mark.parametrize("text", MANIFESTS)
+def test_keys_of_a_manifest_have_an_effect(text: str, tmp_path: Path) -> None:
+    assert "does nothing" not in simulated(text, tmp_path)
+
+
+def test_key_without_effect_is_found(tmp_path: Path) -> None:
+    wrong = (ROOT / "examples" / "02-gang-by-label.yaml").read_text().replace("/group-size", "/gruop-size")
+    assert "gruop-size does nothing: did you mean" in simulated(wrong, tmp_path)
+
+
+def simulated(text: str, folder: Path) -> str:
+    """What ``fluence-extender simulate`` says of manifests on one large node."""
+    file, nodes = folder / "manifests.yaml", folder / "nodes.json"
+    file.write_text(text)
+    nodes.write_text(json.dumps(NODE))
+    ended = CliRunner().invoke(main, ["simulate", "-f", str(file), "--nodes", str(nodes)])
+    assert ended.exit_code in (0, 3), ended.output
+    return ended.output
+
+
+def test_the_first_page_stays_one_to_be_read() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 200
