@@ -6,6 +6,7 @@ type, so a strategic merge patch leaves the conditions of other writers alone.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from fluence_extender.model.names import (
     COMPLETION_INDEX,
     CREATED_BY_ANNOTATION,
+    GATED_JOBS_ANNOTATION,
     GROUP_LABEL,
     NODES_ANNOTATION,
     PLACED_ANNOTATION,
@@ -28,7 +30,7 @@ from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus
 AnyPodGroup = PodGroup | CoschedulingGroup
 
 LONGEST_MESSAGE = 32_000
-LONGEST_GATING_REASON = 200
+LONGEST_GATING_REASON = 100
 LONGEST_PREFIX = 58
 """Characters of a generated name before its last part (apiserver: names.MaxGeneratedNameLength)."""
 
@@ -232,7 +234,7 @@ def _observed(job: Job) -> dict[str, Any]:
     return {"uid": job.uid, "resourceVersion": job.version}
 
 
-def gated_jobs_patch(reasons: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the JSON patch that makes ``reasons`` the whole data of a ConfigMap, whatever it had before."""
-    data = {uid: why[:LONGEST_GATING_REASON] for uid, why in reasons.items()}
-    return [{"op": "add", "path": "/data", "value": data}]
+def gated_jobs_patch(reasons: Mapping[str, str]) -> dict[str, Any]:
+    """Return the merge patch that makes ``reasons`` the whole list of gated Jobs, whatever it had before."""
+    listed = json.dumps({uid: why[:LONGEST_GATING_REASON] for uid, why in reasons.items()})
+    return {"metadata": {"annotations": {GATED_JOBS_ANNOTATION: listed if reasons else None}}}

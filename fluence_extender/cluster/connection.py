@@ -188,7 +188,6 @@ class _Transport(RESTClientObject):
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 """The content type of patches in which the items of a list are found by their key, not by their position."""
 MERGE_PATCH = "application/merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 """The form of answers to patches. They aren't read, so the API server needn't write out the whole object."""
 

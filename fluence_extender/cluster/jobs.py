@@ -15,13 +15,13 @@ from dataclasses import replace
 import msgspec
 
 from fluence_extender.cluster.bodies import first_pod, gated_jobs_patch, hold_patch, resume_patch
-from fluence_extender.cluster.connection import JSON_PATCH, MERGE_PATCH, METADATA_ONLY, ApiRequest, Connection
+from fluence_extender.cluster.connection import MERGE_PATCH, METADATA_ONLY, ApiRequest, Connection
 from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.objects import Time
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.errors import ClusterError, Conflict, Gone, Invalid, NoAnswer, Unforeseeable
 from fluence_extender.cluster.port import Json
-from fluence_extender.model.names import GATED_JOBS
+from fluence_extender.model.names import GATED_JOBS, GATED_JOBS_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
 
@@ -42,16 +42,20 @@ class _Job(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-class _ConfigMap(msgspec.Struct):
-    data: dict[str, str] | None = None
+class _ListMetadata(msgspec.Struct):
+    annotations: dict[str, str] | None = None
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMetadata
 
 
 class ApiJobs:
-    """The Jobs' part of `port.Cluster` on an API server; ``namespace`` has the ConfigMap of gated Jobs."""
+    """The Jobs' part of `port.Cluster` on an API server; ``namespace`` has the list of gated Jobs."""
 
     def __init__(self, connection: Connection, namespace: str) -> None:
         self._connection = connection
-        self._gated_jobs = f"/api/v1/namespaces/{namespace}/configmaps/{GATED_JOBS}"
+        self._gated_jobs = f"/api/v1/namespaces/{namespace}/serviceaccounts/{GATED_JOBS}"
 
     async def foresee(self, job: Job) -> Pod:
         """See `Cluster.foresee`. One GET of the Job and one POST of a pod with dryRun."""
@@ -98,14 +102,15 @@ class ApiJobs:
     async def gated_jobs(self) -> Mapping[str, str]:
         """See `Cluster.gated_jobs`. One GET."""
         raw = await self._connection.call(ApiRequest("GET", self._gated_jobs, f"read {self._gated_jobs}"))
-        return msgspec.json.decode(raw, type=_ConfigMap).data or {}
+        listed = (msgspec.json.decode(raw, type=_List).metadata.annotations or {}).get(GATED_JOBS_ANNOTATION)
+        return msgspec.json.decode(listed, type=dict[str, str]) if listed else {}
 
     async def gate_jobs(self, reasons: Mapping[str, str]) -> None:
-        """See `Cluster.gate_jobs`. One PATCH, which replaces the data and nothing else of the ConfigMap."""
+        """See `Cluster.gate_jobs`. One PATCH, which replaces the list and nothing else of its object."""
         attempt = f"write {self._gated_jobs}"
         body = gated_jobs_patch(reasons)
         await self._connection.call(
-            ApiRequest("PATCH", self._gated_jobs, attempt, None, body, JSON_PATCH, METADATA_ONLY)
+            ApiRequest("PATCH", self._gated_jobs, attempt, None, body, MERGE_PATCH, METADATA_ONLY)
         )
 
     async def _patch(self, job: Job, attempt: str, body: Json, done: Callable[[Job], bool]) -> None:

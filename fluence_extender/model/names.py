@@ -65,8 +65,8 @@ SUSPENDED_FOR_PLACEMENT = "placement"
 # On a Job's pod template: the nodes of its pods by completion index, joined by commas, written when it is resumed.
 NODES_ANNOTATION = f"{DOMAIN}/nodes"
 
-# On the same template, and so on its pods: admission pins each of these pods to its node, unless the ConfigMap below
-# lists their Job. Admission sets it when it suspends the Job.
+# On the same template, and so on its pods: admission pins each of these pods to its node, unless the list below
+# has their Job. Admission sets it when it suspends the Job.
 PLACED_LABEL = f"{DOMAIN}/placed"
 AT_BIRTH = "at-birth"
 
@@ -74,8 +74,10 @@ AT_BIRTH = "at-birth"
 SUSPEND_LABEL = f"{DOMAIN}/suspend"
 NEVER_SUSPEND = "never"
 
-# The ConfigMap whose keys are the uids of Jobs whose new pods get the gate although their template names nodes.
+# The ServiceAccount that lists Jobs whose new pods get the gate although their template names nodes, and where it does:
+# JSON, with the uid of each and why. It is no account of anyone; deploy/base/suspend.yaml says why it is of this kind.
 GATED_JOBS = "fluence-gated-jobs"
+GATED_JOBS_ANNOTATION = f"{DOMAIN}/gated-jobs"
 
 # The state API as a part of the API server: /apis/GROUP/VERSION.
 STATE_GROUP = DOMAIN

@@ -59,8 +59,8 @@ WRITTEN = frozenset(
 """The annotations that the project writes. A copied manifest may contain some."""
 
 ANNOTATIONS = REQUESTED | WRITTEN
-ON_JOBS = frozenset({names.SUSPEND_LABEL, names.SUSPENDED_FOR_ANNOTATION})
-"""The keys that are written on Jobs and never on pods."""
+ON_JOBS = frozenset({names.SUSPEND_LABEL, names.SUSPENDED_FOR_ANNOTATION, names.GATED_JOBS_ANNOTATION})
+"""The keys that are about Jobs and never on pods."""
 
 PREFIXES = (names.REQUIRE_PREFIX, names.ATTRIBUTE_PREFIX)
 """Prefixes of annotations whose ends users choose."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -12,9 +13,11 @@ from fluence_extender.model.names import (
     AT_BIRTH,
     COMPLETION_INDEX,
     GATED_JOBS,
+    GATED_JOBS_ANNOTATION,
     NODE_NAME,
     NODES_ANNOTATION,
     PINNED_ANNOTATION,
+    PLACED_ANNOTATION,
     PLACED_LABEL,
     SUSPENDED_FOR_ANNOTATION,
     SUSPENDED_FOR_PLACEMENT,
@@ -23,7 +26,7 @@ from tests.e2e.harness import Manifest, Namespace, annotations_of, job, wait_for
 from tests.e2e.workloads import ours
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-GATED_JOBS_PATH = f"/api/v1/namespaces/kube-system/configmaps/{GATED_JOBS}"
+GATED_JOBS_PATH = f"/api/v1/namespaces/kube-system/serviceaccounts/{GATED_JOBS}"
 
 
 def ranks(name: str, count: int, template: Manifest | None = None, **spec: Any) -> Manifest:
@@ -56,6 +59,7 @@ def keys_of(stored: Manifest) -> set[str]:
     found = {
         SUSPENDED_FOR_ANNOTATION: stored["metadata"].get("annotations"),
         NODES_ANNOTATION: template.get("annotations"),
+        PLACED_ANNOTATION: template.get("annotations"),
         PLACED_LABEL: template.get("labels"),
     }
     return {key for key, entries in found.items() if key in (entries or {})}
@@ -84,11 +88,15 @@ class Leader:
     def _resume(self, namespace: Namespace, name: str, nodes: Sequence[str]) -> Manifest:
         now = namespace.api.get(path_of(namespace, name))["metadata"]
         metadata = {key: now[key] for key in ("uid", "resourceVersion")}
+        notes = {
+            NODES_ANNOTATION: ",".join(nodes) or None,
+            PLACED_ANNOTATION: f"{len(nodes)} job/{name}" if nodes else None,
+        }
         body = {
             "metadata": {**metadata, "annotations": {SUSPENDED_FOR_ANNOTATION: None}},
             "spec": {
                 "suspend": False,
-                "template": {"metadata": {"annotations": {NODES_ANNOTATION: ",".join(nodes) or None}}},
+                "template": {"metadata": {"annotations": notes}},
             },
         }
         return self.api.patch(path_of(namespace, name), body)
@@ -101,8 +109,8 @@ class Leader:
 
     def gate_jobs(self, reasons: Mapping[str, str]) -> None:
         """Have the new pods of exactly these Jobs gated."""
-        body = [{"op": "add", "path": "/data", "value": dict(reasons)}]
-        self.api.patch(GATED_JOBS_PATH, body, "application/json-patch+json")
+        notes = {GATED_JOBS_ANNOTATION: json.dumps(dict(reasons)) if reasons else None}
+        self.api.patch(GATED_JOBS_PATH, {"metadata": {"annotations": notes}})
 
 
 def as_created_by_its_job(
@@ -136,7 +144,7 @@ def pinned_to(pod: Manifest) -> str:
     """The node to which a pod was pinned at birth, "" where it waits at the gate. Fails where it is neither."""
     gates = pod["spec"].get("schedulingGates") or []
     node = annotations_of(pod).get(PINNED_ANNOTATION, "")
-    assert NODES_ANNOTATION not in annotations_of(pod)
+    assert not {NODES_ANNOTATION, PLACED_ANNOTATION} & annotations_of(pod).keys()
     assert bool(gates) != bool(node), (gates, node)
     assert not node or all(named(node) in one["matchFields"] for one in terms_of(pod) if one)
     return node

@@ -19,6 +19,7 @@ from fluence_extender.model.names import (
     GATE,
     NODES_ANNOTATION,
     PINNED_ANNOTATION,
+    PLACED_ANNOTATION,
     PLACED_LABEL,
     SUSPENDED_FOR_ANNOTATION,
     SUSPENDED_FOR_PLACEMENT,
@@ -112,7 +113,7 @@ def test_manifest_that_is_applied_again_neither_stops_nor_restarts_a_running_job
     assert after["metadata"]["labels"]["changed"] == "yes"
     assert after["metadata"]["generation"] == generation
     assert after["spec"]["suspend"] is False
-    assert keys_of(after) == {NODES_ANNOTATION, PLACED_LABEL}
+    assert keys_of(after) == {NODES_ANNOTATION, PLACED_ANNOTATION, PLACED_LABEL}
     assert [one["metadata"]["uid"] for one in pods_of(namespace, 2)] == before
 
 
@@ -144,9 +145,11 @@ def test_copies_of_our_keys_are_taken_off_a_new_job(user: Namespace) -> None:
 def test_user_can_not_have_a_job_placed_where_he_likes(user: Namespace) -> None:
     created(user, ranks("train", 2))
     path = path_of(user, "train")
-    assert "is written by fluence" in refusal(lambda: user.api.patch(path, NODES))
+    assert "are written by fluence" in refusal(lambda: user.api.patch(path, NODES))
+    begun = {"spec": {"template": {"metadata": {"annotations": {PLACED_ANNOTATION: "2 job/train"}}}}}
+    assert "are written by fluence" in refusal(lambda: user.api.patch(path, begun))
     resuming = {"spec": {**NODES["spec"], "suspend": False}}
-    assert "is written by fluence" in refusal(lambda: user.api.patch(path, resuming))
+    assert "are written by fluence" in refusal(lambda: user.api.patch(path, resuming))
     assert held(now(user))
 
 

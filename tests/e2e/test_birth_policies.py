@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,12 +13,14 @@ import pytest
 from fluence_extender.cluster.api import open_cluster
 from fluence_extender.cluster.connection import connect
 from fluence_extender.cluster.decode.job import decode_job
+from fluence_extender.cluster.errors import Conflict
 from fluence_extender.model.names import (
     DOMAIN,
     GATE,
     MARK_RESOURCE,
     NEVER_SUSPEND,
     NODES_ANNOTATION,
+    PLACED_ANNOTATION,
     PLACED_LABEL,
     SUSPEND_LABEL,
     SUSPENDED_FOR_ANNOTATION,
@@ -43,7 +47,7 @@ from tests.e2e.births import (
     terms_of,
     tried,
 )
-from tests.e2e.harness import Manifest, Namespace, documents, pod, wait_for
+from tests.e2e.harness import LONGEST, Manifest, Namespace, documents, pod, wait_for
 from tests.e2e.installation import BASE, gates_of
 from tests.e2e.test_marks import ADDED_BY, sidecars_added
 from tests.e2e.workloads import QPU, ours
@@ -69,7 +73,9 @@ def test_indexed_job_waits_without_pods_until_the_leader_names_their_nodes(
     pods = pods_of(namespace, 3)
     assert [pinned_to(one) for one in pods] == ["a", "b", "a"]
     assert all("managedFields" not in one["metadata"] for one in pods)
-    assert keys_of(namespace.api.get(path_of(namespace, "train"))) == {NODES_ANNOTATION, PLACED_LABEL}
+    assert keys_of(namespace.api.get(path_of(namespace, "train"))) == {
+        *(NODES_ANNOTATION, PLACED_ANNOTATION, PLACED_LABEL)
+    }
 
 
 def test_job_that_a_cron_job_made_is_suspended(leader: Leader, namespace: Namespace) -> None:
@@ -119,7 +125,8 @@ def test_job_is_left_alone(leader: Leader, namespace: Namespace, what: str, copi
     if copied and ours_too:
         notes = {SUSPENDED_FOR_ANNOTATION: SUSPENDED_FOR_PLACEMENT, "a": "b"}
         template = body["spec"]["template"]
-        noted = template["metadata"] | {"annotations": {NODES_ANNOTATION: "n,n"}}
+        written = {NODES_ANNOTATION: "n,n", PLACED_ANNOTATION: "2 job/j"}
+        noted = template["metadata"] | {"annotations": written}
         body = body | {
             "metadata": body["metadata"] | {"annotations": notes},
             "spec": body["spec"] | {"template": template | {"metadata": noted}},
@@ -153,7 +160,7 @@ def test_replaced_pod_gets_the_node_of_its_index(leader: Leader, namespace: Name
     assert [pinned_to(one) for one in pods_of(namespace, 2)] == ["a", "b"]
 
 
-def test_pods_of_a_job_in_the_config_map_wait_at_the_gate(leader: Leader, namespace: Namespace) -> None:
+def test_pods_of_a_listed_job_wait_at_the_gate(leader: Leader, namespace: Namespace) -> None:
     full = resumed(leader, namespace, ranks("full", 2), "a", "b")
     pods_of(namespace, 2)
     leader.gate_jobs({full["metadata"]["uid"]: "node a is gone"})
@@ -309,7 +316,7 @@ def test_pod_that_others_change_after_us_keeps_its_node_and_is_marked_for_what_t
             assert MARK_RESOURCE in stored["spec"]["containers"][0]["resources"]["requests"], name
 
 
-def test_without_the_config_map_only_pods_that_may_be_pinned_are_refused(
+def test_without_the_list_only_pods_that_may_be_pinned_are_refused(
     leader: Leader, namespace: Namespace
 ) -> None:
     def refused() -> str:
@@ -325,6 +332,33 @@ def test_without_the_config_map_only_pods_that_may_be_pinned_are_refused(
         for document in documents(BASE / "suspend.yaml"):
             namespace.api.apply(document)
         wait_for(lambda: not refused(), what="the API server to read it")
+
+
+def test_list_counts_again_after_the_policies_were_deleted_and_installed_anew(
+    leader: Leader, namespace: Namespace
+) -> None:
+    api, installed = namespace.api, [*documents(BASE / "suspend.yaml"), *documents(BASE / "gate.yaml")]
+    for document in reversed(installed):
+        api.delete(api.path_of(document))
+
+    def pinned() -> bool:
+        trial = as_created_by_its_job("a", uid="listed")
+        return PLACED_LABEL in trial["metadata"]["labels"] and pinned_to(tried(namespace, trial)) == "a"
+
+    def ended() -> bool:
+        return not gates_of(tried(namespace, ours("plain")))
+
+    try:
+        wait_for(ended, what="the policies to end")
+    finally:
+        for document in installed:
+            api.apply(document)
+    wait_for(lambda: gates_of(tried(namespace, ours("plain"))), what="the policies to count")
+    wait_for(lambda: not refusal(pinned) and pinned(), what="the list to count")
+    leader.gate_jobs({"listed": "node a is gone"})
+    wait_for(lambda: not pinned(), what="the list to be read")
+    leader.gate_jobs({})
+    wait_for(pinned, what="the list to be read")
 
 
 def test_qpu_job_is_held_and_its_pods_are_pinned_and_marked(leader: Leader, namespace: Namespace) -> None:
@@ -343,20 +377,24 @@ async def test_writes_of_the_service_are_what_its_account_may_do(
         raw = await asyncio.to_thread(namespace.api.get, path_of(namespace, "train"))
         return decode_job(json.dumps(raw).encode())
 
-    async def settled(count: int) -> Job:
-        await asyncio.to_thread(pods_of, namespace, count)
-        if not count:
+    async def settled(pods: int, write: Callable[[Job], Awaitable[None]]) -> None:
+        """Write once that many pods exist; the Job controller may write as well meanwhile."""
+        await asyncio.to_thread(pods_of, namespace, pods)
+        if not pods:
             await asyncio.to_thread(wait_for, lambda: suspended(namespace, "train"))
-        return await now()
+        async with asyncio.timeout(LONGEST):
+            while True:
+                with suppress(Conflict):
+                    return await write(await now())
 
     async with connect(str(leader.api.kubeconfig)) as connection, open_cluster(connection) as cluster:
         foreseen = await cluster.foresee(await now())
         assert (foreseen.requests["cpu"], foreseen.node, foreseen.gates) == (1000, "", (GATE,))
-        await cluster.resume(await settled(0), ["a", "b"])
-        await cluster.hold_job(await settled(2))
-        await cluster.resume(await settled(0), ["c", "d"])
+        await settled(0, lambda job: cluster.resume(job, ["a", "b"], "2 job/train"))
+        await settled(2, cluster.hold_job)
+        await settled(0, lambda job: cluster.resume(job, ["c", "d"], "2 job/train"))
         await cluster.gate_jobs({"u": "node c is gone"})
-        assert (await settled(2)).nodes == ("c", "d")
-    assert namespace.api.get(GATED_JOBS_PATH)["data"] == {"u": "node c is gone"}
+        assert await cluster.gated_jobs() == {"u": "node c is gone"}
+        assert (await now()).nodes == ("c", "d")
     assert [pinned_to(one) for one in pods_of(namespace, 2)] == ["c", "d"]
     leader.gate_jobs({})

@@ -28,7 +28,12 @@ RIGHTS = [
         "resourceNames": [RESOURCES_CONFIGMAP],
         "verbs": ["list", "watch"],
     },
-    {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [GATED_JOBS], "verbs": ["patch"]},
+    {
+        "apiGroups": [""],
+        "resources": ["serviceaccounts"],
+        "resourceNames": [GATED_JOBS],
+        "verbs": ["get", "patch"],
+    },
 ]
 GATED = {"name": GATED_JOBS, "labels": {"app": "fluence"}}
 
@@ -65,5 +70,5 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
                 "subjects": [subject],
             }
         )
-        plane.api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": GATED}, "kube-system")
+        plane.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": GATED}, "kube-system")
         yield Ground(plane, plane.kubeconfig_for_service_account("default", ACCOUNT))

@@ -17,7 +17,7 @@ from fluence_extender.embeddedcluster.admission import admit_job
 from fluence_extender.embeddedcluster.workloads import EmbeddedWorkloads
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.localcluster import Api, ApiError
-from fluence_extender.model.names import GATED_JOBS, JOB_NAME
+from fluence_extender.model.names import GATED_JOBS, GATED_JOBS_ANNOTATION, JOB_NAME
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
 from tests.core.faulty_cluster import FaultyCluster
@@ -231,10 +231,10 @@ class ApiLab:
         return [pod for pod in pods if pod.owner and pod.owner.uid == job.uid and not pod.deleting]
 
     async def gated_jobs(self) -> dict[str, str]:
-        path = f"/api/v1/namespaces/kube-system/configmaps/{GATED_JOBS}"
-        found = await asyncio.to_thread(self._api.get, path)
-        assert found["metadata"]["labels"] == {"app": "fluence"}, "nothing but the data is written"
-        return dict(found.get("data") or {})
+        path = f"/api/v1/namespaces/kube-system/serviceaccounts/{GATED_JOBS}"
+        found = (await asyncio.to_thread(self._api.get, path))["metadata"]
+        assert found["labels"] == {"app": "fluence"}, "nothing but the list is written"
+        return dict(json.loads((found.get("annotations") or {}).get(GATED_JOBS_ANNOTATION, "{}")))
 
     def clean(self) -> None:
         """Remove what the tests left, so that the next starts on an empty cluster."""

@@ -34,6 +34,7 @@ from fluence_extender.model.names import (
     FLUX_SIZE,
     GATE,
     GATED_JOBS,
+    GATED_JOBS_ANNOTATION,
     MARK_RESOURCE,
     MARKS,
     NEVER_SUSPEND,
@@ -115,21 +116,27 @@ def test_of_config_maps_only_the_resources_file_may_be_read(objects: Objects) ->
     ]
 
 
-def test_of_config_maps_only_the_gated_jobs_may_be_written(objects: Objects) -> None:
-    role, shipped = objects["Role", GATED_JOBS], objects["ConfigMap", GATED_JOBS]
+def test_of_accounts_only_the_list_of_gated_jobs_may_be_written(objects: Objects) -> None:
+    role, shipped = objects["Role", GATED_JOBS], objects["ServiceAccount", GATED_JOBS]
     assert role["metadata"]["namespace"] == shipped["metadata"]["namespace"]
     (rule,) = role["rules"]
     assert (rule["resources"], rule["resourceNames"], rule["verbs"]) == (
-        ["configmaps"],
+        ["serviceaccounts"],
         [GATED_JOBS],
-        ["patch"],
+        ["get", "patch"],
     )
     # To apply deploy/ again must not forget which Jobs are gated.
-    assert "data" not in shipped
+    assert "annotations" not in shipped["metadata"]
 
 
-def test_only_pods_with_the_label_depend_on_the_config_map_of_gated_jobs(objects: Objects) -> None:
-    shipped = objects["ConfigMap", GATED_JOBS]
+def test_only_pods_with_the_label_depend_on_the_list_of_gated_jobs(objects: Objects) -> None:
+    shipped = objects["ServiceAccount", GATED_JOBS]
+    (node,) = (
+        one["expression"]
+        for one in objects["MutatingAdmissionPolicy", "fluence-gate"]["spec"]["variables"]
+        if one["name"] == "node"
+    )
+    assert f"params.metadata.?annotations[?'{GATED_JOBS_ANNOTATION}']" in node
     assert objects["MutatingAdmissionPolicy", "fluence-gate"]["spec"]["paramKind"] == {
         key: shipped[key] for key in ("apiVersion", "kind")
     }
@@ -423,12 +430,12 @@ def test_policies_of_jobs_know_the_keys_by_which_they_are_placed_at_birth(object
     suspend = objects["MutatingAdmissionPolicy", "fluence-suspend"]["spec"]
     stamps = objects["ValidatingAdmissionPolicy", "fluence-stamps-jobs"]["spec"]
     accounts = objects["ValidatingAdmissionPolicy", "fluence-accounts-jobs"]["spec"]
-    for name in (SUSPENDED_FOR_ANNOTATION, NODES_ANNOTATION):
+    for name in (SUSPENDED_FOR_ANNOTATION, NODES_ANNOTATION, PLACED_ANNOTATION):
         assert f"'{name}'" in str(suspend["matchConditions"][-1])
-        assert f"/{name.replace('/', '~1')}'" in suspend["mutations"][0]["jsonPatch"]["expression"]
-        assert f"'{name}'" in stamps["validations"][0]["expression"] + stamps["validations"][1]["expression"]
+        assert f"'{name}'" in str([stamps["variables"], stamps["validations"]])
         assert f"'{name}'" in str(accounts["variables"])
     written = suspend["mutations"][0]["jsonPatch"]["expression"]
+    assert "['nodes', 'placed-with'].filter" in written
     assert f"{{'{PLACED_LABEL}': '{AT_BIRTH}'}}" in written
     assert f"{{'{SUSPENDED_FOR_ANNOTATION}': '{SUSPENDED_FOR_PLACEMENT}'}}" in written
     (suspends,) = (one["expression"] for one in suspend["variables"] if one["name"] == "suspends")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from fluence_extender.model.names import (
     COMPLETION_INDEX,
     GATE,
     GATED_JOBS,
+    GATED_JOBS_ANNOTATION,
     NODES_ANNOTATION,
     PLACED_ANNOTATION,
     SUSPENDED_FOR_ANNOTATION,
@@ -33,7 +35,7 @@ from tests.unit.cluster.fake_api_server import FakeApiServer, answer, drop, refu
 JOB = Job("ns", "j", "u1", 2, 2, True, version="7")
 PATH = "/apis/batch/v1/namespaces/ns/jobs/j"
 GET, PATCH, POST = ("GET", PATH), ("PATCH", PATH), ("POST", "/api/v1/namespaces/ns/pods")
-GATED = ("PATCH", f"/api/v1/namespaces/kube-system/configmaps/{GATED_JOBS}")
+GATED = ("PATCH", f"/api/v1/namespaces/kube-system/serviceaccounts/{GATED_JOBS}")
 MANIFEST: dict[str, Any] = {
     "metadata": {
         "name": "j",
@@ -257,15 +259,15 @@ async def test_template_that_cannot_be_changed_yet_is_a_conflict_and_one_that_ne
         await cluster.resume(JOB, ("n1", "n2"))
 
 
-async def test_gated_jobs_replace_the_whole_data_and_nothing_else(
+async def test_gated_jobs_replace_the_whole_list_and_nothing_else(
     server: FakeApiServer, cluster: ApiCluster
 ) -> None:
     server.scripts[GATED].extend([answer({}), answer({})])
     await cluster.gate_jobs({"u1": "node n1 is gone", "u2": "x" * 500})
     await cluster.gate_jobs({})
+    listed = json.dumps({"u1": "node n1 is gone", "u2": "x" * LONGEST_GATING_REASON})
     assert server.bodies == [
-        [{"op": "add", "path": "/data", "value": data}]
-        for data in ({"u1": "node n1 is gone", "u2": "x" * LONGEST_GATING_REASON}, {})
+        {"metadata": {"annotations": {GATED_JOBS_ANNOTATION: text}}} for text in (listed, None)
     ]
 
 
