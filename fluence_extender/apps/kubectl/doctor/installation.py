@@ -33,6 +33,7 @@ _NEEDED_RIGHTS = {
     "pods/binding": "create",
     "pods/eviction": "create",
     "pods/status": "patch",
+    "jobs": "patch",
 }
 
 

@@ -1,6 +1,7 @@
 """Which admission policies of ``deploy/`` are in force, and what is missing without each of the others.
 
-A policy needs a binding, which has its name. A test compares `POLICIES` with ``deploy/``.
+A policy needs a binding, which has its name; one policy has another binding as well. A test compares `POLICIES` with
+``deploy/``.
 """
 
 from __future__ import annotations
@@ -17,19 +18,29 @@ from fluence_extender.apps.kubectl.doctor.examination import (
     Finding,
 )
 from fluence_extender.apps.kubectl.errors import KubectlFailed
-from fluence_extender.model.names import INTAKE_LABEL, SCHEDULER_NAME
+from fluence_extender.model.names import GATED_JOBS, INTAKE_LABEL, SCHEDULER_NAME
 
 MUTATING, VALIDATING = "mutatingadmissionpolicy", "validatingadmissionpolicy"
 
 
 @dataclass(frozen=True, slots=True)
 class DeployedPolicy:
-    """A policy of ``deploy/``: what is so ``without`` it, and the ``status`` of the finding then."""
+    """A policy of ``deploy/``: what is so ``without`` it, and the ``status`` of the finding then.
+
+    ``bound_by`` are its bindings beside the one that has its name.
+    """
 
     kind: str
     name: str
     status: str
     without: str
+    bound_by: tuple[str, ...] = ()
+
+    @property
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """The kinds and names of the objects that it consists of."""
+        bindings = ((f"{self.kind}binding", name) for name in (self.name, *self.bound_by))
+        return ((self.kind, self.name), *bindings)
 
 
 POLICIES = (
@@ -39,6 +50,13 @@ POLICIES = (
         WARNING,
         "pods are placed all the same, only slower, but those that ask for devices wait, unless the webhook marks them "
         "or the service binds every pod (scheduler-config --barrier)",
+        bound_by=(GATED_JOBS,),
+    ),
+    DeployedPolicy(
+        MUTATING,
+        "fluence-suspend",
+        WARNING,
+        "the pods of Jobs are placed all the same, but only after they were created",
     ),
     DeployedPolicy(
         MUTATING,
@@ -60,9 +78,27 @@ POLICIES = (
     ),
     DeployedPolicy(
         VALIDATING,
+        "fluence-stamps-jobs",
+        FAULT,
+        "users can choose the nodes of their Jobs' pods, and change what the service records on Jobs",
+    ),
+    DeployedPolicy(
+        VALIDATING,
         "fluence-accounts-pods",
         WARNING,
         "whoever has a token of the service or of the webhook can change pods at will",
+    ),
+    DeployedPolicy(
+        VALIDATING,
+        "fluence-accounts-trials",
+        WARNING,
+        "whoever has a token of the service can create pods at will",
+    ),
+    DeployedPolicy(
+        VALIDATING,
+        "fluence-accounts-jobs",
+        WARNING,
+        "whoever has a token of the service can change Jobs at will",
     ),
     DeployedPolicy(
         VALIDATING,
@@ -113,10 +149,10 @@ def _of_kind(examination: Examination, kind: str) -> Iterator[Finding]:
         return
     found = {tuple(name.replace(".admissionregistration.k8s.io/", "/").split("/")) for name in names}
     for policy in POLICIES:
-        missing = [part for part in (kind, f"{kind}binding") if (part, policy.name) not in found]
+        missing = [part for part in policy.parts if part not in found]
         if policy.kind == kind and missing:
             fix = f"{policy.without}; kubectl apply -k deploy adds it"
-            yield Finding("policies", policy.status, f"there is no {missing[0]} {policy.name}", fix)
+            yield Finding("policies", policy.status, f"there is no {' '.join(missing[0])}", fix)
     if (f"{kind}binding", "fluence-mark") in found:
         fix = "kubectl delete mutatingadmissionpolicy,mutatingadmissionpolicybinding fluence-mark"
         yield Finding(

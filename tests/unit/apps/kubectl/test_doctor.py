@@ -50,10 +50,7 @@ ADMISSION = ".admissionregistration.k8s.io/"
 def installed(kind: str, *but: str, more: str = "") -> str:
     """The policies of a kind with their bindings, as kubectl names them."""
     names = [
-        f"{one}{ADMISSION}{policy.name}"
-        for policy in POLICIES
-        if policy.kind == kind
-        for one in (kind, f"{kind}binding")
+        f"{one}{ADMISSION}{name}" for policy in POLICIES if policy.kind == kind for one, name in policy.parts
     ]
     return "\n".join([*(name for name in names if not name.endswith(but)), more])
 
