@@ -301,11 +301,12 @@ class Controller:
 
     def step(self) -> list[Action]:
         """Decide what to do now."""
-        if self.started and not self.leading:
-            self._standby.step()
-        if not self.started or not self.leading:
+        if not self.started:
             return []
         self._foresee()
+        if not self.leading:
+            self._standby.step()
+            return []
         return self.lifecycle.step()
 
     def member(self, uid: str) -> tuple[Gang, Member] | None:

@@ -84,7 +84,7 @@ class JobWrites:
     async def _resume(self, action: Resume) -> None:
         job = action.job
         if action.nodes and not self._still_planned(action):
-            self._births.resume_failed(job.uid)
+            self._births.write_failed(job.uid)
             return
         try:
             await self._fence.write(lambda cluster: cluster.resume(job, action.nodes, action.placed_with))
@@ -92,7 +92,7 @@ class JobWrites:
             return
         except ClusterError as error:
             log.warning("Job not resumed; trying again", job=_named(job), error=str(error))
-            self._later(AGAIN, self._births.resume_failed, job.uid)
+            self._later(AGAIN, self._births.write_failed, job.uid)
             return
         for uid in action.uids:
             self._lifecycle.steered(uid)
@@ -110,7 +110,8 @@ class JobWrites:
         except Gone:
             return
         except ClusterError as error:
-            log.warning("Job not suspended again", job=_named(job), error=str(error))
+            log.warning("Job not suspended again; trying again", job=_named(job), error=str(error))
+            self._later(AGAIN, self._births.write_failed, job.uid)
 
     async def _gate(self, action: GateJobs) -> None:
         try:

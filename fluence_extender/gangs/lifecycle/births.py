@@ -7,9 +7,9 @@ nothing is written for a single pod. What can't be placed this way waits at the 
 Each real pod takes over the place of the foreseen one. If a place of the plan is lost, the Job is *gated*: an object
 tells the policy that its new pods get the gate, and they are placed anew.
 
-Invariants: only the leader foresees pods. A Job is resumed with a plan only once, because the API server lets nobody
-change the template of a Job that has started. Between the resume and the end of the Job, each index that isn't done has
-one pod, real or foreseen, and so its share, unless the Job is gated.
+Invariants: only the leader foresees pods. Between the resume and the end of the Job, each index that isn't done has one
+pod, real or foreseen, and so its share, unless the Job is gated. The API server lets nobody change the template while
+the Job has pods, so a plan is changed by suspending the Job again.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Births:
             before, known.job, known.over = known.job, job, False
         self._changed.add(job.uid)
         if before is not None and before.suspended != job.suspended:
-            known.born, known.released = self._clock(), False
+            known.born, known.written = self._clock(), False
         if not job.nodes or (before is not None and before.nodes == job.nodes):
             return []
         return [pod for some in known.pods.values() for pod in some.values()]
@@ -158,12 +158,12 @@ class Births:
             known.refused = why
             self._changed.add(uid)
 
-    def resume_failed(self, uid: str) -> None:
-        """Take in that the patch which resumes the Job has failed: it is decided anew."""
+    def write_failed(self, uid: str) -> None:
+        """Take in that the patch which resumes or suspends the Job has failed: it is decided anew."""
         known = self._jobs.get(uid)
         if known is None:
             return
-        known.released = False
+        known.written = False
         self._changed.add(uid)
         for pod in known.foreseen.values():
             found = self._registry.member(pod.uid)
@@ -195,7 +195,7 @@ class Births:
     def _look_again(self) -> None:
         self._changed.update(self._jobs)
         for one in self._jobs.values():
-            one.asked = one.released = False
+            one.asked = one.written = False
 
     def unknown(self) -> list[Job]:
         """Return the Jobs with a plan whose pods can't be foreseen yet, because their shape isn't known."""
@@ -254,32 +254,41 @@ class Births:
         for uid in sorted(self._open):
             known = self._jobs[uid]
             job = known.job
-            if job.held_for_placement and not known.waits:
-                if job.nodes:
-                    self.gate(uid, "the Job was suspended again after its pods couldn't be created")
-                if not known.released:
-                    known.released = True
+            if job.held_for_placement and (uid in self.gated or not known.waits):
+                if not known.written:
+                    known.written = True
                     found.append(Resume(job))
             elif known.missing() and not _shaped(known):
                 if not known.asked:
                     known.asked = True
                     found.append(Foresee(job))
-            elif not job.suspended:
-                found.extend(self._unborn(known, now))
+            elif not job.suspended and uid not in self.gated and not known.written:
+                found.extend(self._keep(known, now))
         if self.leading and self.gated != self._written:
             self._written = dict(self.gated)
             found.append(GateJobs(dict(self.gated)))
         return found
 
-    def _unborn(self, known: JobPods, now: float) -> Iterator[Action]:
-        """Give up the plan of a Job if it has lost a place, or if its pods aren't created."""
+    def _keep(self, known: JobPods, now: float) -> Iterator[Action]:
+        """Give up the plan of a Job that has lost a place, or whose pods aren't created.
+
+        Before all pods have had their nodes the Job is suspended again, so that it doesn't run in part, and placed anew
+        once; what fails again waits at the gate.
+        """
         job = known.job
-        members = [found for pod in known.foreseen.values() if (found := self._registry.member(pod.uid))]
-        lost = next((member for _, member in members if member.assignment is None), None)
-        if lost is not None:
-            self.gate(job.uid, f"{lost.pod.name} has no place on {lost.pod.pinned_to} any more")
-        elif now >= known.born + self._limits.unborn and not all(gang.whole for gang, _ in members):
-            self.gate(job.uid, f"its pods weren't created within {self._limits.unborn:g} s")
+        members = [found for uid in known.pending() if (found := self._registry.member(uid)) is not None]
+        whole = all(gang.whole for gang, _ in members)
+        lost = next((member.pod for _, member in members if member.assignment is None), None)
+        why = f"{lost.name} has no place on {lost.pinned_to} any more" if lost is not None else ""
+        if not why and known.foreseen and not whole and now >= known.born + self._limits.unborn:
+            why = f"its pods weren't created within {self._limits.unborn:g} s"
+        if not why:
+            return
+        if whole or lost is None or known.held:
+            self.gate(job.uid, why)
+        if not whole:
+            known.held += 1
+            known.written = True
             yield HoldJob(job)
 
     def gate(self, uid: str, why: str) -> None:
@@ -307,7 +316,7 @@ def _shaped(known: JobPods) -> bool:
 
 def _unsettled(known: JobPods) -> bool:
     """Return whether something may have to be done for the Job without a new observation."""
-    return known.job.held_for_placement or bool(known.foreseen) or bool(known.missing())
+    return known.job.held_for_placement or bool(known.pending()) or bool(known.missing())
 
 
 def _resume(known: JobPods, members: Sequence[Member]) -> Resume:

@@ -91,9 +91,9 @@ class JobPods:
 
     ``shape`` is what its pods have in common, None while that isn't known. ``version`` is the Job's resourceVersion
     when it was first seen. ``pods`` are its real pods, and ``foreseen`` its other ones, by index. ``asked``: the API
-    server is being asked for the shape. ``refused`` is why its pods can't be foreseen. ``released``: it is being
-    resumed without a plan. ``born`` is when it was seen to be resumed, or when the last of its pods appeared. ``over``:
-    it has ended or is gone, or its user has resumed it.
+    server is being asked for the shape. ``refused`` is why its pods can't be foreseen. ``written``: it is being resumed
+    without a plan, or suspended again. ``held`` is how often it was suspended again. ``born`` is when it was seen to be
+    resumed, or when the last of its pods appeared. ``over``: it has ended or is gone, or its user has resumed it.
     """
 
     job: Job
@@ -103,23 +103,33 @@ class JobPods:
     foreseen: dict[int, Pod] = field(default_factory=dict)
     asked: bool = False
     refused: str = ""
-    released: bool = False
+    written: bool = False
+    held: int = 0
     born: float = 0.0
     over: bool = False
 
     @property
     def waits(self) -> bool:
         """Whether the Job is suspended until its pods are placed, and they can be."""
-        return self.job.held_for_placement and not self.job.nodes and not self.refused
+        return self.job.held_for_placement and not self.refused
 
     def missing(self) -> dict[int, str]:
         """Return the indexes whose pods are to be foreseen, each with its node, "" before it is planned."""
         job = self.job
         if self.waits:
+            # The API server lets nobody change the template while pods from before still exist.
+            if any(not pod.finished for some in self.pods.values() for pod in some.values()):
+                return {}
             return {index: "" for index in range(job.pods) if not self._taken(index)}
         if job.suspended:
             return {}
         return {index: node for index, node in enumerate(job.nodes) if node and not self._taken(index)}
+
+    def pending(self) -> list[str]:
+        """Return the uids of its pods that have no node yet, real and foreseen ones."""
+        real = (pod for some in self.pods.values() for pod in some.values())
+        waiting = [pod.uid for pod in real if not (pod.node or pod.deleting or pod.finished)]
+        return waiting + [pod.uid for pod in self.foreseen.values()]
 
     def _taken(self, index: int) -> bool:
         """Return whether the index has a pod that holds a place or has succeeded, or needs none any more."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from fluence_extender.cluster.errors import Denied, Unforeseeable
+from fluence_extender.cluster.port import Kind
+from fluence_extender.http.scheduler.port import On
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE
 from tests.core.invariants import check
 from tests.core.values import node
-from tests.unit.gangs.conftest import MakeWorld
+from tests.unit.gangs.conftest import MakeWorld, gang
 
 
 def test_pods_of_a_placed_job_are_created_with_their_nodes(world: MakeWorld) -> None:
@@ -123,6 +127,26 @@ def test_replacement_is_placed_anew_where_its_node_is_gone(world: MakeWorld) -> 
 
 
 def test_gated_job_is_forgotten_when_it_ends(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"), node("n2"))
+    job = w.jobs.submit("a", 8)
+    w.advance(2)
+    w.change(
+        next(one for one in w.cluster.nodes() if one.name == w.jobs.pods(job)[0].node), unschedulable=True
+    )
+    w.change(w.jobs.pods(job)[0], phase="Failed")
+    w.advance(20)
+    assert list(w.cluster.gated) == [job.uid]
+    w.restart()
+    assert list(w.cluster.gated) == [job.uid]
+    for pod in w.jobs.pods(job):
+        if not pod.finished:
+            w.change(pod, phase="Succeeded")
+    w.advance(2)
+    assert not w.cluster.gated
+    check(w)
+
+
+def test_job_whose_pods_and_node_are_all_gone_is_placed_anew_at_birth(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"))
     job = w.jobs.submit("a", 2)
     w.advance(2)
@@ -130,12 +154,9 @@ def test_gated_job_is_forgotten_when_it_ends(world: MakeWorld) -> None:
     w.cluster.remove(next(one for one in w.cluster.nodes() if one.name == lost))
     for pod in w.jobs.pods(job):
         w.cluster.remove(pod)
-    w.advance(20)
-    assert list(w.cluster.gated) == [job.uid]
-    for pod in w.jobs.pods(job):
-        w.change(pod, phase="Succeeded")
-    w.advance(2)
-    assert not w.cluster.gated
+    w.advance(5)
+    assert w.jobs.nodes(job) == sorted({"n0", "n1"} - {lost}) * 2
+    assert not w.jobs.gated
     check(w)
 
 
@@ -230,3 +251,73 @@ def test_higher_priority_goes_first_among_suspended_jobs(world: MakeWorld) -> No
     assert w.jobs.nodes(high) == ["n0", "n0"]
     assert not w.jobs.pods(low)
     check(w)
+
+
+def test_job_that_loses_a_place_before_it_is_whole_is_suspended_and_placed_anew(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    w.jobs.quota = 2
+    job = w.jobs.submit("a", 4)
+    w.advance(1)
+    (lost,) = set(w.cluster.job(job).nodes)
+    w.change(next(one for one in w.cluster.nodes() if one.name == lost), unschedulable=True)
+    w.advance(2)
+    assert w.cluster.job(job).held_for_placement
+    w.jobs.quota = None
+    w.cluster.reap()
+    w.advance(3)
+    assert set(w.jobs.nodes(job)) == {"n0", "n1"} - {lost}
+    assert not w.jobs.gated
+    check(w)
+
+
+def test_job_that_loses_its_places_twice_waits_at_the_gate(world: MakeWorld) -> None:
+    w = world(*(node(f"n{number}") for number in range(3)))
+    w.jobs.quota = 0
+    job = w.jobs.submit("a", 4)
+    for _ in range(2):
+        w.advance(3)
+        (lost,) = set(w.cluster.job(job).nodes)
+        w.change(next(one for one in w.cluster.nodes() if one.name == lost), unschedulable=True)
+    w.advance(3)
+    w.jobs.quota = None
+    w.advance(5)
+    assert len(w.jobs.nodes(job)) == len(w.jobs.gated) == 4
+    assert not w.cluster.gated
+    check(w)
+
+
+def test_suspended_job_of_higher_priority_preempts(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    victims = gang(w, "low", 2000, 2000)
+    w.advance(2)
+    job = w.jobs.submit("high", 4, priority=10)
+    w.advance(3)
+    w.cluster.reap()
+    w.advance(5)
+    assert w.jobs.nodes(job) == ["n0"] * 4
+    assert len(w.jobs.born) == 4
+    assert not [pod for pod in w.cluster.pods() if pod.uid in {one.uid for one in victims}]
+    check(w)
+
+
+def test_filter_call_waits_until_the_watch_shows_the_pod(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    job = w.jobs.submit("a", 2)
+    w.advance(0.3)
+    w.cluster.held = True
+    w.cluster.relist(Kind.JOB)
+    w.advance(0.3)
+    pod = w.jobs.pods(job)[0]
+
+    async def ask() -> None:
+        await asyncio.gather(w.placements.wait_for_pod(w.asked(pod)), show())
+
+    async def show() -> None:
+        await asyncio.sleep(0.2)
+        w.cluster.held = False
+        w.cluster.deliver()
+
+    began = w.loop.time()
+    w.run(ask())
+    assert 0.15 < w.loop.time() - began < 0.5
+    assert w.placements.locate(w.asked(pod)) == On("n0", confined=True)
