@@ -113,6 +113,13 @@ class Leader:
         self.api.patch(GATED_JOBS_PATH, {"metadata": {"annotations": notes}})
 
 
+def gated_jobs(api: Api) -> dict[str, str]:
+    """The Jobs whose new pods get the gate although their templates name nodes: why, by uid."""
+    listed = annotations_of(api.get(GATED_JOBS_PATH)).get(GATED_JOBS_ANNOTATION)
+    found: dict[str, str] = json.loads(listed) if listed else {}
+    return found
+
+
 def as_created_by_its_job(
     nodes: str | None, index: str = "0", uid: str = "u", template: Manifest | None = None
 ) -> Manifest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fluence_extender.model.names import COMPLETION_INDEX, NODES_ANNOTATION
-from tests.e2e.births import GATED_JOBS_PATH, held, index_of, path_of, pinned_to, ranks
+from tests.e2e.births import gated_jobs, held, index_of, path_of, pinned_to, ranks
 from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, phase_of, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
@@ -91,9 +91,7 @@ def test_replacement_is_placed_anew_where_its_node_is_gone(
         if node_of(one) == lost:
             namespace.delete_pod(one["metadata"]["name"])
     job = namespace.api.get(path_of(namespace, "train"))["metadata"]["uid"]
-    wait_for(
-        lambda: job in (namespace.api.get(GATED_JOBS_PATH).get("data") or {}), what="the Job to be gated"
-    )
+    wait_for(lambda: job in gated_jobs(namespace.api), what="the Job to be gated")
 
     def elsewhere() -> bool:
         found = [one for one in namespace.pods() if phase_of(one) == "Running"]
@@ -101,7 +99,7 @@ def test_replacement_is_placed_anew_where_its_node_is_gone(
 
     wait_for(elsewhere, what="all pods on the other nodes", timeout=180)
     delete(namespace, "train")
-    wait_for(lambda: not namespace.api.get(GATED_JOBS_PATH).get("data"), what="the Job to be forgotten")
+    wait_for(lambda: not gated_jobs(namespace.api), what="the Job to be forgotten")
 
 
 def test_crash_changes_no_plan(
