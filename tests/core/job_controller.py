@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 from dataclasses import replace
+from typing import Unpack
 
 from fluence_extender.model.names import COMPLETION_INDEX, GATE, NODE_NAME
 from fluence_extender.model.pod import NodeTerm, Owner, Pod, Requirement
 from fluence_extender.model.workload import Job
 from tests.core.faulty_cluster import FaultyCluster
-from tests.core.values import asks
+from tests.core.values import PodFields, asks
 
 EVERY = 0.05
 """Seconds between two looks at the Jobs."""
@@ -36,23 +37,28 @@ class JobController:
         self._numbers = itertools.count(1)
         self._running: set[str] = set()
 
-    def submit(self, name: str, count: int, cpu: int = 1000, held: bool = True, priority: int = 0) -> Job:
-        """Create a Job as admission lets it through: suspended until it is placed, if ``held``."""
+    def submit(
+        self, name: str, count: int, cpu: int = 1000, held: bool = True, **fields: Unpack[PodFields]
+    ) -> Job:
+        """Create a Job as admission lets it through: suspended until it is placed, if ``held``.
+
+        ``fields`` are those of its pods.
+        """
         uid = f"job-{name}-{next(self._numbers)}"
         owner = Owner("Job", name, uid, "batch/v1")
         index = {COMPLETION_INDEX: "0"}
-        self.cluster.first_pods[uid] = Pod(
+        fields.setdefault("gates", (GATE,))
+        pod = Pod(
             "default",
             f"{name}-0-trial",
             "trial",
             labels=index,
             annotations=index,
             owner=owner,
-            gates=(GATE,),
             requests=asks(cpu, 1),
-            priority=priority,
             created=float(next(self._numbers)),
         )
+        self.cluster.first_pods[uid] = replace(pod, **fields)
         job = Job(
             "default",
             name,

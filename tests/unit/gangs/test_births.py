@@ -7,12 +7,13 @@ import asyncio
 import pytest
 
 from fluence_extender.cluster.errors import Denied, Unforeseeable
-from fluence_extender.cluster.port import Kind
+from fluence_extender.cluster.port import Kind, ResourcesFile
 from fluence_extender.http.scheduler.port import On
 from fluence_extender.model.gang import GangState
-from fluence_extender.model.names import GATE
+from fluence_extender.model.names import BACKEND_ANNOTATION, GATE
+from fluence_extender.model.pod import HostPort
 from tests.core.invariants import check
-from tests.core.values import node
+from tests.core.values import PodFields, node
 from tests.unit.gangs.conftest import MakeWorld, gang
 
 
@@ -321,3 +322,49 @@ def test_filter_call_waits_until_the_watch_shows_the_pod(world: MakeWorld) -> No
     w.run(ask())
     assert 0.15 < w.loop.time() - began < 0.5
     assert w.placements.locate(w.asked(pod)) == On("n0", confined=True)
+
+
+DEVICES = "resources: [{type: simulator, name: sv1, count: 4, attributes: {vendor: aws}}]"
+
+
+def test_pods_with_devices_are_bound_together_with_what_was_held_for_them(world: MakeWorld) -> None:
+    w = world(node("n0"), ResourcesFile("test", DEVICES))
+    w.jobs.quota = 1
+    job = w.jobs.submit("q", 3, devices={"simulator": 1}, marked=True)
+    w.advance(2)
+    other = w.jobs.submit("late", 2, devices={"simulator": 1}, marked=True)
+    check(w)
+    w.jobs.quota = None
+    w.advance(12)
+    assert w.jobs.nodes(job) == ["n0"] * 3
+    assert [one.annotations[BACKEND_ANNOTATION] for one in w.jobs.pods(job)] == ["sv1"] * 3
+    assert not w.jobs.pods(other)
+    check(w)
+    for pod in w.jobs.pods(job):
+        w.change(pod, phase="Succeeded")
+    w.advance(12)
+    assert w.jobs.nodes(other) == ["n0"] * 2
+    check(w)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"interdependent": True}, {"host_ports": (HostPort(80),)}, {"gates": (GATE, "example.com/quota")}],
+)
+def test_job_whose_pods_can_not_be_moved_once_pinned_waits_at_the_gate(
+    world: MakeWorld, fields: PodFields
+) -> None:
+    w = world(node("n0"), node("n1"))
+    job = w.jobs.submit("a", 2, **fields)
+    w.advance(3)
+    assert len(w.jobs.gated) == len(w.jobs.pods(job)) == 2
+
+
+def test_foreseen_pods_go_when_another_replica_leads(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.jobs.submit("a", 5)
+    w.advance(1)
+    assert [pod for pod in w.controller.pods.values() if pod.foreseen]
+    w.controller.stand_down("another one leads")
+    assert not [pod for pod in w.controller.pods.values() if pod.foreseen]
+    assert not w.ledger.allocations
