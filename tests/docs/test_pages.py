@@ -12,16 +12,11 @@ import yaml
 from click.testing import CliRunner
 
 from fluence_extender.apps.cli import main
+from tests.docs.clone import NODE
 from tests.docs.reading import PAGES, ROOT, Fence, fences
 
 FENCES = [one for page in PAGES for one in fences(page)]
 LANGUAGES = {"", "console", "sh", "yaml", "toml", "python", "mermaid"}
-NODE = {
-    "apiVersion": "v1",
-    "kind": "Node",
-    "metadata": {"name": "n1"},
-    "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "110"}},
-}
 
 
 def anchors(page: Path) -> set[str]:
