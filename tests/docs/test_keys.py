@@ -18,6 +18,7 @@ from fluence_extender.model.names import DOMAIN, RESOURCE_DOMAIN, STATE_VERSION
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.whatif.preemption_preview import PreemptionOutcome
 from tests.docs import catalog
+from tests.docs.objects import rendered
 from tests.docs.reading import COMMENTED, PAGES, ROOT, CodeSpan, spans
 
 README = (ROOT / "README.md").read_text()
@@ -245,3 +246,14 @@ def test_keys_of_resources_yaml_are_explained() -> None:
 
 def test_admission_policies_are_explained() -> None:
     assert [policy.name for policy in POLICIES if not named(policy.name)] == []
+
+
+def test_failure_policies_are_as_deployed() -> None:
+    page = (ROOT / "docs" / "security.md").read_text()
+    rows = re.findall(r"^\| (`fluence-[^|]+) \| `(Fail|Ignore)` \|", page, re.MULTILINE)
+    deployed = {
+        one["metadata"]["name"]: one["spec"]["failurePolicy"]
+        for one in rendered("deploy")
+        if one["kind"].endswith("AdmissionPolicy")
+    }
+    assert {name: how for names, how in rows for name in re.findall(r"`([^`]+)`", names)} == deployed

@@ -22,7 +22,7 @@ from tests.e2e.harness import Manifest, documents
 from tests.e2e.plugin import Plugin, user_shell
 
 INSTALL = ["apply", "-k", "../fluence"]
-TRIED_ELSEWHERE = ("fluence", "logs", "--raw")
+TRIED_ELSEWHERE = ("fluence", "logs", "run", "--raw")
 """Words of commands that need the service, or a running pod."""
 
 RECORDED = "docs/kubectl.md:"
