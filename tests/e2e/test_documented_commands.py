@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from fluence_extender.localcluster import ControlPlane
+from fluence_extender.model.names import FORMER_NAMESPACE
 from tests.docs.clone import make_clone
 from tests.docs.kubectl import positional
 from tests.docs.reading import PAGES, ROOT, commands, fences
@@ -62,8 +63,10 @@ def installed(shell: Plugin) -> None:
 
 
 def supposed() -> Iterator[Manifest]:
-    """Yield a user's namespace, the Jobs of the pages, and the policy that an earlier version installed."""
+    """Yield a user's namespace, the Jobs of the pages, and what an earlier version had: a policy, and devices."""
     yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lab"}}
+    (devices,) = documents(ROOT / "deploy" / "quantum" / "resources.yaml")
+    yield devices | {"metadata": devices["metadata"] | {"namespace": FORMER_NAMESPACE}}
     for page in PAGES:
         for fence in fences(page):
             if fence.language == "yaml" and "kind: Job\n" in fence.text:
