@@ -118,7 +118,7 @@ def test_key_is_explained_on_a_page(key: Key) -> None:
 
 def unknown_words(span: CodeSpan) -> list[str]:
     """Return the words of a code span that neither the product nor anything that it works with has."""
-    if " " in span.text or span.text.rstrip("/") in catalog.tracked():
+    if " " in span.text or span.text.rstrip("/") in catalog.present():
         return []
     words = re.findall(r"(?<![\w<-])[A-Za-z_]\w*(?:-[a-z]\w*)*", span.text)
     known = catalog.words() | of_others() | catalog.settings() | catalog.metrics()
