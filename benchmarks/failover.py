@@ -34,8 +34,8 @@ from tests.e2e.installation import Installation
 NAMESPACE = "failover"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
-LEASE = "kube-system/fluence"
-LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/fluence"
+LEASE = "fluence-system/fluence"
+LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/fluence-system/leases/fluence"
 WAITING = Workload("waiting", "20 gangs of 20", 20, 20)
 WRITERS = 8
 GOAL = 5.0

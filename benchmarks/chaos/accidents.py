@@ -224,7 +224,7 @@ class Accidents:
             {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
-                "metadata": {"name": RESOURCES_CONFIGMAP, "namespace": "kube-system"},
+                "metadata": {"name": RESOURCES_CONFIGMAP, "namespace": "fluence-system"},
                 "data": {RESOURCES_KEY: text},
             }
         )

@@ -133,7 +133,7 @@ class Quiet:
         return [line for uid, line in found.items() if uid not in self._strayed]
 
     def _resources(self) -> str:
-        document = self.stage.api.get(f"/api/v1/namespaces/kube-system/configmaps/{RESOURCES_CONFIGMAP}")
+        document = self.stage.api.get(f"/api/v1/namespaces/fluence-system/configmaps/{RESOURCES_CONFIGMAP}")
         return str(document["data"][RESOURCES_KEY])
 
     def _overfull_now(self) -> set[str]:

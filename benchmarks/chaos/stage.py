@@ -25,7 +25,7 @@ from tests.network.relay import Relay
 
 PODS = "/api/v1/pods"
 COMPLETION_LIMIT = 12.0
-LEASE = "kube-system/fluence"
+LEASE = "fluence-system/fluence"
 LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}".format(*LEASE.split("/"))
 
 

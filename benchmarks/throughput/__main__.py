@@ -21,7 +21,7 @@ from benchmarks.throughput.measure import Bench, Outcome, TooSlow
 from benchmarks.throughput.page import MODES, OURS, STOCK, page, plots
 from benchmarks.throughput.scale import cost_by_size
 from benchmarks.throughput.workloads import STREAM, WORKLOADS, Workload
-from fluence_extender.demo.manifests import policies
+from fluence_extender.demo.manifests import shipped
 from fluence_extender.localcluster import ControlPlane
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
@@ -85,7 +85,7 @@ def _measure(
 ) -> Iterator[Figure]:
     """Measure each workload in each mode, both contenders in turn and in random order; keep the median round."""
     with ControlPlane() as plane:
-        for manifest in policies("gate", "groups", "stamps"):
+        for manifest in shipped("gate", "groups", "stamps"):
             plane.api.apply(manifest)
         console.print(f"making {nodes:,} nodes")
         plane.add_nodes(nodes, cpu=32, memory="128Gi", timeout=900)

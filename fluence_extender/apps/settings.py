@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fluence_extender.graph.containment import LEVELS
+from fluence_extender.model.names import DEFAULT_NAMESPACE
 
 ENGINES = ("auto", "fluxion", "embedded")
 POLICIES = (
@@ -22,7 +23,6 @@ POLICIES = (
     "locality",
     "variation",
 )
-DEFAULT_NAMESPACE = "kube-system"
 DEFAULT_LEASE_DURATION = 15
 """Seconds; kube-scheduler's own default."""
 

@@ -42,7 +42,12 @@ from fluence_extender.cluster.events import EventRecorder
 from fluence_extender.cluster.jobs import ApiJobs
 from fluence_extender.cluster.port import EvictionBlock, Kind, Pin, Regarding
 from fluence_extender.cluster.sources import Discovery
-from fluence_extender.model.names import FIRST_SEEN_ANNOTATION, PINNED_ANNOTATION, PLACED_ANNOTATION
+from fluence_extender.model.names import (
+    DEFAULT_NAMESPACE,
+    FIRST_SEEN_ANNOTATION,
+    PINNED_ANNOTATION,
+    PLACED_ANNOTATION,
+)
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup
 
@@ -52,9 +57,6 @@ NO_MANAGED_FIELDS: list[dict[str, str]] = [{}]
 """Empties metadata.managedFields (Kubernetes documentation, "Server-Side Apply", clearing managedFields)."""
 
 READ_BACK_LIMIT = 4.0
-OWN_NAMESPACE = "kube-system"
-"""The namespace of the service in deploy/base."""
-
 EVICTED = "Evicted"
 
 
@@ -62,7 +64,7 @@ class ApiCluster:
     """`port.Cluster` on an API server; ``recorder`` writes its Events, and ``namespace`` is our own."""
 
     def __init__(
-        self, connection: Connection, recorder: EventRecorder, namespace: str = OWN_NAMESPACE
+        self, connection: Connection, recorder: EventRecorder, namespace: str = DEFAULT_NAMESPACE
     ) -> None:
         self._connection = connection
         jobs = ApiJobs(connection, namespace)
@@ -236,7 +238,9 @@ class ApiCluster:
 
 
 @asynccontextmanager
-async def open_cluster(connection: Connection, namespace: str = OWN_NAMESPACE) -> AsyncIterator[ApiCluster]:
+async def open_cluster(
+    connection: Connection, namespace: str = DEFAULT_NAMESPACE
+) -> AsyncIterator[ApiCluster]:
     """Yield an `ApiCluster` whose Events are written while the context lasts, the last ones at its end."""
     recorder = EventRecorder(connection)
     writing = asyncio.create_task(recorder.run(), name="write events")

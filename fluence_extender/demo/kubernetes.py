@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from fluence_extender.demo.manifests import devices, policies
+from fluence_extender.demo.manifests import devices, shipped
 from fluence_extender.demo.site import NAMESPACE, NODE, PodView, Site
 from fluence_extender.demo.stack import Stack, Webhook
 from fluence_extender.localcluster import Component, ControlPlane, LocalClusterError, StartFailed
@@ -30,7 +30,7 @@ class KubernetesSite(Site):
         """Start everything. Raise `LocalClusterError`."""
         with ExitStack() as undo:
             self._plane = plane = undo.enter_context(ControlPlane())
-            for manifest in (*policies("gate", "groups"), devices()):
+            for manifest in (*shipped("namespace", "gate", "groups"), devices()):
                 plane.api.apply(manifest)
             plane.add_nodes(self._nodes, prefix="node", **NODE)
             default = plane.start_scheduler(name="kube-scheduler-default")

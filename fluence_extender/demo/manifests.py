@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from fluence_extender.localcluster import LocalClusterError
-from fluence_extender.model.names import RESOURCES_CONFIGMAP, RESOURCES_KEY
+from fluence_extender.model.names import DEFAULT_NAMESPACE, RESOURCES_CONFIGMAP, RESOURCES_KEY
 
 CLONE = Path(__file__).parents[2]
 
@@ -20,8 +20,8 @@ def folder(name: str) -> Path:
     return CLONE / name
 
 
-def policies(*names: str) -> list[dict[str, Any]]:
-    """Return the admission policies of these names (``gate``, ``groups``, ``stamps``), each with its binding."""
+def shipped(*names: str) -> list[dict[str, Any]]:
+    """Return the objects of these files of ``deploy/base`` (``gate``: an admission policy with its binding)."""
     base = folder("deploy") / "base"
     return [document for name in names for document in read(base / f"{name}.yaml")]
 
@@ -36,7 +36,7 @@ def devices() -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": RESOURCES_CONFIGMAP, "namespace": "kube-system"},
+        "metadata": {"name": RESOURCES_CONFIGMAP, "namespace": DEFAULT_NAMESPACE},
         "data": {RESOURCES_KEY: devices_file().read_text()},
     }
 

@@ -39,7 +39,7 @@ def locate(component: str, built: Path, environ: Mapping[str, str] = os.environ)
 def ensure_binaries() -> dict[str, Path]:
     """Return the program of each component by its name (``etcd``), and build those that are missing.
 
-    From nothing that takes about 5 minutes on 2 idle cores. Raise `GoMissing` or `BuildFailed`.
+    From nothing that takes about six minutes on two idle cores. Raise `GoMissing` or `BuildFailed`.
     """
     cache = cache_folder()
     folder = cache / "controlplane"

@@ -86,6 +86,10 @@ STATE_VERSION = "v1"
 # The condition of a Job whose pods can't be placed on this cluster, even if nothing else ran.
 UNSATISFIABLE_CONDITION = f"{DOMAIN}/Unsatisfiable"
 
+# Where deploy/ installs the service, and where fluence and kubectl-fluence have their ConfigMap.
+DEFAULT_NAMESPACE = "fluence-system"
+FORMER_NAMESPACE = "kube-system"
+
 # The ConfigMap with the virtual resources, and its key.
 RESOURCES_CONFIGMAP = "fluence-resources"
 RESOURCES_KEY = "resources.yaml"

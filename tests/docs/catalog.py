@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from functools import cache
 
@@ -27,14 +26,15 @@ VARIABLE = re.compile(r"\b(?:FLUENCE|FLUXION|WEBHOOK)_[A-Z_]*[A-Z]\b")
 
 
 @cache
-def tracked() -> frozenset[str]:
+def present() -> frozenset[str]:
     """Return the files of the project, and their folders."""
-    done = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True)
-    files = done.stdout.split()
-    folders = {file.rpartition("/")[0] for file in files}
-    return frozenset(files) | {
-        "/".join(one.split("/")[:depth]) for one in folders for depth in range(1, one.count("/") + 2)
-    }
+    return frozenset(
+        str(path.relative_to(ROOT))
+        for top in ROOT.iterdir()
+        if not top.name.startswith(".") or top.name in (".ci", ".github")
+        for path in (top, *top.rglob("*"))
+        if "__pycache__" not in path.parts
+    )
 
 
 @cache
@@ -42,7 +42,7 @@ def sources() -> str:
     """Return the text of the product's files."""
     return "\n".join(
         (ROOT / file).read_text(errors="replace")
-        for file in sorted(tracked())
+        for file in sorted(present())
         if (file.startswith(SOURCES) or file in FILES) and (ROOT / file).is_file()
     )
 

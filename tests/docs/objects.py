@@ -19,7 +19,9 @@ from tests.docs.reading import PAGES, ROOT, fences
 Manifest = dict[str, Any]
 KUBECTL = str(Path(sys.executable).with_name("kubectl"))
 OVERLAYS = tuple(
-    str(file.parent.relative_to(ROOT)) for file in sorted((ROOT / "deploy").rglob("kustomization.yaml"))
+    str(file.parent.relative_to(ROOT))
+    for file in sorted((ROOT / "deploy").rglob("kustomization.yaml"))
+    if yaml.safe_load(file.read_text())["kind"] != "Component"
 )
 KINDS = {
     "pod": "Pod",
@@ -32,6 +34,7 @@ KINDS = {
     "apiservice": "APIService",
     "mutatingadmissionpolicy": "MutatingAdmissionPolicy",
     "mutatingadmissionpolicybinding": "MutatingAdmissionPolicyBinding",
+    "rolebinding": "RoleBinding",
 }
 """What commands call the kinds of which they name an object."""
 

@@ -2,46 +2,23 @@
 
 from __future__ import annotations
 
-import re
-import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from fluence_extender.apps.cli import main
+from tests.docs.clone import make_clone
 from tests.docs.errors import WrongCommand
-from tests.docs.reading import ROOT, Shown, commands
+from tests.docs.reading import Shown, commands
 from tests.docs.shell import started
 from tests.docs.trying import tried
-
-OVERLAY = re.compile(r"<<'END'\n(.*?)\nEND\n", re.DOTALL)
-NODE = {
-    "apiVersion": "v1",
-    "kind": "Node",
-    "metadata": {"name": "n1"},
-    "status": {"allocatable": {"cpu": "8", "memory": "16Gi", "pods": "110"}},
-}
 
 
 @pytest.fixture(scope="session")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A clone, with the files that users have of their own: an overlay beside it, and manifests in it."""
-    clone = tmp_path_factory.mktemp("texts") / "fluence-extender"
-    for folder in ("deploy", "examples"):
-        shutil.copytree(ROOT / folder, clone / folder)
-    found = OVERLAY.search((ROOT / "README.md").read_text())
-    assert found
-    overlay = clone.parent / "fluence"
-    overlay.mkdir()
-    (overlay / "kustomization.yaml").write_text(found[1])
-    for name in ("train.yaml", "job.yaml"):
-        shutil.copy(ROOT / "examples" / "03-gang-by-job.yaml", clone / name)
-    shutil.copy(ROOT / "examples" / "devices" / "resources.yaml", clone)
-    (clone / "cluster.yaml").write_text(yaml.safe_dump(NODE))
-    (clone / "sampler.json").write_text("{}")
-    return clone
+    """A clone with the files that users have of their own."""
+    return make_clone(tmp_path_factory.mktemp("texts"))
 
 
 @pytest.fixture(autouse=True)

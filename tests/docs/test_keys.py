@@ -6,15 +6,19 @@ import re
 from functools import cache
 from pathlib import Path
 
+import click
 import pytest
 
+from fluence_extender.apps.cli import serve, webhook
 from fluence_extender.apps.kubectl.doctor.policies import POLICIES
 from fluence_extender.apps.kubectl.explain import Key, known_keys
 from fluence_extender.cluster.api import EVICTED
 from fluence_extender.graph.resources_file import RESOURCE_KEYS, TOP_KEYS
 from fluence_extender.model.names import DOMAIN, RESOURCE_DOMAIN, STATE_VERSION
 from fluence_extender.model.reason import ReasonCode
+from fluence_extender.whatif.preemption_preview import PreemptionOutcome
 from tests.docs import catalog
+from tests.docs.objects import rendered
 from tests.docs.reading import COMMENTED, PAGES, ROOT, CodeSpan, spans
 
 README = (ROOT / "README.md").read_text()
@@ -44,6 +48,9 @@ OF_OTHERS = {
 }
 """The names of others that the product itself doesn't have."""
 
+
+OF_THE_MACHINE = ("identity",)
+"""The options whose default depends on the machine."""
 
 PLACEHOLDER = re.compile(r"[A-Z]{1,9}(?:-[a-z]+)*")
 OF_A_BACKEND = re.compile(r"FLUXION_(?!BACKEND$|LIBRARY$)")
@@ -111,7 +118,7 @@ def test_key_is_explained_on_a_page(key: Key) -> None:
 
 def unknown_words(span: CodeSpan) -> list[str]:
     """Return the words of a code span that neither the product nor anything that it works with has."""
-    if " " in span.text or span.text.rstrip("/") in catalog.tracked():
+    if " " in span.text or span.text.rstrip("/") in catalog.present():
         return []
     words = re.findall(r"(?<![\w<-])[A-Za-z_]\w*(?:-[a-z]\w*)*", span.text)
     known = catalog.words() | of_others() | catalog.settings() | catalog.metrics()
@@ -151,6 +158,39 @@ def test_options_are_documented() -> None:
         if not any(named(name) for name in (*option.opts, *option.secondary_opts))
     }
     assert missing == set()
+
+
+@pytest.mark.parametrize(("command", "page"), [(serve, "operations.md"), (webhook, "webhook.md")])
+def test_table_of_options_has_each_with_its_variables_choices_and_default(
+    command: click.Command, page: str
+) -> None:
+    text = (ROOT / "docs" / page).read_text().replace("\\|", " or ")
+    rows = [row for row in text.splitlines() if row.startswith("| `--")]
+    for option in command.params:
+        assert isinstance(option, click.Option)
+        (row,) = [one for one in rows if re.search(rf"`{option.opts[0]}[ `]", one.split("|")[1])] or [""]
+        assert all(f"`{name}`" in row for name in option.envvar or ()), option.envvar
+        default = option.default[0] if isinstance(option.default, list) else option.default
+        shown = f"{default:g}" if isinstance(default, float) else default
+        if isinstance(shown, str | int) and shown and option.name not in OF_THE_MACHINE:
+            assert str(shown) in row.split("|")[-2], row
+        if isinstance(option.type, click.Choice):
+            assert [one for one in option.type.choices if not re.search(rf"[` ]{one}[` ]", text)] == []
+
+
+def test_outcomes_of_a_preemption_are_explained() -> None:
+    rows = re.findall(r"^\| `([A-Z]\w+)` \|", (ROOT / "docs" / "whatif.md").read_text(), re.MULTILINE)
+    assert sorted(rows) == sorted(PreemptionOutcome)
+
+
+def test_commands_are_shown() -> None:
+    shown = {
+        name
+        for name, _ in catalog.commands()
+        if re.search(rf"{name}\b", code())
+        or re.search(rf"^  {name.rpartition(' ')[2]}  ", code(), re.MULTILINE)
+    }
+    assert {name for name, _ in catalog.commands()} == shown
 
 
 def test_variables_that_are_named_exist() -> None:
@@ -206,3 +246,14 @@ def test_keys_of_resources_yaml_are_explained() -> None:
 
 def test_admission_policies_are_explained() -> None:
     assert [policy.name for policy in POLICIES if not named(policy.name)] == []
+
+
+def test_failure_policies_are_as_deployed() -> None:
+    page = (ROOT / "docs" / "security.md").read_text()
+    rows = re.findall(r"^\| (`fluence-[^|]+) \| `(Fail|Ignore)` \|", page, re.MULTILINE)
+    deployed = {
+        one["metadata"]["name"]: one["spec"]["failurePolicy"]
+        for one in rendered("deploy")
+        if one["kind"].endswith("AdmissionPolicy")
+    }
+    assert {name: how for names, how in rows for name in re.findall(r"`([^`]+)`", names)} == deployed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -12,16 +13,15 @@ import yaml
 from click.testing import CliRunner
 
 from fluence_extender.apps.cli import main
+from tests.docs.clone import NODE, make_clone
+from tests.docs.objects import KUBECTL, installed_in, known, rendered
 from tests.docs.reading import PAGES, ROOT, Fence, fences
 
 FENCES = [one for page in PAGES for one in fences(page)]
+FILES_OF_THE_API_SERVER = {"AdmissionConfiguration", "Config"}
+"""What pages show that is no object: kube-apiserver reads it from a file."""
+
 LANGUAGES = {"", "console", "sh", "yaml", "toml", "python", "mermaid"}
-NODE = {
-    "apiVersion": "v1",
-    "kind": "Node",
-    "metadata": {"name": "n1"},
-    "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "110"}},
-}
 
 
 def anchors(page: Path) -> set[str]:
@@ -57,6 +57,51 @@ def test_block_can_be_read_as_what_it_is_said_to_be(fence: Fence) -> None:
             assert tomllib.loads(fence.text)
         case "python":
             compile(fence.text, fence.where, "exec")
+
+
+def documents(fence: Fence) -> list[dict[str, object]]:
+    """The mappings in a YAML block."""
+    return [one for one in yaml.safe_load_all(fence.text) if isinstance(one, dict)]
+
+
+OVERLAYS = [
+    one for one in FENCES if one.language == "yaml" and any("patches" in item for item in documents(one))
+]
+
+
+@pytest.mark.parametrize("fence", OVERLAYS, ids=lambda fence: fence.where)
+def test_overlay_can_be_built_and_leaves_something_out(fence: Fence, tmp_path: Path) -> None:
+    make_clone(tmp_path)
+    (tmp_path / "fluence" / "kustomization.yaml").write_text(fence.text)
+    built = subprocess.run(
+        [KUBECTL, "kustomize", str(tmp_path / "fluence")], check=True, capture_output=True, text=True
+    ).stdout
+    assert 0 < len([*yaml.safe_load_all(built)]) < len(rendered("deploy"))
+
+
+def test_objects_of_pages_are_those_that_are_run_as_examples() -> None:
+    shown = {
+        (fence.where.partition(":")[0], item["kind"])
+        for fence in FENCES
+        if fence.language == "yaml"
+        for item in documents(fence)
+        if "apiVersion" in item
+    }
+    assert {kind for page, kind in shown if page != "docs/gangs.md"} == FILES_OF_THE_API_SERVER
+    assert len(shown) > 8
+
+
+def test_objects_of_ours_are_named_with_their_namespace() -> None:
+    found = [
+        (one[3] or one[0], one[2] or one[1])
+        for page in PAGES
+        for one in re.findall(
+            r"\b(fluence[\w-]*)\.([a-z-]+)\.svc\b|`([a-z-]+)/(fluence[\w-]*)`", page.read_text()
+        )
+    ]
+    assert len(found) > 3
+    assert {namespace for _, namespace in found} == {installed_in()}
+    assert {name for name, _ in found} <= {name for _, name in known()}
 
 
 MANIFESTS = [

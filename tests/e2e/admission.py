@@ -22,8 +22,8 @@ from tests.e2e.workloads import QPU
 from tests.network.balancer import Balancer
 
 SHIPPED = BASE.parent / "webhook"
-SECRET_PATH = f"/api/v1/namespaces/kube-system/secrets/{SECRET}"
-CLAIMS_PATH = f"/api/v1/namespaces/kube-system/configmaps/{CLAIMS}"
+SECRET_PATH = f"/api/v1/namespaces/fluence-system/secrets/{SECRET}"
+CLAIMS_PATH = f"/api/v1/namespaces/fluence-system/configmaps/{CLAIMS}"
 
 
 class Admission:
@@ -42,12 +42,12 @@ class Admission:
             for document in documents(SHIPPED / file):
                 plane.api.apply(document)
         for right in (
-            ("update", "", "secrets", "kube-system", SECRET),
+            ("update", "", "secrets", "fluence-system", SECRET),
             ("update", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", WEBHOOK_NAME),
         ):
             wait_for(partial(self.allowed, *right), what="the rights to be in force")
         url = f"https://127.0.0.1:{balancer.port}/mutate"
-        kubeconfig = plane.kubeconfig_for_service_account("kube-system", "fluence-webhook")
+        kubeconfig = plane.kubeconfig_for_service_account("fluence-system", "fluence-webhook")
         self.replicas = [
             Webhook(
                 plane, kubeconfig=kubeconfig, url=url, arguments=arguments, name=f"fluence-webhook-{number}"
@@ -76,7 +76,7 @@ class Admission:
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
             "spec": {
-                "user": "system:serviceaccount:kube-system:fluence-webhook",
+                "user": "system:serviceaccount:fluence-system:fluence-webhook",
                 "groups": ["system:serviceaccounts", "system:authenticated"],
                 "resourceAttributes": asked,
             },

@@ -12,6 +12,7 @@ from fluence_extender.localcluster import Api, ApiError
 from fluence_extender.model.names import (
     AT_BIRTH,
     COMPLETION_INDEX,
+    DEFAULT_NAMESPACE,
     GATED_JOBS,
     GATED_JOBS_ANNOTATION,
     NODE_NAME,
@@ -26,7 +27,7 @@ from tests.e2e.harness import Manifest, Namespace, annotations_of, job, wait_for
 from tests.e2e.workloads import ours
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-GATED_JOBS_PATH = f"/api/v1/namespaces/kube-system/serviceaccounts/{GATED_JOBS}"
+GATED_JOBS_PATH = f"/api/v1/namespaces/{DEFAULT_NAMESPACE}/serviceaccounts/{GATED_JOBS}"
 
 
 def ranks(name: str, count: int, template: Manifest | None = None, **spec: Any) -> Manifest:

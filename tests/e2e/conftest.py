@@ -16,12 +16,12 @@ import pytest
 
 from fluence_extender.demo.stack import Webhook
 from fluence_extender.localcluster import Api, ApiError, Component, ControlPlane, KubeletJudge
-from fluence_extender.model.names import RESOURCES_CONFIGMAP, RESOURCES_KEY
+from fluence_extender.model.names import DEFAULT_NAMESPACE, RESOURCES_CONFIGMAP, RESOURCES_KEY
 from tests.e2e.admitted import registered, wait_until_called
 from tests.e2e.births import Leader, wait_until_in_force
-from tests.e2e.harness import LONGEST, Cluster, Namespace, wait_for
+from tests.e2e.harness import LONGEST, Cluster, Namespace, documents, wait_for
 from tests.e2e.history import History, recorded
-from tests.e2e.installation import Installation
+from tests.e2e.installation import BASE, Installation
 from tests.e2e.nodes import NodeFactory, existing_nodes, local_nodes
 from tests.e2e.operators import KINDS, installed
 from tests.e2e.service import (
@@ -61,6 +61,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """The local control plane (no scheduler runs yet); its logs stay in pytest's temporary folder."""
     with ControlPlane(tmp_path_factory.mktemp("controlplane")) as plane:
+        for document in documents(BASE / "namespace.yaml"):
+            plane.api.apply(document)
         yield plane
 
 
@@ -306,13 +308,13 @@ def resources(
     cluster: Cluster, fluence: Fluence, control_plane: ControlPlane
 ) -> Iterator[Callable[[str], None]]:
     """Writes resources.yaml into its ConfigMap; it is gone again after the test."""
-    path = f"/api/v1/namespaces/kube-system/configmaps/{RESOURCES_CONFIGMAP}"
+    path = f"/api/v1/namespaces/{DEFAULT_NAMESPACE}/configmaps/{RESOURCES_CONFIGMAP}"
 
     def write(text: str) -> None:
         document = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": RESOURCES_CONFIGMAP, "namespace": "kube-system"},
+            "metadata": {"name": RESOURCES_CONFIGMAP, "namespace": DEFAULT_NAMESPACE},
             "data": {RESOURCES_KEY: text},
         }
         cluster.api.apply(document)

@@ -40,7 +40,7 @@ def backends(cluster: Cluster, namespace: Namespace) -> Iterator[None]:
     config_map = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": RESOURCES_CONFIGMAP, "namespace": "kube-system"},
+        "metadata": {"name": RESOURCES_CONFIGMAP, "namespace": "fluence-system"},
         "data": {RESOURCES_KEY: yaml.safe_dump(document)},
     }
     cluster.apply(config_map)
@@ -53,7 +53,7 @@ def backends(cluster: Cluster, namespace: Namespace) -> Iterator[None]:
     wait_for(known, LONG, "the webhook to read resources.yaml")
     yield
     with suppress(ApiError):
-        cluster.api.delete(f"/api/v1/namespaces/kube-system/configmaps/{RESOURCES_CONFIGMAP}")
+        cluster.api.delete(f"/api/v1/namespaces/fluence-system/configmaps/{RESOURCES_CONFIGMAP}")
 
 
 def log(namespace: Namespace, pod: str, container: str) -> str:

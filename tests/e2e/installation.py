@@ -13,12 +13,13 @@ from pathlib import Path
 
 from fluence_extender.demo.stack import Stack
 from fluence_extender.localcluster import Api, ControlPlane
-from fluence_extender.model.names import FLUX_SIZE, GATE, MARK_RESOURCE
+from fluence_extender.model.names import DEFAULT_NAMESPACE, FLUX_SIZE, GATE, MARK_RESOURCE
 from tests.e2e.harness import Manifest, documents, wait_for
 from tests.e2e.workloads import deployment, labelled, ours
 
 BASE = Path(__file__).parents[2] / "deploy" / "base"
 FILES = (
+    "namespace.yaml",
     "serviceaccount.yaml",
     "rbac.yaml",
     "priorityclass.yaml",
@@ -46,7 +47,7 @@ class Installation:
         for file in FILES:
             for document in documents(BASE / file):
                 plane.api.apply(document)
-        self.kubeconfig = plane.kubeconfig_for_service_account("kube-system", "fluence")
+        self.kubeconfig = plane.kubeconfig_for_service_account(DEFAULT_NAMESPACE, "fluence")
         self.wait_for_gate(True)
         wait_for(lambda: handed_on(plane.api), what="the policy that hands labels on to templates")
         self.usual = self.stack = self._stack()

@@ -21,6 +21,7 @@ class Plugin:
 
     kubeconfig: Path
     aws_calls: Path
+    clone: Path = ROOT
 
     def run(
         self, *words: str, stdin: str = "", kubeconfig: Path | None = None
@@ -45,7 +46,7 @@ class Plugin:
         return subprocess.run(
             command,
             env={**os.environ, "PATH": path, "KUBECONFIG": str(kubeconfig or self.kubeconfig)},
-            cwd=ROOT,
+            cwd=self.clone,
             input=stdin,
             capture_output=True,
             text=True,

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 from fluence_extender.localcluster import Api, ApiError
-from tests.e2e.harness import Manifest, documents, pod, wait_for
+from fluence_extender.model.names import DEFAULT_NAMESPACE
+from tests.e2e.harness import Manifest, documents, wait_for
 from tests.e2e.installation import BASE, Installation
 
-NAMESPACE = "kube-system"
 NAME = "fluence"
-CORE = f"/api/v1/namespaces/{NAMESPACE}"
+CORE = f"/api/v1/namespaces/{DEFAULT_NAMESPACE}"
 PROXY = f"{CORE}/services/https:{NAME}:api/proxy"
 AGGREGATED = "/apis/fluence.flux-framework.org/v1"
 API_SERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1.fluence.flux-framework.org"
@@ -34,9 +34,9 @@ def own_address() -> str:
 
 @contextmanager
 def behind_proxy(installation: Installation) -> Iterator[None]:
-    """While this lasts, the service is reached as kube-system/fluence."""
+    """While this lasts, the service is reached as fluence-system/fluence."""
     api = installation.plane.api
-    with installation.other("--api-host", "0.0.0.0", "--api-service", f"{NAMESPACE}/{NAME}") as stack:
+    with installation.other("--api-host", "0.0.0.0", "--api-service", f"{DEFAULT_NAMESPACE}/{NAME}") as stack:
         port = urlsplit(stack.api_url).port or 0
         for one in (_service(port), _pod(), _endpoints(own_address(), port), *_aggregation(port)):
             api.apply(one)
@@ -68,7 +68,7 @@ def _aggregation(port: int) -> list[Manifest]:
 
 
 def _metadata() -> Manifest:
-    return {"name": NAME, "namespace": NAMESPACE}
+    return {"name": NAME, "namespace": DEFAULT_NAMESPACE}
 
 
 def _service(port: int) -> Manifest:
@@ -78,11 +78,14 @@ def _service(port: int) -> Manifest:
 
 
 def _pod() -> Manifest:
-    return pod(NAME, scheduler="nobody") | {"metadata": _metadata()}
+    """A pod of the Deployment, which the namespace admits, and which no scheduler takes."""
+    (deployment,) = documents(BASE / "deployment.yaml")
+    spec = deployment["spec"]["template"]["spec"] | {"schedulerName": "nobody"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(), "spec": spec}
 
 
 def _endpoints(address: str, port: int) -> Manifest:
-    target = {"kind": "Pod", "name": NAME, "namespace": NAMESPACE}
+    target = {"kind": "Pod", "name": NAME, "namespace": DEFAULT_NAMESPACE}
     return {
         "apiVersion": "v1",
         "kind": "Endpoints",

@@ -27,7 +27,7 @@ from tests.e2e.harness import LONGEST, Cluster, Manifest, annotations_of, node_o
 Fetch = Callable[[str], str]
 
 AGGREGATED = f"/apis/{STATE_GROUP}"
-PROBED = "/api/v1/namespaces/kube-system/services/https:fluence:api/proxy"
+PROBED = "/api/v1/namespaces/fluence-system/services/https:fluence:api/proxy"
 PROBES = ("/healthz", "/readyz")
 STANDBY = ('"leading":false', "fluence_leader 0.0")
 """What only a standby's documents and metrics have."""

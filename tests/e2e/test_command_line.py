@@ -67,7 +67,7 @@ def test_version_names_the_engine() -> None:
 
 
 def test_scheduler_config_is_the_one_that_is_deployed() -> None:
-    shown = run("scheduler-config", "--lease", "kube-system/fluence")
+    shown = run("scheduler-config", "--lease", "fluence-system/fluence")
     assert shown.returncode == 0
     assert yaml.safe_load(shown.stdout) == yaml.safe_load((BASE / "scheduler.yaml").read_text())
 

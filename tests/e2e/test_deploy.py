@@ -45,7 +45,7 @@ from tests.e2e.nodes import NodeFactory
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.yaml"))
 THEIRS = "example.com/quota"
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/fluence"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/fluence-system/leases/fluence"
 
 OWN_ROLES = ("fluence-extender", "fluence-resources", "fluence-gated-jobs", "fluence-leader-election")
 
@@ -236,10 +236,10 @@ def extender_account(
         if own:
             control_plane.api.apply(manifest)
     api, account = control_plane.api, f"{namespace.name}:extender"
-    resources = ("configmaps", "kube-system", "fluence-resources")
+    resources = ("configmaps", "fluence-system", "fluence-resources")
     wait_for(lambda: allowed(api, account, "list", "", "nodes"), what="the cluster role to be in force")
     wait_for(lambda: allowed(api, account, "list", "", *resources), what="the role to be in force")
-    lease = ("coordination.k8s.io", "leases", "kube-system", "fluence")
+    lease = ("coordination.k8s.io", "leases", "fluence-system", "fluence")
     wait_for(lambda: allowed(api, account, "get", *lease), what="the role for the lease to be in force")
     yield kubeconfig
     for manifest in granted:
@@ -273,8 +273,8 @@ async def test_the_extenders_own_role_suffices_for_all_it_does(
     with suppress(ApiError):
         namespace.api.delete(LEASE)
     async with connect(str(extender_account)) as connection, open_cluster(connection) as cluster:
-        assert await read_lease(connection, "kube-system", "fluence", 5.0) is None
-        watcher = Watcher(connection, seen.append, "kube-system")
+        assert await read_lease(connection, "fluence-system", "fluence", 5.0) is None
+        watcher = Watcher(connection, seen.append, "fluence-system")
         watching = asyncio.create_task(watcher.run())
         async with asyncio.timeout(LONGEST):
             await watcher.synced()
@@ -316,17 +316,20 @@ async def test_the_extenders_own_role_suffices_for_all_it_does(
         ("update", "", "pods", "", ""),
         ("patch", "", "nodes", "", ""),
         ("get", "", "secrets", "", ""),
+        ("list", "", "secrets", "fluence-system", ""),
         ("list", "", "secrets", "kube-system", ""),
         ("list", "", "configmaps", "", ""),
+        ("list", "", "configmaps", "fluence-system", ""),
         ("list", "", "configmaps", "kube-system", ""),
-        ("update", "", "configmaps", "kube-system", "fluence-resources"),
+        ("list", "", "configmaps", "kube-system", "fluence-resources"),
+        ("update", "", "configmaps", "fluence-system", "fluence-resources"),
         ("create", "batch", "jobs", "", ""),
         ("update", "batch", "jobs", "", ""),
         ("patch", "apps", "deployments", "", ""),
-        ("patch", "", "configmaps", "kube-system", "fluence-resources"),
-        ("patch", "", "serviceaccounts", "kube-system", "fluence"),
+        ("patch", "", "configmaps", "fluence-system", "fluence-resources"),
+        ("patch", "", "serviceaccounts", "fluence-system", "fluence"),
         ("patch", "", "serviceaccounts", "default", "fluence-gated-jobs"),
-        ("create", "", "serviceaccounts/token", "kube-system", "fluence-gated-jobs"),
+        ("create", "", "serviceaccounts/token", "fluence-system", "fluence-gated-jobs"),
         ("patch", "scheduling.k8s.io", "podgroups", "", ""),
         ("update", "coordination.k8s.io", "leases", "kube-system", "kube-scheduler"),
         ("get", "coordination.k8s.io", "leases", "default", "fluence"),
@@ -353,13 +356,13 @@ def test_kube_scheduler_starts_with_the_configuration_and_the_rights_of_deploy(
     base = ROOT / "deploy" / "base"
     for manifest in documents(base / "serviceaccount.yaml", base / "rbac.yaml"):
         control_plane.api.apply(manifest)
-    api, account = control_plane.api, "kube-system:fluence"
+    api, account = control_plane.api, "fluence-system:fluence"
     # Of the bindings, those applied last.
     wait_for(lambda: allowed(api, account, "update", "", "persistentvolumes"), what="the cluster roles")
     authentication = ("configmaps", "kube-system", "extension-apiserver-authentication")
     wait_for(lambda: allowed(api, account, "get", "", *authentication), what="the role")
     config = yaml.safe_load((base / "scheduler.yaml").read_text())
-    kubeconfig = control_plane.kubeconfig_for_service_account("kube-system", "fluence")
+    kubeconfig = control_plane.kubeconfig_for_service_account("fluence-system", "fluence")
     config["clientConnection"]["kubeconfig"] = str(kubeconfig)
     scheduler = control_plane.start_scheduler(config, name="deployed-scheduler")
     try:

@@ -30,7 +30,7 @@ def admission(control_plane: ControlPlane, installation: Installation) -> Iterat
 @pytest.fixture
 def account(admission: Admission) -> Iterator[Api]:
     """The API server, by the token of the webhook's account."""
-    opened = Api(admission.plane.kubeconfig_for_service_account("kube-system", "fluence-webhook"))
+    opened = Api(admission.plane.kubeconfig_for_service_account("fluence-system", "fluence-webhook"))
     yield opened
     opened.close()
 
@@ -95,10 +95,13 @@ FORGED: dict[str, tuple[str, Manifest]] = {
 }
 
 
+@pytest.mark.parametrize("where", ["kube-system", "fluence-system"])
 @pytest.mark.parametrize("what", ["a token of any account", "another secret", "another account"])
-def test_its_account_makes_nothing_in_the_namespace_of_the_cluster(account: Api, what: str) -> None:
+def test_its_account_makes_nothing_in_the_namespaces_of_the_cluster(
+    account: Api, what: str, where: str
+) -> None:
     resource, body = FORGED[what]
-    path = f"/api/v1/namespaces/kube-system/{resource}"
+    path = f"/api/v1/namespaces/{where}/{resource}"
     wait_for(
         lambda: "fluence-accounts-sidecars" in answer_to(account, "POST", path, body), what="it to be refused"
     )
@@ -159,7 +162,7 @@ def test_account_of_the_extender_changes_nothing_of_pods_but_what_steering_does(
 ) -> None:
     namespace.create(ours("p", cpu="9000", schedulingGates=[{"name": "others"}]))
     path = f"/api/v1/namespaces/{namespace.name}/pods/p"
-    api = Api(admission.plane.kubeconfig_for_service_account("kube-system", "fluence"))
+    api = Api(admission.plane.kubeconfig_for_service_account("fluence-system", "fluence"))
     wait_for(
         lambda: "fluence-accounts-pods" in answer_to(api, "PATCH", path, change), what="it to be refused"
     )

@@ -28,7 +28,7 @@ from tests.e2e.workloads import QPU, RESOURCES, gang, ours
 DOCUMENTATION = ROOT / "docs" / "kubectl.md"
 QUESTIONS = "## Questions\n"
 REWRITE = "FLUENCE_REWRITE_DOCS"
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/fluence-system/leases"
 OFFERED = "offers are from the service (configmaps"
 SESSION = timedelta(minutes=10)
 """What the questions of one test take at most; a Lease that was renewed then is fresh for all of them."""
@@ -172,7 +172,7 @@ def test_the_role_lets_a_user_ask_this_service_and_nothing_else(
     user = service_account("viewer")
     refused = plugin.fluence("top", kubeconfig=user)
     assert refused.returncode == 1
-    assert refused.stderr.startswith("error: you may not ask the service kube-system/fluence; ")
+    assert refused.stderr.startswith("error: you may not ask the service fluence-system/fluence; ")
     assert "--clusterrole=fluence-view" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
     bind(cluster.api, "fluence-view", "fluence-view", user)
@@ -181,7 +181,7 @@ def test_the_role_lets_a_user_ask_this_service_and_nothing_else(
             lambda: plugin.fluence("jobs", kubeconfig=user).returncode == 0, what="the rights to be granted"
         )
         other = plugin.run(
-            "get", "--raw", "/api/v1/namespaces/kube-system/services/other/proxy/", kubeconfig=user
+            "get", "--raw", "/api/v1/namespaces/fluence-system/services/other/proxy/", kubeconfig=user
         )
         post = plugin.run("create", "--raw", AGGREGATED_SIMULATE, "-f", "/dev/null", kubeconfig=user)
         assert "Forbidden" in other.stderr
@@ -260,7 +260,7 @@ class lease:  # noqa: N801 - reads as a statement
         self._lease: Manifest = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": "fluence", "namespace": "kube-system"},
+            "metadata": {"name": "fluence", "namespace": "fluence-system"},
             "spec": {
                 "holderIdentity": "fluence-0_4c7b",
                 "leaseDurationSeconds": 15,

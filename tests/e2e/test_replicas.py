@@ -30,8 +30,8 @@ from tests.e2e.workloads import gang
 from tests.network.gateway import Gateway
 from tests.network.relay import Relay
 
-LEASE = "kube-system/fluence"
-LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/fluence"
+LEASE = "fluence-system/fluence"
+LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/fluence-system/leases/fluence"
 DURATION = 15
 PATIENCE = 180.0
 

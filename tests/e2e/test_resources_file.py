@@ -35,7 +35,7 @@ def quantum(name: str) -> Manifest:
 
 def refusals(installation: Installation) -> Counter[str]:
     """What Events say about refused edits, and how often; what is told again is counted."""
-    path = "/apis/events.k8s.io/v1/namespaces/kube-system/events"
+    path = "/apis/events.k8s.io/v1/namespaces/fluence-system/events"
     found: Counter[str] = Counter()
     for one in installation.plane.api.get(path)["items"]:
         if one["reason"] == "ResourcesRefused" and one["regarding"]["name"] == "fluence-resources":
@@ -91,7 +91,7 @@ def test_broken_edit_keeps_the_old_graph_and_is_told_in_event_and_metric(
         assert backends(fluence) == {"ibm_fez"}
     notes = refusals(installation) - told
     assert any("expected a top-level 'resources:' list" in note for note in notes)
-    assert all("kube-system/fluence-resources" in note for note in notes)
+    assert all("fluence-system/fluence-resources" in note for note in notes)
     namespace.create(quantum("circuit"))
     namespace.wait_for_phase("circuit", "Running")
     # A good edit is taken after bad ones.
@@ -110,7 +110,7 @@ def test_removed_config_leaves_running_pods_and_places_no_new_ones(
     resources(ONE_DEVICE)
     namespace.create(quantum("first"))
     namespace.wait_for_phase("first", "Running")
-    installation.plane.api.delete("/api/v1/namespaces/kube-system/configmaps/fluence-resources")
+    installation.plane.api.delete("/api/v1/namespaces/fluence-system/configmaps/fluence-resources")
     wait_for_backends(fluence)
     namespace.create(quantum("second"), ours("classical", cpu="1"))
     namespace.wait_for_phase("classical", "Running")
@@ -129,7 +129,7 @@ def test_broken_config_refuses_the_start_with_its_message(
     serve = run("serve", "--kubeconfig", str(installation.kubeconfig), "--port", "0", "--api-port", "0")
     assert serve.returncode == 1
     assert "resources.yaml can't be used" in serve.stderr
-    assert "kube-system/fluence-resources" in serve.stderr
+    assert "fluence-system/fluence-resources" in serve.stderr
     assert "expected a top-level 'resources:' list" in serve.stderr
     assert "Traceback" not in serve.stderr
 

@@ -206,7 +206,7 @@ def test_replica_that_stands_by_answers_from_what_it_sees_and_says_so(
         kubeconfig=installation.kubeconfig,
         arguments=("--engine", ENGINE),
         hostname="standby",
-        lease="kube-system/fluence",
+        lease="fluence-system/fluence",
     )
     beside.extender.start()
     try:

@@ -199,8 +199,10 @@ def test_row_64_server_side_dry_run_makes_nothing(admission: Admission, namespac
 @pytest.mark.parametrize(
     ("verb", "group", "resource", "where", "name"),
     [
+        ("list", "", "secrets", "fluence-system", ""),
         ("list", "", "secrets", "kube-system", ""),
-        ("get", "", "secrets", "kube-system", "another"),
+        ("update", "", "secrets", "kube-system", "fluence-webhook-ca"),
+        ("get", "", "secrets", "fluence-system", "another"),
         ("update", "", "secrets", "default", "fluence-webhook-ca"),
         ("create", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", ""),
         ("update", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "another"),
@@ -208,9 +210,9 @@ def test_row_64_server_side_dry_run_makes_nothing(admission: Admission, namespac
         ("create", "", "pods", "", ""),
         ("delete", "", "pods", "", ""),
         ("create", "", "pods/binding", "", ""),
-        ("create", "", "serviceaccounts/token", "kube-system", "fluence"),
+        ("create", "", "serviceaccounts/token", "fluence-system", "fluence"),
         ("create", "rbac.authorization.k8s.io", "clusterrolebindings", "", ""),
-        ("update", "rbac.authorization.k8s.io", "roles", "kube-system", "another"),
+        ("update", "rbac.authorization.k8s.io", "roles", "fluence-system", "another"),
         ("escalate", "rbac.authorization.k8s.io", "roles", "", ""),
         ("bind", "rbac.authorization.k8s.io", "roles", "", ""),
         ("list", "", "nodes", "", ""),
@@ -223,7 +225,7 @@ def test_its_account_gives_nothing_beyond(
 
 
 def test_its_account_gives_what_it_needs(admission: Admission) -> None:
-    assert admission.allowed("update", "", "secrets", "kube-system", "fluence-webhook-ca")
+    assert admission.allowed("update", "", "secrets", "fluence-system", "fluence-webhook-ca")
     assert admission.allowed(
         "update", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", WEBHOOK_NAME
     )

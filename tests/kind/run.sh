@@ -31,7 +31,7 @@ clean_up() {
     local status=$?
     if [ "$status" -ne 0 ] && [ -e "$KUBECONFIG" ]; then
         for deployment in fluence fluence-webhook; do
-            kubectl logs --namespace kube-system "deployment/$deployment" --all-containers --prefix --tail 200 || true
+            kubectl logs --namespace fluence-system "deployment/$deployment" --all-containers --prefix --tail 200 || true
         done
     fi
     if [ "${KEEP_CLUSTER:-0}" = 1 ]; then
@@ -49,6 +49,6 @@ kind create cluster --name "$cluster" --config deploy/kind-config.yaml --wait 18
 kind load docker-image "$image" --name "$cluster"
 kubectl apply -k deploy
 for deployment in fluence fluence-webhook; do
-    kubectl rollout status --namespace kube-system "deployment/$deployment" --timeout 300s
+    kubectl rollout status --namespace fluence-system "deployment/$deployment" --timeout 300s
 done
 "$python" -m pytest tests/e2e tests/e2e/in_containers.py --kubeconfig "$KUBECONFIG" "$@"

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
-from fluence_extender.apps.settings import DEFAULT_NAMESPACE, POLICIES, STANDARD
+from fluence_extender.apps.settings import POLICIES, STANDARD
+from fluence_extender.model.names import DEFAULT_NAMESPACE
 
 FunctionOrCommand = TypeVar("FunctionOrCommand", bound="Callable[..., Any] | click.Command")
 

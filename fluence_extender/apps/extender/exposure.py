@@ -81,7 +81,7 @@ async def exposed(settings: Settings) -> AsyncIterator[Exposure]:
             raise StartRefused(
                 f"--api-host {settings.api_host}: other machines could read /v1 and metrics there, without TLS and "
                 "without a name. Add --api-service NAMESPACE/NAME, the Service that they call "
-                "(deploy/base has kube-system/fluence), or keep --api-host on 127.0.0.1"
+                "(deploy/base has fluence-system/fluence), or keep --api-host on 127.0.0.1"
             )
         yield Exposure(OpenGate())
         return

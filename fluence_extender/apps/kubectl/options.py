@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from fluence_extender.apps.kubectl.errors import CommandError, UsageError
+from fluence_extender.model.names import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from fluence_extender.apps.kubectl.state_api import StateApiClient
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-
-DEFAULT_NAMESPACE = "kube-system"
-"""Where the service is installed."""
 
 _COMPLETION_PATIENCE = 3.0
 """Seconds that a shell waits for names."""

@@ -22,10 +22,9 @@ from fluence_extender.apps.kubectl.errors import (
     StateApiError,
     Withheld,
 )
-from fluence_extender.apps.kubectl.options import DEFAULT_NAMESPACE
 from fluence_extender.apps.kubectl.program import kubectl_output
 from fluence_extender.apps.kubectl.terminal import tell_note, waiting
-from fluence_extender.model.names import STATE_GROUP, STATE_VERSION
+from fluence_extender.model.names import DEFAULT_NAMESPACE, STATE_GROUP, STATE_VERSION
 
 if TYPE_CHECKING:
     from ssl import SSLContext

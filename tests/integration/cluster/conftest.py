@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fluence_extender.localcluster import Api, ControlPlane
-from fluence_extender.model.names import GATED_JOBS, RESOURCES_CONFIGMAP
+from fluence_extender.model.names import DEFAULT_NAMESPACE, GATED_JOBS, RESOURCES_CONFIGMAP
 
 ACCOUNT = "extender"
 NODES = ("node-0", "node-1")
@@ -70,5 +70,6 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
                 "subjects": [subject],
             }
         )
-        plane.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": GATED}, "kube-system")
+        plane.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": DEFAULT_NAMESPACE}})
+        plane.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": GATED}, DEFAULT_NAMESPACE)
         yield Ground(plane, plane.kubeconfig_for_service_account("default", ACCOUNT))

@@ -17,7 +17,7 @@ from fluence_extender.embeddedcluster.admission import admit_job
 from fluence_extender.embeddedcluster.workloads import EmbeddedWorkloads
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.localcluster import Api, ApiError
-from fluence_extender.model.names import GATED_JOBS, GATED_JOBS_ANNOTATION, JOB_NAME
+from fluence_extender.model.names import DEFAULT_NAMESPACE, GATED_JOBS, GATED_JOBS_ANNOTATION, JOB_NAME
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
 from tests.core.faulty_cluster import FaultyCluster
@@ -231,7 +231,7 @@ class ApiLab:
         return [pod for pod in pods if pod.owner and pod.owner.uid == job.uid and not pod.deleting]
 
     async def gated_jobs(self) -> dict[str, str]:
-        path = f"/api/v1/namespaces/kube-system/serviceaccounts/{GATED_JOBS}"
+        path = f"/api/v1/namespaces/{DEFAULT_NAMESPACE}/serviceaccounts/{GATED_JOBS}"
         found = (await asyncio.to_thread(self._api.get, path))["metadata"]
         assert found["labels"] == {"app": "fluence"}, "nothing but the list is written"
         return dict(json.loads((found.get("annotations") or {}).get(GATED_JOBS_ANNOTATION, "{}")))

@@ -19,8 +19,8 @@ def rights(role: Manifest) -> set[tuple[str, str, str]]:
 
 
 def bound_to(objects: Objects, account: str) -> set[tuple[str, str]]:
-    """The roles, by kind and name, of a ServiceAccount in kube-system."""
-    subject = {"kind": "ServiceAccount", "name": account, "namespace": "kube-system"}
+    """The roles, by kind and name, of a ServiceAccount in fluence-system."""
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": "fluence-system"}
     return {
         (item["roleRef"]["kind"], item["roleRef"]["name"])
         for (kind, _), item in objects.items()

@@ -30,6 +30,7 @@ from fluence_extender.model.names import (
     ATTRIBUTE_PREFIX,
     BACKEND_ANNOTATION,
     COSCHEDULING_GROUP,
+    DEFAULT_NAMESPACE,
     FIRST_SEEN_ANNOTATION,
     FLUX_SIZE,
     GATE,
@@ -51,6 +52,7 @@ from fluence_extender.model.names import (
     SUSPENDED_FOR_PLACEMENT,
 )
 from fluence_extender.webhook.mark import MOST_LOOKED_AT
+from tests.integration.deploy.containers import started
 from tests.integration.deploy.roles import bound_to, rights
 
 Manifest = dict[str, Any]
@@ -94,18 +96,65 @@ CALLS = {
 
 
 def container(objects: Objects, name: str) -> Manifest:
-    spec = objects["Deployment", "fluence"]["spec"]["template"]["spec"]
-    (found,) = (one for one in spec["containers"] if one["name"] == name)
-    return dict(found)
+    return started(objects["Deployment", "fluence"], name)
 
 
 def test_the_cluster_role_grants_exactly_the_calls_made(objects: Objects) -> None:
     assert rights(objects["ClusterRole", "fluence-extender"]) == CALLS
 
 
+def test_everything_of_ours_is_in_its_own_namespace_but_one_binding(objects: Objects) -> None:
+    """The role of that binding is in kube-system on every cluster."""
+    elsewhere = {
+        key: item["metadata"]["namespace"]
+        for key, item in objects.items()
+        if item["metadata"].get("namespace", DEFAULT_NAMESPACE) != DEFAULT_NAMESPACE
+    }
+    assert elsewhere == {("RoleBinding", "fluence-authentication-reader"): "kube-system"}
+    assert ("Namespace", DEFAULT_NAMESPACE) in objects
+    for deployment in ("fluence", "fluence-webhook"):
+        assert objects["Deployment", deployment]["metadata"]["namespace"] == DEFAULT_NAMESPACE
+
+
+def test_the_namespace_enforces_the_restricted_standard_of_the_tested_version(objects: Objects) -> None:
+    labels = objects["Namespace", DEFAULT_NAMESPACE]["metadata"]["labels"]
+    image = container(objects, "kube-scheduler")["image"].partition("@")[0]
+    (tested,) = re.findall(r":(v\d+\.\d+)\.\d+$", image)
+    prefix = "pod-security.kubernetes.io/"
+    assert {key.removeprefix(prefix): value for key, value in labels.items() if key.startswith(prefix)} == {
+        "enforce": "restricted",
+        "enforce-version": tested,
+        "audit": "restricted",
+        "audit-version": "latest",
+        "warn": "restricted",
+        "warn-version": "latest",
+    }
+
+
+def test_a_quota_covers_the_priority_of_our_pods_during_a_rollout(objects: Objects) -> None:
+    deployments = [item["spec"] for (kind, _), item in objects.items() if kind == "Deployment"]
+    classes = {spec["template"]["spec"]["priorityClassName"] for spec in deployments}
+    quota = objects["ResourceQuota", "fluence-critical-pods"]
+    (scope,) = quota["spec"]["scopeSelector"]["matchExpressions"]
+    assert scope == {"scopeName": "PriorityClass", "operator": "In", "values": sorted(classes)}
+    most = sum(spec["replicas"] + spec["strategy"]["rollingUpdate"]["maxSurge"] for spec in deployments)
+    # Pods that end count until they are gone.
+    assert int(quota["spec"]["hard"]["pods"]) >= 2 * most
+
+
+def test_our_pods_reach_api_servers_and_dns_and_nothing_else(objects: Objects) -> None:
+    for name in ("fluence", "fluence-webhook"):
+        policy = objects["NetworkPolicy", name]["spec"]
+        assert policy["policyTypes"] == ["Ingress", "Egress"]
+        reached = {(port["port"], port["protocol"]) for rule in policy["egress"] for port in rule["ports"]}
+        assert reached == {(443, "TCP"), (6443, "TCP"), (53, "UDP"), (53, "TCP")}
+        labels = objects["Deployment", name]["spec"]["template"]["metadata"]["labels"]
+        assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+
+
 def test_of_config_maps_only_the_resources_file_may_be_read(objects: Objects) -> None:
     role = objects["Role", "fluence-resources"]
-    assert role["metadata"]["namespace"] == "kube-system"
+    assert role["metadata"]["namespace"] == "fluence-system"
     assert role["rules"] == [
         {
             "apiGroups": [""],
@@ -187,6 +236,8 @@ def test_both_containers_are_of_one_election(objects: Objects) -> None:
     election = yaml.safe_load(objects["ConfigMap", name]["data"]["scheduler.yaml"])["leaderElection"]
     assert election["leaderElect"] is True
     assert lease(objects) == f"{election['resourceNamespace']}/{election['resourceName']}"
+    flag = f"--leader-elect-resource-namespace={election['resourceNamespace']}"
+    assert flag in container(objects, "kube-scheduler")["args"]
     # kube-scheduler holds it under the pod's host name, which is the extender's too.
     pod = objects["Deployment", "fluence"]["spec"]["template"]["spec"]
     assert not {"hostname", "hostNetwork", "setHostnameAsFQDN"} & pod.keys()
@@ -225,11 +276,15 @@ def test_metrics_are_granted_by_a_role_of_their_own(objects: Objects) -> None:
 def test_the_api_service_leads_to_the_service_and_is_what_the_extender_keeps(objects: Objects) -> None:
     shipped = objects["APIService", API_SERVICE]
     assert is_ours(shipped)
-    assert shipped["spec"] == api_service("kube-system", "fluence")["spec"]
+    assert shipped["spec"] == api_service("fluence-system", "fluence")["spec"]
     (port,) = objects["Service", "fluence"]["spec"]["ports"]
-    assert shipped["spec"]["service"] == {"namespace": "kube-system", "name": SERVICE, "port": port["port"]}
+    assert shipped["spec"]["service"] == {
+        "namespace": "fluence-system",
+        "name": SERVICE,
+        "port": port["port"],
+    }
     context = serve.make_context("serve", container(objects, "extender")["args"][1:])
-    assert context.params["api_service"] == "kube-system/fluence"
+    assert context.params["api_service"] == "fluence-system/fluence"
     secret = objects["Secret", STATE_SECRET]
     assert is_ours(secret)
     assert "data" not in secret
@@ -244,7 +299,7 @@ def test_every_binding_is_for_one_service_account_of_a_deployment(objects: Objec
         if kind == "Deployment"
     ]
     assert accounts == ["fluence", "fluence-webhook"]
-    subjects = [{"kind": "ServiceAccount", "name": one, "namespace": "kube-system"} for one in accounts]
+    subjects = [{"kind": "ServiceAccount", "name": one, "namespace": "fluence-system"} for one in accounts]
     assert all(("ServiceAccount", account) in objects for account in accounts)
     for (kind, name), item in objects.items():
         if kind.endswith("RoleBinding"):
@@ -256,9 +311,9 @@ def test_the_scheduler_reads_what_the_scheduler_config_command_prints(
     objects: Objects, project: Path
 ) -> None:
     name = scheduler_configuration(objects)
-    printed = scheduler_config("http://127.0.0.1:8888", "", "kube-system/fluence")
+    printed = scheduler_config("http://127.0.0.1:8888", "", "fluence-system/fluence")
     assert objects["ConfigMap", name]["data"] == {"scheduler.yaml": printed}
-    assert CliRunner().invoke(main, ["scheduler-config", "--lease=kube-system/fluence"]).output == printed
+    assert CliRunner().invoke(main, ["scheduler-config", "--lease=fluence-system/fluence"]).output == printed
 
     volumes = objects["Deployment", "fluence"]["spec"]["template"]["spec"]["volumes"]
     assert {"name": "scheduler-config", "configMap": {"name": name}} in volumes
@@ -298,7 +353,8 @@ def test_probes_service_and_network_policy_agree_on_the_api_port(objects: Object
     state, scheduler = policy["ingress"]
     assert state == {"ports": [{"port": "api", "protocol": "TCP"}]}
     assert [port["port"] for port in scheduler["ports"]] == ["scheduler"]
-    assert scheduler["from"]
+    (labelled,) = scheduler["from"]
+    assert labelled["namespaceSelector"]["matchLabels"]
 
 
 def test_there_is_always_a_replica_to_take_over(objects: Objects) -> None:
@@ -488,7 +544,7 @@ def test_the_quantum_overlay_adds_the_example_devices_and_nothing_else(
     by_name = {(item["kind"], item["metadata"]["name"]): item for item in deployed["deploy/quantum"]}
     config_map = by_name.pop(("ConfigMap", RESOURCES_CONFIGMAP))
     assert by_name == objects
-    assert config_map["metadata"]["namespace"] == "kube-system"
+    assert config_map["metadata"]["namespace"] == "fluence-system"
     shipped = config_map["data"][RESOURCES_KEY]
     assert yaml.safe_load(shipped) == yaml.safe_load(
         (project / "examples" / "devices" / "resources.yaml").read_text()

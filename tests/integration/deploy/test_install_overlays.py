@@ -1,4 +1,4 @@
-"""Overlays over deploy/: the one the first page has an administrator write, and the one for older clusters."""
+"""Overlays over deploy/: the one the first page has an administrator write, for older clusters, and in kube-system."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from fluence_extender import __version__
+from fluence_extender.model.names import DEFAULT_NAMESPACE
 
 Manifest = dict[str, Any]
 Objects = dict[tuple[str, str], Manifest]
@@ -72,3 +74,47 @@ def test_the_overlay_for_older_clusters_only_lacks_what_they_do_not_serve(
         SCHEDULER_IMAGE.sub("", yaml.safe_dump(of["Deployment", "fluence"])) for of in (older, objects)
     )
     assert old == new
+
+
+def test_overlays_of_the_page_on_security_restrict_and_widen_both_policies(
+    project: Path, objects: Objects, tmp_path: Path
+) -> None:
+    shutil.copytree(project / "deploy", tmp_path / "deploy")
+    page = (project / "docs" / "security.md").read_text()
+    patches = re.findall(r"```yaml\n(patches:.*?)```", page, re.DOTALL)
+    rules = []
+    for number, patch in enumerate(patches):
+        overlay = tmp_path / str(number)
+        overlay.mkdir()
+        (overlay / "kustomization.yaml").write_text(f"resources: [../deploy]\n{patch}")
+        made = rendered(overlay)
+        changed = {key for key in objects if made[key] != objects[key]}
+        assert changed == {("NetworkPolicy", "fluence"), ("NetworkPolicy", "fluence-webhook")}
+        rules.append([made[key]["spec"]["egress"] for key in sorted(changed)])
+    (first, *_), (second, *_) = rules
+    assert all(one == other for one, other in rules)
+    assert [peer["ipBlock"]["cidr"].endswith("/32") for peer in first[0]["to"]] == [True, True]
+    assert [port["port"] for port in second[0]["ports"]] == [443, 6443, 16443]
+    assert "to" not in second[0]
+
+
+@pytest.mark.parametrize("tree", ["", "quantum", "before-1.36", "webhook-cert-manager"])
+def test_installation_in_kube_system_differs_by_the_namespace_alone(
+    project: Path, tree: str, tmp_path: Path
+) -> None:
+    """So all that tests find out about the objects of deploy/ is true of these as well."""
+    shutil.copytree(project / "deploy", tmp_path / "deploy")
+    overlay = tmp_path / "overlay"
+    overlay.mkdir()
+    kustomization = {"resources": [f"../deploy/{tree}"], "components": ["../deploy/kube-system"]}
+    (overlay / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    usual, there = rendered(tmp_path / "deploy" / tree), rendered(overlay)
+    own = {("Namespace", DEFAULT_NAMESPACE), ("ResourceQuota", "fluence-critical-pods")}
+    assert usual.keys() - there.keys() == own
+    (file,) = (key for key in usual if key[1].startswith("fluence-scheduler-config-"))
+    # kube-scheduler's flag overrides the namespace in its file.
+    scheduler = there.pop(file)
+    assert scheduler == usual[file] | {"metadata": usual[file]["metadata"] | {"namespace": "kube-system"}}
+    for key, item in there.items():
+        moved = yaml.safe_dump(usual[key]).replace(DEFAULT_NAMESPACE, "kube-system")
+        assert yaml.safe_load(moved) == item, key

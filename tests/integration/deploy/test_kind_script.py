@@ -86,7 +86,7 @@ def test_it_builds_loads_applies_and_tests_then_removes_the_cluster(machine: Mac
     calls = machine.asked()
     kubeconfig = calls[-2][calls[-2].index("--kubeconfig") + 1]
     create = ["kind", "create", "cluster", "--name", "fluence-test"]
-    rollout = ["kubectl", "rollout", "status", "--namespace", "kube-system"]
+    rollout = ["kubectl", "rollout", "status", "--namespace", "fluence-system"]
     assert calls == [
         ["docker", "info"],
         ["kubectl", "kustomize", "deploy"],
@@ -127,7 +127,7 @@ def test_failed_tests_fail_it_and_leave_the_logs_of_the_pod(machine: Machine) ->
     result = machine.run(**complete(machine, pytest_exits=1))
     assert result.returncode == 1
     *logs, removed = machine.asked()[-3:]
-    assert [one[:4] for one in logs] == [["kubectl", "logs", "--namespace", "kube-system"]] * 2
+    assert [one[:4] for one in logs] == [["kubectl", "logs", "--namespace", "fluence-system"]] * 2
     assert [one[4] for one in logs] == ["deployment/fluence", "deployment/fluence-webhook"]
     assert removed == ["kind", "delete", "cluster", "--name", "fluence-test"]
 

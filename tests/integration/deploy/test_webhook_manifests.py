@@ -26,6 +26,7 @@ from fluence_extender.webhook.context import GATE_POLICY
 from fluence_extender.webhook.producers import CLAIMS
 from fluence_extender.webhook.registration import ServiceTarget, registration
 from fluence_extender.webhook.sidecar_account import RULES
+from tests.integration.deploy.containers import started
 from tests.integration.deploy.roles import bound_to, rights
 
 Manifest = dict[str, Any]
@@ -110,8 +111,7 @@ def pod(objects: Objects) -> Manifest:
 
 
 def container(objects: Objects) -> Manifest:
-    (found,) = pod(objects)["containers"]
-    return dict(found)
+    return started(objects["Deployment", ACCOUNT], "webhook")
 
 
 def settings(objects: Objects) -> WebhookSettings:
@@ -135,7 +135,7 @@ def test_it_has_what_it_grants_to_sidecars(objects: Objects) -> None:
 def test_what_a_role_can_not_restrict_a_policy_does(objects: Objects, policy: str) -> None:
     """Without one of them the right to create Secrets, or to patch pods, would be a right to everything."""
     spec = objects["ValidatingAdmissionPolicy", f"fluence-accounts-{policy}"]["spec"]
-    assert f"'system:serviceaccount:kube-system:{ACCOUNT}'" in spec["matchConditions"][0]["expression"]
+    assert f"'system:serviceaccount:fluence-system:{ACCOUNT}'" in spec["matchConditions"][0]["expression"]
     assert spec["failurePolicy"] == "Fail"
     binding = objects["ValidatingAdmissionPolicyBinding", f"fluence-accounts-{policy}"]["spec"]
     assert binding == {"policyName": f"fluence-accounts-{policy}", "validationActions": ["Deny"]}
@@ -167,13 +167,13 @@ def test_every_right_to_create_without_a_name_is_under_a_policy(objects: Objects
 
 def test_the_claims_are_made_empty(objects: Objects) -> None:
     claims = objects["ConfigMap", CLAIMS]
-    assert claims["metadata"]["namespace"] == "kube-system"
+    assert claims["metadata"]["namespace"] == "fluence-system"
     assert "data" not in claims
 
 
 def test_in_its_own_namespace_it_keeps_its_secret_and_reads_the_resources_file(objects: Objects) -> None:
     role = objects["Role", ACCOUNT]
-    assert role["metadata"]["namespace"] == "kube-system"
+    assert role["metadata"]["namespace"] == "fluence-system"
     assert split(role) == (set(), OWN_NAMED_CALLS)
 
 

@@ -30,7 +30,7 @@ from fluence_extender.identity.tls import tls_context
 from tests.unit.http.callers import KnownCallers
 from tests.unit.webhook.stored_objects import StoredObjects
 
-SERVICE = "kube-system/fluence"
+SERVICE = "fluence-system/fluence"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "fluence.example.com"])
@@ -62,7 +62,7 @@ def stored(objects: StoredObjects) -> Json:
 
 async def test_api_service_of_the_deployment_gets_the_authority_and_keeps_its_port() -> None:
     objects = StoredObjects()
-    shipped = api_service("kube-system", "fluence")
+    shipped = api_service("fluence-system", "fluence")
     shipped["spec"]["service"]["port"] = 443
     shipped["spec"]["insecureSkipTLSVerify"] = True
     objects.put(PATH, shipped)
@@ -70,10 +70,10 @@ async def test_api_service_of_the_deployment_gets_the_authority_and_keeps_its_po
     await kept.reconcile("")
     assert kept.problem == ""
     spec = stored(objects)["spec"]
-    assert spec["service"] == {"namespace": "kube-system", "name": "fluence", "port": 443}
+    assert spec["service"] == {"namespace": "fluence-system", "name": "fluence", "port": 443}
     assert spec["caBundle"]
     assert "insecureSkipTLSVerify" not in spec
-    assert is_ours(objects.objects[f"/api/v1/namespaces/kube-system/secrets/{SECRET}"])
+    assert is_ours(objects.objects[f"/api/v1/namespaces/fluence-system/secrets/{SECRET}"])
     written = len(objects.writes())
     await kept.reconcile("")
     assert len(objects.writes()) == written
@@ -92,7 +92,7 @@ async def test_replicas_show_certificates_of_one_authority() -> None:
 
 async def test_api_service_of_another_owner_is_left_alone() -> None:
     objects = StoredObjects()
-    theirs = api_service("kube-system", "fluence")
+    theirs = api_service("fluence-system", "fluence")
     theirs["metadata"]["labels"] = {"app": "another"}
     objects.put(PATH, theirs)
     kept = state_registration(objects, SERVICE, tls_context())

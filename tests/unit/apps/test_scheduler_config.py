@@ -21,14 +21,14 @@ def test_without_a_lease_there_is_no_election() -> None:
 
 
 def test_lease_is_elected_in_kube_schedulers_own_proportions() -> None:
-    assert election("kube-system/fluence") == {
+    assert election("fluence-system/fluence") == {
         "leaderElect": True,
         "leaseDuration": "15s",
         "renewDeadline": "10000ms",
         "retryPeriod": "2000ms",
         "resourceLock": "leases",
         "resourceName": "fluence",
-        "resourceNamespace": "kube-system",
+        "resourceNamespace": "fluence-system",
     }
 
 
@@ -41,7 +41,7 @@ def test_kube_scheduler_accepts_any_duration(duration: int) -> None:
 
 
 @pytest.mark.parametrize("command", ["serve", "scheduler-config"])
-@pytest.mark.parametrize("lease", ["fluence", "/fluence", "kube-system/", "a/b/c"])
+@pytest.mark.parametrize("lease", ["fluence", "/fluence", "fluence-system/", "a/b/c"])
 def test_lease_is_namespace_and_name(command: str, lease: str) -> None:
     result = CliRunner().invoke(main, [command, f"--lease={lease}"])
     assert result.exit_code == 2

@@ -21,6 +21,7 @@ from fluence_extender.cluster.errors import (
 )
 from fluence_extender.model.names import (
     COMPLETION_INDEX,
+    DEFAULT_NAMESPACE,
     GATE,
     GATED_JOBS,
     GATED_JOBS_ANNOTATION,
@@ -35,7 +36,7 @@ from tests.unit.cluster.fake_api_server import FakeApiServer, answer, drop, refu
 JOB = Job("ns", "j", "u1", 2, 2, True, version="7")
 PATH = "/apis/batch/v1/namespaces/ns/jobs/j"
 GET, PATCH, POST = ("GET", PATH), ("PATCH", PATH), ("POST", "/api/v1/namespaces/ns/pods")
-GATED = ("PATCH", f"/api/v1/namespaces/kube-system/serviceaccounts/{GATED_JOBS}")
+GATED = ("PATCH", f"/api/v1/namespaces/{DEFAULT_NAMESPACE}/serviceaccounts/{GATED_JOBS}")
 MANIFEST: dict[str, Any] = {
     "metadata": {
         "name": "j",

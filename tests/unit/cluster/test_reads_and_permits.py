@@ -24,7 +24,7 @@ from fluence_extender.gangs.leadership.lease import ByLease
 from fluence_extender.model.pod import Pod
 from tests.unit.cluster.fake_api_server import FakeApiServer, answer, drop, hang, kubeconfig_text, refuse
 
-LEASE = ("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/fluence")
+LEASE = ("GET", "/apis/coordination.k8s.io/v1/namespaces/fluence-system/leases/fluence")
 PODS = ("GET", "/api/v1/pods")
 BIND = ("POST", "/api/v1/namespaces/ns/pods/p/binding")
 
@@ -43,7 +43,7 @@ async def test_lease_is_read_completely(server: FakeApiServer, connection: Conne
         "strategy": "OldestEmulationVersion",
     }
     server.scripts[LEASE].append(spec(**held))
-    read = await read_lease(connection, "kube-system", "fluence", 5.0)
+    read = await read_lease(connection, "fluence-system", "fluence", 5.0)
     assert read == Lease("fluence-a_1", "2026-01-01T00:00:00.000000Z", 4, 15.0)
 
 
@@ -52,12 +52,12 @@ async def test_lease_without_a_holder_is_held_by_no_replica(
     server: FakeApiServer, connection: Connection, fields: dict[str, Any]
 ) -> None:
     server.scripts[LEASE].append(spec(**fields))
-    assert await read_lease(connection, "kube-system", "fluence", 5.0) == Lease("", "", 0, 0.0)
+    assert await read_lease(connection, "fluence-system", "fluence", 5.0) == Lease("", "", 0, 0.0)
 
 
 async def test_lease_that_does_not_exist_is_none(server: FakeApiServer, connection: Connection) -> None:
     server.scripts[LEASE].append(refuse(404, "leases not found"))
-    assert await read_lease(connection, "kube-system", "fluence", 5.0) is None
+    assert await read_lease(connection, "fluence-system", "fluence", 5.0) is None
 
 
 @pytest.mark.parametrize("trouble", [refuse(403, "forbidden"), refuse(503, "busy"), hang])
@@ -66,7 +66,7 @@ async def test_lease_that_cannot_be_read_raises_within_the_limit(
 ) -> None:
     server.scripts[LEASE].append(trouble)
     with pytest.raises(ClusterError):
-        await read_lease(connection, "kube-system", "fluence", 0.3)
+        await read_lease(connection, "fluence-system", "fluence", 0.3)
 
 
 def page(version: str, next_page: str, *pods: tuple[str, str]) -> Any:
@@ -114,7 +114,7 @@ async def test_no_write_is_sent_while_it_is_not_permitted(
         await cluster.bind(Pod("ns", "p", "u1"), "n1", {})
     assert server.count(*BIND) == 0
     server.scripts[LEASE].append(spec(holderIdentity="x_1"))
-    assert await read_lease(connection, "kube-system", "fluence", 5.0) is not None
+    assert await read_lease(connection, "fluence-system", "fluence", 5.0) is not None
 
 
 async def test_write_that_was_cut_off_is_not_sent_again_once_it_is_not_permitted(
@@ -253,4 +253,4 @@ async def test_lease_is_read_before_all_waiting_calls(server: FakeApiServer, con
     with pytest.raises(ClusterError, match="no answer within"):
         await connection.call(ApiRequest("GET", "/readyz", "ask"), 0.1)
     server.scripts[LEASE].append(spec(holderIdentity="x_1"))
-    assert await read_lease(connection, "kube-system", "fluence", 5.0) is not None
+    assert await read_lease(connection, "fluence-system", "fluence", 5.0) is not None

@@ -9,7 +9,7 @@ from fluence_extender.graph.resources_file import parse_resources
 def test_devices_are_those_of_the_example_in_the_default_config_map() -> None:
     config_map = devices()
     assert (config_map["metadata"]["namespace"], config_map["metadata"]["name"]) == (
-        "kube-system",
+        "fluence-system",
         "fluence-resources",
     )
     parsed = parse_resources(config_map["data"]["resources.yaml"])

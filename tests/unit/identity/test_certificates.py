@@ -28,7 +28,7 @@ from fluence_extender.identity.tls import show_certificate, tls_context
 from tests.unit.webhook.certificates import BEGIN, shaken
 
 NOW = datetime.now(UTC)
-HOSTS = ["fluence-webhook.kube-system.svc", "127.0.0.1", "::1"]
+HOSTS = ["fluence-webhook.fluence-system.svc", "127.0.0.1", "::1"]
 
 
 @pytest.mark.parametrize("host", HOSTS)

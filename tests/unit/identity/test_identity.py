@@ -21,12 +21,12 @@ from fluence_extender.identity.registration import OWNER, OWNER_LABEL
 from tests.unit.webhook.certificates import BEGIN, Clock
 from tests.unit.webhook.stored_objects import StoredObjects, refusing, unreachable
 
-HOSTS = ("fluence-webhook.kube-system.svc",)
-PATH = f"/api/v1/namespaces/kube-system/secrets/{SECRET}"
+HOSTS = ("fluence-webhook.fluence-system.svc",)
+PATH = f"/api/v1/namespaces/fluence-system/secrets/{SECRET}"
 
 
 def replica(objects: StoredObjects, clock: Clock) -> SharedAuthority:
-    return SharedAuthority(objects, "kube-system", HOSTS, clock)
+    return SharedAuthority(objects, "fluence-system", HOSTS, clock)
 
 
 def leaf_of(identity: Identity) -> x509.Certificate:
@@ -40,7 +40,7 @@ def trusted(identity: Identity) -> bool:
 
 def shipped(objects: StoredObjects) -> None:
     """Store the Secret as deploy/webhook makes it."""
-    metadata = {"name": SECRET, "namespace": "kube-system", "labels": {OWNER_LABEL: OWNER}}
+    metadata = {"name": SECRET, "namespace": "fluence-system", "labels": {OWNER_LABEL: OWNER}}
     objects.put(PATH, {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata})
 
 
@@ -266,5 +266,5 @@ async def test_unusable_files_at_the_start_are_reported(tmp_path: Path) -> None:
     with pytest.raises(NoIdentity, match=r"tls.crt"):
         await CertificateFiles(tmp_path, HOSTS).identity(b"")
     given(tmp_path, ("elsewhere.example",))
-    with pytest.raises(NoIdentity, match=r"for none of fluence-webhook\.kube-system\.svc"):
+    with pytest.raises(NoIdentity, match=r"for none of fluence-webhook\.fluence-system\.svc"):
         await CertificateFiles(tmp_path, HOSTS).identity(b"")

@@ -14,7 +14,7 @@ from fluence_extender.webhook.context import POLICY, POLICY_BINDING, PRIORITY_CL
 from fluence_extender.webhook.contract import Context, GroupKind
 from tests.unit.webhook.stored_objects import StoredObjects, refusing, unreachable
 
-OWN_POD = "/api/v1/namespaces/kube-system/pods/webhook-1"
+OWN_POD = "/api/v1/namespaces/fluence-system/pods/webhook-1"
 
 
 class Cluster:

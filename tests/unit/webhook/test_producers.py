@@ -16,7 +16,7 @@ from fluence_extender.webhook.producers import ARRIVES_WITHIN, PATIENCE, Produce
 from fluence_extender.webhook.registration import DEVICES_TIMEOUT
 from tests.unit.webhook.stored_objects import StoredObjects, lookups_on, refusing, unreachable
 
-CLAIMS = "/api/v1/namespaces/kube-system/configmaps/fluence-webhook-claims"
+CLAIMS = "/api/v1/namespaces/fluence-system/configmaps/fluence-webhook-claims"
 PODS = "/api/v1/namespaces/lab/pods?labelSelector=fluence.flux-framework.org%2Fgroup%3Dg-producer"
 Json = dict[str, Any]
 
@@ -28,7 +28,7 @@ class Lab:
         self.objects = StoredObjects()
         self.now = 1_800_000_000.0
         self.replicas = [
-            ProducerClaims(self.objects, "kube-system", lambda: self.now, self.sleep) for _ in range(2)
+            ProducerClaims(self.objects, "fluence-system", lambda: self.now, self.sleep) for _ in range(2)
         ]
 
     async def sleep(self, seconds: float) -> None:

@@ -18,7 +18,7 @@ from fluence_extender.webhook.registration import (
     registration,
 )
 
-SERVICE = ServiceTarget("kube-system", "fluence-webhook")
+SERVICE = ServiceTarget("fluence-system", "fluence-webhook")
 BUNDLE = b"-----BEGIN CERTIFICATE-----\n"
 WANTED = registration(SERVICE, BUNDLE)
 
@@ -55,7 +55,7 @@ def test_dry_runs_are_sent_too() -> None:
 def test_service_or_url_is_called() -> None:
     for one in webhooks().values():
         assert one["clientConfig"]["service"] == {
-            "namespace": "kube-system",
+            "namespace": "fluence-system",
             "name": "fluence-webhook",
             "path": "/mutate",
             "port": 443,
@@ -66,7 +66,7 @@ def test_service_or_url_is_called() -> None:
 
 
 def test_hosts_are_the_names_by_which_the_webhook_is_called() -> None:
-    assert SERVICE.hosts[0] == "fluence-webhook.kube-system.svc"
+    assert SERVICE.hosts[0] == "fluence-webhook.fluence-system.svc"
     assert UrlTarget("https://10.0.0.1:8443/mutate").hosts == ("10.0.0.1",)
 
 

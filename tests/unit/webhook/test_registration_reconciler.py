@@ -23,7 +23,7 @@ from tests.unit.webhook.certificates import Clock
 from tests.unit.webhook.stored_objects import StoredObjects, refusing, unreachable
 
 TARGET = UrlTarget("https://127.0.0.1:8443/mutate")
-SECRET_PATH = f"/api/v1/namespaces/kube-system/secrets/{SECRET}"
+SECRET_PATH = f"/api/v1/namespaces/fluence-system/secrets/{SECRET}"
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Replica:
     may_register: bool = True
 
     def __post_init__(self) -> None:
-        source = SharedAuthority(self.objects, "kube-system", TARGET.hosts, self.clock)
+        source = SharedAuthority(self.objects, "fluence-system", TARGET.hosts, self.clock)
         self.registration = RegistrationReconciler(
             self.objects, source, TARGET, self.installed.append, lambda: self.may_register
         )

@@ -66,7 +66,7 @@ class Service:
         self.missing = ""
         self.lookups = Lookups()
         target = UrlTarget("https://127.0.0.1:8443/mutate")
-        source = SharedAuthority(self.objects, "kube-system", target.hosts, lambda: datetime.now(UTC))
+        source = SharedAuthority(self.objects, "fluence-system", target.hosts, lambda: datetime.now(UTC))
         self.registration = RegistrationReconciler(
             self.objects, source, target, lambda identity: None, lambda: not self.missing
         )

@@ -42,7 +42,7 @@ def invoke(*arguments: str, **environment: str) -> Result:
 def test_defaults(settings_seen: list[WebhookSettings]) -> None:
     assert invoke().exit_code == 0
     assert settings_seen == [WebhookSettings(handlers=("fluxion", "quantum", "gang"))]
-    assert webhook_target(settings_seen[0]) == ServiceTarget("kube-system", "fluence-webhook")
+    assert webhook_target(settings_seen[0]) == ServiceTarget("fluence-system", "fluence-webhook")
 
 
 def test_options_and_environment_say_the_same(settings_seen: list[WebhookSettings], tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ CHECKS: tuple[Check, ...] = (
     service.answers,
     service.versions,
     installation.replicas,
+    installation.former,
     installation.scheduler,
     policies,
     installation.webhook,
@@ -41,8 +42,8 @@ CHECKS: tuple[Check, ...] = (
 def doctor(client: StateApiClient, output: str | None, namespace: str) -> int:
     """Check the installation and say what to do.
 
-    Looks at the cluster, the service, versions, replicas, the scheduler, admission policies, the webhook, rights,
-    nodes, drift, resources and gangs. Ends with 1 if something is wrong. Changes nothing.
+    Looks at the cluster, the service, versions, replicas, former installations, the scheduler, admission policies, the
+    webhook, rights, nodes, drift, resources and gangs. Ends with 1 if something is wrong. Changes nothing.
     """
     examination = Examination(client, namespace)
     findings: list[Finding] = []

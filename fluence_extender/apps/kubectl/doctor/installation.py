@@ -17,7 +17,14 @@ from fluence_extender.apps.kubectl.doctor.examination import (
 from fluence_extender.apps.kubectl.errors import KubectlFailed
 from fluence_extender.apps.kubectl.figures import moment, now, span
 from fluence_extender.apps.kubectl.state_api import SERVICE
-from fluence_extender.model.names import DOMAIN, RESOURCE_PREFIX, SCHEDULER_NAME, WEBHOOK_NAME
+from fluence_extender.model.names import (
+    DOMAIN,
+    FORMER_NAMESPACE,
+    RESOURCE_PREFIX,
+    RESOURCES_CONFIGMAP,
+    SCHEDULER_NAME,
+    WEBHOOK_NAME,
+)
 
 LEASE_PATIENCE = 60.0
 """Seconds after which a leader that doesn't renew its Lease is taken to be gone."""
@@ -27,6 +34,8 @@ _TRIAL_PATIENCE = 20.0
 
 _PLAIN_NO = "kubectl ended with"
 """The message of `KubectlFailed` for a plain no of ``kubectl auth can-i``: an exit code, and nothing on stderr."""
+
+_UPGRADING = "docs/operations.md#from-kube-system"
 
 _NEEDED_RIGHTS = {
     "nodes": "watch",
@@ -64,6 +73,20 @@ def _ready(examination: Examination, check: str, name: str) -> Finding:
         return Finding(check, OK, text)
     fix = f"see kubectl describe pods -n {examination.service_namespace} -l app.kubernetes.io/name={name}"
     return Finding(check, WARNING if ready else FAULT, text, fix)
+
+
+def former(examination: Examination) -> Iterator[Finding]:
+    """Check that nothing is left in kube-system, where fluence and earlier versions are installed."""
+    if examination.service_namespace == FORMER_NAMESPACE:
+        return
+    there = ("-n", FORMER_NAMESPACE)
+    if isinstance(examination.object("former", "deployment", SERVICE, *there), dict):
+        text = f"another installation is in {FORMER_NAMESPACE}"
+        yield Finding("former", WARNING, text, f"remove it as {_UPGRADING} says")
+    if isinstance(examination.object("former", "configmap", RESOURCES_CONFIGMAP, *there), dict):
+        text = f"the ConfigMap {FORMER_NAMESPACE}/{RESOURCES_CONFIGMAP} isn't read by the service"
+        fix = f"move it to {examination.service_namespace} as {_UPGRADING} says"
+        yield Finding("former", WARNING, text, fix)
 
 
 def scheduler(examination: Examination) -> Iterator[Finding]:

@@ -30,7 +30,7 @@ with open(here + "/calls", "ab") as calls:
     calls.write(marshal.dumps(words))
 with open(here + "/answers", "rb") as answers:
     answers = marshal.load(answers)
-for part, answer in answers.items():
+for part, answer in sorted(answers.items(), key=lambda one: -len(one[0])):
     if part in " ".join(words):
         print(answer.get("out", ""), end="")
         print(answer.get("err", ""), end="", file=sys.stderr)
@@ -57,7 +57,7 @@ class Program:
         script.chmod(0o755)
 
     def answers(self, to: str, out: str = "", err: str = "", code: int = 0) -> None:
-        """Prepare the answer to calls whose words contain ``to``."""
+        """Prepare the answer to calls whose words contain ``to``; of several answers the most exact one counts."""
         self._answers[to] = {"out": out, "err": err, "code": code}
         self._save()
 

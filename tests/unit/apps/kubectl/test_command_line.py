@@ -60,6 +60,8 @@ def test_version_imports_next_to_nothing() -> None:
         "fluence_extender.apps.kubectl.main",
         "fluence_extender.apps.kubectl.options",
         "fluence_extender.apps.kubectl.terminal",
+        "fluence_extender.model",
+        "fluence_extender.model.names",
     }
 
 

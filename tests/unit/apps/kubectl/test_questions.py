@@ -424,7 +424,7 @@ def test_the_matchers_graph_is_printed_as_it_is(service: Fluence, kubectl: Progr
     [
         (
             'Error from server (Forbidden): nodes.fluence.flux-framework.org is forbidden: User "u" cannot list',
-            "you may not ask the service kube-system/fluence; an administrator allows it with kubectl create"
+            "you may not ask the service fluence-system/fluence; an administrator allows it with kubectl create"
             " clusterrolebinding fluence-view --clusterrole=fluence-view --user=YOU",
         ),
         (
@@ -437,7 +437,7 @@ def test_the_matchers_graph_is_printed_as_it_is(service: Fluence, kubectl: Progr
         ),
         (
             "Error from server (ServiceUnavailable): the server is currently unable to handle the request",
-            "no replica of the service kube-system/fluence is ready; see kubectl get pods",
+            "no replica of the service fluence-system/fluence is ready; see kubectl get pods",
         ),
         (
             "Error from server (NotFound): the server could not find the requested resource",
