@@ -65,18 +65,25 @@ def documents(fence: Fence) -> list[dict[str, object]]:
 
 
 OVERLAYS = [
-    one for one in FENCES if one.language == "yaml" and any("patches" in item for item in documents(one))
+    one
+    for one in FENCES
+    if one.language == "yaml" and any({"patches", "components"} & item.keys() for item in documents(one))
 ]
+BASE = "resources: [../fluence-extender/deploy]\n"
 
 
 @pytest.mark.parametrize("fence", OVERLAYS, ids=lambda fence: fence.where)
-def test_overlay_can_be_built_and_leaves_something_out(fence: Fence, tmp_path: Path) -> None:
+def test_overlay_can_be_built_and_adds_nothing(fence: Fence, tmp_path: Path) -> None:
+    """What a page shows without resources is a part of the first page's overlay."""
     make_clone(tmp_path)
-    (tmp_path / "fluence" / "kustomization.yaml").write_text(fence.text)
-    built = subprocess.run(
-        [KUBECTL, "kustomize", str(tmp_path / "fluence")], check=True, capture_output=True, text=True
-    ).stdout
-    assert 0 < len([*yaml.safe_load_all(built)]) < len(rendered("deploy"))
+    whole = any("resources" in item for item in documents(fence))
+    overlay = tmp_path / "fluence"
+    (overlay / "kustomization.yaml").write_text(fence.text if whole else BASE + fence.text)
+    command = [KUBECTL, "kustomize", str(overlay)]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    built = [*yaml.safe_load_all(text)]
+    assert 0 < len(built) <= len(rendered("deploy"))
+    assert any(one not in built for one in rendered("deploy"))
 
 
 def test_objects_of_pages_are_those_that_are_run_as_examples() -> None:
