@@ -223,7 +223,7 @@ def _too_large(shape: Shape, whole: CapacityTable, a_node: str) -> tuple[str, tu
     requests = shape.requests
     amounts = whole.free[whole.at(shape.nodes)]
     names = [name for name in sorted(requests) if requests[name] > 0]
-    columns = [whole.columns[name] for name in names]
+    columns = [whole.column(name) for name in names]
     asked = np.array([requests[name] for name in names])
     largest = amounts[:, columns].max(axis=0)
     lacking = {

@@ -59,8 +59,6 @@ class _Problem:
         self.shapes = shapes
         self.table = table
         self.sizes = [table.row_of(shape.requests) for shape in shapes]
-        width = table.free.shape[1]
-        self.sizes = [np.pad(size, (0, width - len(size))) for size in self.sizes]
         known: dict[int, NDArray[np.intp]] = {}
         for shape in shapes:
             if id(shape.nodes) not in known:
@@ -135,10 +133,11 @@ def capacity(shape: Shape, table: CapacityTable) -> Amounts:
 
 def weights(some: Sequence[Resources], table: CapacityTable) -> list[float]:
     """Return which fraction of all free capacity each request takes, of the resource of which it takes most."""
-    # Sizes come first, because a new resource name makes the table wider.
-    sizes = [table.row_of(requests) for requests in some]
+    if not some:
+        return []
     total = np.maximum(table.free.clip(min=0).astype(np.float64).sum(axis=0), 1)
-    return [float((size / total[: len(size)]).max(initial=0.0)) for size in sizes]
+    heaviest: list[float] = (np.array([table.row_of(one) for one in some]) / total).max(axis=1).tolist()
+    return heaviest
 
 
 def fill(shapes: Sequence[Shape], table: CapacityTable) -> Counts:

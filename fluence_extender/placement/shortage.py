@@ -113,7 +113,7 @@ def _left(shapes: Sequence[Shape], counts: Counts, table: CapacityTable) -> Capa
     left = table.free.copy()
     ports = dict(table.ports)
     for shape, placed in zip(shapes, counts, strict=True):
-        size = table.row_of(shape.requests)
+        size = table.use_of(shape.requests)
         for name, count in placed.items():
             row = table.rows[name]
             left[row] -= count * size
@@ -146,7 +146,7 @@ def _shortages(shape: Shape, left: CapacityTable) -> Iterator[tuple[str, ...]]:
     """Yield what each kind of node lacks for one more member."""
     names = sorted(name for name in shape.requests if shape.requests[name] > 0)
     size = left.row_of(shape.requests)
-    columns = np.array([left.columns[name] for name in names], dtype=np.intp)
+    columns = np.array([left.column(name) for name in names], dtype=np.intp)
     rows = left.at(shape.nodes)
     lacking = size[columns] > left.free[np.ix_(rows, columns)].clip(min=0)
     taken = {row: _clashing(shape.ports, left.ports[row]) for row in left.ports if shape.ports}
