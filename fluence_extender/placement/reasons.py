@@ -24,7 +24,7 @@ from fluence_extender.placement.device_search import DeviceUse
 from fluence_extender.placement.eligibility import EligibilityIndex, by_frequency, passes, refusal
 from fluence_extender.placement.errors import NoPlace, SearchBudgetSpent
 from fluence_extender.placement.ledger_port import LedgerPort
-from fluence_extender.placement.search import Shape, capacity, decide
+from fluence_extender.placement.search import Shape, decide, homeless
 from fluence_extender.placement.shortage import Part, largest_part, part_that_fits
 
 MOST_KINDS = 3
@@ -157,12 +157,12 @@ def never_a_place(shapes: Sequence[ShapeNodes], whole: CapacityTable) -> Reason 
     ``whole`` is what the nodes have when nothing runs.
     """
     ideal = [replace(one.shape, nodes=one.possible) for one in shapes]
-    for one, shape in zip(shapes, ideal, strict=True):
-        if not shape.nodes:
+    for index in homeless(ideal, whole):
+        one = shapes[index]
+        if not one.possible:
             return unsatisfiable(f"{_no_node(one)}{_members(one, shapes)}")
-        if not capacity(shape, whole).any():
-            too_large, lacking = _too_large(shape, whole, one.a_node)
-            return unsatisfiable(f"{too_large}{_members(one, shapes)}", 0, () if one.tie else lacking)
+        too_large, lacking = _too_large(ideal[index], whole, one.a_node)
+        return unsatisfiable(f"{too_large}{_members(one, shapes)}", 0, () if one.tie else lacking)
     try:
         if decide(ideal, whole) is not None:
             return None
@@ -170,7 +170,8 @@ def never_a_place(shapes: Sequence[ShapeNodes], whole: CapacityTable) -> Reason 
         return None
     part = largest_part(ideal, whole)
     wanted = sum(shape.count for shape in ideal)
-    fit = f"{part.members} of {wanted} members would fit if nothing else ran{short(part.short_of)}"
+    members = f"{'at least ' if part.cut_short else ''}{part.members} of {wanted} members"
+    fit = f"{members} would fit if nothing else ran{short(part.short_of)}"
     return unsatisfiable(f"{fit}{_left_over(ideal, part)}", part.members, part.short_of)
 
 
