@@ -39,6 +39,9 @@ Beyond it, its tables would cost more than the search.
 FIRST_FIT_WORK = 2_500_000
 """What trying several orders of shapes may cost, in nodes times shapes: a tenth of a second."""
 
+DOMAINS_WORK = 10_000_000
+"""The same for trying several domains, most of which have only some of the nodes."""
+
 SHAPE_WORK = 500
 """A shape costs as much as comparing it with this many nodes, even if it may use one node only."""
 
@@ -203,7 +206,13 @@ def homeless(shapes: Sequence[Shape], table: CapacityTable) -> Iterator[int]:
 
 def capacity(shape: Shape, table: CapacityTable) -> Amounts:
     """Return how many members of a shape, at most ``count``, each of its nodes takes by itself."""
-    return _Problem((shape,), table).capacity(0, table.free, {})
+    return capacities((shape,), table)[0]
+
+
+def capacities(shapes: Sequence[Shape], table: CapacityTable) -> list[Amounts]:
+    """Return `capacity` for each of the shapes."""
+    problem = _Problem(shapes, table)
+    return [problem.capacity(index, table.free, {}) for index in range(len(shapes))]
 
 
 def weights(some: Sequence[Resources], table: CapacityTable) -> list[float]:
