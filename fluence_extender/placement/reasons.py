@@ -30,6 +30,9 @@ from fluence_extender.placement.shortage import Part, largest_part, part_that_fi
 MOST_KINDS = 3
 """At most this many kinds of members are listed."""
 
+MOST_RESOURCES = 8
+"""At most this many resources of one member are named."""
+
 MOST_BACKENDS = 10
 """At most this many backends are named."""
 
@@ -234,7 +237,7 @@ def _too_large(shape: Shape, whole: CapacityTable, a_node: str) -> tuple[str, tu
         if requests[name] > most
     }
     if lacking:
-        return f"no {a_node} has {', nor '.join(lacking.values())}", tuple(lacking)
+        return f"no {a_node} has {_listed([*lacking.values()], ', nor ')}", tuple(lacking)
     missing = amounts[:, columns] < asked
     fewest = missing[missing.sum(axis=1) == missing.sum(axis=1).min()]
     nearest = min(tuple(np.flatnonzero(row).tolist()) for row in np.unique(fewest, axis=0))
@@ -246,7 +249,7 @@ def _too_large(shape: Shape, whole: CapacityTable, a_node: str) -> tuple[str, tu
         for place, name in enumerate(names)
         if name != PODS or place in nearest
     ]
-    return f"no single {a_node} has {' and '.join(wanted)} (the nearest has {had})", ()
+    return f"no single {a_node} has {_listed(wanted, ' and ')} (the nearest has {had})", ()
 
 
 def _have(name: str, amount: int) -> str:
@@ -330,4 +333,10 @@ def amount_text(name: str, amount: int) -> str:
 def requests_text(requests: Resources) -> str:
     """Return what one member asks for, as ``4 cpu + 1Gi memory``, without the pod slot that every member takes."""
     asked = [amount_text(name, requests[name]) for name in sorted(requests) if name != PODS]
-    return " + ".join(asked) if asked else "no resources"
+    return _listed(asked, " + ") if asked else "no resources"
+
+
+def _listed(amounts: Sequence[str], between: str) -> str:
+    """Return a list of amounts, with the number of those that are too many to be named."""
+    more = len(amounts) - MOST_RESOURCES
+    return between.join([*amounts[:MOST_RESOURCES], *([f"{more} more resources"] if more > 0 else [])])
