@@ -1,5 +1,8 @@
 """The capacity of all nodes as one array, nodes x resources, so that a request is compared with all nodes at once.
 
+Invariant: the array is as wide as the nodes have kinds of resources. Pods, which name any resources they like, don't
+make it wider.
+
 `LiveCapacity` follows the accounts node by node: a plan only looks at what has changed since the last one.
 `CopiedCapacity` belongs to a copy, in which pods are added and removed in place.
 """
@@ -7,7 +10,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,29 +24,33 @@ Amounts = NDArray[np.int64]
 LARGEST = 2**61
 """Larger amounts count as this one, so that the sum of two still fits 64 bits."""
 
+ABSENT = 0
+"""The column of all resources that no node has; nothing is ever free in it."""
+
 REMEMBERED = 4
 """For how many tuples of nodes a table remembers the rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCapacity:
-    """The capacity of one node, with the host ports in use."""
+    """The capacity of one node, with the host ports in use; ``kinds`` are what the node has, free or not."""
 
     free: Resources
     ports: tuple[HostPort, ...] = ()
+    kinds: Resources = NOTHING
 
 
 @dataclass(slots=True)
 class CapacityTable:
     """The capacity of nodes, one row for each.
 
-    ``rows`` is the row of each node, ``columns`` the column of each resource name, ``free`` the amounts. ``ports`` are
-    the host ports in use by row, for rows that have any. Unused rows and columns hold zeros.
+    ``rows`` is the row of each node, ``columns`` the column of each resource that some node has, ``free`` the amounts.
+    ``ports`` are the host ports in use by row, for rows that have any. Unused rows and columns hold zeros.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
     columns: dict[str, int] = field(default_factory=dict)
-    free: Amounts = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+    free: Amounts = field(default_factory=lambda: np.zeros((0, 1), dtype=np.int64))
     ports: dict[int, tuple[HostPort, ...]] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     _remembered: deque[tuple[tuple[str, ...], NDArray[np.intp]]] = field(
@@ -54,33 +61,37 @@ class CapacityTable:
     def of(cls, nodes: Mapping[str, NodeCapacity]) -> CapacityTable:
         """Make a table of some nodes."""
         made = cls()
+        for one in nodes.values():
+            made._grow(0, one)
         for name, one in nodes.items():
-            made.put(name, one.free, one.ports)
+            made.put(name, one)
         return made
 
-    def put(self, name: str, free: Resources, ports: tuple[HostPort, ...]) -> None:
-        """Set the capacity of a node."""
+    def put(self, name: str, capacity: NodeCapacity) -> None:
+        """Set the capacity of a node. What pods use there of a resource that no node has isn't recorded."""
         row = self.rows.get(name)
         if row is None:
             row = self.rows[name] = len(self.names)
             self.names.append(name)
-        self._grow(row + 1, free)
+        self._grow(row + 1, capacity)
         columns, amounts = self.columns, self.free[row]
         amounts[:] = 0
-        for resource, amount in free.items():
-            amounts[columns[resource]] = min(max(amount, -LARGEST), LARGEST)
-        if ports:
-            self.ports[row] = ports
+        for resource, amount in capacity.free.items():
+            if resource in columns:
+                amounts[columns[resource]] = min(max(amount, -LARGEST), LARGEST)
+        if capacity.ports:
+            self.ports[row] = capacity.ports
         else:
             self.ports.pop(row, None)
 
-    def _grow(self, rows: int, resources: Iterable[str]) -> None:
-        for resource in resources:
-            self.columns.setdefault(resource, len(self.columns))
+    def _grow(self, rows: int, capacity: NodeCapacity) -> None:
+        for resource, amount in (*capacity.kinds.items(), *capacity.free.items()):
+            if amount > 0:
+                self.columns.setdefault(resource, len(self.columns) + 1)
         have = self.free.shape
-        if rows > have[0] or len(self.columns) > have[1]:
+        if rows > have[0] or len(self.columns) >= have[1]:
             wider = np.zeros(
-                (max(have[0], 2 * rows if rows > have[0] else 0), max(have[1], len(self.columns))),
+                (max(have[0], 2 * rows if rows > have[0] else 0), max(have[1], len(self.columns) + 1)),
                 dtype=np.int64,
             )
             wider[: have[0], : have[1]] = self.free
@@ -95,7 +106,7 @@ class CapacityTable:
     def of_node(self, name: str) -> dict[str, int]:
         """Return the capacity of a node, by resource name."""
         row = self.free[self.rows[name]].tolist()
-        return {resource: row[column] for resource, column in self.columns.items() if column < len(row)}
+        return {resource: row[column] for resource, column in self.columns.items()}
 
     def at(self, nodes: Collection[str]) -> NDArray[np.intp]:
         """Return the rows of ``nodes``, in their order; treat the array as read-only.
@@ -112,12 +123,22 @@ class CapacityTable:
         return found
 
     def row_of(self, requests: Resources) -> Amounts:
-        """Return a request as a row with the columns of ``free``; a name that no node has gets a column."""
-        self._grow(0, requests)
+        """Return a request as a row with the columns of ``free``, to be compared with what is free."""
         amounts = np.zeros(self.free.shape[1], dtype=np.int64)
         for resource, amount in requests.items():
-            amounts[self.columns[resource]] = min(max(amount, 0), LARGEST)
+            if amount > 0:
+                amounts[self.column(resource)] = min(amount, LARGEST)
         return amounts
+
+    def use_of(self, requests: Resources) -> Amounts:
+        """Return a request as a row, to be added to what is free, or subtracted from it."""
+        amounts = self.row_of(requests)
+        amounts[ABSENT] = 0
+        return amounts
+
+    def column(self, resource: str) -> int:
+        """Return the column of a resource."""
+        return self.columns.get(resource, ABSENT)
 
 
 def slots(size: Amounts, free: Amounts, most: int) -> Amounts:
@@ -162,13 +183,19 @@ class LiveCapacity:
             self._viewed = {}
             self.revision += 1
             changed = set(self._accounts)
+        kinds = len(self._table.columns)
         for name in sorted(changed) if not self._table.names else changed:
             account = self._accounts.get(name)
             capacity = self._view(account) if account is not None else NodeCapacity(NOTHING)
             if self._viewed.get(name) != capacity:
                 self._viewed[name] = capacity
-                self._table.put(name, capacity.free, capacity.ports)
+                self._table.put(name, capacity)
                 self.revision += 1
+        if len(self._table.columns) > kinds:
+            # Where pods use more of a new kind of resource than there is, that wasn't recorded yet.
+            for name, capacity in self._viewed.items():
+                if min(capacity.free.values(), default=0) < 0:
+                    self._table.put(name, capacity)
         return self._table
 
 
@@ -195,8 +222,8 @@ class CopiedCapacity:
             return
         size = self._sizes.get(requests)
         if size is None:
-            size = self._sizes[requests] = self._table.row_of(requests)
-        self._table.free[row, : len(size)] += sign * size
+            size = self._sizes[requests] = self._table.use_of(requests)
+        self._table.free[row] += sign * size
         self.revision += 1
         if ports:
             self._change_ports(row, ports, sign)
@@ -215,9 +242,7 @@ class CopiedCapacity:
                 at.append((row, kinds.setdefault(requests, len(kinds))))
                 if ports:
                     self._change_ports(row, ports, sign)
-        for requests in kinds:
-            self._table.row_of(requests)
-        sizes = np.array([self._table.row_of(requests) for requests in kinds])
+        sizes = np.array([self._table.use_of(requests) for requests in kinds])
         places = np.array(at, dtype=np.intp).reshape(-1, 2)
         np.add.at(self._table.free, places[:, 0], sign * sizes[places[:, 1]])
         self.revision += 1

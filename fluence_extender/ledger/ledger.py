@@ -62,7 +62,7 @@ class Ledger:
         self.free = LiveCapacity(
             self._accounts,
             self.journal,
-            lambda account: NodeCapacity(self.free_on(account.name), account.ports),
+            lambda account: NodeCapacity(self.free_on(account.name), account.ports, account.allocatable),
             lambda: (self.graph.behind, id(self.bookings)),
         )
         self.whole = LiveCapacity(

@@ -70,14 +70,10 @@ class RemovablePods:
         if not len(places):
             return
         rows, sizes = self._as_arrays()
-        # Taken after the sizes: a resource that no node had before has made the table wider.
-        free = self._table.free[:, : sizes.shape[1]]
-        np.add.at(free, rows[places], sign * sizes[places])
+        np.add.at(self._table.free, rows[places], sign * sizes[places])
 
     def _as_arrays(self) -> tuple[Amounts, Amounts]:
         if self._arrays is None:
-            for requests in self._kind_of:
-                self._table.row_of(requests)
-            sizes = np.array([self._table.row_of(requests) for requests in self._kind_of])
+            sizes = np.array([self._table.use_of(requests) for requests in self._kind_of])
             self._arrays = np.array(self._rows), sizes[np.array(self._kinds, dtype=np.intp)]
         return self._arrays

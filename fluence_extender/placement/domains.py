@@ -3,6 +3,9 @@
 The choice is best-fit: of the domains that hold all members, the one with the least capacity is tried first, so that
 large domains stay whole. When no single domain meets a preference, the level above is tried, and in it as few domains
 as possible are used (Kueue, Topology Aware Scheduling).
+
+Users decide how many kinds of members a gang has, and each kind is looked at in each domain. So for a gang with very
+many kinds fewer domains are looked at.
 """
 
 from __future__ import annotations
@@ -18,12 +21,15 @@ from fluence_extender.model.notation import natural_order
 from fluence_extender.model.reason import Reason, ReasonCode, short, unsatisfiable
 from fluence_extender.model.resources import PODS
 from fluence_extender.placement.reasons import requests_text
-from fluence_extender.placement.search import Shape, capacity, place
+from fluence_extender.placement.search import DOMAINS_WORK, Shape, affordable, capacities, place
 from fluence_extender.placement.shortage import Part, largest_part, part_that_fits
 from fluence_extender.placement.topology import Domain, Level, Topology
 
 MOST_FILLED = 64
 """How many domains are filled to find the one that takes the most of unequal members."""
+
+FEWEST_WORK = 5_000_000
+"""How many comparisons, of domains times shapes, are made to find the fewest domains that hold all members."""
 
 EACH_BUDGET = 500
 """How many ways to fill a node are tried for each domain, to see whether unequal members could ever share it."""
@@ -88,13 +94,13 @@ class _Candidates:
         self.shapes = shapes
         self.table = table
         # How many members of each shape its rows take, without a limit and up to the shape's count.
-        self.unlimited = [
-            (table.at(shape.nodes), capacity(replace(shape, count=UNLIMITED), table)) for shape in shapes
-        ]
+        counted = capacities([replace(shape, count=UNLIMITED) for shape in shapes], table)
+        self.unlimited = list(zip((table.at(shape.nodes) for shape in shapes), counted, strict=True))
         self.slots = [
             (rows, np.minimum(counts, shape.count))
             for shape, (rows, counts) in zip(shapes, self.unlimited, strict=True)
         ]
+        self._fitting: dict[Level, list[int]] = {}
 
     def settled(self, level: Level, nodes: Sequence[str]) -> int | None:
         """Return the domain where most of ``nodes`` are."""
@@ -127,6 +133,11 @@ class _Candidates:
 
     def fitting(self, level: Level) -> list[int]:
         """Return the domains that may hold all members, those with the least capacity first."""
+        if level not in self._fitting:
+            self._fitting[level] = self._find_fitting(level)
+        return self._fitting[level]
+
+    def _find_fitting(self, level: Level) -> list[int]:
         sums = self.by_domain(level)
         wanted = np.array([shape.count for shape in self.shapes])
         free = self._summed(level, self.unlimited).sum(axis=0)
@@ -179,10 +190,13 @@ class _Candidates:
         places.sort(key=lambda one: (-int(sums[:, one].sum()), _natural(names[one])))
         chosen: list[int] = []
         left = wanted.copy()
-        while (left > 0).any() and places:
-            enough = [one for one in places if (sums[:, one] >= left).all()]
-            best = enough[-1] if enough else places[0]
-            places.remove(best)
+        budget = FEWEST_WORK
+        while (left > 0).any() and places and budget > 0:
+            needed = left > 0
+            ordered = np.array(places)
+            budget -= int(needed.sum()) * len(places)
+            enough = np.flatnonzero((sums[np.ix_(needed, ordered)] >= left[needed, None]).all(axis=0))
+            best = places.pop(int(enough[-1]) if len(enough) else 0)
             chosen.append(best)
             left = left - sums[:, best]
         if (left > 0).any():
@@ -190,13 +204,19 @@ class _Candidates:
         union: set[str] = set().union(*(self.topology.nodes(level, one) for one in chosen))
         yield union if outer is None else union & outer
 
+    @property
+    def most_filled(self) -> int:
+        """How many domains are filled with all members to see how many each takes."""
+        return len(affordable(range(MOST_FILLED), self.shapes, DOMAINS_WORK))
+
     def inside(self, level: Level, position: int) -> list[Shape]:
         """Return the shapes on the nodes of one domain."""
         nodes = self.topology.nodes(level, position)
-        return [
-            replace(shape, nodes=tuple(name for name in shape.nodes if name in nodes))
-            for shape in self.shapes
-        ]
+        known: dict[int, tuple[str, ...]] = {}
+        for shape in self.shapes:
+            if id(shape.nodes) not in known:
+                known[id(shape.nodes)] = tuple(name for name in shape.nodes if name in nodes)
+        return [replace(shape, nodes=known[id(shape.nodes)]) for shape in self.shapes]
 
 
 def _natural(domain: Domain) -> list[object]:
@@ -242,7 +262,7 @@ def why_not(
 def _could_hold(candidates: _Candidates, level: Level) -> bool:
     """Return whether some domain may hold all members; True also when that isn't known."""
     places = candidates.fitting(level)
-    if len(candidates.shapes) == 1 or len(places) > MOST_FILLED:
+    if len(candidates.shapes) == 1 or len(places) > candidates.most_filled:
         return bool(places)
     table = candidates.table
     return any(place(candidates.inside(level, one), table, EACH_BUDGET) is not None for one in places)
@@ -257,7 +277,7 @@ def _most(
         return 0, ""
     places = np.argsort(-sums.sum(axis=0), kind="stable").tolist() if only is None else [only]
     best: tuple[Part, list[Shape]] | None = None
-    for one in places[: 1 if len(candidates.shapes) == 1 else MOST_FILLED]:
+    for one in places[: 1 if len(candidates.shapes) == 1 else candidates.most_filled]:
         inside = candidates.inside(level, one)
         part = part_that_fits(inside, candidates.table)
         if best is None or part.members > best[0].members:

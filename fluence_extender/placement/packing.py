@@ -21,6 +21,9 @@ Pattern = tuple[tuple[int, int], ...]
 """How many members of which shapes one node takes: (shape, count), counts above 0."""
 
 
+SHAPES_PER_WAY = 8
+"""A way to fill a node with more shapes than this counts as several."""
+
 EXACT = 2**44
 """Amounts up to here are summed over nodes and shapes in 64 bits; absurdly large ones are summed more slowly."""
 
@@ -43,7 +46,7 @@ class Bins:
 def pack(bins: Bins, counts: Sequence[int], budget: int) -> list[tuple[int, Pattern]] | None:
     """Place ``counts[i]`` members of each shape i: return (node, pattern) for each node used, None if impossible.
 
-    Raises `SearchBudgetSpent` after ``budget`` patterns.
+    Raises `SearchBudgetSpent` after ``budget`` patterns; with many shapes each pattern counts as several.
     """
     return _Packing(bins, tuple(counts), budget).run()
 
@@ -57,6 +60,7 @@ class _Packing:
         self.rows = rows
         self.counts = counts
         self.budget = budget
+        self.cost = max(len(counts) // SHAPES_PER_WAY, 1)
         self.clashes = bins.clashes
         self.sizes = [tuple(row) for row in bins.sizes.tolist()]
         self.sizes_along = [tuple(column) for column in bins.sizes.T.tolist()]
@@ -114,7 +118,7 @@ class _Packing:
         while True:
             for position in range(at, len(shapes)):
                 self._put(position, shapes, free, taken, counts, left, None)
-            self.budget -= 1
+            self.budget -= self.cost
             if self.budget < 0:
                 return
             if self._full(shapes, free[-1], taken[-1], counts, left):

@@ -21,12 +21,15 @@ from fluence_extender.placement.errors import GangRefused, NoPlace
 from fluence_extender.placement.ledger_port import LedgerPort
 from fluence_extender.placement.matching import Matching
 from fluence_extender.placement.reasons import Reasons
-from fluence_extender.placement.search import BUDGET, Shape, capacity
+from fluence_extender.placement.search import BUDGET, DOMAINS_WORK, Shape, affordable, capacity
 from fluence_extender.placement.topology import Topology
 from fluence_extender.placement.topology_constraints import TopologyConstraint
 
 MOST_MATCHES = 64
-"""How often members are matched within some set of nodes before a gang with constraints is called busy."""
+"""How often members are matched within some set of nodes before a gang with constraints is called busy.
+
+Members of very many kinds are matched less often.
+"""
 
 MOST_CONSTRAINTS = 256
 """Up to this many constraints, another domain is tried for an earlier one when a later one finds none."""
@@ -188,8 +191,9 @@ class Planner:
         nodes = [one.node for one in progress.settled if constraint in one.demand.constraints]
         failed: NoPlace | GangRefused | None = None
         table = self._ledger.free.now()
-        for within in candidates(self._topology, near, shapes, table, nodes):
-            if failed is not None and progress.matches <= 0:
+        matches = len(affordable(range(MOST_MATCHES), shapes, DOMAINS_WORK))
+        for tried, within in enumerate(candidates(self._topology, near, shapes, table, nodes)):
+            if failed is not None and (progress.matches <= 0 or tried >= matches):
                 break
             both = task.within if within is None else within if task.within is None else within & task.within
             try:

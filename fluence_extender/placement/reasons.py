@@ -24,11 +24,14 @@ from fluence_extender.placement.device_search import DeviceUse
 from fluence_extender.placement.eligibility import EligibilityIndex, by_frequency, passes, refusal
 from fluence_extender.placement.errors import NoPlace, SearchBudgetSpent
 from fluence_extender.placement.ledger_port import LedgerPort
-from fluence_extender.placement.search import Shape, capacity, decide
+from fluence_extender.placement.search import Shape, decide, homeless
 from fluence_extender.placement.shortage import Part, largest_part, part_that_fits
 
 MOST_KINDS = 3
 """At most this many kinds of members are listed."""
+
+MOST_RESOURCES = 8
+"""At most this many resources of one member are named."""
 
 MOST_BACKENDS = 10
 """At most this many backends are named."""
@@ -157,12 +160,12 @@ def never_a_place(shapes: Sequence[ShapeNodes], whole: CapacityTable) -> Reason 
     ``whole`` is what the nodes have when nothing runs.
     """
     ideal = [replace(one.shape, nodes=one.possible) for one in shapes]
-    for one, shape in zip(shapes, ideal, strict=True):
-        if not shape.nodes:
+    for index in homeless(ideal, whole):
+        one = shapes[index]
+        if not one.possible:
             return unsatisfiable(f"{_no_node(one)}{_members(one, shapes)}")
-        if not capacity(shape, whole).any():
-            too_large, lacking = _too_large(shape, whole, one.a_node)
-            return unsatisfiable(f"{too_large}{_members(one, shapes)}", 0, () if one.tie else lacking)
+        too_large, lacking = _too_large(ideal[index], whole, one.a_node)
+        return unsatisfiable(f"{too_large}{_members(one, shapes)}", 0, () if one.tie else lacking)
     try:
         if decide(ideal, whole) is not None:
             return None
@@ -170,7 +173,8 @@ def never_a_place(shapes: Sequence[ShapeNodes], whole: CapacityTable) -> Reason 
         return None
     part = largest_part(ideal, whole)
     wanted = sum(shape.count for shape in ideal)
-    fit = f"{part.members} of {wanted} members would fit if nothing else ran{short(part.short_of)}"
+    members = f"{'at least ' if part.cut_short else ''}{part.members} of {wanted} members"
+    fit = f"{members} would fit if nothing else ran{short(part.short_of)}"
     return unsatisfiable(f"{fit}{_left_over(ideal, part)}", part.members, part.short_of)
 
 
@@ -223,7 +227,7 @@ def _too_large(shape: Shape, whole: CapacityTable, a_node: str) -> tuple[str, tu
     requests = shape.requests
     amounts = whole.free[whole.at(shape.nodes)]
     names = [name for name in sorted(requests) if requests[name] > 0]
-    columns = [whole.columns[name] for name in names]
+    columns = [whole.column(name) for name in names]
     asked = np.array([requests[name] for name in names])
     largest = amounts[:, columns].max(axis=0)
     lacking = {
@@ -233,7 +237,7 @@ def _too_large(shape: Shape, whole: CapacityTable, a_node: str) -> tuple[str, tu
         if requests[name] > most
     }
     if lacking:
-        return f"no {a_node} has {', nor '.join(lacking.values())}", tuple(lacking)
+        return f"no {a_node} has {_listed([*lacking.values()], ', nor ')}", tuple(lacking)
     missing = amounts[:, columns] < asked
     fewest = missing[missing.sum(axis=1) == missing.sum(axis=1).min()]
     nearest = min(tuple(np.flatnonzero(row).tolist()) for row in np.unique(fewest, axis=0))
@@ -245,7 +249,7 @@ def _too_large(shape: Shape, whole: CapacityTable, a_node: str) -> tuple[str, tu
         for place, name in enumerate(names)
         if name != PODS or place in nearest
     ]
-    return f"no single {a_node} has {' and '.join(wanted)} (the nearest has {had})", ()
+    return f"no single {a_node} has {_listed(wanted, ' and ')} (the nearest has {had})", ()
 
 
 def _have(name: str, amount: int) -> str:
@@ -329,4 +333,10 @@ def amount_text(name: str, amount: int) -> str:
 def requests_text(requests: Resources) -> str:
     """Return what one member asks for, as ``4 cpu + 1Gi memory``, without the pod slot that every member takes."""
     asked = [amount_text(name, requests[name]) for name in sorted(requests) if name != PODS]
-    return " + ".join(asked) if asked else "no resources"
+    return _listed(asked, " + ") if asked else "no resources"
+
+
+def _listed(amounts: Sequence[str], between: str) -> str:
+    """Return a list of amounts, with the number of those that are too many to be named."""
+    more = len(amounts) - MOST_RESOURCES
+    return between.join([*amounts[:MOST_RESOURCES], *([f"{more} more resources"] if more > 0 else [])])

@@ -4,12 +4,17 @@ A matcher places one shape at a time, and greedy placements in a row can leave n
 would fit. Here all shapes are placed together: by first-fit in several orders, then by the exact search of `packing`,
 which has a budget. A result covers every member. After the budget is spent, no result means "not found", not
 "impossible".
+
+Users decide how many kinds of members a gang has. So what is tried for it beyond a single first-fit is limited by how
+many nodes times shapes that has to look at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import gt
+from typing import TypeVar
 
 import numpy as np
 import numpy.ma  # Or np.unique would load it in the middle of the first plan.
@@ -20,13 +25,27 @@ from fluence_extender.ledger.capacity import Amounts, CapacityTable, slots
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.errors import SearchBudgetSpent
-from fluence_extender.placement.packing import Bins, pack
+from fluence_extender.placement.packing import EXACT, Bins, pack
 
 BUDGET = 20_000
-"""How many ways to fill a node the exact search looks at, which takes a fraction of a second."""
+"""How many ways to fill a node the exact search looks at, which takes a fraction of a second; see `packing`."""
 
-MOST_CELLS = 2_000_000
-"""The exact search is tried up to this many nodes times shapes; beyond it, its tables alone would take too long."""
+CELLS_PER_WAY, MOST_CELLS = 100, 500_000
+"""The exact search is tried where it costs this much `work` at most, for each way of its budget and at all.
+
+Beyond it, its tables would cost more than the search.
+"""
+
+FIRST_FIT_WORK = 2_500_000
+"""What trying several orders of shapes may cost, in nodes times shapes: a tenth of a second."""
+
+DOMAINS_WORK = 10_000_000
+"""The same for trying several domains, most of which have only some of the nodes."""
+
+SHAPE_WORK = 500
+"""A shape costs as much as comparing it with this many nodes, even if it may use one node only."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +67,16 @@ Counts = list[dict[str, int]]
 """For each shape: node -> members placed there."""
 
 
+def work(shapes: Sequence[Shape]) -> int:
+    """Return what placing the shapes once costs, in nodes times shapes."""
+    return sum(len(shape.nodes) + SHAPE_WORK for shape in shapes)
+
+
+def affordable(ways: Sequence[T], shapes: Sequence[Shape], most: int = FIRST_FIT_WORK) -> Sequence[T]:
+    """Return as many of the first ``ways`` to place the shapes as cost ``most`` at most, but at least one."""
+    return ways[: max(most // max(work(shapes), 1), 1)]
+
+
 class _Problem:
     """Shapes and capacity as arrays: ``rows[i]`` are the rows of shape i's nodes, in order.
 
@@ -59,8 +88,6 @@ class _Problem:
         self.shapes = shapes
         self.table = table
         self.sizes = [table.row_of(shape.requests) for shape in shapes]
-        width = table.free.shape[1]
-        self.sizes = [np.pad(size, (0, width - len(size))) for size in self.sizes]
         known: dict[int, NDArray[np.intp]] = {}
         for shape in shapes:
             if id(shape.nodes) not in known:
@@ -76,6 +103,25 @@ class _Problem:
             for j in alike.clashing(ports):
                 clashes[i] |= 1 << j
         self.clashes = tuple(clashes)
+
+    @staticmethod
+    def takes(size: Amounts, rows: NDArray[np.intp], free: Amounts) -> NDArray[np.bool_]:
+        """Return which of ``rows`` take one member of this size, apart from host ports."""
+        enough = np.ones(len(rows), dtype=bool)
+        for column in np.flatnonzero(size).tolist():
+            enough &= free[rows, column] >= size[column]
+        return enough
+
+    def exceeds_all(self) -> bool:
+        """Return whether all members together ask for more than all nodes have."""
+        free = self.table.free.clip(min=0)
+        if free.size and free.max() > EXACT:
+            return False
+        wanted = [0] * free.shape[1]
+        for shape, size in zip(self.shapes, self.sizes, strict=True):
+            for column in np.flatnonzero(size).tolist():
+                wanted[column] += shape.count * int(size[column])
+        return any(map(gt, wanted, free.sum(axis=0).tolist()))
 
     def capacity(self, index: int, free: Amounts, taken: Mapping[int, int]) -> Amounts:
         """Return how many members of a shape each of its rows takes.
@@ -104,6 +150,8 @@ class _Filling:
         """Place as many members of a shape as fit, in the order of its nodes or (``tight``) the fullest first."""
         problem = self.problem
         shape, rows = problem.shapes[index], problem.rows[index]
+        if shape.count == 1 and not shape.exclusive and not tight:
+            return self._put_one(index)
         counts = problem.capacity(index, self.free, self.taken)
         usable = np.flatnonzero(counts)
         if tight:
@@ -119,6 +167,17 @@ class _Filling:
         names = problem.table.names
         return {names[row]: count for row, count in zip(chosen.tolist(), given.tolist(), strict=True)}
 
+    def _put_one(self, index: int) -> dict[str, int]:
+        """Place the only member of a shape on the first of its nodes that takes it, as `fill` does in more steps."""
+        problem, size, rows = self.problem, self.problem.sizes[index], self.problem.rows[index]
+        enough = problem.takes(size, rows, self.free)
+        at = int(enough.argmax()) if len(rows) else 0
+        if not len(rows) or not enough[at]:
+            return {}
+        row = int(rows[at])
+        self.free[row] -= size
+        return {problem.table.names[row]: 1}
+
     def _slack(self, index: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return what would stay free on each row, relative to what is free now: a small number for a tight fit."""
         size = self.problem.sizes[index]
@@ -128,17 +187,41 @@ class _Filling:
         return slack
 
 
+def homeless(shapes: Sequence[Shape], table: CapacityTable) -> Iterator[int]:
+    """Yield the shapes of which no node takes a single member."""
+    problem = _Problem(shapes, table)
+    together: dict[int, list[int]] = {}
+    for index, (shape, rows) in enumerate(zip(shapes, problem.rows, strict=True)):
+        if not shape.exclusive:
+            together.setdefault(id(rows), []).append(index)
+    housed: set[int] = set()
+    for some in together.values():
+        most = np.array([problem.sizes[index] for index in some]).max(axis=0)
+        if problem.takes(most, problem.rows[some[0]], table.free).any():
+            housed.update(some)
+    for index in range(len(shapes)):
+        if index not in housed and not problem.capacity(index, table.free, {}).any():
+            yield index
+
+
 def capacity(shape: Shape, table: CapacityTable) -> Amounts:
     """Return how many members of a shape, at most ``count``, each of its nodes takes by itself."""
-    return _Problem((shape,), table).capacity(0, table.free, {})
+    return capacities((shape,), table)[0]
+
+
+def capacities(shapes: Sequence[Shape], table: CapacityTable) -> list[Amounts]:
+    """Return `capacity` for each of the shapes."""
+    problem = _Problem(shapes, table)
+    return [problem.capacity(index, table.free, {}) for index in range(len(shapes))]
 
 
 def weights(some: Sequence[Resources], table: CapacityTable) -> list[float]:
     """Return which fraction of all free capacity each request takes, of the resource of which it takes most."""
-    # Sizes come first, because a new resource name makes the table wider.
-    sizes = [table.row_of(requests) for requests in some]
+    if not some:
+        return []
     total = np.maximum(table.free.clip(min=0).astype(np.float64).sum(axis=0), 1)
-    return [float((size / total[: len(size)]).max(initial=0.0)) for size in sizes]
+    heaviest: list[float] = (np.array([table.row_of(one) for one in some]) / total).max(axis=1).tolist()
+    return heaviest
 
 
 def fill(shapes: Sequence[Shape], table: CapacityTable) -> Counts:
@@ -163,14 +246,16 @@ def decide(shapes: Sequence[Shape], table: CapacityTable, budget: int = BUDGET) 
     problem = _Problem(shapes, table)
     if len(shapes) == 1:
         return _first_fit(problem, (0,), tight=False)
+    if problem.exceeds_all():
+        return None
     heavy = weights([shape.requests for shape in shapes], problem.table)
     by_weight = sorted(range(len(shapes)), key=lambda i: -heavy[i])
     by_choice = sorted(range(len(shapes)), key=lambda i: (len(shapes[i].nodes), -heavy[i]))
-    for order in (by_choice, by_weight):
-        for tight in (False, True):
-            found = _first_fit(problem, order, tight)
-            if found is not None:
-                return found
+    ways = [(order, tight) for order in (by_choice, by_weight) for tight in (False, True)]
+    for order, tight in affordable(ways, shapes):
+        found = _first_fit(problem, order, tight)
+        if found is not None:
+            return found
     return _exactly(problem, budget)
 
 
@@ -186,8 +271,11 @@ def _first_fit(problem: _Problem, order: Sequence[int], tight: bool) -> Counts |
 
 def _exactly(problem: _Problem, budget: int) -> Counts | None:
     shapes = problem.shapes
-    everywhere = np.unique(np.concatenate(problem.rows)) if shapes else np.zeros(0, dtype=np.intp)
-    if len(everywhere) * len(shapes) > MOST_CELLS:
+    used = np.zeros(len(problem.table.free), dtype=bool)
+    for rows in {id(rows): rows for rows in problem.rows}.values():
+        used[rows] = True
+    everywhere = np.flatnonzero(used)
+    if (len(everywhere) + SHAPE_WORK) * len(shapes) > min(CELLS_PER_WAY * budget, MOST_CELLS):
         raise SearchBudgetSpent
     asked = np.flatnonzero(np.any(problem.sizes, axis=0))
     most = np.zeros((len(everywhere), len(shapes)), dtype=np.int64)

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
 from fluence_extender.ledger.accounts import clashing
 from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.pod import HostPort
-from fluence_extender.placement.search import Counts, Shape, fill, place, weights
+from fluence_extender.placement.search import Counts, Shape, affordable, fill, place, weights, work
 
 MOST_TRIED = 32
 """How many larger selections of unequal members are searched for when one has been found."""
+
+TRIED_WORK = 2_000_000
+"""What these searches may cost together, as `work` counts it; of many kinds of members fewer are tried."""
+
+MOST_LACKING = 64
+"""At most this many kinds of members without a place are looked at for what they are short of, the lightest first."""
 
 EACH_BUDGET = 500
 """How many ways to fill a node each of these searches looks at."""
@@ -25,10 +32,14 @@ EACH_BUDGET = 500
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The part of a gang that fits: how many members of each shape, and what the next member is short of."""
+    """The part of a gang that fits: how many members of each shape, and what the next member is short of.
+
+    ``cut_short``: a larger part may exist, which there was no time to look for.
+    """
 
     counts: tuple[int, ...]
     short_of: tuple[str, ...]
+    cut_short: bool = False
 
     @property
     def members(self) -> int:
@@ -37,24 +48,26 @@ class Part:
 
 
 def part_that_fits(shapes: Sequence[Shape], table: CapacityTable) -> Part:
-    """Return how many members fit when shapes are placed in the given order, or the lightest first."""
+    """Return how many members fit when shapes are placed the lightest first, or in the given order."""
     given = list(range(len(shapes)))
     lightest = _lightest_first(shapes, table)
-    return _part(shapes, _filled(shapes, table, [given] if given == lightest else [given, lightest]), table)
+    orders = [lightest] if given == lightest else [lightest, given]
+    return _part(shapes, _filled(shapes, table, orders), table, lightest)
 
 
 def largest_part(shapes: Sequence[Shape], table: CapacityTable) -> Part:
     """Return the most members that are found to fit together.
 
     Of unequal members, several orders of shapes are tried, then larger selections are searched for. So for a small gang
-    no selection with one more member fits.
+    no selection with one more member fits. For a gang with very many kinds of members the result is cut short.
     """
     if len(shapes) == 1:
         return part_that_fits(shapes, table)
     given = list(range(len(shapes)))
     lightest = _lightest_first(shapes, table)
     hardest = sorted(lightest, key=lambda i: len(shapes[i].nodes))
-    return _part(shapes, _grown(shapes, table, _filled(shapes, table, [lightest, given, hardest])), table)
+    counts, cut_short = _grown(shapes, table, _filled(shapes, table, [lightest, given, hardest]))
+    return replace(_part(shapes, counts, table, lightest), cut_short=cut_short)
 
 
 def _lightest_first(shapes: Sequence[Shape], table: CapacityTable) -> list[int]:
@@ -66,30 +79,37 @@ def _lightest_first(shapes: Sequence[Shape], table: CapacityTable) -> list[int]:
 
 
 def _filled(shapes: Sequence[Shape], table: CapacityTable, orders: Sequence[Sequence[int]]) -> Counts:
-    """Place shapes in each of these orders and return the first of the largest results."""
+    """Place shapes in as many of these orders as are affordable, and return the first of the largest results."""
     found = []
-    for order in orders:
-        counts = fill([shapes[i] for i in order], table)
-        found.append([counts[order.index(i)] for i in range(len(shapes))])
+    for order in affordable(orders, shapes):
+        placed: Counts = [{} for _ in shapes]
+        for index, counts in zip(order, fill([shapes[i] for i in order], table), strict=True):
+            placed[index] = counts
+        found.append(placed)
     return max(found, key=_members)
 
 
-def _grown(shapes: Sequence[Shape], table: CapacityTable, counts: Counts) -> Counts:
-    """Return a selection enlarged member by member, as long as one more can be placed with all the others."""
+def _grown(shapes: Sequence[Shape], table: CapacityTable, counts: Counts) -> tuple[Counts, bool]:
+    """Return a selection enlarged member by member, as long as one more can be placed with all the others.
+
+    Also return whether that was cut short.
+    """
     have = [sum(placed.values()) for placed in counts]
-    tried = 0
+    left = min(MOST_TRIED, TRIED_WORK // work(shapes))
     grown = True
     while grown:
         grown = False
         for index, shape in enumerate(shapes):
-            if have[index] >= shape.count or tried >= MOST_TRIED:
+            if have[index] >= shape.count:
                 continue
-            tried += 1
+            if not left:
+                return counts, True
+            left -= 1
             wanted = [number + (at == index) for at, number in enumerate(have)]
             found = _placed(shapes, wanted, table)
             if found is not None:
                 counts, have, grown = found, wanted, True
-    return counts
+    return counts, False
 
 
 def _placed(shapes: Sequence[Shape], wanted: Sequence[int], table: CapacityTable) -> Counts | None:
@@ -113,7 +133,7 @@ def _left(shapes: Sequence[Shape], counts: Counts, table: CapacityTable) -> Capa
     left = table.free.copy()
     ports = dict(table.ports)
     for shape, placed in zip(shapes, counts, strict=True):
-        size = table.row_of(shape.requests)
+        size = table.use_of(shape.requests)
         for name, count in placed.items():
             row = table.rows[name]
             left[row] -= count * size
@@ -126,16 +146,19 @@ def _members(counts: Counts) -> int:
     return sum(sum(placed.values()) for placed in counts)
 
 
-def _part(shapes: Sequence[Shape], counts: Counts, table: CapacityTable) -> Part:
+def _part(
+    shapes: Sequence[Shape], counts: Counts, table: CapacityTable, lightest_first: Sequence[int]
+) -> Part:
     have = tuple(sum(placed.values()) for placed in counts)
-    lacking = [shape for shape, count in zip(shapes, have, strict=True) if count < shape.count]
+    lacking = [shapes[i] for i in lightest_first if have[i] < shapes[i].count]
     return Part(have, _short_of(lacking or shapes, _left(shapes, counts, table)))
 
 
 def _short_of(shapes: Sequence[Shape], left: CapacityTable) -> tuple[str, ...]:
     """Return what the next member is short of, on the node that lacks the fewest resources."""
     best: tuple[str, ...] | None = None
-    for shape in {(one.requests, one.nodes, one.ports): one for one in shapes}.values():
+    kinds = {(one.requests, id(one.nodes), one.ports): one for one in shapes}
+    for shape in islice(kinds.values(), MOST_LACKING):
         for short in _shortages(shape, left):
             if short and (best is None or (len(short), short) < (len(best), best)):
                 best = short
@@ -146,7 +169,7 @@ def _shortages(shape: Shape, left: CapacityTable) -> Iterator[tuple[str, ...]]:
     """Yield what each kind of node lacks for one more member."""
     names = sorted(name for name in shape.requests if shape.requests[name] > 0)
     size = left.row_of(shape.requests)
-    columns = np.array([left.columns[name] for name in names], dtype=np.intp)
+    columns = np.array([left.column(name) for name in names], dtype=np.intp)
     rows = left.at(shape.nodes)
     lacking = size[columns] > left.free[np.ix_(rows, columns)].clip(min=0)
     taken = {row: _clashing(shape.ports, left.ports[row]) for row in left.ports if shape.ports}

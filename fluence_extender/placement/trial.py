@@ -108,7 +108,7 @@ class Trial:
                     continue
                 if refusal(demand.pod, node) is not None:
                     continue
-                if ((table.free[row, : len(size)] >= size) | (size == 0)).all():
+                if ((table.free[row] >= size) | (size == 0)).all():
                     self._copy.take_all([(demand.pod, Assignment(demand.pod.uid, name))], gang)
                     found[demand.pod.uid] = name
                     break

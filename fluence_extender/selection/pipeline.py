@@ -91,9 +91,8 @@ def _dropped(
             dropped[one.name] = NOT_A_CANDIDATE
         elif offered is not None and one.name not in offered:
             dropped[one.name] = NOT_OFFERED
-    for name in request.candidates or ():
-        if all(one.name != name for one in backends):
-            dropped[name] = "in select-candidates, but not known"
+    for name in set(request.candidates or ()).difference(one.name for one in backends):
+        dropped[name] = "in select-candidates, but not known"
     return dropped
 
 

@@ -142,7 +142,9 @@ def _simulation(
             ends[pod.uid] = end
     gangs = _gangs(objects, [pod for pod in running if pod.ours], uses)
     ranked = sorted(containment.nodes, key=lambda name: containment.vertex(containment.nodes[name]).rank)
-    free = CapacityTable.of({name: NodeCapacity(one.free, one.ports) for name, one in accounts.items()})
+    free = CapacityTable.of(
+        {name: NodeCapacity(one.free, one.ports, one.allocatable) for name, one in accounts.items()}
+    )
     whole = CapacityTable.of({name: NodeCapacity(one.allocatable) for name, one in accounts.items()})
     taken = Snapshot(
         objects.nodes,

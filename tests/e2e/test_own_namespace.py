@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fluence_extender.localcluster import ApiError, ControlPlane
+from fluence_extender.localcluster import ApiError, Component, ControlPlane, ensure_binaries
 from fluence_extender.model.names import DEFAULT_NAMESPACE
 from tests.e2e.harness import LONGEST, Manifest, Namespace, documents, pod, wait_for
 from tests.e2e.test_deploy import allowed
@@ -180,6 +180,43 @@ def test_installation_in_kube_system_is_accepted_by_the_api_server(
     accepted = kubectl(control_plane, "apply", *how, "-k", str(in_kube_system)).splitlines()
     assert all(line.endswith("(server dry run)") for line in accepted)
     assert len(accepted) == len(rendered(control_plane, in_kube_system))
+
+
+def test_kube_scheduler_in_kube_system_takes_its_lease_there(
+    control_plane: ControlPlane, in_kube_system: Path
+) -> None:
+    """Its file names the other namespace; the Deployment's argument counts."""
+    api = control_plane.api
+    objects = {(one["kind"], one["metadata"]["name"]): one for one in rendered(control_plane, in_kube_system)}
+    spec = objects["Deployment", "fluence"]["spec"]["template"]["spec"]
+    (arguments,) = (one["args"] for one in spec["containers"] if one["name"] == "kube-scheduler")
+    (name,) = (one["configMap"]["name"] for one in spec["volumes"] if "configMap" in one)
+    config = yaml.safe_load(objects["ConfigMap", name]["data"]["scheduler.yaml"])
+    config["clientConnection"]["kubeconfig"] = str(control_plane.kubeconfig)
+    file = in_kube_system / "scheduler.yaml"
+    file.write_text(yaml.safe_dump(config))
+    changed = {"$(NAMESPACE)": "kube-system", "/etc/fluence/scheduler.yaml": str(file)}
+    for shipped, here in changed.items():
+        arguments = [one.replace(shipped, here) for one in arguments]
+    own = [f"--{one}-kubeconfig={control_plane.kubeconfig}" for one in ("authentication", "authorization")]
+    command = [str(ensure_binaries()["kube-scheduler"]), *arguments, *own, "--secure-port=0"]
+
+    def held() -> list[str]:
+        leases = api.get("/apis/coordination.k8s.io/v1/leases")["items"]
+        return [
+            one["metadata"]["namespace"]
+            for one in leases
+            if one["metadata"]["name"] == "fluence" and one["spec"].get("holderIdentity")
+        ]
+
+    before = held()
+    scheduler = Component("scheduler-there", command, control_plane.log("scheduler-there"))
+    scheduler.launch()
+    try:
+        assert wait_for(lambda: set(held()) - set(before), LONGEST, "the Lease to be held") == {"kube-system"}
+    finally:
+        scheduler.stop()
+        api.delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/fluence")
 
 
 def test_applying_deploy_takes_the_rights_of_an_installation_in_kube_system(

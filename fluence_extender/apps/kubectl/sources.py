@@ -71,13 +71,13 @@ def joined(contents: Sequence[bytes]) -> bytes:
     """Return several sources as one stream; a single source stays as it is."""
     if len(contents) == 1:
         return contents[0]
-    stream = b""
+    stream = bytearray()
     for content in contents:
         content = content.removeprefix(b"\xef\xbb\xbf")
         if stream and not stream.endswith(b"\n"):
             stream += b"\n"
         stream += content if content.startswith(b"---") else b"---\n" + content
-    return stream
+    return bytes(stream)
 
 
 def _read(name: str, recursive: bool) -> Iterator[ManifestSource]:

@@ -2,12 +2,18 @@
 
 A gang is tried once for each version of the ledger, so that gangs that can't fit cost nothing. A promised gang is tried
 with the members that it lacks, and in a turn of its own with those beyond its size.
+
+Invariant: a step tries gangs for a bounded time, however many wait. So gangs that can't be placed keep neither the
+placed ones nor other work waiting. The time is spent on the first gangs in order, then as much on those after the one
+that the last step came to: each gets its attempt, even if the ledger changes before the first ones are through.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import itemgetter
 
 import structlog
 
@@ -16,7 +22,7 @@ from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.membership.assembly import foreign_gates, required_size
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.gangs.membership.order import turn
+from fluence_extender.gangs.membership.order import Turn, turn
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.manager import PreemptionManager
 from fluence_extender.ledger.ledger import Ledger
@@ -37,8 +43,11 @@ PLACED_AT_ONCE = 512
 After a start or a change of leader thousands may wait, and the first needn't wait for the plans of them all.
 """
 
-STEERED_WITHIN = 0.1
-"""Seconds after which placed pods are steered in any case: libreapi_cli takes long for a large gang."""
+TRIED_WITHIN = 0.1
+"""Seconds for which a step tries the first gangs in order, and then those after the one that the last step came to."""
+
+MOST_HOPELESS = 64
+"""Of the members beyond a gang's size, after so many kinds without a place no more are tried in the same attempt."""
 
 
 class Attempts:
@@ -63,6 +72,7 @@ class Attempts:
         self._ledger = ledger
         self._places = places
         self._failed_demands: dict[tuple[DemandKey, frozenset[object], GangKey | None], Reason] = {}
+        self._reached: Turn | None = None
         self.left: frozenset[GangKey] = frozenset()
 
     def all(self, gangs: Iterable[Gang], now: float) -> set[GangKey]:
@@ -74,16 +84,15 @@ class Attempts:
             and (gang.attempt.version != self._ledger.version or gang.attempt.again_at <= now)
             and needy(gang)
         ]
-        hopeful.sort(key=turn)
         self._failed_demands.clear()
         self._preemption.begin_round()
+        # A search for victims goes on only where its gang is tried each time.
+        searching = self._preemption.searching_for
         tried: set[GangKey] = set()
-        placed, steer_at = 0, NEVER
-        for gang in hopeful:
-            enough = placed >= PLACED_AT_ONCE or self._clock() >= steer_at
-            # A search for victims goes on only where its gang is tried each time.
-            if enough and not self._preemption.searching:
-                break
+        placed = 0
+        for gang, in_time in self._in_turn(hopeful):
+            if (placed >= PLACED_AT_ONCE or not in_time) and gang.key != searching:
+                continue
             tried.add(gang.key)
             before = len(needy(gang))
             gang.attempt.version = self._ledger.version
@@ -95,10 +104,25 @@ class Attempts:
                 log.exception("a gang could not be planned", gang=str(gang.key))
                 gang.explain(_failed(self._ledger.graph.fault or repr(error)), now)
             placed += max(before - len(needy(gang)), 0)
-            if placed and steer_at == NEVER:
-                steer_at = self._clock() + STEERED_WITHIN
         self.left = frozenset(gang.key for gang in hopeful if gang.key not in tried)
         return tried
+
+    def _in_turn(self, gangs: Iterable[Gang]) -> Iterator[tuple[Gang, bool]]:
+        """Yield ``gangs`` in the order of their turns, each with whether there is time to try it."""
+        turns = sorted(((turn(gang), gang) for gang in gangs), key=itemgetter(0))
+        until, first = self._clock() + TRIED_WITHIN, 0
+        while first < len(turns) and (first == 0 or self._clock() < until):
+            yield turns[first][1], True
+            first += 1
+        rest, reached = turns[first:], self._reached
+        self._reached = None
+        after = 0 if reached is None else bisect_right(rest, reached, key=itemgetter(0))
+        until, in_time = self._clock() + TRIED_WITHIN, True
+        for place, gang in rest[after:] + rest[:after]:
+            in_time = in_time and self._clock() < until
+            if in_time:
+                self._reached = place
+            yield gang, in_time
 
     def _try(self, gang: Gang, now: float) -> None:
         size = size_of(gang)
@@ -173,11 +197,18 @@ class Attempts:
         reason = self._plan(gang, ready, now)
         if reason is None or len(ready) <= fewest or self._places.plan(gang, ready[:fewest], now) is not None:
             return reason
-        hopeless: list[object] = []
-        for member in ready[fewest:]:
-            asked = (member.pod.requests, member.pod.devices, member.pod.requires)
+        beyond, start = ready[fewest:], gang.attempt.beyond
+        gang.attempt.beyond = 0
+        hopeless: set[object] = set()
+        for at, member in enumerate(beyond[start:] + beyond[:start], start + 1):
+            pod = member.pod
+            asked = (pod.requests, *(tuple(sorted(kinds.items())) for kinds in (pod.devices, pod.requires)))
             if asked not in hopeless and self._places.plan(gang, [member], now) is not None:
-                hopeless.append(asked)
+                hopeless.add(asked)
+                if len(hopeless) >= MOST_HOPELESS:
+                    # The next attempt begins with the others.
+                    gang.attempt.beyond = at % len(beyond)
+                    break
         return reason
 
 

@@ -154,10 +154,12 @@ class Attempt:
     """The last vain attempt to place a gang.
 
     ``version`` is the ledger's version then. From ``again_at`` on another attempt may succeed on the same version.
+    ``beyond`` is with which of the members beyond its size the next attempt begins.
     """
 
     version: int = -1
     again_at: float = NEVER
+    beyond: int = 0
 
 
 @dataclass(slots=True)
@@ -374,8 +376,8 @@ class Gang:
 
     @property
     def priority(self) -> int:
-        """The highest priority among the living members."""
-        return max((member.pod.priority for member in self.alive()), default=0)
+        """The highest priority among the living members. A bound pod that was placed otherwise doesn't raise it."""
+        return max((member.pod.priority for member in self._own()), default=0)
 
     @property
     def created(self) -> tuple[float, int]:
@@ -384,9 +386,12 @@ class Gang:
         The time is a whole second; the resourceVersion orders what was created in the same one. A bound pod that was
         placed otherwise makes the gang no older.
         """
+        return min(((one.pod.created, one.first_seen) for one in self._own()), default=(0.0, 0))
+
+    def _own(self) -> list[Member]:
+        """Return the living members that wait or were placed with this gang, or all if there are none."""
         alive = self.alive()
-        own = [one for one in alive if one.state is not BOUND or self._placed(one)]
-        return min(((one.pod.created, one.first_seen) for one in own or alive), default=(0.0, 0))
+        return [one for one in alive if one.state is not BOUND or self._placed(one)] or alive
 
     def _placed(self, member: Member) -> bool:
         """Return whether the member got its place with this gang."""

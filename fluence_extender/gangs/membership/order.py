@@ -18,6 +18,9 @@ Age = tuple[float, int]
 Precedence = tuple[float, Age, GangKey]
 """The negative priority, the age, and the key; the lowest comes first."""
 
+Turn = tuple[bool, Precedence]
+"""False for a gang that was promised its places, and the precedence; the lowest comes first."""
+
 NEWEST: Age = (float("inf"), 0)
 """The age of a gang that doesn't exist yet."""
 
@@ -27,7 +30,7 @@ def precedence(gang: Gang) -> Precedence:
     return (-gang.priority, gang.created, gang.key)
 
 
-def turn(gang: Gang) -> tuple[bool, Precedence]:
+def turn(gang: Gang) -> Turn:
     """Return a key that sorts waiting gangs in the order in which they are tried."""
     return not gang.promised or _waits_beyond_size(gang), precedence(gang)
 

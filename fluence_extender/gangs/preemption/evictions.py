@@ -21,6 +21,7 @@ from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.preemptions import Preemption, Preemptions
+from fluence_extender.gangs.preemption.victims import priority_as_victim
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason
 
@@ -254,7 +255,7 @@ class Evictions:
             return bool(eviction.sent) and not eviction.surplus
         if eviction.sent:
             return True
-        if gang.priority < preemption.priority:
+        if priority_as_victim(gang.alive()) < preemption.priority:
             projection = preemption.projection
             nodes = {one.assignment.node for one in remaining if one.assignment is not None}
             if projection is None or any(projection.short(name, self._surely_departs) for name in nodes):

@@ -112,9 +112,9 @@ class PreemptionManager:
         self._searches.begin_round()
 
     @property
-    def searching(self) -> bool:
-        """Return whether a search for victims is under way."""
-        return self._searches.under_way
+    def searching_for(self) -> GangKey | None:
+        """Return the gang for which victims are being searched for, None for none."""
+        return self._searches.gang
 
     def order(self, gang: Gang, members: list[Member]) -> None:
         """Sort members of ``gang`` that need a place, in the order in which they are to be planned."""

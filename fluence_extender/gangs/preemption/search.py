@@ -41,7 +41,7 @@ POD_COST = 12
 """The cost of looking at a pod, or of placing it in a trial, where a trial on n nodes costs n."""
 
 MIXED_TRIAL_COST = 8_000
-"""What a trial costs in addition where members differ: it may spend the whole budget of the exact search."""
+"""What a trial costs in addition at least where members differ: it may spend the whole budget of the exact search."""
 
 REPAIRS = 4
 """How many times a confirmation looks for other places when the ones that were found are no longer good.
@@ -253,8 +253,9 @@ def _places_without(
 
 def _cost_of_trial(ledger: LedgerView, query: VictimQuery) -> int:
     """Return the cost of a trial, without that of removing pods and bringing them back."""
-    placing = POD_COST * len(query.demands) + (MIXED_TRIAL_COST if len(grouped(query.demands)) > 1 else 0)
-    return len(ledger.free.now().rows) + placing
+    nodes, kinds = len(ledger.free.now().rows), len(grouped(query.demands))
+    placing = max(MIXED_TRIAL_COST, kinds * nodes) if kinds > 1 else 0
+    return nodes + POD_COST * len(query.demands) + placing
 
 
 def _begin_trial(ledger: LedgerView, planner: Planner, query: VictimQuery) -> Trial:

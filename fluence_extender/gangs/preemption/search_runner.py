@@ -70,6 +70,11 @@ class SearchRunner:
         self._budget = self._step_budget
 
     @property
+    def gang(self) -> GangKey | None:
+        """Return the gang whose search continues in the next step, None for none."""
+        return None if self._running is None else self._running.query.key
+
+    @property
     def under_way(self) -> bool:
         """Return whether a search continues in the next step."""
         return self._running is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import cast
 
 import pytest
 
@@ -11,6 +12,7 @@ from fluence_extender.cluster import events
 from fluence_extender.cluster.connection import Connection
 from fluence_extender.cluster.events import EventRecorder
 from fluence_extender.cluster.port import Regarding
+from tests.core.growth import assert_linear
 from tests.unit.cluster.fake_api_server import FakeApiServer, Handler, answer, drop, eventually, hang, refuse
 
 PATH = "/apis/events.k8s.io/v1/namespaces/ns/events"
@@ -163,3 +165,18 @@ async def test_namespace_that_floods_waits_for_its_budget_and_others_do_not(
     await eventually(lambda: server.count("POST", PATH) == 5)
     task.cancel()
     await asyncio.wait([task])
+
+
+@pytest.mark.parametrize("kind", ["pods", "messages", "namespaces", "the same"])
+def test_time_to_record_events_grows_with_their_number(kind: str) -> None:
+    def event(number: int) -> tuple[Regarding, str]:
+        namespace = f"ns{number}" if kind == "namespaces" else "ns"
+        pod = Regarding("v1", "Pod", namespace, f"p{number}" if kind == "pods" else "p", "u1")
+        return pod, f"message {number}" if kind == "messages" else "message"
+
+    async def record(made: list[tuple[Regarding, str]]) -> None:
+        recorder = EventRecorder(cast(Connection, None), capacity=256)
+        for pod, message in made:
+            recorder.record(pod, "Waiting", message)
+
+    assert_linear(lambda made: asyncio.run(record(made)), lambda count: [event(i) for i in range(count)])

@@ -73,6 +73,21 @@ def test_pod_that_brings_its_node_takes_its_gang_ahead_of_no_other(world: MakeWo
     assert not w.now(late).node
 
 
+def test_bound_pod_of_high_priority_lifts_no_gang_that_it_was_not_placed_with(world: MakeWorld) -> None:
+    w = closed_world(world)
+    (high,) = gang(w, "high", 3500, priority=2000)
+    w.advance(2)
+    assert w.now(high).node == "n0"
+    (lifted,) = gang(w, "big", 3000, size=2, preempts=False)
+    first = important(w, 3000)
+    w.change(high, **labelled(2))
+    w.advance(1)
+    assert w.member(high.uid) in w.gang("big").members.values()
+    opened(w)
+    assert w.now(first).node == "n1"
+    assert not w.now(lifted).node
+
+
 def test_gang_beside_a_pod_that_brings_its_node_is_placed_in_its_turn(world: MakeWorld) -> None:
     w = closed_world(world)
     w.disturb("n0")

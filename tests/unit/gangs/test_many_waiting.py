@@ -1,15 +1,18 @@
-"""Thousands that wait at once, as after a change of leader: the first are told their places before all are planned."""
+"""Thousands that wait at once, as after a change of leader: a step plans for a bounded time, and each gets its turn."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
 
+import pytest
+
 from fluence_extender.apps.extender.engines import choose_engine, matcher_setup
-from fluence_extender.cluster.port import Kind, Listed
+from fluence_extender.cluster.port import Changed, Kind, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import Steer
-from fluence_extender.gangs.lifecycle.attempts import PLACED_AT_ONCE, STEERED_WITHIN
+from fluence_extender.gangs.lifecycle.attempts import PLACED_AT_ONCE, TRIED_WITHIN, Attempts
+from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.graph.containment import LEVELS
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
@@ -67,7 +70,7 @@ def test_first_gangs_are_steered_before_all_are_planned_by_priority() -> None:
 
 
 def test_placed_gangs_are_steered_before_others_are_tried_if_planning_is_slow() -> None:
-    asked = count(step=STEERED_WITHIN)
+    asked = count(step=TRIED_WITHIN)
     controller, pods = waiting_gangs(lambda: next(asked))
     first = steered(controller)
     assert set(first) == {f"g{GANGS - 1}"}
@@ -75,3 +78,63 @@ def test_placed_gangs_are_steered_before_others_are_tried_if_planning_is_slow() 
     while controller.lifecycle.restless:
         rest += steered(controller)
     assert sorted(first + rest) == sorted(pod.labels[GROUP_LABEL] for pod in pods)
+
+
+class Ticks:
+    """A clock by which each attempt to place a gang takes ``each`` seconds."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, each: float) -> None:
+        self.now = 0.0
+        self.tried: list[str] = []
+        attempt = Attempts._try
+
+        def timed(attempts: Attempts, gang: Gang, now: float) -> None:
+            self.now += each
+            self.tried.append(gang.key.name)
+            attempt(attempts, gang, now)
+
+        monkeypatch.setattr(Attempts, "_try", timed)
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def refused_gangs(clock: Callable[[], float], count: int) -> Controller:
+    """Gangs that are all different, and of which none has a place beside a foreign pod."""
+    ledger = Ledger(matcher_setup(choose_engine("embedded"), "lonode", LEVELS), "lonode")
+    controller = Controller(ledger, clock=clock)
+    taken = Resources({"cpu": 3000, "pods": 1})
+    foreign = Pod("others", "big", "u-big", scheduler="default-scheduler", node="n0", requests=taken)
+    controller.observe(Listed(Kind.NODE, (node("n0", cpu=4000),)))
+    controller.observe(Listed(Kind.POD, (foreign,)))
+    controller.start()
+    for number in range(count):
+        asked = Resources({"cpu": 2000 + number, "pods": 1})
+        pod = Pod("default", f"g{number:03}", f"u-{number:03}", gates=(GATE,), requests=asked, created=number)
+        controller.observe(Changed(Kind.POD, pod))
+    return controller
+
+
+def test_step_tries_refused_gangs_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Ticks(monkeypatch, TRIED_WITHIN / 4)
+    controller = refused_gangs(clock, 100)
+    steps = 0
+    while not steps or controller.lifecycle.restless:
+        began = clock.now
+        controller.step()
+        steps += 1
+        assert clock.now - began <= 2.5 * TRIED_WITHIN
+    assert sorted(clock.tried) == [f"g{number:03}" for number in range(100)]
+
+
+def test_each_refused_gang_is_tried_though_the_ledger_changes_all_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Ticks(monkeypatch, TRIED_WITHIN / 4)
+    controller = refused_gangs(clock, 100)
+    for step in range(40):
+        controller.observe(Changed(Kind.NODE, node("n0", cpu=4000, labels={"step": str(step)})))
+        controller.step()
+        # The first in order come first whenever something has changed.
+        assert "g000" in clock.tried[-10:]
+    assert set(clock.tried) == {f"g{number:03}" for number in range(100)}

@@ -54,14 +54,17 @@ def test_evicted_gang_learns_the_priority_of_its_preemptor_and_not_its_name(worl
 
 
 def test_new_member_of_an_evicted_gang_does_not_learn_the_name_either(world: MakeWorld) -> None:
-    w, _ = evicting(world)
+    w = world(node("n0"))
+    gang(w, "low", 1000, 1000, namespace="lab")
+    w.advance(2)
+    w.cluster.fail("evict", Disrupted("not now", 429), times=20)
+    gang(w, "high", 3000, namespace="bank", priority=10)
+    w.advance(2)
     labels, size = {GROUP_LABEL: "low"}, {GROUP_SIZE_ANNOTATION: "2"}
-    for name in ("low-2", "low-3"):
-        w.pod(name, "lab", labels=labels, annotations=size, requests=asks(100, 1), gates=(GATE,))
+    late = w.pod("low-2", "lab", labels=labels, annotations=size, requests=asks(100, 1), gates=(GATE,))
     w.advance(3)
-    assert (
-        "gang lab/low: preempted by a gang of another namespace (priority 10)" in w.cluster.waiting.values()
-    )
+    text = "gang lab/low: preempted by a gang of another namespace (priority 10)"
+    assert w.cluster.waiting[late.uid] == text
     assert "bank" not in written(w, "lab")
 
 

@@ -25,7 +25,16 @@ from fluence_extender.http.listeners.gate import (
     is_loopback,
 )
 from fluence_extender.identity.certificates import KeyPair, make_authority, make_leaf, pem
-from fluence_extender.model.access import METRICS, NODES, Caller, pods_in, question
+from fluence_extender.model.access import (
+    METRICS,
+    NODES,
+    Caller,
+    CallerSight,
+    namespaces_in,
+    pods_in,
+    question,
+)
+from tests.core.growth import assert_linear
 from tests.unit.http.callers import KnownCallers, request_of
 
 NOW = datetime.now(UTC)
@@ -314,3 +323,12 @@ def test_loopback_is_told_from_other_addresses(host: str, local: bool) -> None:
 def test_leaf_for_tests_has_the_name_that_the_settings_allow() -> None:
     (name,) = x509.load_der_x509_certificate(certificate()).subject.rfc4514_string().split(",")
     assert name == "CN=fluence"
+
+
+@pytest.mark.parametrize(
+    "part", ["a", "a-", "a/", "a/b ", "a/b (priority ", "/", "-/", "(priority 1)", "A", "\u00e9"]
+)
+def test_time_to_redact_a_text_grows_with_the_text(part: str) -> None:
+    sight = CallerSight(frozenset({"lab"}), known=frozenset({"a", "bank"}))
+    assert_linear(sight.redacted, lambda count: part * count)
+    assert_linear(lambda text: namespaces_in([text]), lambda count: part * count)

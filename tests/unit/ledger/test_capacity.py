@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluence_extender.ledger.accounts import Journal, NodeAccount
-from fluence_extender.ledger.capacity import CapacityTable, CopiedCapacity, LiveCapacity, NodeCapacity
+from fluence_extender.ledger.capacity import (
+    CapacityTable,
+    CopiedCapacity,
+    LiveCapacity,
+    NodeCapacity,
+    slots,
+)
 from fluence_extender.ledger.pod_use import PodUse, RemovablePods
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import HostPort
@@ -70,7 +76,7 @@ def test_ports_are_counted_as_often_as_they_are_taken() -> None:
 def test_copy_is_independent_of_the_original() -> None:
     first = table()
     second = first.copy()
-    second.put("n9", asks(1), ())
+    second.put("n9", NodeCapacity(asks(1)))
     second.free[0] = 0
     assert "n9" not in first.rows
     assert first.of_node("n0")["cpu"] == 4000
@@ -93,6 +99,44 @@ def test_revision_grows_only_when_a_capacity_changes() -> None:
 def test_remembered_rows_of_a_tuple_stay_right_when_nodes_join() -> None:
     there = table()
     assert there.at(NODES).tolist() == [0, 1, 2, 3]
-    there.put("m0", asks(1), ())
+    there.put("m0", NodeCapacity(asks(1)))
     assert there.at(NODES).tolist() == [0, 1, 2, 3]
     assert there.at(("m0", "n0")).tolist() == [4, 0]
+
+
+def test_resources_that_only_pods_name_do_not_make_the_table_wider() -> None:
+    journal = Journal()
+    account = NodeAccount("n0", asks(4000, 8), journal.note)
+    live = LiveCapacity({"n0": account}, journal, lambda one: NodeCapacity(one.free, (), one.allocatable))
+    width = live.now().free.shape[1]
+    for number in range(100):
+        strange = Resources({"cpu": 10, f"example.com/r{number}": 1})
+        account.add(f"u{number}", strange, foreign=True)
+        assert not slots(live.now().row_of(strange), live.now().free, 1).any()
+        copy = CopiedCapacity(live.now().copy())
+        copy.add_free("n0", strange, (), 1)
+        assert not slots(copy.now().row_of(strange), copy.now().free, 1).any()
+    assert live.now().free.shape[1] == width
+    assert live.now().of_node("n0")["cpu"] == 3000
+
+
+def test_resource_that_is_all_in_use_is_free_in_a_copy_without_its_pods() -> None:
+    journal = Journal()
+    account = NodeAccount("n0", Resources({"cpu": 8, "example.com/fpga": 2}), journal.note)
+    live = LiveCapacity({"n0": account}, journal, lambda one: NodeCapacity(one.free, (), one.allocatable))
+    live.now()
+    both = Resources({"example.com/fpga": 2})
+    account.add("u", both, foreign=False)
+    copy = CopiedCapacity(live.now().copy())
+    copy.add_free("n0", both, (), 1)
+    assert copy.now().of_node("n0")["example.com/fpga"] == 2
+
+
+def test_what_pods_use_beyond_a_node_counts_once_a_node_has_that_resource() -> None:
+    journal = Journal()
+    accounts = {name: NodeAccount(name, asks(4000, 8), journal.note) for name in NODES}
+    live = LiveCapacity(accounts, journal, lambda one: NodeCapacity(one.free, (), one.allocatable))
+    accounts["n0"].add("u", Resources({"example.com/fpga": 2}), foreign=True)
+    assert "example.com/fpga" not in live.now().of_node("n0")
+    accounts["n1"].resize(Resources({**asks(4000, 8), "example.com/fpga": 4}))
+    assert [live.now().of_node(name)["example.com/fpga"] for name in NODES] == [-2, 4, 0, 0]
