@@ -36,7 +36,17 @@ SCALE_GANGS = {
 }
 STREAM_RATE = 50.0
 CONTENDERS = 2
-INSTALLED = ("namespace", "serviceaccount", "rbac", "gate", "suspend", "groups", "intake", "stamps", "accounts")
+INSTALLED = (
+    "namespace",
+    "serviceaccount",
+    "rbac",
+    "gate",
+    "suspend",
+    "groups",
+    "intake",
+    "stamps",
+    "accounts",
+)
 """The files of deploy/base that count here: the service's account and rights, and all policies."""
 
 console = Console()
