@@ -11,9 +11,9 @@ from typing import Protocol
 from benchmarks.throughput.workloads import STOCK
 from fluence_extender.demo.stack import SCHEDULER, Stack
 from fluence_extender.localcluster import ControlPlane
-from fluence_extender.model.names import SCHEDULER_NAME
+from fluence_extender.model.names import DEFAULT_NAMESPACE, SCHEDULER_NAME
 
-PLANE = ("etcd", "kube-apiserver")
+PLANE = ("etcd", "kube-apiserver", "kube-controller-manager")
 
 
 class Contender(Protocol):
@@ -60,7 +60,10 @@ class StockScheduler:
 
 
 class Fluence:
-    """The extender on its default engine and its kube-scheduler; ``beside`` is a stock scheduler for others' pods."""
+    """The extender on its default engine and its kube-scheduler, with the rights that ``deploy/`` grants them.
+
+    ``beside`` is a stock scheduler for others' pods.
+    """
 
     name = "fluence"
     scheduler = SCHEDULER_NAME
@@ -68,7 +71,8 @@ class Fluence:
     def __init__(self, plane: ControlPlane, engine: str, beside: StockScheduler | None = None) -> None:
         self._plane = plane
         self._beside = beside
-        self._stack = Stack(plane, arguments=["--engine", engine])
+        account = plane.kubeconfig_for_service_account(DEFAULT_NAMESPACE, "fluence")
+        self._stack = Stack(plane, kubeconfig=account, arguments=["--engine", engine])
 
     def start(self) -> None:
         """Start kube-scheduler first; it has nothing to do until the extender has placed pods."""

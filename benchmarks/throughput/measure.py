@@ -37,7 +37,7 @@ class Outcome:
 
     ``to_last`` are the seconds from the moment everything was there (the scheduler and the first pod) to the last
     binding, ``to_running`` those to the moment at which the last pod ran; ``latencies`` the seconds from creation to
-    binding, pod by pod.
+    binding, pod by pod; for a Job's pods from the Job's creation.
     """
 
     contender: str
@@ -76,14 +76,14 @@ class Bench:
         self._api = plane.api
         self._api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.NAMESPACE}})
         self._pods = f"/api/v1/namespaces/{self.NAMESPACE}/pods"
-        jobs = f"/apis/batch/v1/namespaces/{self.NAMESPACE}/jobs"
-        self._owner = self._api.request("POST", jobs, controller(self.NAMESPACE))
+        self._jobs = f"/apis/batch/v1/namespaces/{self.NAMESPACE}/jobs"
+        self._owner = self._api.request("POST", self._jobs, controller(self.NAMESPACE))
         self._idle = self._measure_idle()
 
     def backlog(self, contender: Contender, workload: Workload) -> Outcome:
         """Create the pods before the contender starts."""
-        pods = workload.manifests(contender.scheduler, self._owner)
-        created = self._create(pods)
+        submitted = workload.manifests(contender.scheduler, self._owner)
+        created = self._create(submitted)
         time.sleep(QUIET)
         with Bindings(self._api, self.NAMESPACE) as bindings:
             try:
@@ -104,14 +104,14 @@ class Bench:
         return self._running(contender, workload, "stream", rate)
 
     def _running(self, contender: Contender, workload: Workload, mode: str, rate: float) -> Outcome:
-        pods = workload.manifests(contender.scheduler, self._owner)
+        submitted = workload.manifests(contender.scheduler, self._owner)
         with Bindings(self._api, self.NAMESPACE) as bindings:
             try:
                 contender.start()
                 time.sleep(QUIET)
                 before = read(self._api, contender.processes)
                 began = time.monotonic()
-                created = self._create(pods, rate)
+                created = self._create(submitted, rate)
                 return self._finish(contender, workload, mode, bindings, created, before, began)
             finally:
                 contender.stop()
@@ -148,12 +148,12 @@ class Bench:
             last - began,
             max(bindings.running.values()) - began,
             between(before, after, self._idle),
-            tuple(sorted(seen[name] - when for name, when in created.items())),
+            tuple(sorted(when - created[workload.submitted_as(pod)] for pod, when in seen.items())),
             load_now(),
         )
 
-    def _create(self, pods: Sequence[Manifest], rate: float = 0.0) -> dict[str, float]:
-        """Create the pods; return when each call began, by name."""
+    def _create(self, submitted: Sequence[Manifest], rate: float = 0.0) -> dict[str, float]:
+        """Create the pods or Jobs; return when each call began, by name."""
         began = time.monotonic()
 
         def create(numbered: tuple[int, Manifest]) -> tuple[str, float]:
@@ -161,11 +161,11 @@ class Bench:
             if rate:
                 time.sleep(max(0.0, began + number / rate - time.monotonic()))
             when = time.monotonic()
-            self._api.request("POST", self._pods, manifest)
+            self._api.create(manifest, self.NAMESPACE)
             return str(manifest["metadata"]["name"]), when
 
         with ThreadPoolExecutor(WRITERS) as pool:
-            return dict(pool.map(create, enumerate(pods)))
+            return dict(pool.map(create, enumerate(submitted)))
 
     def _measure_idle(self) -> dict[str, float]:
         """Return the CPU of the control plane's processes per second once new nodes have settled."""
@@ -176,6 +176,9 @@ class Bench:
         return _rates(processes, IDLE)
 
     def _empty(self) -> None:
+        # The controller of loose pods stays.
+        others = f"metadata.name!={self.NAMESPACE}"
+        self._api.delete(self._jobs, fieldSelector=others, propagationPolicy="Background")
         self._api.delete(self._pods, gracePeriodSeconds="0")
         self._api.delete(f"/apis/events.k8s.io/v1/namespaces/{self.NAMESPACE}/events")
         deadline = time.monotonic() + 120

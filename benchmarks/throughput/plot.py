@@ -9,6 +9,7 @@ COLOURS = {
     "extender": "#ee6677",
     "kube-apiserver": "#ccbb44",
     "etcd": "#66ccee",
+    "kube-controller-manager": "#228833",
     "other scheduler": "#bbbbbb",
 }
 WIDTH, LEFT, RIGHT, TOP, BAR, GAP = 860, 250, 60, 64, 18, 4

@@ -139,8 +139,8 @@ def controller_manager(at: Layout) -> list[str]:
         f"--root-ca-file={secrets / 'ca.crt'}",
         f"--service-account-private-key-file={secrets / 'serviceaccounts.key'}",
         f"--node-monitor-grace-period={NODE_GRACE}",
-        "--kube-api-qps=1000",
-        "--kube-api-burst=2000",
+        "--kube-api-qps=2000",
+        "--kube-api-burst=4000",
         "--concurrent-namespace-syncs=10",
         NATIVE_GANGS,
     ]

@@ -49,7 +49,7 @@ from tests.e2e.births import (
 )
 from tests.e2e.harness import LONGEST, Manifest, Namespace, documents, pod, wait_for
 from tests.e2e.installation import BASE, gates_of
-from tests.e2e.test_marks import ADDED_BY, sidecars_added
+from tests.e2e.test_marks import ADDED_BY, patches_of, sidecars_added
 from tests.e2e.workloads import QPU, ours
 
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -297,6 +297,12 @@ def test_pod_is_marked_as_ever(leader: Leader, namespace: Namespace, what: str) 
     stored = tried(namespace, as_created_by_its_job("a", template=template))
     assert pinned_to(stored) == "a"
     assert (MARK_RESOURCE in (stored["spec"]["containers"][0]["resources"].get("requests") or {})) is marked
+
+
+def test_pod_is_patched_once(leader: Leader, namespace: Namespace) -> None:
+    """An empty patch costs the API server as much as any."""
+    body = as_created_by_its_job("a")
+    wait_for(lambda: patches_of(namespace.api, body) == 1, what="one patch")
 
 
 def test_pod_that_others_change_after_us_keeps_its_node_and_is_marked_for_what_they_add(
