@@ -110,6 +110,8 @@ class JobController:
                 if not pod.deleting and not pod.finished:
                     self.cluster.delete(pod)
             return
+        if self.quota == 0:
+            return
         there = {index_of(pod) for pod in pods if not pod.finished}
         for index in range(job.completions or 0):
             if index not in there and index not in known:

@@ -14,6 +14,7 @@ the Job has pods, so a plan is changed by suspending the Job again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from fluence_extender.gangs.execution.actions import Action, Foresee, GateJobs, HoldJob, Resume
@@ -27,6 +28,14 @@ from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
+
+MOST_OF_NAMESPACE = 20_000
+MOST_FORESEEN = 100_000
+"""Foreseen pods of one namespace, and of all.
+
+A foreseen pod costs its user nothing, no quota counts it, and it costs us memory. The pods of further Jobs wait at the
+gate, where quotas count them.
+"""
 
 LONGEST_PLAN = 200 * 1024
 """Bytes of all node names of a plan. The API server limits all annotations of an object to 256 KiB together."""
@@ -51,6 +60,8 @@ class Births:
         self._changed: set[str] = set()
         self._open: set[str] = set()
         """The Jobs for which something may have to be done even if nothing is observed of them."""
+        self._counts: Counter[str] = Counter()
+        """The foreseen pods by namespace."""
         self._written: dict[str, str] | None = {}
         self.gated: dict[str, str] = {}
         self.leading = False
@@ -116,6 +127,7 @@ class Births:
         if foreseen is None or pod.finished or not self._registry.take_over(foreseen.uid, pod):
             return None
         del known.foreseen[index]
+        self._counts[known.job.namespace] -= 1
         self._ledger.rename(foreseen.uid, pod)
         found = self._registry.member(pod.uid)
         if found is not None and GATE in pod.gates and found[1].assignment is not None:
@@ -209,7 +221,8 @@ class Births:
         coming: list[Pod] = []
         for uid in sorted(self._changed):
             known = self._jobs[uid]
-            missing = known.missing() if self._foresees(known) else {}
+            missing = self._missing(known)
+            before = len(known.foreseen)
             gone.extend(known.foreseen.pop(index) for index in [*known.foreseen] if index not in missing)
             if missing and _shaped(known):
                 for index, node in missing.items():
@@ -217,6 +230,7 @@ class Births:
                     if known.foreseen.get(index) != pod:
                         known.foreseen[index] = pod
                         coming.append(pod)
+            self._counts[known.job.namespace] += len(known.foreseen) - before
             if known.over:
                 del self._jobs[uid]
                 self._open.discard(uid)
@@ -227,8 +241,15 @@ class Births:
         self._changed.clear()
         return gone, coming
 
-    def _foresees(self, known: JobPods) -> bool:
-        return self.leading and not known.over and known.job.uid not in self.gated
+    def _missing(self, known: JobPods) -> dict[int, str]:
+        """Return the indexes of the Job whose pods are to be foreseen now, each with its node."""
+        if not self.leading or known.over or known.job.uid in self.gated:
+            return {}
+        if known.waits and not known.foreseen:
+            of_namespace = self._counts[known.job.namespace] + known.indexes
+            if of_namespace > MOST_OF_NAMESPACE or self._counts.total() + known.indexes > MOST_FORESEEN:
+                known.refused = "there are too many foreseen pods"
+        return known.missing()
 
     def resumes(self, gang: Gang, members: Iterable[Member]) -> Iterator[Resume]:
         """Return the patches that resume the Jobs of these foreseen members of ``gang``, which have places."""
@@ -322,7 +343,7 @@ def _unsettled(known: JobPods) -> bool:
 def _resume(known: JobPods, members: Sequence[Member]) -> Resume:
     nodes = {member.pod.uid: member.assignment.node for member in members if member.assignment is not None}
     job = known.job
-    plan = tuple(nodes.get(f"{job.uid}/{index}", "") for index in range(job.pods))
+    plan = tuple(nodes.get(f"{job.uid}/{index}", "") for index in range(known.indexes))
     uids = tuple(member.pod.uid for member in members)
     if len(",".join(plan)) > LONGEST_PLAN:
         return Resume(job, uids=uids)

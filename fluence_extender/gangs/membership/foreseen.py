@@ -109,6 +109,11 @@ class JobPods:
     over: bool = False
 
     @property
+    def indexes(self) -> int:
+        """How many completion indexes the Job has."""
+        return self.job.completions or self.job.parallelism
+
+    @property
     def waits(self) -> bool:
         """Whether the Job is suspended until its pods are placed, and they can be."""
         return self.job.held_for_placement and not self.refused
@@ -120,7 +125,7 @@ class JobPods:
             # The API server lets nobody change the template while pods from before still exist.
             if any(not pod.finished for some in self.pods.values() for pod in some.values()):
                 return {}
-            return {index: "" for index in range(job.pods) if not self._taken(index)}
+            return {index: "" for index in range(self.indexes) if not self._taken(index)}
         if job.suspended:
             return {}
         return {index: node for index, node in enumerate(job.nodes) if node and not self._taken(index)}

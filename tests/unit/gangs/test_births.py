@@ -8,6 +8,7 @@ import pytest
 
 from fluence_extender.cluster.errors import Denied, Unforeseeable
 from fluence_extender.cluster.port import Kind, ResourcesFile
+from fluence_extender.gangs.lifecycle import births
 from fluence_extender.http.scheduler.port import On
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import BACKEND_ANNOTATION, GATE
@@ -368,3 +369,28 @@ def test_foreseen_pods_go_when_another_replica_leads(world: MakeWorld) -> None:
     w.controller.stand_down("another one leads")
     assert not [pod for pod in w.controller.pods.values() if pod.foreseen]
     assert not w.ledger.allocations
+
+
+def test_pods_of_too_many_jobs_of_a_namespace_wait_at_the_gate(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(births, "MOST_OF_NAMESPACE", 10)
+    w = world(node("n0", cpu=1000))
+    w.jobs.quota = 0
+    jobs = [w.jobs.submit(f"j{number}", 4) for number in range(5)]
+    w.advance(3)
+    assert sum(pod.foreseen for pod in w.controller.pods.values()) == 8
+    assert [w.cluster.job(job).suspended for job in jobs] == [True, True, False, False, False]
+    w.cluster.remove(jobs[0])
+    w.jobs.submit("next", 4)
+    w.advance(3)
+    assert sum(pod.foreseen for pod in w.controller.pods.values()) == 8
+
+
+def test_job_of_a_million_pods_costs_nothing(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.jobs.quota = 0
+    job = w.jobs.submit("huge", 1_000_000)
+    w.advance(3)
+    assert not w.cluster.job(job).suspended
+    assert not [pod for pod in w.controller.pods.values() if pod.foreseen]
