@@ -17,6 +17,7 @@ from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.model.names import (
     AT_BIRTH,
     COMPLETION_INDEX,
+    KUEUE_QUEUE_LABEL,
     NEVER_SUSPEND,
     NODES_ANNOTATION,
     PINNED_ANNOTATION,
@@ -33,7 +34,6 @@ from fluence_extender.webhook.handlers import HANDLERS
 from fluence_extender.webhook.mutate import mutate
 from fluence_extender.whatif.documents import as_json
 
-KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 JOB_CONTROLLER = "kubernetes.io/job-controller"
 
 
@@ -100,7 +100,7 @@ def _is_held(job: Json) -> bool:
         and not spec.get("suspend")
         and spec.get("managedBy", JOB_CONTROLLER) == JOB_CONTROLLER
         and not any(map(_resumes_it, meta.get("ownerReferences") or ()))
-        and KUEUE_QUEUE not in {*labels, *((template.get("metadata") or {}).get("labels") or ())}
+        and KUEUE_QUEUE_LABEL not in {*labels, *((template.get("metadata") or {}).get("labels") or ())}
         and labels.get(SUSPEND_LABEL) != NEVER_SUSPEND
         and not template["spec"].get("schedulingGates")
         and not template["spec"].get("nodeName")

@@ -58,6 +58,9 @@ PINNED_ANNOTATION = f"{DOMAIN}/pinned-to"
 # Written when the pod is ungated, and in the Binding: the gang with which it got its place, and the size of that gang.
 PLACED_ANNOTATION = f"{DOMAIN}/placed-with"
 
+# By this label Kueue counts an object, and suspends and resumes it.
+KUEUE_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+
 # On a Job: why admission created it suspended. Until the service has places for its pods it has the first value.
 SUSPENDED_FOR_ANNOTATION = f"{DOMAIN}/suspended-for"
 SUSPENDED_FOR_PLACEMENT = "placement"

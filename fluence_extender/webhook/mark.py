@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from fluence_extender.gangs.membership.conventions import pod_groups
 from fluence_extender.model.assignment import describes_backend
 from fluence_extender.model.names import (
+    KUEUE_QUEUE_LABEL,
     ALLOCATION_ANNOTATION,
     FIRST_SEEN_ANNOTATION,
     FLUX_SIZE,
@@ -31,7 +32,6 @@ GROUP_LABELS = (GROUP_LABEL, *pod_groups.COSCHEDULING_NAMES, FLUX_SIZE)
 MOST_LOOKED_AT = 1000
 """A pod with more annotations, containers or the like is marked unseen: the API server limits what the policy costs."""
 
-KUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 CONSTRAINING_VOLUMES = (
     "persistentVolumeClaim",
@@ -70,7 +70,7 @@ def needs_mark(pod: Json) -> bool:
         _is_large(meta, spec)
         or _requests_devices(spec)
         or any(_is_stamp(name) for name in annotations)
-        or (_needs_barrier(meta, spec, labels) and KUEUE_LABEL not in labels)
+        or (_needs_barrier(meta, spec, labels) and KUEUE_QUEUE_LABEL not in labels)
     )
 
 

@@ -12,6 +12,7 @@ from fluence_extender.model.names import (
     COSCHEDULING_GROUP,
     FLUX_SIZE,
     GROUP_SIZE_ANNOTATION,
+    KUEUE_QUEUE_LABEL,
     NODES_ANNOTATION,
     PLACED_ANNOTATION,
     SCHEDULER_NAME,
@@ -122,6 +123,8 @@ def decode_job(raw: bytes) -> Job:
     conditions = status.conditions or ()
     failed = read_indexes(status.failed_indexes or "")
     suspended = bool(spec.suspend)
+    # A Job that Kueue counts is Kueue's to resume, whenever it got that label.
+    held = suspended and KUEUE_QUEUE_LABEL not in labels
     noted = spec.noted
     ended = any(one.type in ENDING and one.status == "True" for one in conditions)
     return Job(
@@ -138,7 +141,7 @@ def decode_job(raw: bytes) -> Job:
         unsatisfiable=_unsatisfiable(conditions),
         ours=spec.ours,
         suspended=suspended,
-        held_for_placement=suspended and annotations.get(SUSPENDED_FOR_ANNOTATION) == SUSPENDED_FOR_PLACEMENT,
+        held_for_placement=held and annotations.get(SUSPENDED_FOR_ANNOTATION) == SUSPENDED_FOR_PLACEMENT,
         nodes=tuple(noted.nodes.split(",")) if noted.nodes else (),
         placed_with=noted.placed_with,
         done=merged((*failed, *read_indexes(status.completed_indexes or ""))),
