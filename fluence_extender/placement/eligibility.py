@@ -9,11 +9,13 @@ first follows kube-scheduler's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from fluence_extender.ledger.accounts import Journal
 from fluence_extender.model.node import Node, Taint
 from fluence_extender.model.pod import NodeTerm, Pod, Requirement, Toleration
+from fluence_extender.placement.node_groups import NodeGroups
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 NOT_READY = Taint("node.kubernetes.io/not-ready", "NoSchedule")
@@ -167,6 +169,7 @@ class EligibilityIndex:
 
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
+        self._groups = NodeGroups(holds)
         self._eligible: dict[Signature, tuple[Pod, set[str]]] = {}
         self._refusals: dict[Signature, tuple[dict[str, int], tuple[str, ...]]] = {}
         self._refusals_at = 0
@@ -180,6 +183,7 @@ class EligibilityIndex:
     def put(self, node: Node) -> None:
         """Record a node that joins or has changed."""
         self._nodes[node.name] = node
+        self._groups.put(node)
         self.journal.note(node.name)
         for pod, names in self._eligible.values():
             if refusal(pod, node) is None:
@@ -190,6 +194,7 @@ class EligibilityIndex:
     def drop(self, name: str) -> None:
         """Forget a node."""
         self._nodes.pop(name, None)
+        self._groups.drop(name)
         self.journal.note(name)
         for _, names in self._eligible.values():
             names.discard(name)
@@ -203,7 +208,7 @@ class EligibilityIndex:
         key = signature(pod)
         known = self._eligible.pop(key, None)
         if known is None:
-            known = (pod, {name for name, node in self._nodes.items() if refusal(pod, node) is None})
+            known = (pod, set().union(*(names for why, names in self._verdicts(pod) if why is None)))
             if len(self._eligible) >= self.LIMIT:
                 del self._eligible[next(iter(self._eligible))]
         self._eligible[key] = known
@@ -224,13 +229,36 @@ class EligibilityIndex:
             self._refusals_at = self.journal.now
         key = signature(pod)
         if key not in self._refusals:
-            counts: dict[str, int] = {}
-            names = []
-            for node in self._nodes.values():
-                why = refusal(pod, node)
+            counts: Counter[str] = Counter()
+            possible: set[str] = set()
+            for why, names in self._verdicts(pod):
                 if why is not None:
-                    counts[why] = counts.get(why, 0) + 1
+                    counts[why] += len(names)
                 if passes(why):
-                    names.append(node.name)
-            self._refusals[key] = by_frequency(counts), tuple(names)
+                    possible |= names
+            in_order = tuple(filter(possible.__contains__, self._nodes))
+            self._refusals[key] = by_frequency(counts), in_order
         return self._refusals[key]
+
+    def _verdicts(self, pod: Pod) -> Iterator[tuple[str | None, Set[str]]]:
+        """Yield what `refusal` returns for each node, with the nodes for which it does; a verdict may be repeated."""
+        left = self._groups.all()
+        for node, names in self._groups.states():
+            if node.problem:
+                yield refusal(pod, node), names
+                left -= names
+        wanted = sorted((f"{key}={value}", key, value) for key, value in pod.node_selector.items())
+        for text, key, value in wanted:
+            kept = left & self._groups.labelled(key, value)
+            if len(kept) < len(left):
+                yield f"node selector {text}", left - kept
+            left = kept
+        if pod.affinity is not None:
+            kept = left & self._groups.matching(pod.affinity)
+            if len(kept) < len(left):
+                yield "node affinity", left - kept
+            left = kept
+        for node, names in self._groups.states():
+            here = left & names
+            if here:
+                yield _closed(pod, node), here

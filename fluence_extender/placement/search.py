@@ -39,7 +39,7 @@ Beyond it, its tables would cost more than the search.
 FIRST_FIT_WORK = 2_500_000
 """What trying several orders of shapes may cost, in nodes times shapes: a tenth of a second."""
 
-DOMAINS_WORK = 10_000_000
+DOMAINS_WORK = 5_000_000
 """The same for trying several domains, most of which have only some of the nodes."""
 
 SHAPE_WORK = 500

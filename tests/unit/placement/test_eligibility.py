@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fluence_extender.model.node import Node, Taint
 from fluence_extender.model.pod import NodeTerm, Pod, Requirement, Toleration
+from fluence_extender.placement import eligibility
 from fluence_extender.placement.eligibility import (
     EligibilityIndex,
     holds,
@@ -219,3 +224,71 @@ def test_index_forgets_old_signatures_and_stays_right() -> None:
         index.eligible(pod(node_selector={"k": str(number)}))
     assert index.eligible(pod(node_selector={"k": "3"})) == {"n0"}
     assert index.eligible(pod(node_selector={"k": "4"})) == set()
+
+
+KEYS, VALUES = ("a", "b", "metadata.name"), ("1", "2", "n0", "n1")
+rules = st.builds(
+    Requirement,
+    st.sampled_from(KEYS),
+    st.sampled_from(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Other")),
+    st.lists(st.sampled_from(VALUES), max_size=2).map(tuple),
+)
+terms = st.builds(
+    NodeTerm, st.lists(rules, max_size=2).map(tuple), fields=st.lists(rules, max_size=2).map(tuple)
+)
+taints = st.builds(
+    Taint, st.sampled_from(("t", "node.kubernetes.io/u")), st.sampled_from(("NoSchedule", "PreferNoSchedule"))
+)
+labels = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES), max_size=3)
+hosts = st.builds(
+    Node,
+    st.sampled_from(("n0", "n1", "n2", "n3")),
+    labels=labels,
+    taints=st.lists(taints, max_size=2).map(tuple),
+    ready=st.booleans(),
+    unschedulable=st.booleans(),
+    problem=st.sampled_from(("", "", "", "a bad amount")),
+)
+pods = st.builds(
+    pod,
+    node_selector=labels,
+    tolerations=st.sampled_from(((), (Toleration("t", "Exists"),), (Toleration("", "Exists"),))),
+    affinity=st.none() | st.lists(terms, max_size=2).map(tuple),
+)
+
+
+@given(st.lists(hosts, max_size=12), st.lists(st.sampled_from(("n0", "n1", "n2", "n3")), max_size=2), pods)
+def test_index_says_of_each_node_what_a_look_at_it_says(seen: list[Node], gone: list[str], one: Pod) -> None:
+    index = EligibilityIndex()
+    for there in seen:
+        index.put(there)
+    for name in gone:
+        index.drop(name)
+    verdicts = {name: refusal(one, there) for name, there in index.nodes.items()}
+    assert index.eligible(one) == {name for name, why in verdicts.items() if why is None}
+    assert index.possible(one) == tuple(name for name, why in verdicts.items() if passes(why))
+    assert index.refusals(one) == Counter(filter(None, verdicts.values()))
+
+
+def test_pods_of_many_rules_are_not_compared_with_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Counter[str]()
+
+    def counting(name: str) -> None:
+        function = getattr(eligibility, name)
+
+        def called(*given: object) -> object:
+            calls[name] += 1
+            return function(*given)
+
+        monkeypatch.setattr(eligibility, name, called)
+
+    for name in ("refusal", "_closed", "term_holds"):
+        counting(name)
+    index = EligibilityIndex()
+    for number in range(200):
+        index.put(node(f"n{number}", labels={"host": f"h{number}"}, unschedulable=number % 2 == 0))
+    for number in range(200):
+        rule = Requirement("host", "NotIn", (f"h{number}",))
+        one = pod(node_selector={"host": f"h{number + 1}"}, affinity=(NodeTerm((rule,)),))
+        assert len(index.eligible(one)) + len(index.possible(one)) + sum(index.refusals(one).values()) >= 199
+    assert calls.total() <= 2 * 200 * 2
