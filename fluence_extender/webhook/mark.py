@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from fluence_extender.gangs.membership.conventions import pod_groups
 from fluence_extender.model.assignment import describes_backend
 from fluence_extender.model.names import (
-    KUEUE_QUEUE_LABEL,
     ALLOCATION_ANNOTATION,
     FIRST_SEEN_ANNOTATION,
     FLUX_SIZE,
     GROUP_LABEL,
+    KUEUE_QUEUE_LABEL,
     MARK_RESOURCE,
     NODES_ANNOTATION,
     PINNED_ANNOTATION,

@@ -160,6 +160,7 @@ HELD = {"annotations": {SUSPENDED_FOR_ANNOTATION: "placement"}}
         (HELD, False, False, False),
         ({"annotations": {SUSPENDED_FOR_ANNOTATION: "another queue"}}, True, True, False),
         ({"labels": {SUSPENDED_FOR_ANNOTATION: "placement"}}, True, True, False),
+        ({**HELD, "labels": {"kueue.x-k8s.io/queue-name": "theirs"}}, True, True, False),
     ],
 )
 def test_job_is_held_only_where_admission_suspended_it_for_placement(
