@@ -32,7 +32,7 @@ FILES = (
 )
 GATE_BINDINGS = [
     f"/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/{name}"
-    for name in ("fluence-gate", "fluence-gated-jobs")
+    for name in ("fluence-gate", "fluence-gated-jobs", "fluence-suspend")
 ]
 
 # libreapi_cli serves the whole suite too, where it is found: FLUENCE_ENGINE=fluxion
@@ -121,8 +121,9 @@ class Installation:
         try:
             yield
         finally:
-            for document in documents(BASE / "gate.yaml"):
-                api.apply(document)
+            for file in ("gate.yaml", "suspend.yaml"):
+                for document in documents(BASE / file):
+                    api.apply(document)
             self.wait_for_gate(True)
             for document in reversed(marking):
                 api.delete(api.path_of(document))

@@ -6,6 +6,7 @@ are the recorded sessions of docs/kubectl.md; and what would delete the installa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -69,7 +70,7 @@ def supposed() -> Iterator[Manifest]:
     yield devices | {"metadata": devices["metadata"] | {"namespace": FORMER_NAMESPACE}}
     for page in PAGES:
         for fence in fences(page):
-            if fence.language == "yaml" and "kind: Job\n" in fence.text:
+            if fence.language == "yaml" and re.search("^kind: Job$", fence.text, re.MULTILINE):
                 yield from documents(fence.text)
     for policy in documents(ROOT / "deploy" / "base" / "gate.yaml"):
         name = {"metadata": {"name": "fluence-mark"}}

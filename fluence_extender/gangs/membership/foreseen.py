@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from fluence_extender.gangs.lifecycle.pins import pinning, unpinned
 from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.model.assignment import describes_backend
+from fluence_extender.model.coordination import ROLE_ANNOTATION
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
     COMPLETION_INDEX,
@@ -55,6 +56,8 @@ def unsuited(pod: Pod) -> str:
         return pod.problem
     if gates := foreign_gates(pod):
         return f"its pods have scheduling gates of others: {', '.join(gates)}"
+    if ROLE_ANNOTATION in pod.annotations:
+        return "its pods have different roles in a quantum job"
     if pod.interdependent or pod.host_ports:
         return "kube-scheduler judges its pods by more than their node"
     return ""

@@ -95,7 +95,7 @@ HOSTILE: Mapping[str, Callable[[int], Json]] = {
 }
 """Pods with ``n`` parts of one kind, by that kind."""
 
-SOON = 0.75
+SOON = 2.0
 """CPU seconds. The API server waits for 3 or 10 s, and a shared machine may be several times slower."""
 
 
