@@ -226,10 +226,11 @@ class Births:
             gone.extend(known.foreseen.pop(index) for index in [*known.foreseen] if index not in missing)
             if missing and _shaped(known):
                 for index, node in missing.items():
-                    pod = known.pod(index, node)
-                    if known.foreseen.get(index) != pod:
-                        known.foreseen[index] = pod
-                        coming.append(pod)
+                    there = known.foreseen.get(index)
+                    # Beside its node, nothing of a foreseen pod changes.
+                    if there is None or there.pinned_to != node:
+                        known.foreseen[index] = known.pod(index, node)
+                        coming.append(known.foreseen[index])
             self._counts[known.job.namespace] += len(known.foreseen) - before
             if known.over:
                 del self._jobs[uid]
@@ -279,7 +280,7 @@ class Births:
                 if not known.written:
                     known.written = True
                     found.append(Resume(job))
-            elif known.missing() and not _shaped(known):
+            elif not _shaped(known) and known.missing():
                 if not known.asked:
                     known.asked = True
                     found.append(Foresee(job))
