@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from fluence_extender.cluster.api import open_cluster
+from fluence_extender.cluster.connection import connect
 from fluence_extender.localcluster import Api, ControlPlane
 from fluence_extender.model.names import DEFAULT_NAMESPACE, GATED_JOBS, RESOURCES_CONFIGMAP
+from tests.integration.cluster.lab import ApiLab, Lab, MemoryLab
 
 ACCOUNT = "extender"
 NODES = ("node-0", "node-1")
@@ -73,3 +77,16 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
         plane.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": DEFAULT_NAMESPACE}})
         plane.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": GATED}, DEFAULT_NAMESPACE)
         yield Ground(plane, plane.kubeconfig_for_service_account("default", ACCOUNT))
+
+
+@pytest.fixture(params=["memory", "api"])
+async def lab(request: pytest.FixtureRequest) -> AsyncIterator[Lab]:
+    """Give the test an embedded cluster, and then the real API server."""
+    if request.param == "memory":
+        yield MemoryLab()
+        return
+    ground: Ground = request.getfixturevalue("ground")
+    async with connect(str(ground.kubeconfig)) as connection, open_cluster(connection) as cluster:
+        made = ApiLab(cluster, ground.api)
+        yield made
+        await asyncio.to_thread(made.clean)

@@ -4,32 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.api import open_cluster
-from fluence_extender.cluster.connection import connect
 from fluence_extender.cluster.errors import Conflict, Gone
 from fluence_extender.model.names import COMPLETION_INDEX
 from fluence_extender.model.pod import Owner
 from fluence_extender.model.workload import Job
-from tests.integration.cluster.conftest import NODES, Ground
-from tests.integration.cluster.lab import LONGEST, ApiLab, Lab, MemoryLab
-
-
-@pytest.fixture(params=["memory", "api"])
-async def lab(request: pytest.FixtureRequest) -> AsyncIterator[Lab]:
-    if request.param == "memory":
-        yield MemoryLab()
-        return
-    ground: Ground = request.getfixturevalue("ground")
-    async with connect(str(ground.kubeconfig)) as connection, open_cluster(connection) as cluster:
-        made = ApiLab(cluster, ground.api)
-        yield made
-        await asyncio.to_thread(made.clean)
+from tests.integration.cluster.conftest import NODES
+from tests.integration.cluster.lab import LONGEST, Lab
 
 
 @pytest.fixture
