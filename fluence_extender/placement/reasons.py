@@ -31,7 +31,7 @@ MOST_KINDS = 3
 """At most this many kinds of members are listed."""
 
 MOST_RESOURCES = 8
-"""At most this many resources of one member are named."""
+"""The most resources of one member that a reason names."""
 
 MOST_BACKENDS = 10
 """At most this many backends are named."""
@@ -337,6 +337,6 @@ def requests_text(requests: Resources) -> str:
 
 
 def _listed(amounts: Sequence[str], between: str) -> str:
-    """Return a list of amounts, with the number of those that are too many to be named."""
+    """Return the first amounts as a list. The list ends with the number of amounts that it leaves out."""
     more = len(amounts) - MOST_RESOURCES
     return between.join([*amounts[:MOST_RESOURCES], *([f"{more} more resources"] if more > 0 else [])])

@@ -79,7 +79,7 @@ def _lightest_first(shapes: Sequence[Shape], table: CapacityTable) -> list[int]:
 
 
 def _filled(shapes: Sequence[Shape], table: CapacityTable, orders: Sequence[Sequence[int]]) -> Counts:
-    """Place shapes in as many of these orders as are affordable, and return the first of the largest results."""
+    """Place the shapes in one order after the other while the budget lasts. Return the first of the largest results."""
     found = []
     for order in affordable(orders, shapes):
         placed: Counts = [{} for _ in shapes]

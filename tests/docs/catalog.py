@@ -80,7 +80,7 @@ def options() -> Iterator[tuple[str, click.Option]]:
 
 
 def flags() -> set[str]:
-    """Return the names of all options, also of those that are passed on to kubectl."""
+    """Return the names of all options. Options that are passed on to kubectl are among them."""
     return {
         word
         for _, command in commands()

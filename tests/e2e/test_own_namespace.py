@@ -1,4 +1,4 @@
-"""The namespace of deploy/ on a real API server: what it admits, and who has rights after a move from kube-system."""
+"""The namespace of deploy/ admits our pods and no lesser ones; a move out of kube-system leaves no rights behind."""
 
 from __future__ import annotations
 

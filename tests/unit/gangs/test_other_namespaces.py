@@ -1,4 +1,4 @@
-"""What is written on objects of one namespace names nothing of another; those who may see everything get the names."""
+"""Texts on objects of one namespace don't name objects of another. Those who may see everything get the names."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def cluster(nodes: int = NODES, cpu: int = CPU) -> CapacityTable:
 
 
 def kinds(count: int, nodes: int = NODES, least: int = CPU // 2) -> list[Shape]:
-    """``count`` members of which no two are equal; with the default ``least`` no node takes two."""
+    """``count`` members, all different. With the default ``least`` a node has room for one of them."""
     names = tuple(f"n{number:04}" for number in range(nodes))
     return [
         Shape(Resources({"cpu": least + 1 + number, "memory": count - number, "pods": 1}), 1, names)
