@@ -1,0 +1,60 @@
+"""The nodes to drain for an entry that no declared end helps.
+
+Where pods run without a declared end, a wide entry would wait for ever: whatever becomes free is taken by a smaller
+one. So the nodes that are the cheapest to empty are kept for it, and it starts when they are empty enough. A node is
+cheap if pods without a declared end hold a small share of it, then if its last declared end is near. Nothing starts on
+these nodes meanwhile, so they only become cheaper, and the choice settles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fluence_extender.queueing.entry import NEVER, Entry, Footprint, Mask, Rows
+from fluence_extender.queueing.fitting import PlannerPort, open_rows, slots_by_row
+from fluence_extender.queueing.reservation import OperatorReservation
+from fluence_extender.queueing.timeline import Timeline
+
+
+def cheapest(
+    timeline: Timeline, entry: Entry, planner: PlannerPort, operators: Sequence[OperatorReservation] = ()
+) -> Footprint | None:
+    """Return the places that are the cheapest to empty for an entry, None if it wouldn't fit on any.
+
+    Nodes on which something is reserved are left alone.
+    """
+    closing = [one for one in operators if one.closes(entry, timeline.now, NEVER)]
+    usable = open_rows(planner, entry, closing, len(timeline.room))
+    usable = np.ones(len(timeline.room), dtype=np.bool_) if usable is None else usable.copy()
+    for reservation in timeline.reservations.values():
+        usable[reservation.places.rows] = False
+    rows = _by_cost(timeline, usable)
+    enough = 0
+    for one in entry.slots:
+        fitting = np.cumsum(slots_by_row(one.size, timeline.capacity[rows]))
+        enough = max(enough, int(np.searchsorted(fitting, one.count)) + 1)
+    while enough <= len(rows):
+        offered = np.zeros_like(timeline.capacity)
+        offered[rows[:enough]] = timeline.capacity[rows[:enough]]
+        found = planner.place(entry, offered)
+        if found is not None:
+            return found
+        enough = len(rows) if enough < len(rows) < 2 * enough else 2 * enough
+    return None
+
+
+def _by_cost(timeline: Timeline, usable: Mask) -> Rows:
+    """Return the usable rows, the cheapest first."""
+    endless = np.zeros_like(timeline.room)
+    last = np.zeros(len(timeline.room))
+    for key, hold in timeline.holds.items():
+        until = timeline.until(key)
+        if until < NEVER:
+            last[hold.places.rows] = np.maximum(last[hold.places.rows], until)
+        elif not hold.foreign:
+            endless[hold.places.rows] += hold.places.amounts
+    share = (endless / np.maximum(timeline.room, 1)).max(axis=1, initial=0.0)
+    rows = np.flatnonzero(usable)
+    return rows[np.lexsort((last[rows], share[rows]))]

@@ -1,0 +1,168 @@
+"""The first moment at which an entry fits, given declared ends and everything that is reserved already.
+
+Room comes back at certain times only, and these are the candidates. An entry that starts at a candidate may take the
+minimum of what is free then and at each start of a reservation before it would end. Neighbouring candidates that lie
+between the same starts, with the same starts before their end, form a group: from one to the next nothing but room
+comes back. So the last of a group tells whether any of them will do, and bisection finds the first.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fluence_extender.queueing.entry import NEVER, Amounts, Entry, Footprint, Mask
+from fluence_extender.queueing.fitting import PlannerPort, may_fit, open_rows, place
+from fluence_extender.queueing.reservation import OperatorReservation
+from fluence_extender.queueing.timeline import Timeline
+
+Found = tuple[float, Footprint]
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The candidates ``first`` to ``last``; starts ``low`` to before ``high`` come while the entry would run."""
+
+    first: int
+    last: int
+    low: int
+    high: int
+
+
+def earliest(
+    timeline: Timeline, entry: Entry, planner: PlannerPort, operators: Sequence[OperatorReservation] = ()
+) -> Generator[None, None, Found | None]:
+    """Return the first time after now at which an entry fits, and its places then; None if no known end helps.
+
+    Yields wherever the caller may pause.
+    """
+    sweep = _Sweep(timeline, entry, planner, operators)
+    for group in sweep.groups():
+        yield
+        found = yield from sweep.search(group)
+        if found is not None:
+            return found
+    return None
+
+
+class _Sweep:
+    """Goes through the groups of candidates in the order of time."""
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        entry: Entry,
+        planner: PlannerPort,
+        operators: Sequence[OperatorReservation],
+    ) -> None:
+        self._timeline = timeline
+        self._entry = entry
+        self._planner = planner
+        self._closing = [one for one in operators if one.closes(entry, timeline.now, NEVER)]
+        ends = [one.end for one in self._closing if one.end < NEVER]
+        times = np.union1d(timeline.returns(), np.array(ends, dtype=np.float64))
+        self._times: list[float] = times.tolist()
+        self._minimum = _SlidingMinimum([timeline.level(number) for number in range(len(timeline.starts))])
+        self._reached: tuple[float, Amounts] = (timeline.now, timeline.free)
+
+    def groups(self) -> Iterator[_Group]:
+        """Yield the groups."""
+        if not self._times:
+            return
+        times, starts = np.array(self._times), np.array(self._timeline.starts)
+        until = times + self._entry.duration
+        within = [
+            np.searchsorted(starts, times, side="right"),
+            np.searchsorted(starts, until, side="left"),
+            *((times < one.end) & (until > one.start) for one in self._closing),
+        ]
+        differs = np.any([part[1:] != part[:-1] for part in within], axis=0)
+        firsts = [0, *(np.flatnonzero(differs) + 1).tolist()]
+        for first, following in zip(firsts, [*firsts[1:], len(times)], strict=True):
+            yield _Group(first, following - 1, int(within[0][first]), int(within[1][first]))
+
+    def search(self, group: _Group) -> Generator[None, None, Found | None]:
+        """Return the first candidate of a group at which the entry fits, and its places."""
+        since, base = self._reached
+        starts = self._timeline.starts
+        if group.low and starts[group.low - 1] > since:
+            since, base = starts[group.low - 1], self._timeline.level(group.low - 1)
+        during = self._minimum.of(group.low, group.high)
+        usable = self._usable(group.first)
+
+        latest = self._timeline.grown(base, since, self._times[group.last])
+        self._reached = self._times[group.last], latest
+
+        def view(number: int) -> Amounts:
+            found = latest
+            if number < group.last:
+                found = self._timeline.grown(base, since, self._times[number])
+            return found if during is None else np.minimum(found, during)
+
+        def counted(number: int) -> bool:
+            return may_fit(self._entry.slots, view(number), usable)
+
+        def planned(number: int) -> Footprint | None:
+            return place(self._planner, self._entry, view(number), usable, self._timeline.free)
+
+        if not counted(group.last):
+            return None
+        yield
+        return (yield from self._first(_first(group.first, group.last, counted), group.last, planned))
+
+    def _first(
+        self, low: int, high: int, planned: Callable[[int], Footprint | None]
+    ) -> Generator[None, None, Found | None]:
+        """Return the first candidate from ``low`` on for which the planner finds places, mostly ``low`` itself."""
+        places = planned(low)
+        if places is None and low < high:
+            yield
+            places = planned(high)
+            if places is not None:
+                low = _first(low + 1, high, lambda number: planned(number) is not None)
+                places = planned(low)
+        return None if places is None else (self._times[low], places)
+
+    def _usable(self, number: int) -> Mask | None:
+        start = self._times[number]
+        closing = [
+            one for one in self._closing if one.closes(self._entry, start, start + self._entry.duration)
+        ]
+        return open_rows(self._planner, self._entry, closing, len(self._timeline.room))
+
+
+def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:
+    """Return the first number from ``low`` on for which something holds that holds for ``high`` and stays true."""
+    return low + bisect.bisect_left(range(low, high), True, key=holds)
+
+
+class _SlidingMinimum:
+    """The minimum of arrays ``low`` to before ``high``, where neither bound ever goes back."""
+
+    def __init__(self, arrays: Sequence[Amounts]) -> None:
+        self._arrays = arrays
+        self._front: list[Amounts] = []  # front[i] is the minimum of arrays middle - 1 - i to middle - 1
+        self._middle = 0
+        self._back: Amounts | None = None  # the minimum of arrays middle to end - 1
+        self._end = 0
+
+    def of(self, low: int, high: int) -> Amounts | None:
+        """Return the minimum, None of no arrays."""
+        for number in range(self._end, high):
+            one = self._arrays[number]
+            self._back = one if self._back is None else np.minimum(self._back, one)
+        self._end = max(self._end, high)
+        if low >= self._middle:
+            self._front = []
+            for number in range(self._end - 1, low - 1, -1):
+                one = self._arrays[number]
+                self._front.append(np.minimum(self._front[-1], one) if self._front else one)
+            self._middle, self._back = max(self._end, low), None
+            self._end = self._middle
+        front = self._front[self._middle - low - 1] if low < self._middle and self._front else None
+        if front is None or self._back is None:
+            return self._back if front is None else front
+        return np.minimum(front, self._back)

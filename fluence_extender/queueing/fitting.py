@@ -1,0 +1,104 @@
+"""Whether slots fit into what is free, and on which rows an entry gets them.
+
+Counting slots row by row tells quickly that an entry can't fit. It doesn't tell that it can, because slots of different
+sizes compete, and an entry may have other constraints. So the exact planner, which is behind a port, fixes the places.
+It is offered few rows first: those that would be worth the least to others. What the others need stays free that way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluence_extender.queueing.entry import Amounts, Entry, Footprint, Mask, Slots
+from fluence_extender.queueing.reservation import OperatorReservation
+
+MANY = 2**31
+"""So many slots that ask for nothing fit on a row."""
+
+
+class PlannerPort(Protocol):
+    """The exact planner. Its answers depend on its arguments alone; more room never makes an entry fit worse."""
+
+    def usable(self, where: str) -> Mask | None:
+        """Return on which rows entries with this ``where`` may run, None for all."""
+        ...
+
+    def place(self, entry: Entry, view: Amounts) -> Footprint | None:
+        """Fix places for all slots of an entry within ``view``; None when it doesn't fit.
+
+        Amounts may be negative where more is taken than there is.
+        """
+        ...
+
+
+def slots_by_row(size: Sequence[int], view: Amounts, usable: Mask | None = None) -> Amounts:
+    """Return how many slots of ``size`` fit on each row of ``view``, none on rows that aren't ``usable``."""
+    counts = np.full(len(view), MANY, dtype=np.int64)
+    for column, amount in enumerate(size):
+        if amount > 0:
+            np.minimum(counts, view[:, column] // amount, out=counts)
+    np.maximum(counts, 0, out=counts)
+    if usable is not None:
+        counts *= usable
+    return counts
+
+
+def may_fit(slots: Sequence[Slots], view: Amounts, usable: Mask | None = None) -> bool:
+    """Return whether there is enough for the slots of each size by themselves."""
+    return all(int(slots_by_row(one.size, view, usable).sum()) >= one.count for one in slots)
+
+
+def open_rows(
+    planner: PlannerPort, entry: Entry, closing: Sequence[OperatorReservation], rows: int
+) -> Mask | None:
+    """Return the rows that an entry may use while some operators' reservations are closed to it; None for all."""
+    usable = planner.usable(entry.where)
+    if not closing:
+        return usable
+    found = np.ones(rows, dtype=np.bool_) if usable is None else usable.copy()
+    for one in closing:
+        found[one.rows] = False
+    return found
+
+
+def place(
+    planner: PlannerPort, entry: Entry, view: Amounts, usable: Mask | None, others: Amounts | None = None
+) -> Footprint | None:
+    """Return places for an entry within ``view`` on ``usable`` rows, None when it doesn't fit.
+
+    Rows that offer the least in ``others``, which is what other entries could use, are preferred.
+    """
+    if others is not None:
+        found = planner.place(entry, _only(view, _least_wanted(entry, view, usable, others)))
+        if found is not None:
+            return found
+    return planner.place(entry, view if usable is None else _only(view, usable))
+
+
+def _least_wanted(entry: Entry, view: Amounts, usable: Mask | None, others: Amounts) -> Mask:
+    """Return just enough rows for the slots of each size, those that offer the least in ``others`` first."""
+    chosen = np.zeros(len(view), dtype=np.bool_)
+    for one in entry.slots:
+        counts = slots_by_row(one.size, view, usable)
+        rows = np.flatnonzero(counts)
+        rows = rows[np.argsort(_offers(one.size, others[rows]), kind="stable")]
+        enough = np.searchsorted(np.cumsum(counts[rows]), one.count) + 1
+        chosen[rows[:enough]] = True
+    return chosen
+
+
+def _offers(size: Sequence[int], view: Amounts) -> NDArray[np.float64]:
+    """Return how many slots each row offers, with the fraction of a slot that is left over."""
+    asked = [column for column, amount in enumerate(size) if amount > 0]
+    shares = view[:, asked] / np.array(size, dtype=np.float64)[asked]
+    offers: NDArray[np.float64] = shares.min(axis=1, initial=MANY).clip(min=0)
+    return offers
+
+
+def _only(view: Amounts, rows: Mask) -> Amounts:
+    found: Amounts = np.where(rows[:, None], view, 0)
+    return found

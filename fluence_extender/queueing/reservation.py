@@ -1,0 +1,67 @@
+"""What is kept free for later: for an entry that is blocked, or by an operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fluence_extender.queueing.entry import Entry, Footprint, Rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reservation:
+    """The places that an entry gets at ``start``, until ``end``.
+
+    ``draining`` says that nobody knows when the places will be free, so ``start`` is `NEVER`. They are kept from now
+    on: nothing else starts there, and the entry starts once enough has ended.
+    """
+
+    key: str
+    places: Footprint
+    start: float
+    end: float
+    draining: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OperatorReservation:
+    """Nodes that an operator reserves, for maintenance or for a team, from ``start`` to ``end``.
+
+    The nodes are closed then to every entry whose user isn't among ``users``: such an entry uses them only if it ends
+    before or starts after. What runs there already isn't stopped.
+    """
+
+    name: str
+    rows: Rows
+    start: float
+    end: float
+    users: frozenset[str] = frozenset()
+
+    def closes(self, entry: Entry, since: float, until: float) -> bool:
+        """Return whether the nodes are closed to an entry that would run between two times."""
+        return since < self.end and until > self.start and entry.user not in self.users
+
+
+class DelayCause(StrEnum):
+    """Why a promised start has moved later.
+
+    Overrun: a pod runs beyond its declared end. NodeLost: a node went away or has become smaller. Foreign: a pod that
+    the queue didn't start took the place. Outranked: an entry that is served earlier needs the place. QueueChanged: the
+    queue's policy or an operator's reservation has changed.
+    """
+
+    OVERRUN = "Overrun"
+    NODE_LOST = "NodeLost"
+    FOREIGN = "Foreign"
+    OUTRANKED = "Outranked"
+    QUEUE_CHANGED = "QueueChanged"
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """The start that was ``promised`` to an entry has moved to ``start``, `NEVER` if none is known any more."""
+
+    key: str
+    promised: float
+    start: float
+    cause: DelayCause

@@ -1,0 +1,308 @@
+"""What is free on each node: now, and at the start of every reservation.
+
+Room comes back when a pod ends or a reservation does, and is lost only when a reservation starts. So between two starts
+of reservations room only grows, and what an entry may take for some duration is the minimum over now and the starts
+within it. One array for each start is enough, and it is kept up to date by small changes: what a pod takes is
+subtracted now and at each start before the pod's end.
+
+Invariant: the arrays are what a timeline built anew from the same room, holds and reservations would have. Amounts may
+be negative where more is taken than there is. All arrays have rows x resources and are read-only for callers.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluence_extender.queueing.ends import expected_end
+from fluence_extender.queueing.entry import NEVER, Amounts, Footprint, Rows, Running
+from fluence_extender.queueing.reservation import Reservation
+
+FEW = 8
+"""For how many starts there are arrays at first."""
+
+MANY_ROWS = 256
+"""A change of more rows drops the minima, which are then computed again when they are asked for."""
+
+
+class Timeline:
+    """Room, holds and reservations over time.
+
+    ``room`` is what each row has in all, and ``capacity`` the same without what foreign pods hold that declare no end.
+    ``loosened`` grows whenever something may be free that wasn't, and whenever a reservation comes or goes.
+    ``revision`` grows with each change of room or holds.
+    """
+
+    def __init__(self, room: Amounts, now: float = 0.0) -> None:
+        self.now = now
+        self.room = _by_column(room)
+        self.capacity = _by_column(room)
+        self.loosened = 0
+        self.revision = 0
+        rows, columns = room.shape
+        self._columns = np.arange(columns)
+        self._levels = np.empty((FEW, columns, rows), dtype=np.int64)
+        self._minima = np.empty((FEW + 1, columns, rows), dtype=np.int64)
+        self._minima[0] = room.T
+        self._computed = 0
+        self._starts: list[float] = []
+        self._order: list[int] = []
+        self._spare = list(range(FEW))
+        self._holds: dict[str, Running] = {}
+        self._until: dict[str, float] = {}
+        self._ends: list[tuple[float, str]] = []
+        self._reservations: dict[str, Reservation] = {}
+        self._sorted_holds: tuple[NDArray[np.float64], Rows, Amounts] | None = None
+
+    # Reading.
+
+    @property
+    def holds(self) -> Mapping[str, Running]:
+        """What runs, by key."""
+        return self._holds
+
+    @property
+    def reservations(self) -> Mapping[str, Reservation]:
+        """What is reserved, by the key of the entry."""
+        return self._reservations
+
+    @property
+    def starts(self) -> list[float]:
+        """The starts of reservations after now, sorted."""
+        return self._starts
+
+    @property
+    def free(self) -> Amounts:
+        """What is free now."""
+        found: Amounts = self._minima[0].T
+        return found
+
+    def level(self, number: int) -> Amounts:
+        """Return what is free at the start ``starts[number]``."""
+        found: Amounts = self._levels[self._order[number]].T
+        return found
+
+    def next_end(self) -> float:
+        """Return when the next pod is expected to end."""
+        return self._ends[0][0] if self._ends else NEVER
+
+    def until(self, key: str) -> float:
+        """Return when what holds ``key`` is expected to end."""
+        return self._until[key]
+
+    def slack(self, duration: float) -> Amounts:
+        """Return what an entry may take from now on for ``duration`` without touching what is reserved."""
+        wanted = self.levels_within(duration)
+        while self._computed < wanted:
+            at = self._computed
+            np.minimum(self._minima[at], self._levels[self._order[at]], out=self._minima[at + 1])
+            self._computed += 1
+        found: Amounts = self._minima[wanted].T
+        return found
+
+    def levels_within(self, duration: float) -> int:
+        """Return how many of `starts` come before an entry would end that starts now."""
+        return bisect.bisect_left(self._starts, self.now + duration)
+
+    def at(self, time: float) -> Amounts:
+        """Return what is free at a time, now or later."""
+        number = bisect.bisect_right(self._starts, time)
+        if number:
+            return self.grown(self.level(number - 1), self._starts[number - 1], time)
+        return self.grown(self.free, self.now, time)
+
+    def available(self, start: float, duration: float) -> Amounts:
+        """Return what is free from ``start`` on for ``duration``."""
+        found = self.at(start)
+        first = bisect.bisect_right(self._starts, start)
+        for number in range(first, bisect.bisect_left(self._starts, start + duration)):
+            np.minimum(found, self.level(number), out=found)
+        return found
+
+    def grown(self, base: Amounts, since: float, until: float) -> Amounts:
+        """Return ``base``, free at ``since``, with all that comes back by ``until``; nothing may start in between."""
+        found = base.copy(order="K")
+        self._end_holds(found, since, until)
+        for one in self._reservations.values():
+            if since < one.end <= until:
+                found[one.places.rows] += one.places.amounts
+        return found
+
+    def unreserved(self, time: float) -> Amounts:
+        """Return what would be free at a time if nothing were reserved."""
+        found = self.free.copy(order="K")
+        for one in self._reservations.values():
+            if self._counts_now(one):
+                found[one.places.rows] += one.places.amounts
+        self._end_holds(found, self.now, time)
+        return found
+
+    def returns(self) -> NDArray[np.float64]:
+        """Return the times after now at which something comes back, sorted and each once."""
+        ends = [one.end for one in self._reservations.values() if self.now < one.end < NEVER]
+        return np.unique(np.concatenate((self._holds_by_end()[0], np.array(ends, dtype=np.float64))))
+
+    # Changes.
+
+    def advance(self, now: float) -> list[Running]:
+        """Go on to ``now``; return what is expected to end later than before because it runs beyond its end."""
+        overrun = []
+        while self._ends and self._ends[0][0] <= now:
+            before, key = self._ends.pop(0)
+            hold = self._holds[key]
+            self._until[key] = expected_end(hold.end, now)
+            bisect.insort(self._ends, (self._until[key], key))
+            self._change(hold.places, -1, before, self._until[key], now_too=False)
+            overrun.append(hold)
+        if overrun:
+            self._changed()
+        for due in [one for one in self._reservations.values() if self.now < one.start <= now]:
+            self._drop_level(0)
+            self._change(due.places, -1, NEVER, NEVER, now_too=True)
+        self.now = now
+        return overrun
+
+    def resize(self, rows: Rows, amounts: Amounts) -> None:
+        """Set what rows have in all; nothing for a node that may not be used."""
+        grown = Footprint(rows, amounts - self.room[rows])
+        self.room[rows] = amounts
+        self.capacity[rows] += grown.amounts
+        self._change(grown, 1, self.now, NEVER, now_too=True)
+        self._changed()
+        self.loosened += 1
+
+    def hold(self, hold: Running) -> None:
+        """Count what runs, or count it again with other places or another end."""
+        self.release(hold.key)
+        until = expected_end(hold.end, self.now)
+        self._holds[hold.key] = hold
+        self._until[hold.key] = until
+        if until < NEVER:
+            bisect.insort(self._ends, (until, hold.key))
+        self._count(hold, -1, until)
+
+    def release(self, key: str) -> Running | None:
+        """Stop counting what has ended and return it; None when it isn't counted."""
+        hold = self._holds.pop(key, None)
+        if hold is None:
+            return None
+        until = self._until.pop(key)
+        if until < NEVER:
+            del self._ends[bisect.bisect_left(self._ends, (until, key))]
+        self._count(hold, 1, until)
+        self.loosened += 1
+        return hold
+
+    def reserve(self, reservation: Reservation) -> None:
+        """Keep places free, from a time after now on, for an entry that has no reservation yet."""
+        key, start = reservation.key, reservation.start
+        if reservation.draining:
+            self._change(reservation.places, -1, self.now, NEVER, now_too=True)
+        else:
+            level = self.at(start)
+            place = bisect.bisect_right(self._starts, start)
+            number = self._take_spare()
+            self._levels[number] = level.T
+            self._starts.insert(place, start)
+            self._order.insert(place, number)
+            self._computed = min(self._computed, place)
+            self._change(reservation.places, -1, start, reservation.end, now_too=False)
+        self._reservations[key] = reservation
+        self.loosened += 1
+
+    def cancel(self, key: str) -> None:
+        """Drop the reservation of an entry if it has one."""
+        gone = self._reservations.pop(key, None)
+        if gone is None:
+            return
+        due = self._counts_now(gone)
+        if not due:
+            self._drop_level(self._level_of(gone))
+        until = NEVER if gone.draining else gone.end
+        self._change(gone.places, 1, self.now if due else gone.start, until, now_too=due)
+        self.loosened += 1
+
+    # Arrays.
+
+    def _counts_now(self, reservation: Reservation) -> bool:
+        return reservation.draining or reservation.start <= self.now
+
+    def _count(self, hold: Running, sign: int, until: float) -> None:
+        self._change(hold.places, sign, self.now, until, now_too=True)
+        if hold.foreign and hold.end == NEVER:
+            self.capacity[hold.places.rows] += sign * hold.places.amounts
+        self._changed()
+
+    def _changed(self) -> None:
+        self._sorted_holds = None
+        self.revision += 1
+
+    def _change(self, places: Footprint, sign: int, since: float, until: float, now_too: bool) -> None:
+        """Add ``places`` to what is free at each start from ``since`` to before ``until``, and now if ``now_too``."""
+        rows, amounts = places.rows, (sign * places.amounts).T
+        first, last = bisect.bisect_left(self._starts, since), bisect.bisect_left(self._starts, until)
+        if now_too:
+            self._minima[0][:, rows] += amounts
+        if first < last:
+            self._levels[np.ix_(np.array(self._order[first:last]), self._columns, rows)] += amounts
+        if now_too or first < self._computed:
+            self._follow(rows)
+
+    def _follow(self, rows: Rows) -> None:
+        """Compute the minima of ``rows`` again."""
+        if len(rows) > MANY_ROWS:
+            self._computed = 0
+        if self._computed:
+            levels = self._levels[np.ix_(np.array(self._order[: self._computed]), self._columns, rows)]
+            stacked = np.concatenate((self._minima[:1][:, :, rows], levels))
+            self._minima[: self._computed + 1, :, rows] = np.minimum.accumulate(stacked)
+
+    def _take_spare(self) -> int:
+        if not self._spare:
+            have = len(self._levels)
+            self._levels = np.concatenate((self._levels, np.empty_like(self._levels)))
+            wider = np.empty((2 * have + 1, *self._minima.shape[1:]), dtype=np.int64)
+            wider[: self._computed + 1] = self._minima[: self._computed + 1]
+            self._minima = wider
+            self._spare = list(range(have, 2 * have))
+        return self._spare.pop()
+
+    def _drop_level(self, place: int) -> None:
+        del self._starts[place]
+        self._spare.append(self._order.pop(place))
+        self._computed = min(self._computed, place)
+
+    def _level_of(self, reservation: Reservation) -> int:
+        """Return which of the levels goes with a reservation; levels of the same start are equal."""
+        return bisect.bisect_left(self._starts, reservation.start)
+
+    def _end_holds(self, found: Amounts, since: float, until: float) -> None:
+        times, rows, amounts = self._holds_by_end()
+        first, last = np.searchsorted(times, (since, until), side="right")
+        if first < last:
+            for column in self._columns:
+                np.add.at(found[:, column], rows[first:last], amounts[first:last, column])
+
+    def _holds_by_end(self) -> tuple[NDArray[np.float64], Rows, Amounts]:
+        """Return what comes back when pods end, by time: times, rows, amounts."""
+        if self._sorted_holds is None:
+            self._sorted_holds = _concatenated((self._holds[key].places, end) for end, key in self._ends)
+        return self._sorted_holds
+
+
+def _by_column(amounts: Amounts) -> Amounts:
+    """Return a copy in which each column lies together, because columns are what is divided and compared."""
+    return np.array(amounts, dtype=np.int64, order="F")
+
+
+def _concatenated(ends: Iterable[tuple[Footprint, float]]) -> tuple[NDArray[np.float64], Rows, Amounts]:
+    some = list(ends)
+    if not some:
+        return np.empty(0), np.empty(0, dtype=np.intp), np.empty((0, 0), dtype=np.int64)
+    rows = np.concatenate([places.rows for places, _ in some])
+    amounts = np.concatenate([places.amounts for places, _ in some])
+    times = np.repeat([end for _, end in some], [len(places.rows) for places, _ in some])
+    return times, rows, amounts

@@ -1,0 +1,119 @@
+"""What is free over time follows from the room, the holds and the reservations, however they came about."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fluence_extender.queueing.entry import NEVER, Footprint, Running
+from fluence_extender.queueing.reservation import Reservation
+from fluence_extender.queueing.timeline import FEW, MANY_ROWS, Timeline
+from tests.queueing.values import free_at, places, room
+
+ROWS = 4
+times = st.sampled_from([10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 130.0, NEVER])
+taking = st.dictionaries(
+    st.integers(0, ROWS - 1), st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1
+).map(places)
+keys = st.sampled_from(["a", "b", "c", "d"])
+steps = st.one_of(
+    st.tuples(st.just("hold"), keys, taking, times, st.booleans()),
+    st.tuples(st.just("release"), keys),
+    st.tuples(st.just("reserve"), keys, taking, times, times),
+    st.tuples(st.just("cancel"), keys),
+    st.tuples(st.just("advance"), st.sampled_from([5.0, 10.0, 25.0])),
+    st.tuples(st.just("resize"), taking),
+)
+
+
+def apply(timeline: Timeline, step: tuple[object, ...]) -> None:
+    match step:
+        case "hold", str() as key, Footprint() as at, float() as end, bool() as foreign:
+            timeline.hold(Running(key, at, end, foreign))
+        case "release", str() as key:
+            timeline.release(key)
+        case "reserve", str() as key, Footprint() as at, float() as start, float() as end:
+            timeline.cancel(key)
+            if start == NEVER:
+                timeline.reserve(Reservation(key, at, NEVER, NEVER, draining=True))
+            elif timeline.now < start < end:
+                timeline.reserve(Reservation(key, at, start, end))
+        case "cancel", str() as key:
+            timeline.cancel(key)
+        case "advance", float() as pause:
+            timeline.advance(timeline.now + pause)
+        case "resize", Footprint() as at:
+            timeline.resize(at.rows, at.amounts)
+
+
+def built_anew(timeline: Timeline) -> Timeline:
+    other = Timeline(timeline.room, timeline.now)
+    for hold in timeline.holds.values():
+        other.hold(hold)
+    for one in sorted(timeline.reservations.values(), key=lambda one: one.key):
+        if one.start > timeline.now:
+            other.reserve(one)
+    return other
+
+
+@given(st.lists(steps, max_size=25), st.sampled_from([1.0, 15.0, 35.0, 500.0]))
+def test_it_equals_what_is_added_up_from_its_parts(history: list[tuple[object, ...]], span: float) -> None:
+    timeline = Timeline(room(*[(5, 5)] * ROWS))
+    for step in history:
+        timeline.slack(span)
+        apply(timeline, step)
+        assert np.array_equal(timeline.free, free_at(timeline, timeline.now))
+        for number, start in enumerate(timeline.starts):
+            assert np.array_equal(timeline.level(number), free_at(timeline, start))
+        moments = [timeline.now, *(one for one in timeline.starts if one < timeline.now + span)]
+        lowest = np.min([free_at(timeline, moment) for moment in moments], axis=0)
+        assert np.array_equal(timeline.slack(span), lowest)
+        for moment in (timeline.now + 1, timeline.now + 20, timeline.now + 333):
+            assert np.array_equal(timeline.at(moment), free_at(timeline, moment))
+
+
+@given(st.lists(steps, max_size=25))
+def test_it_equals_one_built_anew(history: list[tuple[object, ...]]) -> None:
+    timeline = Timeline(room(*[(5, 5)] * ROWS))
+    for step in history:
+        apply(timeline, step)
+    if any(one.start <= timeline.now for one in timeline.reservations.values()):
+        return
+    other = built_anew(timeline)
+    assert np.array_equal(other.free, timeline.free)
+    assert np.array_equal(other.capacity, timeline.capacity)
+    assert other.starts == timeline.starts
+    for number in range(len(other.starts)):
+        assert np.array_equal(other.level(number), timeline.level(number))
+    assert {key: other.until(key) for key in other.holds} == {key: timeline.until(key) for key in other.holds}
+
+
+@given(st.lists(steps, max_size=15), times, st.sampled_from([5.0, 25.0, NEVER]))
+def test_what_is_available_is_the_minimum_over_the_whole_time(
+    history: list[tuple[object, ...]], start: float, duration: float
+) -> None:
+    timeline = Timeline(room(*[(5, 5)] * ROWS))
+    for step in history:
+        apply(timeline, step)
+    start = timeline.now + 7 if start == NEVER else max(start, timeline.now)
+    moments = [start, *(one for one in timeline.starts if start < one < start + duration)]
+    lowest = np.min([free_at(timeline, moment) for moment in moments], axis=0)
+    assert np.array_equal(timeline.available(start, duration), lowest)
+
+
+def test_more_reservations_than_there_are_arrays_at_first() -> None:
+    timeline = Timeline(room(100))
+    for number in range(3 * FEW):
+        timeline.reserve(Reservation(str(number), places({0: 1}), 10.0 + number, 1000.0))
+        assert timeline.slack(NEVER).tolist() == [[99 - number]]
+
+
+def test_a_wide_change_reaches_the_minima() -> None:
+    wide = MANY_ROWS + 1
+    timeline = Timeline(room(*[5] * wide))
+    timeline.reserve(Reservation("later", places({0: 2}), 10.0, 20.0))
+    assert timeline.slack(NEVER)[0, 0] == 3
+    timeline.hold(Running("all", places(dict.fromkeys(range(wide), 1)), 5.0))
+    assert timeline.slack(NEVER)[:2, 0].tolist() == [3, 4]
+    assert timeline.slack(5.0)[:2, 0].tolist() == [4, 4]
