@@ -67,6 +67,8 @@ bench: with-tests ## What calls, matches, changes of nodes, restarts and admissi
 	$(BIN)/python -m benchmarks.restart $(ARGS)
 	$(BIN)/python -m benchmarks.failover
 	$(BIN)/python -m benchmarks.preemption
+	$(BIN)/python -m benchmarks.queue
+	$(BIN)/python -m benchmarks.queue --costs
 	$(BIN)/python -m benchmarks.beside
 	$(BIN)/python -m benchmarks.webhook $(ARGS)
 

@@ -1,0 +1,58 @@
+"""Measure the queue: what its decisions are worth on a workload, and what they cost on a large cluster.
+
+The workload is generated, or read from a file in the Standard Workload Format.
+
+    python -m benchmarks.queue [--jobs 1000] [--machine 128] [--load 0.9] [--swf FILE]
+    python -m benchmarks.queue --costs [--nodes 5000] [--waiting 10000] [--running 2000]
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.queue import costs, quality, swf
+from benchmarks.report import Figures, machine
+from tests.queueing.jobs import generated
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--jobs", type=int, default=1000, help="how many jobs of the workload are simulated")
+    parser.add_argument("--machine", type=int, default=128, help="nodes of the generated workload's machine")
+    parser.add_argument("--load", type=float, default=0.9, help="the share of it that the jobs would use")
+    parser.add_argument("--swf", type=Path, help="a workload in the Standard Workload Format")
+    parser.add_argument("--costs", action="store_true", help="measure what the queue costs instead")
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--waiting", type=int, default=10_000)
+    parser.add_argument("--running", type=int, default=2000)
+    asked = parser.parse_args()
+    if asked.costs:
+        for depth in (1, 64):
+            show(costs.HEADINGS, costs.measure(asked.nodes, asked.waiting, asked.running, depth))
+        return
+    jobs, size = generated(asked.jobs, asked.machine, asked.load, seed=1), asked.machine
+    if asked.swf is not None:
+        jobs, size = swf.read(asked.swf, asked.jobs)
+    show(quality.HEADINGS, quality.compare(jobs, size))
+
+
+def show(headings: Sequence[str], found: Sequence[Figures]) -> None:
+    """Show a table on the terminal."""
+    shown = Table(title=machine())
+    for heading in headings:
+        shown.add_column(heading, justify="right")
+    for one in found:
+        shown.add_row(*one.row())
+    Console(width=150).print(shown)
+
+
+if __name__ == "__main__":
+    main()

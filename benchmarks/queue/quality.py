@@ -1,0 +1,68 @@
+"""What the decisions of the queue are worth on a workload, under each policy and beside textbook EASY.
+
+* mean bounded slowdown: (wait + run) / run, at least 1, with a run of at least 10 s
+* utilization: the share of the machine that is used from the first submission to the last start
+* wait of the widest: the 99th percentile among the tenth of the jobs that ask for the most
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fluence_extender.queueing.policy import PolicyName
+from tests.queueing.jobs import TraceJob
+from tests.queueing.reference import starts
+from tests.queueing.simulation import simulate
+
+SHORTEST = 10
+HEADINGS = ("scheduler", "mean bounded slowdown", "utilization", "wait of the widest, p99")
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """The figures of one scheduler."""
+
+    scheduler: str
+    slowdown: float
+    utilization: float
+    wait: float
+
+    def row(self) -> list[str]:
+        """Return the cells of the table."""
+        return [
+            self.scheduler,
+            f"{self.slowdown:.2f}",
+            f"{self.utilization:.1%}",
+            f"{self.wait / 3600:.2f} h",
+        ]
+
+
+def judge(scheduler: str, jobs: Sequence[TraceJob], started: Sequence[int], machine: int) -> Quality:
+    """Return the figures of a scheduler that started each job at a time."""
+    start, run = np.array(started), np.array([job.run for job in jobs])
+    submit, size = np.array([job.submit for job in jobs]), np.array([job.size for job in jobs])
+    waits = start - submit
+    slowdowns = np.maximum((waits + run) / np.maximum(run, SHORTEST), 1)
+    first, last = submit.min(), start.max()
+    used = (np.minimum(start + run, last) - start) * size
+    widest = waits[size >= np.quantile(size, 0.9)]
+    return Quality(
+        scheduler,
+        float(slowdowns.mean()),
+        float(used.sum() / max(machine * (last - first), 1)),
+        float(np.quantile(widest, 0.99)),
+    )
+
+
+def compare(jobs: Sequence[TraceJob], machine: int) -> list[Quality]:
+    """Return the figures of the references and of each policy, on nodes that jobs take whole."""
+    found = [
+        judge("reference FCFS", jobs, starts(jobs, machine, backfill=False), machine),
+        judge("reference EASY", jobs, starts(jobs, machine, backfill=True), machine),
+    ]
+    for policy in PolicyName:
+        found.append(judge(policy.value, jobs, simulate(jobs, machine, 1, policy), machine))
+    return found
