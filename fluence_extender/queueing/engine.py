@@ -187,9 +187,8 @@ class QueueEngine:
                 self._start(entry, places)
                 yield Start(entry, places)
             elif left:
-                possible = self._possible(entry)
-                left -= possible
-                yield from self._reserve(entry, possible)
+                blocked = yield from self._reserve(entry)
+                left -= blocked.possible
             elif self._policy.policy is PolicyName.FCFS and self._possible(entry):
                 return
 
@@ -234,17 +233,22 @@ class QueueEngine:
         self.waiting.remove(entry.key)
         self.timeline.hold(Running(entry.key, places, self.timeline.now + entry.duration))
 
-    def _reserve(self, entry: Entry, possible: bool) -> Pass:
+    def _reserve(self, entry: Entry) -> Generator[Decision | None, None, _Blocked]:
         """Reserve for a blocked entry, and say so if it starts later than it was promised."""
         promise = self._last_promises.get(entry.key)
+        # What got a reservation fitted on empty nodes, so it is asked again only if it gets none any more.
+        possible = promise is not None or self._possible(entry)
         reservation = (yield from self._reservation(entry, promise)) if possible else None
+        if promise is not None and reservation is None:
+            possible = self._possible(entry)
         if self.waiting.entries.get(entry.key) is not entry:
-            return
+            return _Blocked(entry, possible=False, reservation=None)
         self._keep(_Blocked(entry, possible, reservation))
         if reservation is not None:
             self.timeline.reserve(reservation)
             if promise is not None and reservation.start > promise.start:
                 yield self._delay(promise, reservation.start)
+        return self._blocked[-1]
 
     def _reservation(
         self, entry: Entry, promise: Reservation | None
@@ -278,7 +282,11 @@ class QueueEngine:
 
     def _possible(self, entry: Entry) -> bool:
         """Return whether an entry would fit on empty nodes."""
-        return may_fit(entry.slots, self.timeline.capacity, self._planner.usable(entry.where))
+        capacity = self.timeline.capacity
+        return (
+            may_fit(entry.slots, capacity, self._planner.usable(entry.where))
+            and self._planner.place(entry, capacity) is not None
+        )
 
     def _closing(self, entry: Entry, since: float, until: float) -> list[OperatorReservation]:
         return [one for one in self._operators if one.closes(entry, since, until)]
@@ -292,8 +300,7 @@ class QueueEngine:
             change()
 
     def _hold(self, hold: Running) -> None:
-        known = self.timeline.holds.get(hold.key)
-        cause = DelayCause.FOREIGN if known is None else DelayCause.OVERRUN
+        cause = DelayCause.FOREIGN if hold.foreign else DelayCause.OVERRUN
         self._incidents.note(hold.places.rows, cause)
         self.timeline.hold(hold)
 

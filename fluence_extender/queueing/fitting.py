@@ -37,10 +37,14 @@ class PlannerPort(Protocol):
 
 def slots_by_row(size: Sequence[int], view: Amounts, usable: Mask | None = None) -> Amounts:
     """Return how many slots of ``size`` fit on each row of ``view``, none on rows that aren't ``usable``."""
-    counts = np.full(len(view), MANY, dtype=np.int64)
+    counts: Amounts | None = None
     for column, amount in enumerate(size):
         if amount > 0:
-            np.minimum(counts, view[:, column] // amount, out=counts)
+            have = view[:, column]
+            fitting = have // amount if amount > 1 else have
+            counts = fitting.copy() if counts is None else np.minimum(counts, fitting, out=counts)
+    if counts is None:
+        counts = np.full(len(view), MANY, dtype=np.int64)
     np.maximum(counts, 0, out=counts)
     if usable is not None:
         counts *= usable

@@ -45,9 +45,9 @@ class OperatorReservation:
 class DelayCause(StrEnum):
     """Why a promised start has moved later.
 
-    Overrun: a pod runs beyond its declared end. NodeLost: a node went away or has become smaller. Foreign: a pod that
-    the queue didn't start took the place. Outranked: an entry that is served earlier needs the place. QueueChanged: the
-    queue's policy or an operator's reservation has changed.
+    Overrun: a pod of ours holds the place longer than was expected. NodeLost: a node went away or has become smaller.
+    Foreign: another scheduler's pod took the place. Outranked: an entry that is served earlier needs the place.
+    QueueChanged: the queue's policy or an operator's reservation has changed.
     """
 
     OVERRUN = "Overrun"

@@ -148,7 +148,10 @@ class Timeline:
     # Changes.
 
     def advance(self, now: float) -> list[Running]:
-        """Go on to ``now``; return what is expected to end later than before because it runs beyond its end."""
+        """Go on to ``now``; return what is expected to end later than before because it runs beyond its end.
+
+        A reservation that is over is dropped.
+        """
         overrun = []
         while self._ends and self._ends[0][0] <= now:
             before, key = self._ends.pop(0)
@@ -163,6 +166,8 @@ class Timeline:
             self._drop_level(0)
             self._change(due.places, -1, NEVER, NEVER, now_too=True)
         self.now = now
+        for over in [one for one in self._reservations.values() if one.end <= now]:
+            self.cancel(over.key)
         return overrun
 
     def resize(self, rows: Rows, amounts: Amounts) -> None:

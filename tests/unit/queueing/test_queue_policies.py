@@ -121,6 +121,27 @@ def test_an_entry_that_no_node_could_ever_run_blocks_nobody(policy: PolicyName) 
     assert promised(queue) == {}
 
 
+@pytest.mark.parametrize("policy", ALL)
+def test_an_entry_whose_slots_fit_alone_and_never_together_blocks_nobody(policy: PolicyName) -> None:
+    queue = engine(room(4), policy)
+    queue.submit(replace(entry("a"), slots=(Slots(1, (3,)), Slots(1, (2,)))))
+    queue.submit(entry("b", 4, duration=NEVER))
+    assert started(queue, 0) == ["b"]
+    assert promised(queue) == {}
+
+
+def test_an_entry_that_no_longer_fits_on_any_node_gives_up_its_reservation() -> None:
+    queue = engine(room(4, 2))
+    run(queue, "r", {0: 4, 1: 2}, end=50)
+    queue.submit(entry("a", 1, 4))
+    queue.submit(entry("b", 2, duration=NEVER))
+    assert started(queue, 0) == []
+    assert promised(queue) == {"a": 50}
+    queue.resize(np.array([0]), room(0))
+    assert started(queue, 1) == []
+    assert promised(queue) == {"b": 50}
+
+
 def test_a_more_important_entry_gets_its_reservation_first() -> None:
     queue = engine(room(4), PolicyName.EASY)
     run(queue, "r", {0: 4}, end=50)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fluence_extender.queueing.entry import NEVER, Footprint, Running
@@ -12,7 +12,9 @@ from fluence_extender.queueing.timeline import FEW, MANY_ROWS, Timeline
 from tests.queueing.values import free_at, places, room
 
 ROWS = 4
-times = st.sampled_from([10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 130.0, NEVER])
+times = st.sampled_from([10.0, 20.0, 30.0, 50.0, 80.0, 130.0, NEVER])
+"""From now on."""
+
 taking = st.dictionaries(
     st.integers(0, ROWS - 1), st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1
 ).map(places)
@@ -30,15 +32,16 @@ steps = st.one_of(
 def apply(timeline: Timeline, step: tuple[object, ...]) -> None:
     match step:
         case "hold", str() as key, Footprint() as at, float() as end, bool() as foreign:
-            timeline.hold(Running(key, at, end, foreign))
+            timeline.hold(Running(key, at, timeline.now + end, foreign))
         case "release", str() as key:
             timeline.release(key)
         case "reserve", str() as key, Footprint() as at, float() as start, float() as end:
             timeline.cancel(key)
             if start == NEVER:
                 timeline.reserve(Reservation(key, at, NEVER, NEVER, draining=True))
-            elif timeline.now < start < end:
-                timeline.reserve(Reservation(key, at, start, end))
+            else:
+                since = timeline.now + start
+                timeline.reserve(Reservation(key, at, since, since + end))
         case "cancel", str() as key:
             timeline.cancel(key)
         case "advance", float() as pause:
@@ -57,7 +60,8 @@ def built_anew(timeline: Timeline) -> Timeline:
     return other
 
 
-@given(st.lists(steps, max_size=25), st.sampled_from([1.0, 15.0, 35.0, 500.0]))
+@settings(max_examples=40)
+@given(st.lists(steps, min_size=10, max_size=20), st.sampled_from([1.0, 15.0, 35.0, 500.0]))
 def test_it_equals_what_is_added_up_from_its_parts(history: list[tuple[object, ...]], span: float) -> None:
     timeline = Timeline(room(*[(5, 5)] * ROWS))
     for step in history:
@@ -73,7 +77,8 @@ def test_it_equals_what_is_added_up_from_its_parts(history: list[tuple[object, .
             assert np.array_equal(timeline.at(moment), free_at(timeline, moment))
 
 
-@given(st.lists(steps, max_size=25))
+@settings(max_examples=40)
+@given(st.lists(steps, min_size=10, max_size=20))
 def test_it_equals_one_built_anew(history: list[tuple[object, ...]]) -> None:
     timeline = Timeline(room(*[(5, 5)] * ROWS))
     for step in history:
@@ -89,7 +94,8 @@ def test_it_equals_one_built_anew(history: list[tuple[object, ...]]) -> None:
     assert {key: other.until(key) for key in other.holds} == {key: timeline.until(key) for key in other.holds}
 
 
-@given(st.lists(steps, max_size=15), times, st.sampled_from([5.0, 25.0, NEVER]))
+@settings(max_examples=40)
+@given(st.lists(steps, min_size=8, max_size=20), times, st.sampled_from([5.0, 25.0, NEVER]))
 def test_what_is_available_is_the_minimum_over_the_whole_time(
     history: list[tuple[object, ...]], start: float, duration: float
 ) -> None:
@@ -117,3 +123,24 @@ def test_a_wide_change_reaches_the_minima() -> None:
     timeline.hold(Running("all", places(dict.fromkeys(range(wide), 1)), 5.0))
     assert timeline.slack(NEVER)[:2, 0].tolist() == [3, 4]
     assert timeline.slack(5.0)[:2, 0].tolist() == [4, 4]
+
+
+def test_a_pod_that_runs_on_takes_from_later_starts() -> None:
+    timeline = Timeline(room(4))
+    timeline.hold(Running("late", places({0: 3}), 50.0))
+    timeline.reserve(Reservation("next", places({0: 1}), 80.0, 200.0))
+    assert timeline.level(0).tolist() == [[3]]
+    assert [one.key for one in timeline.advance(50.0)] == ["late"]
+    assert timeline.level(0).tolist() == [[0]]
+    assert timeline.free.tolist() == [[1]]
+
+
+def test_a_reservation_counts_from_its_start_to_its_end() -> None:
+    timeline = Timeline(room(4))
+    timeline.reserve(Reservation("next", places({0: 1}), 80.0, 200.0))
+    timeline.advance(80.0)
+    assert timeline.free.tolist() == [[3]]
+    assert timeline.at(200.0).tolist() == [[4]]
+    timeline.advance(200.0)
+    assert timeline.free.tolist() == [[4]]
+    assert not timeline.reservations
