@@ -193,16 +193,15 @@ class QueueEngine:
                 return
 
     def _stays(self, blocked: _Blocked, entry: Entry) -> bool:
-        """Return whether an entry is blocked as it was, because no time has come that it waited for.
+        """Return whether an entry is blocked as it was, given that nothing has changed but the time.
 
-        As time passes and nothing else happens, no entry fits earlier than it did: until the next return of room, what
-        is free stays as it is, and a later end has to respect more reservations.
+        No entry fits earlier than it did: until the next return of room, what is free stays as it is, and a later end
+        has to respect more reservations. A return that an entry waits for is a change: either the pod has ended, or it
+        overruns.
         """
         if blocked.entry is not entry:
             return False
-        if blocked.reservation is None:
-            return not blocked.possible or not self._starves(entry)
-        return blocked.reservation.start > self.timeline.now
+        return blocked.reservation is not None or not blocked.possible or not self._starves(entry)
 
     def _keep(self, blocked: _Blocked) -> None:
         self._blocked.append(blocked)

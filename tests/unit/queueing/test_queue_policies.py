@@ -85,6 +85,16 @@ def test_reservations_prefer_nodes_that_nobody_could_use_now() -> None:
     assert taken(queue.promises["a"].places) == {1: [1], 2: [1]}
 
 
+def test_a_short_entry_goes_to_a_node_that_is_promised_for_later() -> None:
+    """So the other one stays for an entry that runs on beyond that."""
+    queue = engine(room(1, 1, 1, 1), allowed={"last": np.array([False, True, True, True])})
+    run(queue, "r", {2: 1, 3: 1}, end=50)
+    for one in (entry("a", 3, where="last"), entry("b", 1, duration=50), entry("c", 1, duration=NEVER)):
+        queue.submit(one)
+    assert started(queue, 0) == ["b", "c"]
+    assert promised(queue) == {"a": 50}
+
+
 @pytest.mark.parametrize(
     ("policy", "count"), [(PolicyName.EASY, 1), (PolicyName.HYBRID, 64), (PolicyName.CONSERVATIVE, 256)]
 )
