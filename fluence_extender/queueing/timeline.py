@@ -12,7 +12,7 @@ be negative where more is taken than there is. All arrays have rows x resources 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,7 +161,8 @@ class Timeline:
             self._change(hold.places, -1, before, self._until[key], now_too=False)
             overrun.append(hold)
         if overrun:
-            self._changed()
+            self._sorted_holds = None
+            self.revision += 1
         for due in [one for one in self._reservations.values() if self.now < one.start <= now]:
             self._drop_level(0)
             self._change(due.places, -1, NEVER, NEVER, now_too=True)
@@ -176,7 +177,7 @@ class Timeline:
         self.room[rows] = amounts
         self.capacity[rows] += grown.amounts
         self._change(grown, 1, self.now, NEVER, now_too=True)
-        self._changed()
+        self.revision += 1
         self.loosened += 1
 
     def hold(self, hold: Running) -> None:
@@ -187,6 +188,7 @@ class Timeline:
         self._until[hold.key] = until
         if until < NEVER:
             bisect.insort(self._ends, (until, hold.key))
+            self._insert_end(hold.places, until)
         self._count(hold, -1, until)
 
     def release(self, key: str) -> Running | None:
@@ -197,6 +199,7 @@ class Timeline:
         until = self._until.pop(key)
         if until < NEVER:
             del self._ends[bisect.bisect_left(self._ends, (until, key))]
+            self._sorted_holds = None
         self._count(hold, 1, until)
         self.loosened += 1
         return hold
@@ -239,10 +242,6 @@ class Timeline:
         self._change(hold.places, sign, self.now, until, now_too=True)
         if hold.foreign and hold.end == NEVER:
             self.capacity[hold.places.rows] += sign * hold.places.amounts
-        self._changed()
-
-    def _changed(self) -> None:
-        self._sorted_holds = None
         self.revision += 1
 
     def _change(self, places: Footprint, sign: int, since: float, until: float, now_too: bool) -> None:
@@ -291,10 +290,23 @@ class Timeline:
             for column in self._columns:
                 np.add.at(found[:, column], rows[first:last], amounts[first:last, column])
 
+    def _insert_end(self, places: Footprint, until: float) -> None:
+        """Add a hold to the sorted ends, so that a pass that starts much doesn't sort all of them each time."""
+        if self._sorted_holds is not None:
+            times, rows, amounts = self._sorted_holds
+            at = np.full(len(places.rows), np.searchsorted(times, until))
+            self._sorted_holds = (
+                np.insert(times, at, until),
+                np.insert(rows, at, places.rows),
+                np.insert(amounts, at, places.amounts, axis=0),
+            )
+
     def _holds_by_end(self) -> tuple[NDArray[np.float64], Rows, Amounts]:
         """Return what comes back when pods end, by time: times, rows, amounts."""
         if self._sorted_holds is None:
-            self._sorted_holds = _concatenated((self._holds[key].places, end) for end, key in self._ends)
+            self._sorted_holds = _concatenated(
+                [(self._holds[key].places, end) for end, key in self._ends], len(self._columns)
+            )
         return self._sorted_holds
 
 
@@ -303,10 +315,11 @@ def _by_column(amounts: Amounts) -> Amounts:
     return np.array(amounts, dtype=np.int64, order="F")
 
 
-def _concatenated(ends: Iterable[tuple[Footprint, float]]) -> tuple[NDArray[np.float64], Rows, Amounts]:
-    some = list(ends)
+def _concatenated(
+    some: Sequence[tuple[Footprint, float]], columns: int
+) -> tuple[NDArray[np.float64], Rows, Amounts]:
     if not some:
-        return np.empty(0), np.empty(0, dtype=np.intp), np.empty((0, 0), dtype=np.int64)
+        return np.empty(0), np.empty(0, dtype=np.intp), np.empty((0, columns), dtype=np.int64)
     rows = np.concatenate([places.rows for places, _ in some])
     amounts = np.concatenate([places.amounts for places, _ in some])
     times = np.repeat([end for _, end in some], [len(places.rows) for places, _ in some])

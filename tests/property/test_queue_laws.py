@@ -339,4 +339,8 @@ def _plain(places: Footprint) -> str:
 
 
 TestLaws = Laws.TestCase
-TestLaws.settings = settings(max_examples=60, stateful_step_count=40, suppress_health_check=list(HealthCheck))
+TestLaws.settings = settings(
+    max_examples=settings().max_examples // 2,
+    stateful_step_count=40,
+    suppress_health_check=list(HealthCheck),
+)

@@ -12,6 +12,7 @@ from tests.queueing.reference import starts
 from tests.queueing.simulation import simulate
 
 MACHINE = 8
+EXAMPLES = settings().max_examples // 2
 PAIRS = [(PolicyName.FCFS, False), (PolicyName.EASY, True)]
 MACHINES = [(1, MACHINE), (MACHINE, 1)]
 """Nodes, and units of each: one node that jobs share, and nodes that they take whole."""
@@ -35,7 +36,7 @@ def trace(parts: list[tuple[int, int, int, int]]) -> list[TraceJob]:
 
 @pytest.mark.parametrize(("nodes", "units"), MACHINES)
 @pytest.mark.parametrize(("policy", "backfill"), PAIRS)
-@settings(max_examples=60)
+@settings(max_examples=EXAMPLES)
 @given(parts=st.lists(jobs, min_size=2, max_size=25))
 def test_any_trace(
     parts: list[tuple[int, int, int, int]], policy: PolicyName, backfill: bool, nodes: int, units: int
@@ -63,7 +64,7 @@ def test_backfilling_changes_the_order() -> None:
 
 
 @pytest.mark.parametrize("policy", PolicyName)
-@settings(max_examples=40)
+@settings(max_examples=EXAMPLES)
 @given(parts=st.lists(jobs, min_size=2, max_size=20), units=st.sampled_from([1, 2, 8]))
 def test_an_entry_starts_after_as_many_longest_runs_as_wait_before_it_and_one(
     parts: list[tuple[int, int, int, int]], units: int, policy: PolicyName

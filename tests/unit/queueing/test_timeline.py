@@ -60,7 +60,7 @@ def built_anew(timeline: Timeline) -> Timeline:
     return other
 
 
-@settings(max_examples=40)
+@settings(max_examples=settings().max_examples // 2)
 @given(st.lists(steps, min_size=10, max_size=20), st.sampled_from([1.0, 15.0, 35.0, 500.0]))
 def test_it_equals_what_is_added_up_from_its_parts(history: list[tuple[object, ...]], span: float) -> None:
     timeline = Timeline(room(*[(5, 5)] * ROWS))
@@ -77,7 +77,7 @@ def test_it_equals_what_is_added_up_from_its_parts(history: list[tuple[object, .
             assert np.array_equal(timeline.at(moment), free_at(timeline, moment))
 
 
-@settings(max_examples=40)
+@settings(max_examples=settings().max_examples // 2)
 @given(st.lists(steps, min_size=10, max_size=20))
 def test_it_equals_one_built_anew(history: list[tuple[object, ...]]) -> None:
     timeline = Timeline(room(*[(5, 5)] * ROWS))
@@ -94,7 +94,7 @@ def test_it_equals_one_built_anew(history: list[tuple[object, ...]]) -> None:
     assert {key: other.until(key) for key in other.holds} == {key: timeline.until(key) for key in other.holds}
 
 
-@settings(max_examples=40)
+@settings(max_examples=settings().max_examples // 2)
 @given(st.lists(steps, min_size=8, max_size=20), times, st.sampled_from([5.0, 25.0, NEVER]))
 def test_what_is_available_is_the_minimum_over_the_whole_time(
     history: list[tuple[object, ...]], start: float, duration: float
