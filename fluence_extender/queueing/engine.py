@@ -169,9 +169,9 @@ class QueueEngine:
         return self.timeline.revision, self._policy, self._operators, over
 
     def _serve(self, kept: deque[_Blocked]) -> Pass:
-        left = self._policy.depth
+        left, counted = self._policy.depth, False
         for number, entry in enumerate(self.waiting.in_order(self._policy.queue_depth)):
-            if number % AT_ONCE == 0:
+            if counted or number % AT_ONCE == 0:
                 yield None
             if self.waiting.entries.get(entry.key) is not entry:
                 continue
@@ -182,7 +182,8 @@ class QueueEngine:
             if kept:
                 kept.clear()
                 self._cancel_all_but(self._blocked)
-            places = self._places_now(entry)
+            counted = not self._excluded(entry)
+            places = self._places_now(entry) if counted else None
             if places is not None:
                 self._start(entry, places)
                 yield Start(entry, places)
@@ -214,12 +215,18 @@ class QueueEngine:
             if key not in keys:
                 self.timeline.cancel(key)
 
+    def _excluded(self, entry: Entry) -> bool:
+        """Return whether an entry can't start now, as is known without counting anything."""
+        now = self.timeline.now
+        closing = self._closing(entry, now, now + entry.duration)
+        return self._bounds.exclude(entry, self.timeline.levels_within(entry.duration), closing)
+
     def _places_now(self, entry: Entry) -> Footprint | None:
         """Return places on which an entry may start now."""
         timeline = self.timeline
         within = timeline.levels_within(entry.duration)
         closing = self._closing(entry, timeline.now, timeline.now + entry.duration)
-        if self._bounds.exclude(entry, within, closing) or not self._bounds.count(entry, within, closing):
+        if not self._bounds.count(entry, within, closing):
             return None
         usable = open_rows(self._planner, entry, closing, len(timeline.room))
         others = timeline.slack(NEVER) if timeline.starts else None
