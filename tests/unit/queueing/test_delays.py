@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from fluence_extender.queueing.engine import QueueEngine
-from fluence_extender.queueing.entry import NEVER, Running
+from fluence_extender.queueing.entry import NEVER, Amounts, Entry, Footprint, Running
 from fluence_extender.queueing.policy import PolicyName, QueuePolicy
 from fluence_extender.queueing.reservation import Delay, DelayCause
+from fluence_extender.queueing.timeline import Timeline
+from tests.queueing.planner import FirstFit
 from tests.queueing.values import delays, engine, entry, places, promised, room, run, started
 
 
@@ -95,3 +97,27 @@ def test_a_foreign_pod_that_declares_its_end_is_waited_for() -> None:
     queue.submit(entry("a", 4))
     assert started(queue, 0) == []
     assert promised(queue) == {"a": 30}
+
+
+class Forgetful(FirstFit):
+    """A planner that finds nothing once it is ``tired``, as one does whose search has a budget."""
+
+    tired = False
+
+    def place(self, entry: Entry, view: Amounts) -> Footprint | None:
+        return None if self.tired else super().place(entry, view)
+
+
+def test_a_promise_that_can_be_kept_is_kept_though_the_planner_finds_it_no_more() -> None:
+    planner = Forgetful()
+    queue = QueueEngine(Timeline(room(4, 4)), planner)
+    run(queue, "r", {0: 4}, end=50)
+    run(queue, "s", {1: 4}, end=90)
+    queue.submit(entry("a", 4))
+    assert started(queue, 0) == []
+    planner.tired = True
+    run(queue, "s", {1: 4}, end=95)
+    assert delays(queue, 1) == []
+    assert promised(queue) == {"a": 50}
+    queue.resize(np.array([0]), room(0))
+    assert [(one.start, one.cause) for one in delays(queue, 2)] == [(NEVER, DelayCause.NODE_LOST)]
