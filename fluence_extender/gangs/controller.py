@@ -63,6 +63,7 @@ class Controller:
         self.lifecycle = Lifecycle(
             self.registry, ledger, Planner(ledger, self.eligibility), limits or Limits(), clock, on_preempted
         )
+        self.queue = self.lifecycle.queue
         self._births = self.lifecycle.births
         self._clock = clock
         self._read_resources = read_resources

@@ -21,6 +21,13 @@ class ReasonCode(StrEnum):
     TIMED_OUT = "TimedOut"
     WAITING_FOR_GATES = "WaitingForGates"
     INVALID_REQUEST = "InvalidRequest"
+    NO_QUEUE = "NoQueue"
+    HELD = "Held"
+    QUEUE_STOPPED = "QueueStopped"
+    WAITS_FOR = "WaitsFor"
+    OVER_USER_LIMIT = "OverUserLimit"
+    QUEUED = "Queued"
+    BEHIND_RESERVATION = "BehindReservation"
     BUSY = "Busy"
     PREEMPTING = "Preempting"
     PREEMPTED = "Preempted"
@@ -86,6 +93,44 @@ def busy(fitting: int, wanted: int, short_of: tuple[str, ...]) -> Reason:
     """Return the reason of a gang that fits the cluster, but not beside what runs now."""
     text = f"busy: {fitting} of {wanted} fit now{short(short_of)}"
     return Reason(ReasonCode.BUSY, text, fitting, short_of)
+
+
+def queued(detail: str) -> Reason:
+    """Return the reason of a gang whose turn hasn't come."""
+    return Reason(ReasonCode.QUEUED, f"queued: {detail}")
+
+
+def behind_reservation() -> Reason:
+    """Return the reason of a gang that would fit now, but not beside what is kept free for gangs ahead of it."""
+    return Reason(
+        ReasonCode.BEHIND_RESERVATION,
+        "behind a reservation: it would fit now, but gangs ahead of it in the queue need the room before it would end",
+    )
+
+
+def held(detail: str) -> Reason:
+    """Return the reason of a gang that its user, or who runs the queue, has told to wait."""
+    return Reason(ReasonCode.HELD, f"held: {detail}")
+
+
+def queue_stopped(queue: str, detail: str) -> Reason:
+    """Return the reason of a gang whose queue lets nothing start."""
+    return Reason(ReasonCode.QUEUE_STOPPED, f"queue {queue} is stopped: {detail}")
+
+
+def waits_for(detail: str) -> Reason:
+    """Return the reason of a gang that is to start after something else."""
+    return Reason(ReasonCode.WAITS_FOR, f"waits for {detail}")
+
+
+def over_user_limit(queue: str, detail: str) -> Reason:
+    """Return the reason of a gang with which its queue would run or hold more than it may."""
+    return Reason(ReasonCode.OVER_USER_LIMIT, f"queue {queue} is at its limit: {detail}")
+
+
+def no_queue(detail: str) -> Reason:
+    """Return the reason of a gang that is in no queue because what it says of its queue can't be followed."""
+    return Reason(ReasonCode.NO_QUEUE, f"no queue: {detail}")
 
 
 def short(names: Sequence[str]) -> str:

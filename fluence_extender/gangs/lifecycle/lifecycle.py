@@ -56,6 +56,7 @@ from fluence_extender.gangs.membership.order import turn
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.manager import PreemptionManager
 from fluence_extender.gangs.preemption.preemptions import Preemptions
+from fluence_extender.gangs.queue.book import QueueBook
 from fluence_extender.gangs.reporting.announcements import announcements
 from fluence_extender.gangs.reporting.group_status import GroupReports
 from fluence_extender.gangs.reporting.job_status import JobReports
@@ -98,6 +99,7 @@ class Lifecycle:
         self._displacement = Displacement(self._places, planner, ledger, registry.workloads, limits)
         self._attempts = Attempts(registry, ledger, self._places, self.preemption, self._displacement, clock)
         self.births = Births(registry, ledger, limits, clock)
+        self.queue = QueueBook(registry)
         self._steering = Steering(planner, self._displacement, self.births)
         self._gang_index = GangIndex(registry, limits)
         self._tried_version = -1
