@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from fluence_extender.coordination.provider import ProviderError, Queue, TaskStatus, read_id
+from fluence_extender.coordination.provider import ProviderError, TaskStatus, VendorQueue, read_id
 
 T = TypeVar("T")
 
@@ -23,10 +23,10 @@ MOST_TASKS = 50
 class GuardedQueue:
     """The queue that ``connect`` returns. Each call takes at most ``limit`` seconds and raises only `ProviderError`."""
 
-    def __init__(self, connect: Callable[[], Queue], limit: float) -> None:
+    def __init__(self, connect: Callable[[], VendorQueue], limit: float) -> None:
         self._connect = connect
         self._limit = limit
-        self._queue: Queue | None = None
+        self._queue: VendorQueue | None = None
         self._hanging: list[threading.Thread] = []
 
     async def find_my_tasks(self, pod_uid: str) -> list[str]:
@@ -47,7 +47,7 @@ class GuardedQueue:
             )
         return found
 
-    async def _call(self, call: Callable[[Queue], T], what: str) -> T:
+    async def _call(self, call: Callable[[VendorQueue], T], what: str) -> T:
         """Return what ``call`` returns, in a thread of its own."""
         self._hanging = [one for one in self._hanging if one.is_alive()]
         if len(self._hanging) >= MOST_HANGING:

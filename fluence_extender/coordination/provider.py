@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
-__all__ = ["Provider", "ProviderError", "Queue", "TaskState", "TaskStatus"]
+__all__ = ["Provider", "ProviderError", "TaskState", "TaskStatus", "VendorQueue"]
 
 FIRST = 1
 LONGEST_ID = 2048
@@ -57,7 +57,7 @@ class TaskStatus:
         return f"{self.state}, position {self.position}" if queued else str(self.state)
 
 
-class Queue(Protocol):
+class VendorQueue(Protocol):
     """One backend of a vendor, with the credentials to ask about it."""
 
     def find_my_tasks(self, pod_uid: str) -> Sequence[str]:
@@ -82,7 +82,7 @@ class Provider(Protocol):
         """
         ...
 
-    def connect(self, attributes: Mapping[str, str], environ: Mapping[str, str]) -> Queue:
+    def connect(self, attributes: Mapping[str, str], environ: Mapping[str, str]) -> VendorQueue:
         """Return the queue of the backend. ``environ`` holds credentials; without them raise `ProviderError`."""
         ...
 

@@ -12,7 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 import structlog
 
-from fluence_extender.coordination.provider import Provider, ProviderError, Queue
+from fluence_extender.coordination.provider import Provider, ProviderError, VendorQueue
 from fluence_extender.coordination.providers.braket import Braket
 from fluence_extender.coordination.providers.http import Http
 from fluence_extender.coordination.providers.ibm import Ibm
@@ -65,7 +65,7 @@ def resolve(attributes: Mapping[str, str], providers: Iterable[Provider]) -> Pro
     return None
 
 
-def connect_vendor(environ: Mapping[str, str]) -> Queue:
+def connect_vendor(environ: Mapping[str, str]) -> VendorQueue:
     """Return the queue of the backend that the environment describes. Raises `ProviderError` if none matches."""
     attributes = attributes_of(environ)
     provider = resolve(attributes, known_providers())

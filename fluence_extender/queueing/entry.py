@@ -40,8 +40,7 @@ class Entry:
 
     ``slots`` has one element for each different size. ``where`` stands for everything else that restricts its places:
     two entries with equal slots and an equal ``where`` fit or don't fit alike. ``duration`` is how long it runs at
-    most, in seconds. ``begun`` says that a part of it has places already. ``queue`` is the name of its queue, and
-    ``user`` the name by which operators' reservations know its owner.
+    most, in seconds. ``begun`` says that a part of it has places already. ``queue`` is the name of its queue.
     """
 
     key: str
@@ -52,7 +51,6 @@ class Entry:
     begun: bool = False
     where: str = ""
     queue: str = ""
-    user: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

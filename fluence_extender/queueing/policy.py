@@ -8,18 +8,12 @@ differ in how many blocked entries that are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+
+from fluence_extender.model.queue import PolicyName
+
+__all__ = ["DEPTHS", "PolicyName", "QueuePolicy"]
 
 DAY = 86_400.0
-
-
-class PolicyName(StrEnum):
-    """How entries behind a blocked one are treated."""
-
-    FCFS = "fcfs"
-    EASY = "easy"
-    HYBRID = "hybrid"
-    CONSERVATIVE = "conservative"
 
 
 DEPTHS = {PolicyName.FCFS: 0, PolicyName.EASY: 1, PolicyName.HYBRID: 64, PolicyName.CONSERVATIVE: 256}

@@ -27,7 +27,7 @@ class Reservation:
 class OperatorReservation:
     """Nodes that an operator reserves, for maintenance or for a team, from ``start`` to ``end``.
 
-    The nodes are closed then to every entry whose user isn't among ``users``: such an entry uses them only if it ends
+    The nodes are closed then to every entry whose queue isn't among ``queues``: such an entry uses them only if it ends
     before or starts after. What runs there already isn't stopped.
     """
 
@@ -35,11 +35,11 @@ class OperatorReservation:
     rows: Rows
     start: float
     end: float
-    users: frozenset[str] = frozenset()
+    queues: frozenset[str] = frozenset()
 
     def closes(self, entry: Entry, since: float, until: float) -> bool:
         """Return whether the nodes are closed to an entry that would run between two times."""
-        return since < self.end and until > self.start and entry.user not in self.users
+        return since < self.end and until > self.start and entry.queue not in self.queues
 
 
 class DelayCause(StrEnum):

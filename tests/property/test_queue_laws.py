@@ -55,7 +55,7 @@ asked = st.builds(
     priority=st.sampled_from([0, 0, 0, 1]),
     begun=st.sampled_from([False] * 9 + [True]),
     where=st.sampled_from(["", "", "left"]),
-    user=st.sampled_from(["", "team"]),
+    queue=st.sampled_from(["", "team"]),
 )
 rows = st.integers(0, NODES)
 choice = st.integers(0, 10**6)

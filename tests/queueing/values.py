@@ -32,11 +32,11 @@ def entry(
     priority: int = 0,
     at: float = 0,
     where: str = "",
-    user: str = "",
+    queue: str = "",
 ) -> Entry:
     """Return an entry of equal slots; those made of keys in alphabetical order are in the order of their age."""
     sizes = (size,) if isinstance(size, int) else tuple(size)
-    return Entry(key, (Slots(count, sizes),), (at, 0), duration, priority, where=where, user=user)
+    return Entry(key, (Slots(count, sizes),), (at, 0), duration, priority, where=where, queue=queue)
 
 
 def engine(

@@ -16,7 +16,7 @@ EXPORTED = {
         NO_JOB Busy EngineUnavailable InvalidGraph InvalidJobspec InvalidOptions Jgf JobExists JobInfo Match MatchOp
         Matcher MatcherError MatcherOptions NothingToAllocate Placement UnknownJob Unsatisfiable create_matcher
     """,
-    "fluence_extender.coordination.provider": "Provider ProviderError Queue TaskState TaskStatus",
+    "fluence_extender.coordination.provider": "Provider ProviderError TaskState TaskStatus VendorQueue",
     "fluence_extender.selection.providers": "Backend BackendProvider BackendQuery Description",
 }
 

@@ -53,7 +53,7 @@ def test_it_is_the_first_moment_at_which_the_entry_fits(
         )
         for number, (row, start, length, mine) in enumerate(closed)
     ]
-    one = entry("e", count, size, duration, user="me")
+    one = entry("e", count, size, duration, queue="me")
     planner = FirstFit()
     search = earliest(timeline, one, planner, reservations)
     try:

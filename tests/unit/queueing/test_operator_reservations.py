@@ -8,9 +8,9 @@ from fluence_extender.queueing.reservation import DelayCause, OperatorReservatio
 from tests.queueing.values import delays, engine, entry, places, promised, room, run, started
 
 
-def reserved(*rows: int, start: float, end: float, users: tuple[str, ...] = ()) -> OperatorReservation:
+def reserved(*rows: int, start: float, end: float, queues: tuple[str, ...] = ()) -> OperatorReservation:
     return OperatorReservation(
-        "maintenance", places(dict.fromkeys(rows, 1)).rows, start, end, frozenset(users)
+        "maintenance", places(dict.fromkeys(rows, 1)).rows, start, end, frozenset(queues)
     )
 
 
@@ -33,10 +33,10 @@ def test_an_entry_without_an_end_waits_until_it_is_over() -> None:
     assert started(queue, 200) == ["a"]
 
 
-def test_its_users_may_use_the_nodes() -> None:
-    queue = engine(room(4), operators=[reserved(0, start=0, end=200, users=("team",))])
-    queue.submit(entry("a", duration=50, user="other"))
-    queue.submit(entry("b", duration=50, user="team"))
+def test_entries_of_its_queues_may_use_the_nodes() -> None:
+    queue = engine(room(4), operators=[reserved(0, start=0, end=200, queues=("team",))])
+    queue.submit(entry("a", duration=50, queue="other"))
+    queue.submit(entry("b", duration=50, queue="team"))
     assert started(queue, 10) == ["b"]
     assert promised(queue) == {"a": 200}
 

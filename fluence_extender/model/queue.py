@@ -1,0 +1,127 @@
+"""What administrators say of the queue: Queues, and Reservations of nodes.
+
+A Queue says who may submit work to it and how that work is treated. Scheduling options hold for the whole cluster,
+because all queues share its nodes, so only those of the queue `DEFAULT_QUEUE` count. A Reservation closes nodes for
+some time to all work but that of the queues it names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from fluence_extender.model.pod import Requirement
+
+DEFAULT_QUEUE = "default"
+"""The queue of all work that no other queue gets. It exists without an object of that name."""
+
+
+class PolicyName(StrEnum):
+    """How entries behind a blocked one are treated."""
+
+    FCFS = "fcfs"
+    EASY = "easy"
+    HYBRID = "hybrid"
+    CONSERVATIVE = "conservative"
+
+
+class OverrunAction(StrEnum):
+    """What happens to work that runs longer than it was to.
+
+    Extend: it runs on. Requeue: it goes back to the queue. Evict: it ends.
+    """
+
+    EXTEND = "Extend"
+    REQUEUE = "Requeue"
+    EVICT = "Evict"
+
+
+class Stop(StrEnum):
+    """How far a queue is stopped.
+
+    Hold: nothing of it starts. Drain: it takes nothing new, and what waits already still starts. Evict: nothing starts,
+    and what runs goes back to the queue.
+    """
+
+    NONE = "None"
+    HOLD = "Hold"
+    DRAIN = "Drain"
+    EVICT = "Evict"
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceSelector:
+    """Namespaces by name, or by all of ``labels``; without any name or label these are all namespaces."""
+
+    names: frozenset[str] = frozenset()
+    labels: tuple[Requirement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingOptions:
+    """How a pass goes through the entries; None where the queue doesn't say it. Times are in seconds."""
+
+    policy: PolicyName | None = None
+    reservation_depth: int | None = None
+    queue_depth: int | None = None
+    starvation_after: float | None = None
+    admission_timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLimits:
+    """How many entries may run and wait, in the whole queue and for each user; 0 for any number."""
+
+    running: int = 0
+    queued: int = 0
+    running_per_user: int = 0
+    queued_per_user: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """One queue.
+
+    ``default_for`` are the namespaces whose work comes here unless it names another queue. Work that declares no
+    duration has ``default_duration``, and none may declare more than ``max_duration``, in seconds; None where the queue
+    doesn't say it. ``problems`` say what of the object isn't in force, and why. ``created`` is in seconds since the
+    epoch.
+    """
+
+    name: str
+    namespaces: NamespaceSelector = field(default_factory=NamespaceSelector)
+    default_for: frozenset[str] = frozenset()
+    scheduling: SchedulingOptions = field(default_factory=SchedulingOptions)
+    default_duration: float | None = None
+    default_priority_class: str = ""
+    max_duration: float | None = None
+    overrun: OverrunAction = OverrunAction.EXTEND
+    limits: QueueLimits = field(default_factory=QueueLimits)
+    stop: Stop = Stop.NONE
+    problems: tuple[str, ...] = ()
+    uid: str = ""
+    created: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReservation:
+    """Nodes that are closed from ``start`` for ``duration`` seconds to all work but that of ``queues``.
+
+    The nodes are those with one of ``names`` and those with all of ``labels``; without any name or label they are all
+    nodes. ``start`` is in seconds since the epoch.
+    """
+
+    name: str
+    start: float
+    duration: float
+    names: frozenset[str] = frozenset()
+    labels: tuple[Requirement, ...] = ()
+    queues: frozenset[str] = frozenset()
+    reason: str = ""
+    problems: tuple[str, ...] = ()
+    uid: str = ""
+
+    @property
+    def end(self) -> float:
+        """When the nodes open again."""
+        return self.start + self.duration
