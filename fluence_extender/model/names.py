@@ -15,6 +15,8 @@ GROUP_LABEL = f"{DOMAIN}/group"
 GROUP_SIZE_ANNOTATION = f"{DOMAIN}/group-size"
 SCHEDULE_TIMEOUT_ANNOTATION = f"{DOMAIN}/schedule-timeout"
 DURATION_ANNOTATION = f"{DOMAIN}/duration"
+HOLD_ANNOTATION = f"{DOMAIN}/hold"
+AFTER_ANNOTATION = f"{DOMAIN}/after"
 TOPOLOGY_REQUIRED_ANNOTATION = f"{DOMAIN}/topology-required"
 TOPOLOGY_PREFERRED_ANNOTATION = f"{DOMAIN}/topology-preferred"
 REQUIRE_PREFIX = f"{DOMAIN}/require-"
@@ -44,10 +46,17 @@ GATE = f"{DOMAIN}/gang"
 MARK_RESOURCE = f"{DOMAIN}/binding"
 MARKS = (MARK_RESOURCE, f"{RESOURCE_PREFIX}qpu", f"{RESOURCE_PREFIX}qubit")
 
+# Set by users on workloads or pods: the Queue that their work is in. Kueue's label, below, counts as well where the
+# cluster doesn't serve Kueue's queues.
+QUEUE_LABEL = f"{DOMAIN}/queue"
+
 # Results, written in the Binding.
 BACKEND_ANNOTATION = f"{DOMAIN}/backend"
 ATTRIBUTE_PREFIX = f"{DOMAIN}/attr-"
 ALLOCATION_ANNOTATION = f"{DOMAIN}/allocation"
+
+# Written by admission when an object is created: the name of the user who created it.
+USER_ANNOTATION = f"{DOMAIN}/submitted-by"
 
 # Written with the condition that says why a gated pod waits: the pod's resourceVersion as it was first seen.
 FIRST_SEEN_ANNOTATION = f"{DOMAIN}/first-seen"

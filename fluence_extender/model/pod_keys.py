@@ -13,7 +13,7 @@ from functools import lru_cache
 from fluence_extender.model import coordination, names
 from fluence_extender.model.notation import DURATION_FORM, parse_duration
 
-REQUESTED_LABELS = frozenset({names.GROUP_LABEL, coordination.OBSERVE_LABEL})
+REQUESTED_LABELS = frozenset({names.GROUP_LABEL, names.QUEUE_LABEL, coordination.OBSERVE_LABEL})
 """The labels that users set."""
 
 LABELS = REQUESTED_LABELS | {names.PLACED_LABEL}
@@ -23,6 +23,8 @@ REQUESTED = frozenset(
         names.GROUP_SIZE_ANNOTATION,
         names.SCHEDULE_TIMEOUT_ANNOTATION,
         names.DURATION_ANNOTATION,
+        names.HOLD_ANNOTATION,
+        names.AFTER_ANNOTATION,
         names.TOPOLOGY_REQUIRED_ANNOTATION,
         names.TOPOLOGY_PREFERRED_ANNOTATION,
         names.REQUIRE_BACKEND_ANNOTATION,
@@ -46,6 +48,7 @@ WRITTEN = frozenset(
         names.ALLOCATION_ANNOTATION,
         names.PINNED_ANNOTATION,
         names.FIRST_SEEN_ANNOTATION,
+        names.USER_ANNOTATION,
         names.PLACED_ANNOTATION,
         names.NODES_ANNOTATION,
         coordination.DEPENDS_ON_KIND,
@@ -102,7 +105,14 @@ LONGEST_KEY = 63
 
 OURS = f"{names.DOMAIN}/"
 
-TEMPLATED = REQUESTED_LABELS | {key for key in REQUESTED if not key.startswith(names.SELECT_PREFIX)}
+OF_THE_QUEUE = frozenset({names.QUEUE_LABEL, names.HOLD_ANNOTATION, names.AFTER_ANNOTATION})
+"""The keys that users set on pods or on the objects that create pods."""
+
+TEMPLATED = (
+    (REQUESTED_LABELS | REQUESTED)
+    - OF_THE_QUEUE
+    - {key for key in REQUESTED if key.startswith(names.SELECT_PREFIX)}
+)
 """The keys that users set and that count on pods only, not on the objects that create pods."""
 
 

@@ -84,8 +84,8 @@ class Queue:
 
     ``default_for`` are the namespaces whose work comes here unless it names another queue. Work that declares no
     duration has ``default_duration``, and none may declare more than ``max_duration``, in seconds; None where the queue
-    doesn't say it. ``problems`` say what of the object isn't in force, and why. ``created`` is in seconds since the
-    epoch.
+    doesn't say it. ``stopped_since`` is when the queue was seen to stop, by its status; None where it hasn't been yet.
+    ``problems`` say what of the object isn't in force, and why. Times are in seconds since the epoch.
     """
 
     name: str
@@ -98,6 +98,7 @@ class Queue:
     overrun: OverrunAction = OverrunAction.EXTEND
     limits: QueueLimits = field(default_factory=QueueLimits)
     stop: Stop = Stop.NONE
+    stopped_since: float | None = None
     problems: tuple[str, ...] = ()
     uid: str = ""
     created: float = 0.0

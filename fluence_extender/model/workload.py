@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from fluence_extender.model.dependency import Ending
+from fluence_extender.model.submission import NOTHING_SAID, Submission
+
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
@@ -18,12 +21,17 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadObject:
-    """What all workloads have in common; ``problem`` is why the object can't be read in full, "" where it can."""
+    """What all workloads have in common; ``problem`` is why the object can't be read in full, "" where it can.
+
+    ``submission`` is what its annotations say about its place in the queue. It isn't compared, because no size depends
+    on it.
+    """
 
     namespace: str
     name: str
     uid: str
     problem: str = field(default="", kw_only=True)
+    submission: Submission = field(default=NOTHING_SAID, kw_only=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +99,8 @@ class Job(WorkloadObject):
     where admission suspended it, so that the service resumes it. ``nodes`` are those in its pod template, by completion
     index, empty where the template names none, and ``placed_with`` is the `Promise` of the pods that get them. ``done``
     are the ranges (first and last) of indexes that have completed or failed for good, in order. ``finished`` is true
-    once the Job has ended, or is about to end or to be deleted. ``version`` is its resourceVersion.
+    once the Job has ended, or is about to end or to be deleted. ``outcome`` is how it has ended, None before.
+    ``version`` is its resourceVersion.
     """
 
     parallelism: int
@@ -111,6 +120,7 @@ class Job(WorkloadObject):
     placed_with: str = field(default="", compare=False)
     done: tuple[tuple[int, int], ...] = field(default=(), compare=False)
     finished: bool = field(default=False, compare=False)
+    outcome: Ending | None = field(default=None, compare=False)
     version: str = field(default="", compare=False)
 
     @property

@@ -28,6 +28,7 @@ FILES = (
     "groups.yaml",
     "intake.yaml",
     "stamps.yaml",
+    "submitters.yaml",
     "accounts.yaml",
 )
 GATE_BINDINGS = [

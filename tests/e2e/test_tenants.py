@@ -19,6 +19,7 @@ from fluence_extender.model.names import (
     MARK_RESOURCE,
     PINNED_ANNOTATION,
     PLACED_ANNOTATION,
+    USER_ANNOTATION,
 )
 from tests.e2e.conftest import empty
 from tests.e2e.harness import Manifest, Namespace, annotations_of, job, node_of, pod, wait_for
@@ -107,6 +108,41 @@ def test_user_cannot_choose_the_node_of_a_pod_nor_of_a_workloads_pods(
     # Neither pods of other schedulers nor those who may bind pods are held to it.
     assert not refusal(user, pod("theirs", nodeName=node))
     assert not refusal(namespace, ours("by-an-administrator", nodeName=node))
+
+
+def submitter(body: Manifest) -> str | None:
+    """Who has created an object, as admission has recorded it."""
+    return annotations_of(body).get(USER_ANNOTATION)
+
+
+def test_creator_of_work_is_recorded_and_nobody_can_name_another(
+    fluence: Fluence, namespace: Namespace, user: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(1, cpu="4")
+    name, forged = f"user-of-{namespace.name}", {USER_ANNOTATION: "somebody-else"}
+    template = ours("x", cpu="100m", annotations=forged)
+    (loose,) = user.create(ours("loose", cpu="100m", annotations=forged))
+    (plain,) = user.create(ours("plain", cpu="100m"))
+    (work,) = user.create({**job("work", template), "metadata": {"name": "work", "annotations": forged}})
+    user.create(deployment("web", template, 1))
+    assert [submitter(one) for one in (loose, plain, work)] == [name, name, name]
+    path = f"/apis/apps/v1/namespaces/{namespace.name}/replicasets"
+    wait_for(lambda: namespace.api.get(path)["items"], what="the ReplicaSet")
+    (copied,) = namespace.api.get(path)["items"]
+    assert submitter(copied) == name
+    # The pods of workloads name nobody: the service reads the workload.
+    wait_for(lambda: len(namespace.pods()) == 4, what="the pods of the workloads")
+    assert {submitter(one) for one in namespace.pods()} == {name, None}
+    assert edited(user, "loose", annotations={USER_ANNOTATION: "x"}).count("stays as it is")
+    jobs = f"/apis/batch/v1/namespaces/{namespace.name}/jobs/work"
+    for value in ("x", None):
+        changed = user.api.patch(jobs, {"metadata": {"annotations": {USER_ANNOTATION: value}}})
+        assert submitter(changed) == name
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "x", "controller": True}
+    forgery = {**copied, "metadata": {"name": "forgery", "annotations": forged, "ownerReferences": [owner]}}
+    forgery["metadata"]["labels"] = copied["metadata"]["labels"]
+    found = user.api.request("POST", path, forgery, query={"dryRun": "All"})
+    assert submitter(found) is None
 
 
 def test_user_cannot_write_what_the_service_records_on_a_pod(

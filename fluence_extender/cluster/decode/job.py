@@ -8,10 +8,13 @@ from collections.abc import Iterable
 import msgspec
 
 from fluence_extender.cluster.decode.objects import Int64, Time, tolerant_decoder
+from fluence_extender.model.dependency import Ending
 from fluence_extender.model.names import (
+    AFTER_ANNOTATION,
     COSCHEDULING_GROUP,
     FLUX_SIZE,
     GROUP_SIZE_ANNOTATION,
+    HOLD_ANNOTATION,
     KUEUE_QUEUE_LABEL,
     NODES_ANNOTATION,
     PLACED_ANNOTATION,
@@ -20,6 +23,7 @@ from fluence_extender.model.names import (
     SUSPENDED_FOR_PLACEMENT,
     UNSATISFIABLE_CONDITION,
 )
+from fluence_extender.model.submission import NOTHING_SAID, Submission
 from fluence_extender.model.workload import BACKOFF_LIMIT, Job
 
 ORIGIN_LABEL = "ray.io/originated-from-crd"
@@ -66,6 +70,13 @@ class JobSpec(msgspec.Struct, rename="camel"):
 class _Annotations(msgspec.Struct):
     nodes: str = msgspec.field(name=NODES_ANNOTATION, default="")
     placed_with: str = msgspec.field(name=PLACED_ANNOTATION, default="")
+    hold: str | None = msgspec.field(name=HOLD_ANNOTATION, default=None)
+    after: str | None = msgspec.field(name=AFTER_ANNOTATION, default=None)
+
+    @property
+    def submission(self) -> Submission:
+        """What the template says about the Job's place in the queue."""
+        return NOTHING_SAID if self.hold is None and self.after is None else Submission(self.hold, self.after)
 
 
 class _TemplateMetadata(msgspec.Struct):
@@ -146,9 +157,19 @@ def decode_job(raw: bytes) -> Job:
         placed_with=noted.placed_with,
         done=merged((*failed, *read_indexes(status.completed_indexes or ""))),
         finished=ended or meta.deletion_timestamp is not None,
+        outcome=_outcome(conditions),
         version=meta.resource_version,
+        submission=meta.submission.over(noted.submission),
         problem=problem,
     )
+
+
+def _outcome(conditions: Iterable[_JobCondition]) -> Ending | None:
+    """Return how the Job has ended, None before all its pods have."""
+    true = {one.type for one in conditions if one.status == "True"}
+    if "Complete" in true:
+        return Ending.SUCCEEDED
+    return Ending.FAILED if "Failed" in true else None
 
 
 def _unsatisfiable(conditions: Iterable[_JobCondition]) -> str:

@@ -14,6 +14,8 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import structlog
 
+from fluence_extender.model.submission import Submission, submission
+
 log = structlog.get_logger(__name__)
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError)
@@ -59,6 +61,11 @@ class Metadata(msgspec.Struct):
     def identity(self) -> tuple[str, str, str]:
         """Namespace, name and uid."""
         return self.namespace, self.name, self.uid
+
+    @property
+    def submission(self) -> Submission:
+        """What the object says about its place in the queue."""
+        return submission(self.labels, self.annotations)
 
 
 class ListMeta(msgspec.Struct, gc=False):

@@ -91,7 +91,13 @@ def decode_job_set(raw: bytes) -> JobSet:
     order = spec.startup_policy.startup_policy_order if spec.startup_policy else None
     exclusive = _is_exclusive(meta)
     jobs = tuple(_replicated(one, exclusive) for one in spec.replicated_jobs or ())
-    return JobSet(*meta.identity, jobs=jobs, in_order=order == "InOrder", problem=problem)
+    return JobSet(
+        *meta.identity,
+        jobs=jobs,
+        in_order=order == "InOrder",
+        submission=meta.submission,
+        problem=problem,
+    )
 
 
 def _replicated(one: _ReplicatedJob, exclusive: bool) -> ReplicatedJob:
@@ -114,7 +120,12 @@ def _is_exclusive(meta: Metadata) -> bool:
 def decode_leader_worker_set(raw: bytes) -> LeaderWorkerSet:
     """Decode a LeaderWorkerSet."""
     meta, spec, _, problem = _leader_worker_set(raw)
-    return LeaderWorkerSet(*meta.identity, leader_first=spec.startup_policy == "LeaderReady", problem=problem)
+    return LeaderWorkerSet(
+        *meta.identity,
+        leader_first=spec.startup_policy == "LeaderReady",
+        submission=meta.submission,
+        problem=problem,
+    )
 
 
 def decode_mpi_job(raw: bytes) -> MpiJob:
@@ -127,6 +138,7 @@ def decode_mpi_job(raw: bytes) -> MpiJob:
         workers=workers.replicas or 0,
         launcher_last=spec.launcher_creation_policy == "WaitForWorkersReady",
         min_available=policy.min_available if policy else None,
+        submission=meta.submission,
         problem=problem,
     )
 
@@ -135,7 +147,13 @@ def decode_ray_cluster(raw: bytes) -> RayCluster:
     """Decode a RayCluster: one head, and the replicas of each worker group within the group's bounds."""
     meta, spec, _, problem = _ray_cluster(raw)
     pods = 1 + sum(map(_workers, spec.worker_group_specs or ()))
-    return RayCluster(*meta.identity, pods=pods, gang=GANG_LABEL in (meta.labels or {}), problem=problem)
+    return RayCluster(
+        *meta.identity,
+        pods=pods,
+        gang=GANG_LABEL in (meta.labels or {}),
+        submission=meta.submission,
+        problem=problem,
+    )
 
 
 def _workers(group: _WorkerGroup) -> int:

@@ -59,6 +59,7 @@ def decode_pod_group(raw: bytes) -> PodGroup:
         min_count=(gang.min_count if gang else None) or 1,
         levels=levels,
         provenance=_provenance(meta),
+        submission=meta.submission,
         problem=problem,
     )
 
@@ -79,6 +80,7 @@ def decode_coscheduling_group(raw: bytes) -> CoschedulingGroup:
             status.schedule_start_time or "",
         ),
         provenance=_provenance(meta),
+        submission=meta.submission,
         problem=problem,
     )
 

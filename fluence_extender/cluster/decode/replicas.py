@@ -36,11 +36,11 @@ def decode_replica_set(raw: bytes) -> ReplicaSet:
     meta, spec, _, problem = _replica_set(raw)
     noted = (meta.annotations or {}).get(DEPLOYMENT_REPLICAS, "")
     pods = max(int(noted), 1) if noted.isdecimal() and len(noted) <= MOST_DIGITS else spec.width
-    return ReplicaSet(*meta.identity, pods, problem=problem)
+    return ReplicaSet(*meta.identity, pods, submission=meta.submission, problem=problem)
 
 
 def decode_stateful_set(raw: bytes) -> StatefulSet:
     """Decode a StatefulSet. One that isn't Parallel creates each pod once the pod before it is ready."""
     meta, spec, _, problem = _stateful_set(raw)
     pods = spec.width if spec.pod_management_policy == PARALLEL else 1
-    return StatefulSet(*meta.identity, pods, problem=problem)
+    return StatefulSet(*meta.identity, pods, submission=meta.submission, problem=problem)

@@ -25,6 +25,7 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.order import Turn, turn
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.manager import PreemptionManager
+from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey, HistoryKind
 from fluence_extender.model.pod import Pod
@@ -63,10 +64,12 @@ class Attempts:
         places: Places,
         preemption: PreemptionManager,
         displacement: Displacement,
+        admission: QueueAdmission,
         clock: Callable[[], float],
     ) -> None:
         self._clock = clock
         self._displacement = displacement
+        self._admission = admission
         self._preemption = preemption
         self._registry = registry
         self._ledger = ledger
@@ -103,7 +106,9 @@ class Attempts:
                 # One gang that can't be planned must not keep the others from being placed.
                 log.exception("a gang could not be planned", gang=str(gang.key))
                 gang.explain(_failed(self._ledger.graph.fault or repr(error)), now)
-            placed += max(before - len(needy(gang)), 0)
+            if len(needy(gang)) < before:
+                placed += before - len(needy(gang))
+                self._admission.note(gang)
         self.left = frozenset(gang.key for gang in hopeful if gang.key not in tried)
         return tried
 
@@ -139,7 +144,7 @@ class Attempts:
             return
         self._preemption.order(gang, ready)
         ready, later = (ready[:missing], ready[missing:]) if gang.promised and missing > 0 else (ready, [])
-        obstacle = _invalid(ready) or self._preemption.obstacle(gang, ready)
+        obstacle = _invalid(ready) or self._admission.obstacle(gang) or self._preemption.obstacle(gang, ready)
         if obstacle is not None:
             gang.explain(obstacle, now)
             return

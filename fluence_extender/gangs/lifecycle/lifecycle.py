@@ -56,6 +56,7 @@ from fluence_extender.gangs.membership.order import turn
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.manager import PreemptionManager
 from fluence_extender.gangs.preemption.preemptions import Preemptions
+from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.gangs.queue.book import QueueBook
 from fluence_extender.gangs.reporting.announcements import announcements
 from fluence_extender.gangs.reporting.group_status import GroupReports
@@ -97,9 +98,12 @@ class Lifecycle:
             registry, ledger, self._places, planner, limits, clock, preemptions, on_preempted
         )
         self._displacement = Displacement(self._places, planner, ledger, registry.workloads, limits)
-        self._attempts = Attempts(registry, ledger, self._places, self.preemption, self._displacement, clock)
-        self.births = Births(registry, ledger, limits, clock)
         self.queue = QueueBook(registry)
+        self.admission = QueueAdmission(registry, self.queue.settings)
+        self._attempts = Attempts(
+            registry, ledger, self._places, self.preemption, self._displacement, self.admission, clock
+        )
+        self.births = Births(registry, ledger, limits, clock)
         self._steering = Steering(planner, self._displacement, self.births)
         self._gang_index = GangIndex(registry, limits)
         self._tried_version = -1
@@ -404,6 +408,7 @@ class Lifecycle:
         """Look at what has changed and decide."""
         now = self._clock()
         self._relieve_overcommitted()
+        self.admission.take_up()
         looked_at = self._gang_index.take_due(now)
         for gang in self._gang_index.existing(looked_at):
             for member in lapsed(gang, now):
@@ -480,6 +485,7 @@ class Lifecycle:
         alive = gang.alive()
         if not alive:
             finish(gang, now)
+            self.admission.note(gang)
             return
         size = size_of(gang)
         if not isinstance(size, Reason):
@@ -492,3 +498,4 @@ class Lifecycle:
         if not isinstance(size, Reason):
             explain_unbound(gang, now)
             gang.barrier.recheck(gang.gathered)
+        self.admission.note(gang)

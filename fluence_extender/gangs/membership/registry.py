@@ -11,15 +11,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+from fluence_extender.gangs.membership.awaited import Awaited
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.foreign_pods import ForeignPods
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.gangs.reporting.history import History, Memory
+from fluence_extender.model.dependency import Target
 from fluence_extender.model.gang import Convention, GangKey, HistoryKind
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import CoschedulingGroup, Workload
+from fluence_extender.model.submission import NOTHING_SAID
+from fluence_extender.model.workload import CoschedulingGroup, Job, LeaderWorkerSet, Workload
 
 LINKED = (Convention.POD_GROUP, Convention.COSCHEDULING)
 """The conventions of the PodGroups to which admission links pods with our label, under the label's name."""
@@ -31,15 +34,19 @@ class Registry:
     ``dirty`` are the gangs to look at again. ``workloads`` are the objects that state how large gangs are.
     ``foreign_pods`` are the pods of other schedulers that name a gang. ``touched_groups`` are the PodGroups of
     scheduling.x-k8s.io with a change since the last report. ``gone`` keeps the gangs without any member left, so that
-    users can look up what happened to them. ``revision`` grows with every change of any gang. ``clock`` returns
-    seconds since the epoch.
+    users can look up what happened to them. ``left`` are the keys of those that went and that nobody has taken up yet.
+    ``awaited`` says which gangs wait for the end of others. ``revision`` grows with every change of any gang. ``clock``
+    returns seconds since the epoch.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.gangs: dict[GangKey, Gang] = {}
         self.gone: Memory[Gang] = Memory(clock)
+        self.left: set[GangKey] = set()
+        self.awaited = Awaited()
         self.revision = 0
         self._by_name: dict[tuple[str, str], set[GangKey]] = {}
+        self._by_owner: dict[str, Counter[GangKey]] = {}
         self.dirty: set[GangKey] = set()
         self._gang_of: dict[str, GangKey] = {}
         self._priorities: Counter[int] = Counter()
@@ -114,6 +121,9 @@ class Registry:
         gang = self._gang(key)
         if old is not None:
             self._priorities[member.pod.priority] -= 1
+            self._disown(member.pod, old)
+        if pod.owner is not None:
+            self._by_owner.setdefault(pod.owner.uid, Counter())[key] += 1
         self._priorities[pod.priority] += 1
         member.pod, member.membership = pod, membership
         if pod.uid not in gang.members:
@@ -121,6 +131,7 @@ class Registry:
             gang.note(HistoryKind.SEEN, pod.name)
         self._gang_of[pod.uid] = key
         self._touch_group(key)
+        self._touch_waiting_for(key)
         self.revision += 1
         self.dirty.add(key)
         return member
@@ -147,12 +158,25 @@ class Registry:
         gang = self.gangs[key]
         member = gang.members.pop(uid)
         self._priorities[member.pod.priority] -= 1
+        self._disown(member.pod, key)
         gang.note(HistoryKind.RELEASED, member.pod.name, "the pod was deleted")
         self._touch(key)
+
+    def _disown(self, pod: Pod, key: GangKey) -> None:
+        """Forget that the pod's owner has this pod in that gang."""
+        if pod.owner is None:
+            return
+        gangs = self._by_owner[pod.owner.uid]
+        gangs[key] -= 1
+        if not gangs[key]:
+            del gangs[key]
+        if not gangs:
+            del self._by_owner[pod.owner.uid]
 
     def _touch(self, key: GangKey) -> None:
         self.revision += 1
         self._touch_group(key)
+        self._touch_waiting_for(key)
         if self.gangs[key].members:
             self.dirty.add(key)
             return
@@ -165,10 +189,16 @@ class Registry:
             del self._by_name[begins]
         gang.note(HistoryKind.GONE)
         self.gone.keep(key, gang)
+        self.left.add(key)
 
     def _touch_group(self, key: GangKey) -> None:
         if key.convention is Convention.COSCHEDULING:
             self.touched_groups.add((key.namespace, key.name))
+
+    def _touch_waiting_for(self, key: GangKey) -> None:
+        """Mark the gangs that wait for the end of this one."""
+        name = str(key).removeprefix(f"{key.namespace}/")
+        self.dirty.update(self.awaited.by(key.namespace, Target("gang", name)) & self.gangs.keys())
 
     def put_foreign_pod(self, pod: Pod) -> None:
         """Record a foreign pod, which may name a gang of ours."""
@@ -199,11 +229,14 @@ class Registry:
         """Record an object that may state how large gangs are."""
         if isinstance(thing, CoschedulingGroup):
             self.touched_groups.add((thing.namespace, thing.name))
+        before = self.workloads.find(type(thing), thing.namespace, thing.name)
         self._recompute(self.workloads.put(thing))
+        self._resubmit(thing, before)
 
     def drop_workload(self, thing: Workload) -> None:
         """Forget an object that may state how large gangs are."""
         self._recompute(self.workloads.drop(thing))
+        self._resubmit(thing, None)
 
     def replace_workloads(
         self, kind: type[Workload], things: Iterable[Workload], served: bool = True
@@ -213,7 +246,32 @@ class Registry:
         self.touched_groups.update(
             (one.namespace, one.name) for one in listed if isinstance(one, CoschedulingGroup)
         )
+        before = self.workloads.all(kind)
         self._recompute(self.workloads.replace(kind, listed, served))
+        for thing in listed:
+            self._resubmit(thing, before.pop((thing.namespace, thing.name), None))
+        for thing in before.values():
+            self._resubmit(thing, None)
+
+    def _resubmit(self, thing: Workload, before: Workload | None) -> None:
+        """Mark the gangs to look at again because of what an object says of the queue, or because a Job has ended.
+
+        ``before`` is what was known of the object, None where it is new or gone.
+        """
+        if isinstance(thing, Job) and _ending(thing) != (before and _ending(before)):
+            target = Target("job", thing.name)
+            self.dirty.update(self.awaited.by(thing.namespace, target) & self.gangs.keys())
+        if thing.submission != (NOTHING_SAID if before is None else before.submission):
+            self.dirty.update(self._of(thing))
+
+    def _of(self, thing: Workload) -> set[GangKey]:
+        """Return the gangs whose pods a workload owns, and those that are named after it."""
+        found = set(self._by_owner.get(thing.uid, ()))
+        found |= self._by_name.get(_begins(thing.namespace, thing.name), set())
+        if isinstance(thing, LeaderWorkerSet):
+            # Its gangs have its name and a number, and nobody has many of them.
+            found |= {key for key in self.gangs if key.convention is Convention.LEADER_WORKER_SET}
+        return found
 
     def _recompute(self, uids: Iterable[str]) -> None:
         for uid in uids:
@@ -230,6 +288,11 @@ class Registry:
 
 def _begins(namespace: str, name: str) -> tuple[str, str]:
     return namespace, name.partition("/")[0]
+
+
+def _ending(thing: Workload) -> tuple[object, ...]:
+    """Return what of an object counts for those that wait for its end."""
+    return (thing.uid, thing.outcome if isinstance(thing, Job) else None, thing.submission.after)
 
 
 def _names_same_gang(old: Pod, new: Pod) -> bool:

@@ -42,6 +42,10 @@ class WorkloadIndex:
         found = self._objects.get(kind, {}).get((namespace, name))
         return found if isinstance(found, kind) else None
 
+    def all(self, kind: type[Workload]) -> dict[Name, Workload]:
+        """Return all known objects of a kind."""
+        return dict(self._objects.get(kind, {}))
+
     def served(self, kind: type[Workload]) -> bool:
         """Return whether the cluster serves such objects; True until the opposite is known."""
         return kind not in self._unserved

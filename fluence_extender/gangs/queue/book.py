@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.order import turn
 from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason, ReasonCode
 
@@ -61,6 +62,7 @@ class QueueBook:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
+        self.settings = Queues()
 
     def line(self) -> Sequence[Standing]:
         """Return the gangs that wait, in the order in which they are served."""

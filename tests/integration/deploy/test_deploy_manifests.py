@@ -259,12 +259,14 @@ def test_the_service_account_gets_no_further_roles(objects: Objects) -> None:
 
 
 def test_users_may_ask_this_one_service_and_nothing_else(objects: Objects) -> None:
-    for name, verbs in (("fluence-view", ["get", "list"]), ("fluence-simulate", ["get", "list", "create"])):
-        asking, *others = objects["ClusterRole", name]["rules"]
-        assert asking == {"apiGroups": [STATE_GROUP], "resources": ["*"], "verbs": verbs}
-        assert all(
-            rule["resourceNames"] == [RESOURCES_CONFIGMAP] and rule["verbs"] == ["get"] for rule in others
-        )
+    for name in ("fluence-view", "fluence-simulate"):
+        asking, other = objects["ClusterRole", name]["rules"]
+        assert asking == {"apiGroups": [STATE_GROUP], "resources": ["*"], "verbs": ["get", "list"]}
+        if name == "fluence-view":
+            assert (other["resourceNames"], other["verbs"]) == ([RESOURCES_CONFIGMAP], ["get"])
+        else:
+            # The group has kinds whose objects only administrators create.
+            assert other == {"apiGroups": [STATE_GROUP], "resources": ["simulate"], "verbs": ["create"]}
     assert ROLE == "fluence-view"
 
 
@@ -437,14 +439,16 @@ def test_each_policy_that_changes_objects_is_bound(objects: Objects) -> None:
     policies = {name: item["spec"] for (its, name), item in objects.items() if its == kind}
     bindings = {name: item["spec"] for (its, name), item in objects.items() if its == f"{kind}Binding"}
     assert {item["policyName"] for item in bindings.values()} == policies.keys()
-    assert policies.keys() == {"fluence-gate", "fluence-groups", "fluence-intake", "fluence-suspend"}
+    assert policies.keys() == {
+        *("fluence-gate", "fluence-groups", "fluence-intake", "fluence-submitters", "fluence-suspend")
+    }
     assert bindings.keys() == {*policies, "fluence-gated-jobs"}
 
 
 def test_no_pod_gets_past_a_policy_by_its_size_and_foreign_pods_depend_on_none(objects: Objects) -> None:
     specs = {name: item["spec"] for (kind, name), item in objects.items() if kind.endswith("AdmissionPolicy")}
     lenient = {name for name, spec in specs.items() if spec["failurePolicy"] == "Ignore"}
-    assert lenient == {"fluence-groups", "fluence-intake", "fluence-suspend"}
+    assert lenient == {"fluence-groups", "fluence-intake", "fluence-submitters", "fluence-suspend"}
     for name in ("fluence-gate", "fluence-stamps"):
         first, *_ = specs[name]["matchConditions"]
         assert first["expression"].endswith(f"object.spec.schedulerName == '{SCHEDULER_NAME}'")

@@ -71,6 +71,12 @@ POLICIES = (
         f"pods need schedulerName: {SCHEDULER_NAME}, also in namespaces with the label {INTAKE_LABEL}",
     ),
     DeployedPolicy(
+        MUTATING,
+        "fluence-submitters",
+        WARNING,
+        "nobody records who submits work, and for the limits of queues each namespace counts as one user",
+    ),
+    DeployedPolicy(
         VALIDATING,
         "fluence-stamps",
         FAULT,
@@ -81,6 +87,12 @@ POLICIES = (
         "fluence-stamps-jobs",
         FAULT,
         "users can choose the nodes of their Jobs' pods, and change what the service records on Jobs",
+    ),
+    DeployedPolicy(
+        VALIDATING,
+        "fluence-stamps-submitters",
+        FAULT,
+        "users can have their work counted as that of others, for which queues have limits",
     ),
     DeployedPolicy(
         VALIDATING,

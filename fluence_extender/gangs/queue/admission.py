@@ -1,0 +1,154 @@
+"""Whether a gang may start, whatever room there is, and where it counts.
+
+A gang may start once its queue, its user's limits, its holds and its dependencies allow it. What already has places is
+let go on. Invariant: what runs and waits is counted as of the last look at each gang, and a gang that gets its places
+counts at once, so no limit is exceeded within a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fluence_extender.gangs.lifecycle.member_states import BOUND
+from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.queue.dependencies import Dependee, Dependencies
+from fluence_extender.gangs.queue.obstacles import hold_obstacle, limit_obstacle, stop_obstacle
+from fluence_extender.gangs.queue.settings import Queues
+from fluence_extender.gangs.queue.submissions import submission_of
+from fluence_extender.gangs.queue.usage import Place, Usage
+from fluence_extender.model.dependency import Ending, Target
+from fluence_extender.model.gang import GangKey
+from fluence_extender.model.queue import Queue
+from fluence_extender.model.reason import Reason
+from fluence_extender.model.submission import Submission
+from fluence_extender.model.workload import Job
+
+NO_QUEUE_NAME = ""
+"""The queue in which gangs count that are in none."""
+
+
+class QueueAdmission:
+    """Decides which gangs may start, and counts those that run and wait in ``usage``."""
+
+    def __init__(self, registry: Registry, queues: Queues) -> None:
+        self._registry = registry
+        self._queues = queues
+        self._dependencies = Dependencies(registry.awaited)
+        self.usage = Usage()
+
+    def queue_of(self, gang: Gang, said: Submission | None = None) -> Queue | Reason:
+        """Return the queue of a gang, or why it has none."""
+        said = submission_of(gang, self._registry.workloads) if said is None else said
+        oldest = min(gang.alive(), key=lambda one: (one.pod.created, one.pod.name))
+        return self._queues.queue_of(oldest.pod, dict(said.queues))
+
+    def user_of(self, gang: Gang) -> str:
+        """Return who submitted a gang; where that isn't recorded, all gangs of the namespace have one user."""
+        return _user(gang, submission_of(gang, self._registry.workloads))
+
+    def obstacle(self, gang: Gang) -> Reason | None:
+        """Return why the gang may not start, None where it may or has places already."""
+        if _runs(gang):
+            self._dependencies.forget(gang.key)
+            return None
+        said = submission_of(gang, self._registry.workloads)
+        queue = self.queue_of(gang, said)
+        self._count(gang, queue, said)
+        held = hold_obstacle(said.hold)
+        if held is not None:
+            return held
+        waits = self._dependencies.obstacle(
+            gang.key, said.after, _names(gang), lambda target: self._look(gang.key.namespace, target)
+        )
+        if waits is not None or isinstance(queue, Reason):
+            return waits or (queue if isinstance(queue, Reason) else None)
+        stopped = stop_obstacle(queue, gang.created)
+        return stopped or limit_obstacle(gang.key, queue, _user(gang, said), self.usage)
+
+    def note(self, gang: Gang) -> None:
+        """Count a gang as it is now."""
+        before = self.usage.place(gang.key)
+        if before is not None and before.runs and _runs(gang):
+            return
+        if not gang.alive():
+            self._forget([gang.key])
+            return
+        said = submission_of(gang, self._registry.workloads)
+        self._count(gang, self.queue_of(gang, said), said)
+
+    def take_up(self) -> None:
+        """Stop counting the gangs that are gone."""
+        self._forget(self._registry.left)
+        self._registry.left.clear()
+
+    def _forget(self, keys: Iterable[GangKey]) -> None:
+        for key in keys:
+            place = self.usage.place(key)
+            self.usage.put(key, None)
+            self._dependencies.forget(key)
+            if place is not None and not place.runs:
+                self._wake(place)
+
+    def _count(self, gang: Gang, queue: Queue | Reason, said: Submission) -> None:
+        name = NO_QUEUE_NAME if isinstance(queue, Reason) else queue.name
+        before = self.usage.place(gang.key)
+        place = Place(name, _user(gang, said), _runs(gang), gang.created)
+        self.usage.put(gang.key, place)
+        if before is not None and not before.runs and before != place:
+            self._wake(before)
+
+    def _wake(self, left: Place) -> None:
+        """Look at the gangs that are in line now that another one has left it."""
+        queue = self._queues.queues.get(left.queue)
+        if queue is None:
+            return
+        whole, own = left.groups
+        for group, most in ((whole, queue.limits.queued), (own, queue.limits.queued_per_user)):
+            key = self.usage.last_within(group, most) if most else None
+            if key in self._registry.gangs:
+                self._registry.dirty.add(key)
+
+    def _look(self, namespace: str, target: Target) -> Dependee | None:
+        """Return what is known of a Job or a gang for which others wait."""
+        if target.kind == "job":
+            job = self._registry.workloads.find(Job, namespace, target.name)
+            return None if job is None else Dependee(job.outcome, job.submission.after or "")
+        gangs = self._registry.named(namespace, target.name)
+        if not gangs:
+            return None
+        said = submission_of(gangs[0], self._registry.workloads)
+        return Dependee(self._outcome(gangs[0]), said.after or "")
+
+    def _outcome(self, gang: Gang) -> Ending | None:
+        """Return how a gang has ended: as its Job has, or with success if all of its pods have succeeded."""
+        owners = {one.pod.owner for one in gang.members.values() if one.pod.owner is not None}
+        for owner in owners:
+            job = self._registry.workloads.find(Job, gang.key.namespace, owner.name)
+            if job is not None and job.uid == owner.uid:
+                return job.outcome
+        if not all(one.pod.finished for one in gang.members.values()):
+            return None
+        succeeded = sum(1 for one in gang.members.values() if one.pod.phase == "Succeeded")
+        return Ending.SUCCEEDED if succeeded >= gang.size else Ending.FAILED
+
+
+def _runs(gang: Gang) -> bool:
+    return any(
+        one.assignment is not None or one.state is BOUND
+        for one in gang.members.values()
+        if not one.pod.finished and not one.pod.deleting
+    )
+
+
+def _user(gang: Gang, said: Submission) -> str:
+    return said.user or f"namespace {gang.key.namespace}"
+
+
+def _names(gang: Gang) -> set[Target]:
+    """Return the names under which others wait for a gang."""
+    own = {Target("gang", str(gang.key).removeprefix(f"{gang.key.namespace}/"))}
+    for one in gang.members.values():
+        if one.pod.owner is not None and one.pod.owner.kind == "Job":
+            own.add(Target("job", one.pod.owner.name))
+    return own

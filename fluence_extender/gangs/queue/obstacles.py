@@ -1,0 +1,58 @@
+"""What keeps a gang from starting, whatever room there is: holds, dependencies, limits, and queues that are stopped.
+
+Each decision is a plain function over facts. A gang that has begun is completed in any case and never asked about.
+"""
+
+from __future__ import annotations
+
+from fluence_extender.gangs.queue.usage import Age, Usage
+from fluence_extender.model.gang import GangKey
+from fluence_extender.model.names import HOLD_ANNOTATION
+from fluence_extender.model.queue import Queue, Stop
+from fluence_extender.model.reason import Reason, ReasonCode, held, over_user_limit, queue_stopped, queued
+
+LONGEST_SHOWN = 40
+"""Characters of an invalid value that a message quotes."""
+
+
+def hold_obstacle(text: str | None) -> Reason | None:
+    """Return why a gang whose annotation ``hold`` has this text is held, None where it isn't."""
+    if text is None or text == "false":
+        return None
+    if text == "true":
+        return held(f"annotation {HOLD_ANNOTATION} is true; kubectl fluence queue release takes it off")
+    shown = text[:LONGEST_SHOWN]
+    return Reason(
+        ReasonCode.INVALID_REQUEST, f"annotation {HOLD_ANNOTATION} is {shown!r}: it must be true or false"
+    )
+
+
+def stop_obstacle(queue: Queue, created: Age) -> Reason | None:
+    """Return why a queue that is stopped doesn't let a gang of this age start, None where it does.
+
+    A queue that drains still starts what was there before.
+    """
+    if queue.stop in (Stop.HOLD, Stop.EVICT):
+        return queue_stopped(queue.name, f"nothing of it starts (stop: {queue.stop})")
+    if queue.stop is Stop.DRAIN and queue.stopped_since is not None and created[0] > queue.stopped_since:
+        return queue_stopped(queue.name, f"it takes nothing new (stop: {queue.stop})")
+    return None
+
+
+def limit_obstacle(key: GangKey, queue: Queue, user: str, usage: Usage) -> Reason | None:
+    """Return which limit of its queue keeps a gang of ``user`` waiting, None where none does."""
+    limits, name = queue.limits, queue.name
+    whole, own = (name, None), (name, user)
+    if limits.queued and usage.older(key, whole) >= limits.queued:
+        return queued(f"queue {name} has as many in line as it takes (max.queued: {limits.queued})")
+    if limits.queued_per_user and usage.older(key, own) >= limits.queued_per_user:
+        return over_user_limit(
+            name, f"{user} has as many in line as one user may (max.queuedPerUser: {limits.queued_per_user})"
+        )
+    if limits.running and usage.running(whole) >= limits.running:
+        return queued(f"queue {name} runs as many as it may (max.running: {limits.running})")
+    if limits.running_per_user and usage.running(own) >= limits.running_per_user:
+        return over_user_limit(
+            name, f"{user} runs as many as one user may (max.runningPerUser: {limits.running_per_user})"
+        )
+    return None

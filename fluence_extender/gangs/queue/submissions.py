@@ -1,0 +1,106 @@
+"""What a gang says about its place in the queue: its workload's annotations first, then those of its pods.
+
+So one annotation on a Job holds all its pods, and one releases them whatever their template says. Who submitted a gang
+is read only where admission keeps the record: on the outermost workload of its pods, or on pods that no controller
+owns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.workloads import WorkloadIndex
+from fluence_extender.model.gang import Convention
+from fluence_extender.model.names import AFTER_ANNOTATION, HOLD_ANNOTATION, LWS_NAME, USER_ANNOTATION
+from fluence_extender.model.pod import Owner
+from fluence_extender.model.submission import NOTHING_SAID, Submission
+from fluence_extender.model.workload import (
+    CoschedulingGroup,
+    Job,
+    JobSet,
+    LeaderWorkerSet,
+    MpiJob,
+    PodGroup,
+    RayCluster,
+    ReplicaSet,
+    StatefulSet,
+    Workload,
+)
+
+NAMED_BY: dict[Convention, type[Workload]] = {
+    Convention.POD_GROUP: PodGroup,
+    Convention.COSCHEDULING: CoschedulingGroup,
+    Convention.LEADER_WORKER_SET: LeaderWorkerSet,
+    Convention.RAY_CLUSTER: RayCluster,
+    Convention.MPI_JOB: MpiJob,
+    Convention.JOB_SET: JobSet,
+}
+"""The kinds of objects after which gangs are named."""
+
+OWNERS: dict[str, type[Workload]] = {
+    "Job": Job,
+    "ReplicaSet": ReplicaSet,
+    "StatefulSet": StatefulSet,
+    "RayCluster": RayCluster,
+    "MPIJob": MpiJob,
+}
+"""The kinds of objects that own pods and that the service knows."""
+
+UNGUARDED = (PodGroup, CoschedulingGroup)
+"""The kinds on which admission records no user."""
+
+MOST_OWNERS = 64
+"""Owners of one gang's pods that are looked at."""
+
+
+def submission_of(gang: Gang, workloads: WorkloadIndex) -> Submission:
+    """Return what the gang says about its place in the queue."""
+    alive = gang.alive()
+    found = NOTHING_SAID
+    for thing in objects_of(gang, alive, workloads):
+        said = thing.submission
+        found = found.over(replace(said, user=None) if isinstance(thing, UNGUARDED) else said)
+    return found.over(_of_pods(alive))
+
+
+def objects_of(gang: Gang, alive: Iterable[Member], workloads: WorkloadIndex) -> Iterator[Workload]:
+    """Yield the workloads of a gang with these living members that are known, the outermost first."""
+    namespace = gang.key.namespace
+    kind = NAMED_BY.get(gang.key.convention)
+    owners: dict[Owner, None] = {}
+    named = gang.key.name
+    for member in alive:
+        if kind is LeaderWorkerSet:
+            named = member.pod.labels.get(LWS_NAME, "")
+        if member.pod.owner is not None:
+            owners[member.pod.owner] = None
+    top = workloads.find(kind, namespace, named) if kind is not None else None
+    if top is not None:
+        yield top
+    for owner in sorted(owners, key=lambda one: (one.kind, one.name))[:MOST_OWNERS]:
+        owning = OWNERS.get(owner.kind)
+        thing = workloads.find(owning, namespace, owner.name) if owning is not None else None
+        if thing is not None and thing.uid == owner.uid and thing is not top:
+            yield thing
+
+
+def _of_pods(alive: Iterable[Member]) -> Submission:
+    """Return what pods say: one that is held holds its gang; else the one that was created first counts."""
+    hold = after = user = None
+    first: dict[str, tuple[float, str]] = {}
+    for member in alive:
+        pod = member.pod
+        said = pod.annotations
+        age = (pod.created, pod.name)
+        if (text := said.get(HOLD_ANNOTATION)) is not None and (hold is None or text != "false"):
+            hold = text
+        if (text := said.get(AFTER_ANNOTATION)) is not None and age < first.get("after", (age[0] + 1, "")):
+            after, first["after"] = text, age
+        text = said.get(USER_ANNOTATION) if pod.owner is None else None
+        if text is not None and age < first.get("user", (age[0] + 1, "")):
+            user, first["user"] = text, age
+    if hold is after is user is None:
+        return NOTHING_SAID
+    return Submission(hold, after, user)

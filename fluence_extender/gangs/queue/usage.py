@@ -1,0 +1,97 @@
+"""How many gangs of each queue run and wait, in all and for each user.
+
+A gang runs from its first place on, and waits before. Waiting gangs are kept in the order of their creation, because a
+queue that takes a limited number of them takes the oldest.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+from dataclasses import dataclass, field
+
+from fluence_extender.model.gang import GangKey
+
+Age = tuple[float, int]
+Group = tuple[str, str | None]
+"""A queue and one of its users, or with None the whole queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a gang counts: in which queue, for which user, and whether it ``runs``.
+
+    ``created`` orders those that wait.
+    """
+
+    queue: str
+    user: str
+    runs: bool
+    created: Age
+
+    @property
+    def groups(self) -> tuple[Group, Group]:
+        """The groups in which it counts."""
+        return (self.queue, None), (self.queue, self.user)
+
+
+@dataclass(slots=True)
+class Usage:
+    """The gangs that run and wait, by queue and user."""
+
+    _places: dict[GangKey, Place] = field(default_factory=dict)
+    _running: Counter[Group] = field(default_factory=Counter)
+    _waiting: dict[Group, list[tuple[Age, GangKey]]] = field(default_factory=dict)
+
+    def put(self, key: GangKey, place: Place | None) -> None:
+        """Count a gang where it is now, None for one that neither runs nor waits."""
+        before = self._places.get(key)
+        if before == place:
+            return
+        if before is not None:
+            self._remove(key, before)
+        if place is not None:
+            self._add(key, place)
+
+    def place(self, key: GangKey) -> Place | None:
+        """Return where a gang counts, None where it doesn't."""
+        return self._places.get(key)
+
+    def running(self, group: Group) -> int:
+        """Return how many gangs run."""
+        return self._running[group]
+
+    def waiting(self, group: Group) -> int:
+        """Return how many gangs wait."""
+        return len(self._waiting.get(group, ()))
+
+    def older(self, key: GangKey, group: Group) -> int:
+        """Return how many gangs of the group wait that were created before this one."""
+        place = self._places.get(key)
+        return 0 if place is None else bisect_left(self._waiting.get(group, []), (place.created, key))
+
+    def last_within(self, group: Group, most: int) -> GangKey | None:
+        """Return the youngest of the ``most`` oldest gangs of the group that wait, None where fewer wait."""
+        waiting = self._waiting.get(group, [])
+        return waiting[most - 1][1] if len(waiting) >= most else None
+
+    def _add(self, key: GangKey, place: Place) -> None:
+        self._places[key] = place
+        for group in place.groups:
+            if place.runs:
+                self._running[group] += 1
+            else:
+                insort(self._waiting.setdefault(group, []), (place.created, key))
+
+    def _remove(self, key: GangKey, place: Place) -> None:
+        del self._places[key]
+        for group in place.groups:
+            if place.runs:
+                self._running[group] -= 1
+                if not self._running[group]:
+                    del self._running[group]
+                continue
+            waiting = self._waiting[group]
+            del waiting[bisect_left(waiting, (place.created, key))]
+            if not waiting:
+                del self._waiting[group]

@@ -1,0 +1,58 @@
+"""What an object says about its own place in the queue, and who has submitted it.
+
+Users say it with labels and annotations on a workload or its pods, and admission records who has created the object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fluence_extender.model.names import (
+    AFTER_ANNOTATION,
+    HOLD_ANNOTATION,
+    KUEUE_QUEUE_LABEL,
+    QUEUE_LABEL,
+    USER_ANNOTATION,
+)
+
+QUEUE_LABELS = (QUEUE_LABEL, KUEUE_QUEUE_LABEL)
+"""The labels that name a queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """The texts of the annotations ``hold``, ``after`` and ``submitted-by`` of one object; None where it has none.
+
+    ``queues`` are those of its labels that name a queue.
+    """
+
+    hold: str | None = None
+    after: str | None = None
+    user: str | None = None
+    queues: tuple[tuple[str, str], ...] = ()
+
+    def over(self, other: Submission) -> Submission:
+        """Return what this object says, and what ``other`` says where this one says nothing."""
+        if self is NOTHING_SAID or other is NOTHING_SAID:
+            return other if self is NOTHING_SAID else self
+        return Submission(
+            other.hold if self.hold is None else self.hold,
+            other.after if self.after is None else self.after,
+            other.user if self.user is None else self.user,
+            self.queues or other.queues,
+        )
+
+
+NOTHING_SAID = Submission()
+"""What most objects say. All of them share this value."""
+
+
+def submission(labels: Mapping[str, str] | None, annotations: Mapping[str, str] | None) -> Submission:
+    """Return what the labels and annotations of an object say."""
+    queues = tuple((key, labels[key]) for key in QUEUE_LABELS if key in labels) if labels else ()
+    noted = annotations or {}
+    hold, after, user = noted.get(HOLD_ANNOTATION), noted.get(AFTER_ANNOTATION), noted.get(USER_ANNOTATION)
+    if not queues and hold is after is user is None:
+        return NOTHING_SAID
+    return Submission(hold, after, user, queues)
