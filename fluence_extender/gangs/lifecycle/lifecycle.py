@@ -100,9 +100,8 @@ class Lifecycle:
         self._displacement = Displacement(self._places, planner, ledger, registry.workloads, limits)
         self.queue = QueueBook(registry)
         self.admission = QueueAdmission(registry, self.queue.settings)
-        self._attempts = Attempts(
-            registry, ledger, self._places, self.preemption, self._displacement, self.admission, clock
-        )
+        waiting = registry, ledger, self._places, self.preemption, self._displacement, self.admission
+        self._attempts = Attempts(*waiting, clock)
         self.births = Births(registry, ledger, limits, clock)
         self._steering = Steering(planner, self._displacement, self.births)
         self._gang_index = GangIndex(registry, limits)
@@ -416,13 +415,12 @@ class Lifecycle:
                 note_silent_scheduler(member, self.limits)
                 self._places.leave_if_unfit(gang, member)
                 self._registry.dirty.add(gang.key)
-        late = (
-            gang.key for gang in self._gang_index.existing(looked_at) if falls_late(gang, now, self.limits)
-        )
-        self._registry.dirty.update(late)
+        known = self._gang_index.existing(looked_at)
+        self._registry.dirty.update(gang.key for gang in known if falls_late(gang, now, self.limits))
         for key in sorted(self._registry.dirty):
             self._registry.dirty.discard(key)
             self._evaluate(self._registry.gangs[key], now)
+            self.admission.note(self._registry.gangs[key])
             looked_at.add(key)
         if not self._registry.dirty:
             # An emptied set keeps its table, and walking it costs what its former size did; clear() frees the table.
@@ -485,7 +483,6 @@ class Lifecycle:
         alive = gang.alive()
         if not alive:
             finish(gang, now)
-            self.admission.note(gang)
             return
         size = size_of(gang)
         if not isinstance(size, Reason):
@@ -498,4 +495,3 @@ class Lifecycle:
         if not isinstance(size, Reason):
             explain_unbound(gang, now)
             gang.barrier.recheck(gang.gathered)
-        self.admission.note(gang)
