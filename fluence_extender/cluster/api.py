@@ -17,7 +17,9 @@ from fluence_extender.cluster.bodies import (
     members_patch,
     pod_group_condition,
     pod_group_path,
+    queue_patch,
     required_affinity,
+    reservation_patch,
     waiting_condition,
 )
 from fluence_extender.cluster.budgets import Budget, decode_budgets, eviction_block
@@ -40,15 +42,18 @@ from fluence_extender.cluster.errors import (
 )
 from fluence_extender.cluster.events import EventRecorder
 from fluence_extender.cluster.jobs import ApiJobs
-from fluence_extender.cluster.port import EvictionBlock, Kind, Pin, Regarding
+from fluence_extender.cluster.port import EvictionBlock, Json, Kind, Pin, Regarding
 from fluence_extender.cluster.sources import Discovery
 from fluence_extender.model.names import (
     DEFAULT_NAMESPACE,
+    DOMAIN,
     FIRST_SEEN_ANNOTATION,
     PINNED_ANNOTATION,
     PLACED_ANNOTATION,
+    QUEUE_VERSION,
 )
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus
 from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup
 
 BUDGETS = "/apis/policy/v1"
@@ -223,6 +228,20 @@ class ApiCluster:
         await self._connection.call(
             ApiRequest("PATCH", path, attempt, None, body, STRATEGIC_PATCH, METADATA_ONLY)
         )
+
+    async def report_queue(self, queue: Queue, status: QueueStatus) -> None:
+        """See `Cluster.report_queue`. One PATCH of queues/status."""
+        await self._report_cluster_wide("queues", queue.name, queue_patch(queue, status))
+
+    async def report_reservation(self, reservation: NodeReservation, status: ReservationStatus) -> None:
+        """See `Cluster.report_reservation`. One PATCH of reservations/status."""
+        body = reservation_patch(reservation, status)
+        await self._report_cluster_wide("reservations", reservation.name, body)
+
+    async def _report_cluster_wide(self, resource: str, name: str, body: Json) -> None:
+        path = f"/apis/{DOMAIN}/{QUEUE_VERSION}/{resource}/{name}/status"
+        attempt = f"write the status of {name} ({resource})"
+        await self._connection.call(ApiRequest("PATCH", path, attempt, None, body, MERGE_PATCH))
 
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
         """See `Cluster.event`. Return at once; the recorder writes the Event soon."""

@@ -25,6 +25,7 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.notation import format_time
 from fluence_extender.model.pod import NodeTerm, Owner, Requirement
+from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus
 from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup
 
 AnyPodGroup = PodGroup | CoschedulingGroup
@@ -145,6 +146,34 @@ def members_patch(group: CoschedulingGroup, status: MemberStatus) -> dict[str, A
     if status.schedule_start:
         fields["scheduleStartTime"] = status.schedule_start
     return {"metadata": {"uid": group.uid}, "status": fields}
+
+
+def queue_patch(queue: Queue, status: QueueStatus) -> dict[str, Any]:
+    """Return the merge patch that sets the status of a Queue."""
+    head = {"name": status.head, "expectedStart": status.expected_start or None}
+    counts = {"waiting": status.waiting, "admitted": status.admitted}
+    stopped = status.stopped_since
+    since = None if stopped is None else format_time(datetime.fromtimestamp(stopped, UTC))
+    conditions = [_accepted(status.problem, status.since)]
+    fields = {**counts, "head": head, "stoppedSince": since, "conditions": conditions}
+    return {"metadata": {"uid": queue.uid}, "status": fields}
+
+
+def reservation_patch(reservation: NodeReservation, status: ReservationStatus) -> dict[str, Any]:
+    """Return the merge patch that sets the status of a Reservation."""
+    fields = {"nodes": status.nodes, "conditions": [_accepted(status.problem, status.since)]}
+    return {"metadata": {"uid": reservation.uid}, "status": fields}
+
+
+def _accepted(problem: str, since: str) -> dict[str, Any]:
+    """Return the condition that says whether all of a Queue or Reservation is in force."""
+    return {
+        "type": "Accepted",
+        "status": "False" if problem else "True",
+        "reason": "PartlyIgnored" if problem else "InForce",
+        "message": problem[:LONGEST_MESSAGE] or "all of it is in force",
+        "lastTransitionTime": since,
+    }
 
 
 def required_affinity(terms: Iterable[NodeTerm]) -> dict[str, object]:

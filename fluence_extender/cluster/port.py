@@ -14,6 +14,15 @@ from typing import Any, Protocol, TypeVar
 
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod
+from fluence_extender.model.queue import (
+    KueueQueue,
+    Namespace,
+    NodeReservation,
+    PriorityClass,
+    Queue,
+    QueueStatus,
+    ReservationStatus,
+)
 from fluence_extender.model.workload import (
     CoschedulingGroup,
     Job,
@@ -47,6 +56,11 @@ class Kind(StrEnum):
     MPI_JOB = "mpijob"
     RAY_CLUSTER = "raycluster"
     RESOURCES_FILE = "resources-file"
+    QUEUE = "queue"
+    RESERVATION = "reservation"
+    NAMESPACE = "namespace"
+    PRIORITY_CLASS = "priorityclass"
+    KUEUE_QUEUE = "kueue-localqueue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +71,8 @@ class ResourcesFile:
     text: str | None
 
 
-Watched = Node | Pod | Workload | ResourcesFile
+QueueObject = Queue | NodeReservation | Namespace | PriorityClass | KueueQueue
+Watched = Node | Pod | Workload | ResourcesFile | QueueObject
 
 WORKLOADS: Mapping[Kind, type[Workload]] = {
     Kind.JOB: Job,
@@ -71,6 +86,15 @@ WORKLOADS: Mapping[Kind, type[Workload]] = {
     Kind.RAY_CLUSTER: RayCluster,
 }
 """The kinds that determine how large gangs are."""
+
+QUEUE_KINDS: Mapping[Kind, type[QueueObject]] = {
+    Kind.QUEUE: Queue,
+    Kind.RESERVATION: NodeReservation,
+    Kind.NAMESPACE: Namespace,
+    Kind.PRIORITY_CLASS: PriorityClass,
+    Kind.KUEUE_QUEUE: KueueQueue,
+}
+"""The kinds that determine which queue a pod is in, and what is reserved by administrators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +280,14 @@ class Cluster(Protocol):
 
     async def report_members(self, group: CoschedulingGroup, status: MemberStatus) -> None:
         """Set the status of a PodGroup of scheduling.x-k8s.io."""
+        ...
+
+    async def report_queue(self, queue: Queue, status: QueueStatus) -> None:
+        """Set the status of a Queue."""
+        ...
+
+    async def report_reservation(self, reservation: NodeReservation, status: ReservationStatus) -> None:
+        """Set the status of a Reservation."""
         ...
 
     async def report_job(self, job: Job, why: str) -> None:

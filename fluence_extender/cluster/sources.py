@@ -26,11 +26,18 @@ from fluence_extender.cluster.decode.operators import (
 )
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
+from fluence_extender.cluster.decode.queue import (
+    decode_kueue_queue,
+    decode_namespace,
+    decode_priority_class,
+    decode_queue,
+    decode_reservation,
+)
 from fluence_extender.cluster.decode.replicas import decode_replica_set, decode_stateful_set
 from fluence_extender.cluster.errors import Gone
 from fluence_extender.cluster.pacing import STANDARD, Timing
 from fluence_extender.cluster.port import Changed, Deleted, Kind, Observation, ResourcesFile, Watched
-from fluence_extender.model.names import RESOURCES_CONFIGMAP
+from fluence_extender.model.names import DOMAIN, QUEUE_VERSION, RESOURCES_CONFIGMAP
 
 GROUPS = "/apis"
 ATTEMPT = "find out what is served"
@@ -68,6 +75,11 @@ OPTIONAL: dict[Kind, OptionalKind] = {
     ),
     Kind.MPI_JOB: OptionalKind("kubeflow.org", "mpijobs", ("v2beta1",), decode_mpi_job),
     Kind.RAY_CLUSTER: OptionalKind("ray.io", "rayclusters", ("v1",), decode_ray_cluster),
+    Kind.QUEUE: OptionalKind(DOMAIN, "queues", (QUEUE_VERSION,), decode_queue),
+    Kind.RESERVATION: OptionalKind(DOMAIN, "reservations", (QUEUE_VERSION,), decode_reservation),
+    Kind.KUEUE_QUEUE: OptionalKind(
+        "kueue.x-k8s.io", "localqueues", ("v1beta2", "v1beta1"), decode_kueue_queue
+    ),
 }
 
 
@@ -174,6 +186,13 @@ def sources(connection: Connection, timing: Timing = STANDARD) -> list[Source]:
         Source(Kind.REPLICA_SET, "replicasets.apps", _at("/apis/apps/v1/replicasets"), decode_replica_set),
         Source(
             Kind.STATEFUL_SET, "statefulsets.apps", _at("/apis/apps/v1/statefulsets"), decode_stateful_set
+        ),
+        Source(Kind.NAMESPACE, "namespaces", _at("/api/v1/namespaces"), decode_namespace),
+        Source(
+            Kind.PRIORITY_CLASS,
+            "priorityclasses.scheduling.k8s.io",
+            _at("/apis/scheduling.k8s.io/v1/priorityclasses"),
+            decode_priority_class,
         ),
         *(
             Source(kind, one.name, partial(discovery.find, kind), one.decode)

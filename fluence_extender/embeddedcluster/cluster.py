@@ -21,6 +21,7 @@ from fluence_extender.cluster.errors import (
     Unforeseeable,
 )
 from fluence_extender.cluster.port import (
+    QUEUE_KINDS,
     WORKLOADS,
     Changed,
     Deleted,
@@ -38,6 +39,14 @@ from fluence_extender.cluster.port import (
 from fluence_extender.model.names import FIRST_SEEN_ANNOTATION, PINNED_ANNOTATION, PLACED_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod
+from fluence_extender.model.queue import (
+    Namespace,
+    NodeReservation,
+    PriorityClass,
+    Queue,
+    QueueStatus,
+    ReservationStatus,
+)
 from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup, Workload
 
 KINDS: dict[type, Kind] = {
@@ -45,9 +54,11 @@ KINDS: dict[type, Kind] = {
     Pod: Kind.POD,
     ResourcesFile: Kind.RESOURCES_FILE,
     **{workload: kind for kind, workload in WORKLOADS.items()},
+    **{thing: kind for kind, thing in QUEUE_KINDS.items()},
 }
 Key = tuple[str, str]
 Found = TypeVar("Found", bound=Workload)
+ClusterWide = TypeVar("ClusterWide", Queue, NodeReservation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +187,8 @@ class EmbeddedCluster:
         objects = tuple(self._objects[kind].values())
         if kind is Kind.RESOURCES_FILE and not objects:
             objects = (ResourcesFile("memory", None),)
-        return Listed(kind, objects)
+        # Kueue isn't there, so its queues' kind isn't served.
+        return Listed(kind, objects, served=kind is not Kind.KUEUE_QUEUE)
 
     async def own_pods(self, known: Mapping[str, str]) -> OwnPods:
         """Return the pods of this scheduler, as `reads.list_own_pods` does."""
@@ -264,6 +276,15 @@ class EmbeddedCluster:
             raise Gone(f"PodGroup {group.namespace}/{group.name} is gone", 404)
         self.put(replace(now, status=status))
 
+    async def report_queue(self, queue: Queue, status: QueueStatus) -> None:
+        """See `Cluster.report_queue`."""
+        now = self._cluster_wide(queue)
+        self.put(replace(now, status=status, stopped_since=status.stopped_since))
+
+    async def report_reservation(self, reservation: NodeReservation, status: ReservationStatus) -> None:
+        """See `Cluster.report_reservation`."""
+        self.put(replace(self._cluster_wide(reservation), status=status))
+
     async def report_job(self, job: Job, why: str) -> None:
         """See `Cluster.report_job`."""
         self.put(replace(self.job(job), unsatisfiable=why))
@@ -313,6 +334,13 @@ class EmbeddedCluster:
                 return
         self.events.append(event)
 
+    def _cluster_wide(self, thing: ClusterWide) -> ClusterWide:
+        """Return the current Queue or Reservation. Raise `Gone`."""
+        now = self._objects[KINDS[type(thing)]].get(_key(thing))
+        if not isinstance(now, type(thing)) or now.uid != thing.uid:
+            raise Gone(f"{thing.name} is gone", 404)
+        return now
+
     async def _accept(self, verb: str, pod: Pod) -> Pod:
         """Begin a write of ``verb``; return the current pod. Raise `Gone`."""
         await self._begin(verb, pod.key)
@@ -347,7 +375,7 @@ def _tightens(terms: tuple[NodeTerm, ...], before: tuple[NodeTerm, ...] | None) 
 
 def _key(one: Watched) -> Key:
     match one:
-        case Node():
+        case Node() | Queue() | NodeReservation() | Namespace() | PriorityClass():
             return "", one.name
         case ResourcesFile():
             return "", ""

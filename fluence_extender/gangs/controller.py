@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from fluence_extender.cluster.port import (
+    QUEUE_KINDS,
     WORKLOADS,
     Changed,
     Deleted,
@@ -27,6 +28,7 @@ from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.reporting.queue_status import QueueReports
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node
@@ -64,6 +66,9 @@ class Controller:
             self.registry, ledger, Planner(ledger, self.eligibility), limits or Limits(), clock, on_preempted
         )
         self.queue = self.lifecycle.queue
+        self._queue_reports = QueueReports(
+            self.queue, self.lifecycle.admission.usage, self.eligibility.nodes, calendar
+        )
         self._births = self.lifecycle.births
         self._clock = clock
         self._read_resources = read_resources
@@ -82,6 +87,9 @@ class Controller:
 
     def observe(self, seen: Observation) -> None:
         """Take in one observation."""
+        if seen.kind in QUEUE_KINDS:
+            self._observe_queues(seen)
+            return
         match seen:
             case Listed(kind, objects, served):
                 self._listed(kind, objects, served)
@@ -89,6 +97,15 @@ class Controller:
                 self._put(thing)
             case Deleted(_, thing):
                 self._drop(thing)
+
+    def _observe_queues(self, seen: Observation) -> None:
+        settings = self.queue.settings
+        before = settings.revision
+        settings.observe(seen)
+        if settings.revision != before:
+            self.revision += 1
+            if self.started:
+                self.lifecycle.look_at_all()
 
     def _listed(self, kind: Kind, objects: Iterable[object], served: bool) -> None:
         things = tuple(objects)
@@ -308,7 +325,7 @@ class Controller:
         if not self.leading:
             self._standby.step()
             return []
-        return self.lifecycle.step()
+        return [*self.lifecycle.step(), *self._queue_reports.due(self._clock())]
 
     def member(self, uid: str) -> tuple[Gang, Member] | None:
         """Return the gang and the member of a pod of ours, or None if it isn't known."""

@@ -95,6 +95,9 @@ GATED_JOBS_ANNOTATION = f"{DOMAIN}/gated-jobs"
 STATE_GROUP = DOMAIN
 STATE_VERSION = "v1"
 
+# The version of the kinds Queue and Reservation, which are in the same API group.
+QUEUE_VERSION = "v1alpha1"
+
 # The condition of a Job whose pods can't be placed on this cluster, even if nothing else ran.
 UNSATISFIABLE_CONDITION = f"{DOMAIN}/Unsatisfiable"
 

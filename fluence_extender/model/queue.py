@@ -7,6 +7,7 @@ some time to all work but that of the queues it names.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -79,13 +80,33 @@ class QueueLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """What the service says of a Queue.
+
+    ``waiting`` and ``admitted`` count entries. ``head`` is the entry that is served next (namespace/name), "" for none,
+    and ``expected_start`` when it is expected to start (RFC 3339), "" where that isn't known. ``stopped_since`` is when
+    the queue was seen to stop (seconds since the epoch), None while it doesn't. ``problem`` says what of the object
+    isn't in force, "" where all is. ``since`` is when that began or ended (RFC 3339), and isn't compared.
+    """
+
+    waiting: int = 0
+    admitted: int = 0
+    head: str = ""
+    expected_start: str = ""
+    stopped_since: float | None = None
+    problem: str = ""
+    since: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Queue:
     """One queue.
 
     ``default_for`` are the namespaces whose work comes here unless it names another queue. Work that declares no
     duration has ``default_duration``, and none may declare more than ``max_duration``, in seconds; None where the queue
     doesn't say it. ``stopped_since`` is when the queue was seen to stop, by its status; None where it hasn't been yet.
-    ``problems`` say what of the object isn't in force, and why. Times are in seconds since the epoch.
+    ``problems`` say what of the object can't be read, and why. ``status`` is the status that was written last, None
+    where none was, and isn't compared. Times are in seconds since the epoch.
     """
 
     name: str
@@ -102,6 +123,16 @@ class Queue:
     problems: tuple[str, ...] = ()
     uid: str = ""
     created: float = 0.0
+    status: QueueStatus | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationStatus:
+    """What the service says of a Reservation: how many ``nodes`` it closes, and otherwise as `QueueStatus` does."""
+
+    nodes: int = 0
+    problem: str = ""
+    since: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +140,8 @@ class NodeReservation:
     """Nodes that are closed from ``start`` for ``duration`` seconds to all work but that of ``queues``.
 
     The nodes are those with one of ``names`` and those with all of ``labels``; without any name or label they are all
-    nodes. ``start`` is in seconds since the epoch.
+    nodes. ``start`` is in seconds since the epoch. ``problems`` say what of the object can't be read; where its time
+    can't be, ``duration`` is 0. ``status`` is as in `Queue`.
     """
 
     name: str
@@ -121,8 +153,33 @@ class NodeReservation:
     reason: str = ""
     problems: tuple[str, ...] = ()
     uid: str = ""
+    status: ReservationStatus | None = field(default=None, compare=False)
 
     @property
     def end(self) -> float:
         """When the nodes open again."""
         return self.start + self.duration
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A namespace and its labels, by which Queues choose who may submit."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClass:
+    """A PriorityClass (scheduling.k8s.io), which a Queue may name for work that names none."""
+
+    name: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class KueueQueue:
+    """A LocalQueue of Kueue. Where the cluster serves such objects, Kueue's label is Kueue's."""
+
+    namespace: str
+    name: str

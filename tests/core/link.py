@@ -20,6 +20,7 @@ from fluence_extender.cluster.port import (
 )
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus
 from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup
 from tests.core.faulty_cluster import FaultyCluster
 
@@ -154,6 +155,14 @@ class Link:
     async def report_job(self, job: Job, why: str) -> None:
         """See `Cluster.report_job`."""
         await self._send(self._cluster.report_job(job, why))
+
+    async def report_queue(self, queue: Queue, status: QueueStatus) -> None:
+        """See `Cluster.report_queue`."""
+        await self._send(self._cluster.report_queue(queue, status))
+
+    async def report_reservation(self, reservation: NodeReservation, status: ReservationStatus) -> None:
+        """See `Cluster.report_reservation`."""
+        await self._send(self._cluster.report_reservation(reservation, status))
 
     async def foresee(self, job: Job) -> Pod:
         """See `Cluster.foresee`."""

@@ -23,6 +23,7 @@ FILES = (
     "serviceaccount.yaml",
     "rbac.yaml",
     "priorityclass.yaml",
+    "queues.yaml",
     "gate.yaml",
     "suspend.yaml",
     "groups.yaml",

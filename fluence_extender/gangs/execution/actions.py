@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fluence_extender.cluster.port import Pin, Regarding
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus
 from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup
 
 
@@ -104,6 +105,22 @@ class ReportJob:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportQueue:
+    """Write the status of a Queue."""
+
+    queue: Queue
+    status: QueueStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ReportReservation:
+    """Write the status of a Reservation."""
+
+    reservation: NodeReservation
+    status: ReservationStatus
+
+
+@dataclass(frozen=True, slots=True)
 class Foresee:
     """Ask the API server what it would make of a pod of the Job."""
 
@@ -138,6 +155,9 @@ class GateJobs:
     reasons: Mapping[str, str]
 
 
+Report = ReportPod | ReportGroup | ReportMembers | ReportJob | ReportQueue | ReportReservation
+"""The actions that write what users read of an object."""
+
 Action = (
     Clear
     | Steer
@@ -145,10 +165,7 @@ Action = (
     | AskBudgets
     | RecordEvent
     | Evict
-    | ReportPod
-    | ReportGroup
-    | ReportMembers
-    | ReportJob
+    | Report
     | Foresee
     | Resume
     | HoldJob

@@ -25,10 +25,13 @@ from fluence_extender.gangs.execution.actions import (
     HoldJob,
     NominateGated,
     RecordEvent,
+    Report,
     ReportGroup,
     ReportJob,
     ReportMembers,
     ReportPod,
+    ReportQueue,
+    ReportReservation,
     Resume,
     Steer,
 )
@@ -112,7 +115,7 @@ class Executor:
                 case Foresee() | Resume() | HoldJob() | GateJobs():
                     subject, slots = self._jobs.subject(action), self._jobs.slots(action)
                     self._spawn(subject, self._jobs.carry_out(action), (), slots)
-                case ReportPod() | ReportGroup() | ReportMembers() | ReportJob():
+                case _:
                     self._spawn("", self._report(action), (), self._reports)
 
     def record_event(self, event: RecordEvent) -> None:
@@ -273,7 +276,7 @@ class Executor:
         if evict.again:
             self._later(EVICT_PAUSE, partial(self._preemption.eviction_failed, why=why), pod.uid)
 
-    async def _report(self, report: ReportPod | ReportGroup | ReportMembers | ReportJob) -> None:
+    async def _report(self, report: Report) -> None:
         def write(cluster: Cluster) -> Awaitable[None]:
             match report:
                 case ReportPod(pod, message, first_seen):
@@ -284,6 +287,10 @@ class Executor:
                     return cluster.report_members(members, status)
                 case ReportJob(job, why):
                     return cluster.report_job(job, why)
+                case ReportQueue(queue, queue_status):
+                    return cluster.report_queue(queue, queue_status)
+                case ReportReservation(reservation, reservation_status):
+                    return cluster.report_reservation(reservation, reservation_status)
 
         try:
             await self._fence.write(write)
@@ -291,7 +298,7 @@ class Executor:
             log.info("status not written", subject=_subject(report), error=str(error))
 
 
-def _subject(report: ReportPod | ReportGroup | ReportMembers | ReportJob) -> str:
+def _subject(report: Report) -> str:
     match report:
         case ReportPod(pod):
             return pod.key
@@ -299,3 +306,5 @@ def _subject(report: ReportPod | ReportGroup | ReportMembers | ReportJob) -> str
             return f"{job.namespace}/{job.name}"
         case ReportGroup(group) | ReportMembers(group):
             return f"{group.namespace}/{group.name}"
+        case ReportQueue(cluster_wide) | ReportReservation(cluster_wide):
+            return cluster_wide.name

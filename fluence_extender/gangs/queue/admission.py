@@ -40,8 +40,7 @@ class QueueAdmission:
     def queue_of(self, gang: Gang, said: Submission | None = None) -> Queue | Reason:
         """Return the queue of a gang, or why it has none."""
         said = submission_of(gang, self._registry.workloads) if said is None else said
-        oldest = min(gang.alive(), key=lambda one: (one.pod.created, one.pod.name))
-        return self._queues.queue_of(oldest.pod, dict(said.queues))
+        return self._queues.queue_of((one.pod for one in gang.alive()), dict(said.queues))
 
     def user_of(self, gang: Gang) -> str:
         """Return who submitted a gang; where that isn't recorded, all gangs of the namespace have one user."""

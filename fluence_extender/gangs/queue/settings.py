@@ -1,33 +1,82 @@
 """The Queues and Reservations of the cluster, and which queue a pod is in.
 
-Without any object there is one queue, `DEFAULT_QUEUE`, with no limits. Invariant: for each pod there is one queue, or a
-reason that says why there is none.
+Without any Queue there is one queue, `DEFAULT_QUEUE`, with no limits, and so it is while the cluster doesn't serve the
+kind. A workload, or else its pods, names its queue by a label. Work that names none is in the queue that is the default
+for its namespace, or in `DEFAULT_QUEUE`.
+
+Invariant: for each gang there is one queue, or a reason that says why there is none. The reason names no queue to which
+the gang's namespace may not submit.
 """
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+import structlog
+
+from fluence_extender.cluster.port import QUEUE_KINDS, Changed, Deleted, Kind, Listed, Observation
+from fluence_extender.model.names import KUEUE_QUEUE_LABEL, QUEUE_LABEL
+from fluence_extender.model.notation import format_duration
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import DEFAULT_QUEUE, NodeReservation, Queue
-from fluence_extender.model.reason import Reason
+from fluence_extender.model.queue import (
+    DEFAULT_QUEUE,
+    Namespace,
+    NodeReservation,
+    PriorityClass,
+    Queue,
+)
+from fluence_extender.model.reason import Reason, ReasonCode, no_queue
+from fluence_extender.placement.eligibility import holds
 from fluence_extender.queueing.policy import QueuePolicy
 
+log = structlog.get_logger(__name__)
+
 IMPLICIT = Queue(DEFAULT_QUEUE)
+MOST_REMEMBERED = 4096
+"""Answers that are remembered before they are all forgotten."""
+
+Named = tuple[str, str]
+"""The queues that the labels of one object name: by our label, and by Kueue's; "" for none."""
+
+Kept = Queue | NodeReservation | Namespace | PriorityClass
 
 
 class Queues:
-    """Queues and Reservations by name; ``revision`` grows with each change."""
+    """Queues and Reservations, and what else decides which queue a pod is in and how it counts there.
+
+    ``revision`` grows with each change that may matter to any pod.
+    """
 
     def __init__(self) -> None:
         self.revision = 0
         self._queues: dict[str, Queue] = {}
         self._reservations: dict[str, NodeReservation] = {}
+        self._namespaces: dict[str, Namespace] = {}
+        self._classes: dict[str, PriorityClass] = {}
+        self._known: dict[type, dict[str, Any]] = {
+            Queue: self._queues,
+            NodeReservation: self._reservations,
+            Namespace: self._namespaces,
+            PriorityClass: self._classes,
+        }
+        self._served: bool | None = None
+        self._kueue_served = False
+        self._defaults: dict[str, str] | None = None
+        self._answers: dict[tuple[str, Named], Queue | Reason] = {}
+
+    # What is known.
 
     @property
     def queues(self) -> Mapping[str, Queue]:
         """All queues by name; the default queue is always among them."""
-        return {DEFAULT_QUEUE: IMPLICIT, **self._queues}
+        return self._queues if DEFAULT_QUEUE in self._queues else {DEFAULT_QUEUE: IMPLICIT, **self._queues}
+
+    @property
+    def made(self) -> Mapping[str, Queue]:
+        """The queues that somebody has made, by name."""
+        return self._queues
 
     @property
     def reservations(self) -> Mapping[str, NodeReservation]:
@@ -37,34 +86,190 @@ class Queues:
     @property
     def policy(self) -> QueuePolicy:
         """The policy of the cluster, which the default queue states."""
-        return QueuePolicy()
+        said, usual = self.queues[DEFAULT_QUEUE].scheduling, QueuePolicy()
+        return QueuePolicy(
+            said.policy or usual.policy,
+            said.reservation_depth,
+            said.queue_depth,
+            said.starvation_after or usual.starvation_after,
+        )
 
-    def put(self, thing: Queue | NodeReservation) -> None:
-        """Take in an object."""
-        self.revision += 1
-        if isinstance(thing, Queue):
-            self._queues[thing.name] = thing
-        else:
-            self._reservations[thing.name] = thing
+    # What happens.
 
-    def drop(self, thing: Queue | NodeReservation) -> None:
-        """Forget an object."""
-        self.revision += 1
-        if isinstance(thing, Queue):
-            self._queues.pop(thing.name, None)
-        else:
-            self._reservations.pop(thing.name, None)
+    def observe(self, seen: Observation) -> bool:
+        """Take in an observation; return whether it is about a kind that matters here."""
+        if seen.kind not in QUEUE_KINDS:
+            return False
+        match seen:
+            case Listed(kind, objects, served):
+                self._list(kind, [one for one in objects if isinstance(one, Kept)], served)
+            case Changed(_, thing) if isinstance(thing, Kept):
+                self.put(thing)
+            case Deleted(_, thing) if isinstance(thing, Kept):
+                self.drop(thing)
+        return True
 
-    def replace(self, things: Iterable[Queue | NodeReservation]) -> None:
-        """Forget all objects and take in these."""
-        self._queues, self._reservations = {}, {}
-        self.revision += 1
-        for thing in things:
+    def _list(self, kind: Kind, things: Iterable[Kept], served: bool) -> None:
+        if kind is Kind.KUEUE_QUEUE:
+            self._change(self._kueue_served != served)
+            self._kueue_served = served
+            return
+        if kind is Kind.QUEUE:
+            if not served and self._served is not False:
+                log.info("the cluster serves no Queues, so all work is in one queue", queue=DEFAULT_QUEUE)
+            self._change(self._served is not served)
+            self._served = served
+        present = {one.name: one for one in things}
+        known = self._known[QUEUE_KINDS[kind]]
+        for gone in [one for name, one in known.items() if name not in present]:
+            self.drop(gone)
+        for thing in present.values():
             self.put(thing)
 
-    def queue_of(self, pod: Pod, owner_labels: Mapping[str, str] | None = None) -> Queue | Reason:
-        """Return the queue of a pod, or why it has none.
+    def put(self, thing: Kept) -> None:
+        """Take in an object."""
+        known = self._known[type(thing)]
+        self._change(known.get(thing.name) != thing)
+        known[thing.name] = thing
 
-        ``owner_labels`` are those labels of the workload that owns the pod by which it names a queue.
+    def drop(self, thing: Kept) -> None:
+        """Forget an object."""
+        self._change(self._known[type(thing)].pop(thing.name, None) is not None)
+
+    def _change(self, happened: bool) -> None:
+        if happened:
+            self.revision += 1
+            self._answers.clear()
+            self._defaults = None
+
+    # Answers.
+
+    def queue_of(self, members: Iterable[Pod], owner_labels: Mapping[str, str]) -> Queue | Reason:
+        """Return the one queue of the members of a gang, or why it has none.
+
+        ``owner_labels`` are those labels of their workload that name a queue. They count for all of its pods.
         """
-        return self.queues[DEFAULT_QUEUE]
+        if self._served is False:
+            return IMPLICIT
+        named = _named(owner_labels)
+        asked = {(pod.namespace, named if any(named) else _named(pod.labels)) for pod in members}
+        found = [self._remembered(*one) for one in sorted(asked)]
+        reasons = [one for one in found if isinstance(one, Reason)]
+        if reasons:
+            return reasons[0]
+        queues = {one.name: one for one in found if isinstance(one, Queue)}
+        if len(queues) > 1:
+            return no_queue(f"its pods name different queues: {', '.join(sorted(queues))}")
+        return next(iter(queues.values()), IMPLICIT)
+
+    def _remembered(self, namespace: str, named: Named) -> Queue | Reason:
+        found = self._answers.get((namespace, named))
+        if found is None:
+            if len(self._answers) >= MOST_REMEMBERED:
+                self._answers.clear()
+            found = self._answers[namespace, named] = self._find(namespace, *named)
+        return found
+
+    def _find(self, namespace: str, ours: str, kueue: str) -> Queue | Reason:
+        # Manifests written for Kueue go on working where nobody has made Queues.
+        kueue = kueue if self._queues and not self._kueue_served else ""
+        if ours and kueue and ours != kueue:
+            return no_queue(
+                f"label {QUEUE_LABEL} names queue {ours}, and {KUEUE_QUEUE_LABEL} names queue {kueue}; "
+                "both have to name the same one"
+            )
+        name = ours or kueue or self._default_of(namespace)
+        queue = self.queues.get(name)
+        if queue is None:
+            return no_queue(f"there is no queue {name}{self._instead(namespace, name)}")
+        if not self.admits(queue, namespace):
+            return no_queue(
+                f"namespace {namespace} may not submit to queue {name}{self._instead(namespace, name)}"
+            )
+        return queue
+
+    def _default_of(self, namespace: str) -> str:
+        if self._defaults is None:
+            self._defaults = {}
+            for queue in sorted(self._queues.values(), key=lambda one: (one.created, one.name)):
+                for one in queue.default_for:
+                    self._defaults.setdefault(one, queue.name)
+        return self._defaults.get(namespace, DEFAULT_QUEUE)
+
+    def admits(self, queue: Queue, namespace: str) -> bool:
+        """Return whether a namespace may submit to a queue."""
+        who = queue.namespaces
+        if not who.names and not who.labels:
+            return True
+        if namespace in who.names or namespace in queue.default_for:
+            return True
+        known = self._namespaces.get(namespace)
+        return bool(who.labels) and known is not None and all(holds(one, known.labels) for one in who.labels)
+
+    def problems(self, queue: Queue) -> list[str]:
+        """Return what of a queue isn't in force, and why."""
+        found = list(queue.problems)
+        said = queue.scheduling
+        policies = {
+            "policy": said.policy,
+            "reservationDepth": said.reservation_depth,
+            "queueDepth": said.queue_depth,
+            "starvationAfter": said.starvation_after,
+        }
+        ignored = [name for name, value in policies.items() if value is not None]
+        if queue.name != DEFAULT_QUEUE and ignored:
+            names = ", ".join(ignored)
+            found.append(
+                f"spec.scheduling ({names}) is ignored: all queues share the nodes, so queue {DEFAULT_QUEUE} says it"
+            )
+        for namespace in sorted(queue.default_for):
+            other = self._default_of(namespace)
+            if other != queue.name:
+                found.append(f"spec.defaultFor: {namespace} has the older queue {other}")
+        most, usual = queue.max_duration, queue.default_duration
+        if most is not None and usual is not None and usual > most:
+            found.append(
+                f"spec.defaults.duration {format_duration(usual)} counts as maxDuration {format_duration(most)}"
+            )
+        priority = queue.default_priority_class
+        if priority and priority not in self._classes:
+            found.append(f"spec.defaults.priorityClassName: there is no PriorityClass {priority}")
+        return found
+
+    def _instead(self, namespace: str, name: str) -> str:
+        """Return the end of a sentence that names the queue with the most similar name."""
+        open_ones = sorted(one.name for one in self.queues.values() if self.admits(one, namespace))
+        nearest = difflib.get_close_matches(name, open_ones, 1, 0)
+        return (
+            f"; the nearest that takes work of namespace {namespace} is queue {nearest[0]}" if nearest else ""
+        )
+
+    def priority_of(self, pod: Pod, queue: Queue) -> int:
+        """Return the priority by which a pod has its turn: that of the queue's class if it names no class itself."""
+        named = self._classes.get(queue.default_priority_class) if not pod.priority_class else None
+        return pod.priority if named is None else named.value
+
+
+def _named(labels: Mapping[str, str]) -> Named:
+    return labels.get(QUEUE_LABEL, ""), labels.get(KUEUE_QUEUE_LABEL, "")
+
+
+def most_seconds(queue: Queue, declared: float | None) -> float | Reason | None:
+    """Return how many seconds work of a queue runs at most, None where nothing bounds it, or why it isn't taken.
+
+    ``declared`` is what the work itself says, None if it says nothing.
+    """
+    most = queue.max_duration
+    if declared is None:
+        return (
+            most
+            if queue.default_duration is None
+            else min(queue.default_duration, most or queue.default_duration)
+        )
+    if most is not None and declared > most:
+        said, allowed = format_duration(declared), format_duration(most)
+        return Reason(
+            ReasonCode.INVALID_REQUEST,
+            f"it declares that it runs for {said}, and queue {queue.name} takes work of at most {allowed}",
+        )
+    return declared

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fluence_extender.cluster.connection import Connection
-from fluence_extender.cluster.port import WORKLOADS, Kind
+from fluence_extender.cluster.port import QUEUE_KINDS, WORKLOADS, Kind
 from fluence_extender.cluster.sources import OPTIONAL, Discovery
 from tests.unit.cluster.fake_api_server import FakeApiServer, answer, refuse
 
@@ -84,5 +84,6 @@ async def test_unreadable_answers_count_as_nothing_served(
     assert await discovery.find(Kind.JOB_SET) is None
 
 
-def test_every_kind_of_workload_except_those_of_kubernetes_itself_is_optional() -> None:
-    assert set(OPTIONAL) == set(WORKLOADS) - {Kind.JOB, Kind.REPLICA_SET, Kind.STATEFUL_SET}
+def test_every_kind_except_those_of_kubernetes_itself_is_optional() -> None:
+    always = {Kind.JOB, Kind.REPLICA_SET, Kind.STATEFUL_SET, Kind.NAMESPACE, Kind.PRIORITY_CLASS}
+    assert set(OPTIONAL) == {*WORKLOADS, *QUEUE_KINDS} - always

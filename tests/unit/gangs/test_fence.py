@@ -13,12 +13,14 @@ from fluence_extender.cluster.port import Cluster, Regarding
 from fluence_extender.gangs.execution.fence import Fence
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus
 from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup
 from tests.core.faulty_cluster import FaultyCluster
 
 POD = Pod("ns", "p", "u1", gates=(GATE,))
 GROUP = CoschedulingGroup("ns", "g", "u", 2)
 JOB = Job("ns", "j", "u", 2, suspended=True)
+QUEUE, RESERVED = Queue("physics"), NodeReservation("rack7", 0, 60)
 STORED = replace(JOB, version="2")
 """The Job as the cluster stores it after the pod."""
 
@@ -46,6 +48,8 @@ WRITES: dict[str, Write] = {
     "report_group": lambda cluster: cluster.report_group(PodGroup("ns", "g", "u", 2), True, "x", "y"),
     "report_members": lambda cluster: cluster.report_members(GROUP, MemberStatus("Running")),
     "report_job": lambda cluster: cluster.report_job(JOB, "unsatisfiable: why"),
+    "report_queue": lambda cluster: cluster.report_queue(QUEUE, QueueStatus(1)),
+    "report_reservation": lambda cluster: cluster.report_reservation(RESERVED, ReservationStatus(1)),
     "resume": lambda cluster: cluster.resume(STORED, ("n1", "n2")),
     "hold_job": lambda cluster: cluster.hold_job(STORED),
     "gate_jobs": lambda cluster: cluster.gate_jobs({"u": "its node n1 is gone"}),
@@ -59,7 +63,7 @@ def state(cluster: FaultyCluster) -> object:
 
 @pytest.mark.parametrize("name", WRITES)
 async def test_standby_writes_nothing(name: str) -> None:
-    cluster, lead = FaultyCluster(POD, GROUP, JOB), Lead()
+    cluster, lead = FaultyCluster(POD, GROUP, JOB, QUEUE, RESERVED), Lead()
     lead.leads = lead.holds = False
     before = repr(state(cluster))
     with pytest.raises(NotLeading, match="not the leader: the lease is held by another"):
@@ -69,7 +73,7 @@ async def test_standby_writes_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", WRITES)
 async def test_leader_writes(name: str) -> None:
-    cluster = FaultyCluster(POD, GROUP, JOB)
+    cluster = FaultyCluster(POD, GROUP, JOB, QUEUE, RESERVED)
     before = repr((cluster.pods(), cluster.events, cluster.reports, vars(cluster)))
     if name == "bind":
         await Fence(cluster, Lead()).write(WRITES["ungate"])
@@ -78,7 +82,7 @@ async def test_leader_writes(name: str) -> None:
 
 
 async def test_write_under_way_is_given_up_when_the_lead_is_lost() -> None:
-    cluster = FaultyCluster(POD, GROUP, JOB)
+    cluster = FaultyCluster(POD, GROUP, JOB, QUEUE, RESERVED)
     cluster.delays["nominate"] = 30.0
     fence = Fence(cluster, Lead())
     writing = asyncio.create_task(fence.write(nominate))
@@ -91,14 +95,14 @@ async def test_write_under_way_is_given_up_when_the_lead_is_lost() -> None:
 
 
 async def test_time_limit_of_a_write_itself_is_no_loss_of_the_lead() -> None:
-    cluster = FaultyCluster(POD, GROUP, JOB)
+    cluster = FaultyCluster(POD, GROUP, JOB, QUEUE, RESERVED)
     cluster.fail("nominate", TimeoutError("slow"))
     with pytest.raises(TimeoutError, match="slow"):
         await Fence(cluster, Lead()).write(nominate)
 
 
 async def test_cancelled_write_stays_cancelled() -> None:
-    cluster = FaultyCluster(POD, GROUP, JOB)
+    cluster = FaultyCluster(POD, GROUP, JOB, QUEUE, RESERVED)
     cluster.delays["nominate"] = 30.0
     writing = asyncio.create_task(Fence(cluster, Lead()).write(nominate))
     await asyncio.sleep(0)

@@ -1,0 +1,37 @@
+"""Which nodes a Reservation closes, and what it says to the queue's engine.
+
+Its nodes are those that exist now: a node that gets the label later is closed from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from fluence_extender.model.node import Node
+from fluence_extender.model.queue import NodeReservation
+from fluence_extender.placement.eligibility import holds
+from fluence_extender.queueing.reservation import OperatorReservation
+
+
+def covers(reservation: NodeReservation, node: Node) -> bool:
+    """Return whether a node is one of those that a Reservation closes."""
+    if not reservation.names and not reservation.labels:
+        return True
+    if node.name in reservation.names:
+        return True
+    return bool(reservation.labels) and all(holds(one, node.labels) for one in reservation.labels)
+
+
+def operator_reservations(
+    reservations: Iterable[NodeReservation], nodes: Mapping[str, Node], rows: Mapping[str, int]
+) -> list[OperatorReservation]:
+    """Return the Reservations as the engine knows them, in the order of their names."""
+    found = []
+    for one in sorted(reservations, key=lambda reservation: reservation.name):
+        closed = sorted(rows[name] for name, node in nodes.items() if name in rows and covers(one, node))
+        if closed and one.duration > 0:
+            at = np.array(closed, dtype=np.intp)
+            found.append(OperatorReservation(one.name, at, one.start, one.end, one.queues))
+    return found

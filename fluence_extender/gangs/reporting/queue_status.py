@@ -1,0 +1,124 @@
+"""The status of Queues and Reservations, for those who look at the objects with kubectl.
+
+Invariants: a status is written only where it differs from the one in the cluster, and that of one object seldom. While
+there is no such object, nothing is computed. Expected starts are whole minutes, so that they aren't written anew with
+each small change of an estimate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from fluence_extender.gangs.execution.actions import Report, ReportQueue, ReportReservation
+from fluence_extender.gangs.queue.book import QueueBook, Standing
+from fluence_extender.gangs.queue.operators import covers
+from fluence_extender.gangs.queue.usage import Usage
+from fluence_extender.model.node import Node
+from fluence_extender.model.notation import first_few, format_time, natural_order
+from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus, Stop
+
+BETWEEN = 2.0
+"""Seconds between two looks at the queues."""
+
+AGAIN = 10.0
+"""Seconds between two writes of one object's status."""
+
+MINUTE = 60.0
+FEW = 3
+
+
+class QueueReports:
+    """Decides which Queues' and Reservations' status has to be written; ``nodes`` are all nodes by name."""
+
+    def __init__(
+        self,
+        book: QueueBook,
+        usage: Usage,
+        nodes: Mapping[str, Node],
+        calendar: Callable[[], float],
+    ) -> None:
+        self._book = book
+        self._usage = usage
+        self._nodes = nodes
+        self._calendar = calendar
+        self._next = float("-inf")
+        self._written: dict[tuple[type, str], float] = {}
+
+    def due(self, now: float) -> list[Report]:
+        """Return the status to write now."""
+        settings = self._book.settings
+        if now < self._next or not (settings.made or settings.reservations):
+            return []
+        self._next = now + BETWEEN
+        self._written = {key: at for key, at in self._written.items() if now < at + AGAIN}
+        today = self._calendar()
+        since = format_time(datetime.fromtimestamp(today, UTC))
+        found: list[Report] = []
+        heads = self._heads() if settings.made else {}
+        for queue in settings.made.values():
+            whole = queue.name, None
+            counts = self._usage.waiting(whole), self._usage.running(whole)
+            said = queue_status(queue, counts, heads.get(queue.name), settings.problems(queue), today)
+            if said != queue.status and self._may_write(queue, now):
+                found.append(ReportQueue(queue, _dated(said, queue.status, since)))
+        for one in settings.reservations.values():
+            closed = reservation_status(one, self._nodes, settings.queues)
+            if closed != one.status and self._may_write(one, now):
+                found.append(ReportReservation(one, _dated(closed, one.status, since)))
+        return found
+
+    def _may_write(self, one: Queue | NodeReservation, now: float) -> bool:
+        """Return whether the object's status wasn't written just now, and note that it is."""
+        return self._written.setdefault((type(one), one.name), now) == now
+
+    def _heads(self) -> dict[str, Standing]:
+        """Return the first gang of each queue that isn't held."""
+        found: dict[str, Standing] = {}
+        for one in self._book.line():
+            place = self._usage.place(one.gang)
+            if place is not None and not one.held:
+                found.setdefault(place.queue, one)
+        return found
+
+
+def queue_status(
+    queue: Queue, counts: tuple[int, int], head: Standing | None, problems: Sequence[str], now: float
+) -> QueueStatus:
+    """Return the status of a queue; ``counts`` are how many of its gangs wait, and how many have places."""
+    name = "" if head is None else f"{head.gang.namespace}/{head.gang.name}"
+    start = None if head is None else head.expected_start
+    stopped = None
+    if queue.stop is not Stop.NONE:
+        stopped = float(math.floor(now)) if queue.stopped_since is None else queue.stopped_since
+    expected = "" if start is None else _next_minute(start)
+    return QueueStatus(*counts, name, expected, stopped, "; ".join(problems))
+
+
+def reservation_status(
+    reservation: NodeReservation, nodes: Mapping[str, Node], queues: Mapping[str, Queue]
+) -> ReservationStatus:
+    """Return the status of a Reservation in a cluster with these nodes and queues."""
+    problems = list(reservation.problems)
+    for what, wanted, known in (("node", reservation.names, nodes), ("queue", reservation.queues, queues)):
+        missing = sorted(wanted - set(known), key=natural_order)
+        if missing:
+            problems.append(f"there is no {what} {first_few(missing, FEW)}")
+    closed = sum(covers(reservation, node) for node in nodes.values()) if reservation.duration else 0
+    return ReservationStatus(closed, "; ".join(problems))
+
+
+def _next_minute(time: float) -> str:
+    return format_time(datetime.fromtimestamp(math.ceil(time / MINUTE) * MINUTE, UTC))
+
+
+Status = TypeVar("Status", QueueStatus, ReservationStatus)
+
+
+def _dated(said: Status, before: Status | None, now: str) -> Status:
+    """Return the status with the time at which its problem began or ended."""
+    same = before is not None and bool(before.problem) == bool(said.problem) and before.since
+    return replace(said, since=before.since if before is not None and same else now)

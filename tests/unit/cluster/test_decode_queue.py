@@ -1,0 +1,186 @@
+"""Queues and Reservations are decoded; a field that can't be read isn't in force, and the rest is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from fluence_extender.cluster.decode.queue import (
+    decode_kueue_queue,
+    decode_namespace,
+    decode_priority_class,
+    decode_queue,
+    decode_reservation,
+)
+from fluence_extender.model.pod import Requirement
+from fluence_extender.model.queue import (
+    KueueQueue,
+    Namespace,
+    NamespaceSelector,
+    NodeReservation,
+    OverrunAction,
+    PolicyName,
+    PriorityClass,
+    Queue,
+    QueueLimits,
+    QueueStatus,
+    ReservationStatus,
+    SchedulingOptions,
+    Stop,
+)
+
+META = {"name": "physics", "uid": "u", "creationTimestamp": "1970-01-01T00:01:00Z"}
+START = "1970-01-01T00:02:00Z"
+
+
+def raw(spec: Any, status: Any = None) -> bytes:
+    return json.dumps({"metadata": META, "spec": spec, "status": status}).encode()
+
+
+def test_queue_in_full() -> None:
+    selector = {
+        "matchLabels": {"team": "a"},
+        "matchExpressions": [{"key": "b", "operator": "NotIn", "values": ["c"]}],
+    }
+    spec = {
+        "namespaces": {"names": ["ns"], "selector": selector},
+        "defaultFor": ["physics-ns"],
+        "scheduling": {
+            "policy": "hybrid",
+            "reservationDepth": 8,
+            "queueDepth": 1000,
+            "starvationAfter": "6h",
+            "admissionTimeout": "5m",
+        },
+        "defaults": {"duration": "1h", "priorityClassName": "high"},
+        "maxDuration": "1d",
+        "overrun": "Requeue",
+        "max": {"running": 1, "queued": 2, "runningPerUser": 3, "queuedPerUser": 4},
+        "stop": "Drain",
+    }
+    assert decode_queue(raw(spec)) == Queue(
+        "physics",
+        NamespaceSelector(
+            frozenset({"ns"}), (Requirement("team", "In", ("a",)), Requirement("b", "NotIn", ("c",)))
+        ),
+        frozenset({"physics-ns"}),
+        SchedulingOptions(PolicyName.HYBRID, 8, 1000, 21600.0, 300.0),
+        3600.0,
+        "high",
+        86400.0,
+        OverrunAction.REQUEUE,
+        QueueLimits(1, 2, 3, 4),
+        Stop.DRAIN,
+        uid="u",
+        created=60.0,
+    )
+
+
+@pytest.mark.parametrize(
+    "spec", [None, {}, {"namespaces": None, "scheduling": {}, "max": {}, "defaults": {}}]
+)
+def test_empty_queue_leaves_all_open(spec: Any) -> None:
+    assert decode_queue(raw(spec)) == Queue("physics", uid="u", created=60.0)
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        (
+            {"maxDuration": "soon"},
+            "spec.maxDuration is 'soon', which isn't in force: it must be a time of more than 0",
+        ),
+        ({"maxDuration": "0"}, "spec.maxDuration is '0'"),
+        ({"defaults": {"duration": "-1h"}}, "spec.defaults.duration is '-1h'"),
+        (
+            {"overrun": "Kill"},
+            "spec.overrun is 'Kill', which isn't in force: it must be one of Extend, Requeue, Evict",
+        ),
+        (
+            {"stop": "Now"},
+            "spec.stop is 'Now', which isn't in force: it must be one of None, Hold, Drain, Evict",
+        ),
+        ({"scheduling": {"policy": "lottery"}}, "spec.scheduling.policy is 'lottery'"),
+        ({"scheduling": {"reservationDepth": 0}}, "spec.scheduling.reservationDepth is '0'"),
+        ({"max": {"running": "many"}}, "it can't be read in full: Expected `int"),
+        ({"defaultFor": "ns2"}, "it can't be read in full: Expected `array"),
+        ({"maxDuration": "9" * 200}, "spec.maxDuration is '9999999999999999999999999999999999999999', "),
+    ],
+)
+def test_field_that_cannot_be_read_is_told_and_the_others_count(spec: dict[str, Any], problem: str) -> None:
+    found = decode_queue(raw({"defaultFor": ["ns"], **spec}))
+    (told,) = found.problems
+    assert told.startswith(problem)
+    assert (found.max_duration, found.overrun, found.stop) == (None, OverrunAction.EXTEND, Stop.NONE)
+    assert found.scheduling == SchedulingOptions()
+    assert found.default_for == (frozenset() if "defaultFor" in spec else {"ns"})
+
+
+def test_negative_limits_are_none() -> None:
+    assert decode_queue(raw({"max": {"running": -3}})).limits == QueueLimits()
+
+
+def test_status_of_a_queue_is_read_back() -> None:
+    conditions = [{"type": "Accepted", "status": "False", "message": "why", "lastTransitionTime": START}]
+    status = {
+        "waiting": 3,
+        "admitted": 1,
+        "head": {"name": "a/b", "expectedStart": START},
+        "conditions": conditions,
+    }
+    found = decode_queue(raw({}, status)).status
+    assert found == QueueStatus(3, 1, "a/b", START, None, "why")
+    assert found is not None
+    assert found.since == START
+    assert decode_queue(raw({}, {"waiting": 3})).status is None
+
+
+def test_queue_knows_since_when_it_is_stopped() -> None:
+    status = {"stoppedSince": START, "conditions": [{"type": "Accepted", "status": "True"}]}
+    assert decode_queue(raw({"stop": "Drain"}, status)).stopped_since == 120.0
+    assert decode_queue(raw({"stop": "None"}, status)).stopped_since is None
+    assert decode_queue(raw({"stop": "Drain"})).stopped_since is None
+
+
+def test_reservation_in_full() -> None:
+    spec = {
+        "start": START,
+        "duration": "3h",
+        "nodes": {"names": ["n1"], "selector": {"matchLabels": {"rack": "7"}}},
+        "queues": ["physics"],
+        "reason": "firmware",
+    }
+    status = {"nodes": 4, "conditions": [{"type": "Accepted", "status": "True", "lastTransitionTime": START}]}
+    found = decode_reservation(raw(spec, status))
+    rack = (Requirement("rack", "In", ("7",)),)
+    assert found == NodeReservation(
+        "physics", 120.0, 10800.0, frozenset({"n1"}), rack, frozenset({"physics"}), "firmware", uid="u"
+    )
+    assert found.end == 10920.0
+    assert found.status == ReservationStatus(4)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"start": START},
+        {"start": "tomorrow", "duration": "3h"},
+        {"start": START, "duration": "long"},
+        {"start": START, "duration": "3h", "nodes": ["n1"]},
+        {"start": START, "duration": "3h", "nodes": {"names": "n1"}},
+        {"start": START, "duration": "3h", "queues": "physics"},
+    ],
+)
+def test_reservation_that_cannot_be_read_closes_nothing(spec: dict[str, Any]) -> None:
+    found = decode_reservation(raw(spec))
+    assert found.duration == 0
+    assert found.problems or not spec.get("duration") or not spec.get("start")
+
+
+def test_kinds_of_others() -> None:
+    assert decode_namespace(b'{"metadata":{"name":"a","labels":{"x":"y"}}}') == Namespace("a", {"x": "y"})
+    assert decode_kueue_queue(b'{"metadata":{"name":"a","namespace":"b"}}') == KueueQueue("b", "a")
+    assert decode_priority_class(b'{"metadata":{"name":"a"},"value":7}') == PriorityClass("a", 7)

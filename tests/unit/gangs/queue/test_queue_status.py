@@ -1,0 +1,68 @@
+"""The status of Queues and Reservations is kept up to date, and written seldom."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fluence_extender.cluster.port import Kind
+from fluence_extender.gangs.queue.book import Standing
+from fluence_extender.gangs.reporting.queue_status import queue_status, reservation_status
+from fluence_extender.model.gang import Convention, GangKey
+from fluence_extender.model.names import GATE, QUEUE_LABEL
+from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus, Stop
+from tests.core.values import asks, node
+from tests.core.world import World
+from tests.unit.gangs.conftest import MakeWorld
+
+PHYSICS = Queue("physics", uid="q")
+RACK = NodeReservation("rack7", 1e9, 60.0, frozenset({"n0", "n7"}), queues=frozenset({"phisics"}), uid="r")
+
+
+def test_head_is_named_and_its_start_a_whole_minute() -> None:
+    head = Standing(GangKey("ns", "b", Convention.LABEL), "physics", 1, None, 61.0, (), held=False)
+    status = queue_status(PHYSICS, (3, 2), head, ["why"], 0.0)
+    assert status == QueueStatus(3, 2, "ns/b", "1970-01-01T00:02:00Z", None, "why")
+
+
+def test_empty_queue_has_no_head() -> None:
+    assert queue_status(PHYSICS, (0, 0), None, [], 0.0) == QueueStatus()
+
+
+def test_time_at_which_a_queue_was_stopped_stays() -> None:
+    drained = replace(PHYSICS, stop=Stop.DRAIN)
+    assert queue_status(drained, (0, 0), None, [], 7.9).stopped_since == 7.0
+    assert queue_status(replace(drained, stopped_since=7.0), (0, 0), None, [], 90.0).stopped_since == 7.0
+
+
+def test_reservation_counts_its_nodes_and_names_what_is_not_there() -> None:
+    nodes = {"n0": node("n0"), "n1": node("n1")}
+    assert reservation_status(RACK, nodes, {"physics": PHYSICS}) == ReservationStatus(
+        1, "there is no node n7; there is no queue phisics"
+    )
+
+
+def status(w: World, kind: Kind) -> object:
+    ((_, found),) = w.cluster._objects[kind].items()
+    assert isinstance(found, Queue | NodeReservation)
+    return found.status
+
+
+def test_status_is_written_and_written_again_when_it_differs(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=1000), PHYSICS, RACK)
+    w.advance(1)
+    assert status(w, Kind.QUEUE) == QueueStatus()
+    assert status(w, Kind.RESERVATION) == ReservationStatus(
+        1, "there is no node n7; there is no queue phisics"
+    )
+    w.pod("a", labels={QUEUE_LABEL: "physics"}, gates=(GATE,), requests=asks(1000, 1))
+    w.pod("b", labels={QUEUE_LABEL: "physics"}, gates=(GATE,), requests=asks(1000, 1))
+    w.advance(15)
+    found = status(w, Kind.QUEUE)
+    assert isinstance(found, QueueStatus)
+    assert (found.waiting, found.admitted, found.head) == (1, 1, "default/b")
+
+
+def test_status_that_stays_is_not_written_again(world: MakeWorld) -> None:
+    w = world(node("n0"), PHYSICS)
+    w.advance(60)
+    assert len([call for call in w.cluster.calls if "report_queue" in str(call)]) <= 1
