@@ -55,12 +55,12 @@ class Kind(StrEnum):
     LEADER_WORKER_SET = "leaderworkerset"
     MPI_JOB = "mpijob"
     RAY_CLUSTER = "raycluster"
-    RESOURCES_FILE = "resources-file"
     QUEUE = "queue"
     RESERVATION = "reservation"
     NAMESPACE = "namespace"
     PRIORITY_CLASS = "priorityclass"
     KUEUE_QUEUE = "kueue-localqueue"
+    RESOURCES_FILE = "resources-file"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ class KubernetesSite(Site):
         """Start everything. Raise `LocalClusterError`."""
         with ExitStack() as undo:
             self._plane = plane = undo.enter_context(ControlPlane())
-            for manifest in (*shipped("namespace", "gate", "suspend", "groups"), devices()):
+            for manifest in (*shipped("namespace", "queues", "gate", "suspend", "groups"), devices()):
                 plane.api.apply(manifest)
             plane.add_nodes(self._nodes, prefix="node", **NODE)
             default = plane.start_scheduler(name="kube-scheduler-default")

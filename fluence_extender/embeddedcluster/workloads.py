@@ -11,11 +11,12 @@ import asyncio
 import itertools
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fluence_extender.cluster.decode.job import merged
+from fluence_extender.cluster.decode.queue import decode_queue, decode_reservation
 from fluence_extender.cluster.errors import Gone
 from fluence_extender.cluster.port import Deleted, Listed, Observation
 from fluence_extender.embeddedcluster.admission import admit, admit_job
@@ -23,6 +24,7 @@ from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.model.names import NODES_ANNOTATION
 from fluence_extender.model.pod import Owner, Pod
+from fluence_extender.model.queue import NodeReservation, Queue
 from fluence_extender.model.workload import BACKOFF_LIMIT, Job, Workload
 from fluence_extender.whatif.controllers import maker
 from fluence_extender.whatif.documents import BadManifest, Manifest, as_json
@@ -30,6 +32,12 @@ from fluence_extender.whatif.manifests import workload
 
 SUFFIXES = "bcdfghjklmnpqrstvwxz2456789"
 """The characters of which Kubernetes makes the last part of a pod's name."""
+
+
+QUEUE_OBJECTS: Mapping[str, Callable[[bytes], Queue | NodeReservation]] = {
+    "Queue": decode_queue,
+    "Reservation": decode_reservation,
+}
 
 
 @dataclass(slots=True)
@@ -66,13 +74,17 @@ class EmbeddedWorkloads:
     def apply(self, manifest: Manifest, namespace: str = "default") -> None:
         """Create the object, and the pods that its controller makes of it.
 
-        Raise `BadManifest` for an object that neither makes pods nor describes a gang.
+        Raise `BadManifest` for an object that neither makes pods nor describes a gang, nor rules the queue.
         """
         meta = manifest["metadata"] = {
             "namespace": namespace,
             **manifest["metadata"],
             "uid": str(uuid.uuid4()),
         }
+        rules = QUEUE_OBJECTS.get(manifest["kind"])
+        if rules is not None:
+            self._cluster.put(rules(as_json(manifest)))
+            return
         make = maker(manifest)
         if make is not None and manifest["kind"] == "Job":
             manifest = admit_job(manifest)

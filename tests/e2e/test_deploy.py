@@ -41,6 +41,7 @@ from tests.e2e.harness import (
 )
 from tests.e2e.installation import handed_on
 from tests.e2e.nodes import NodeFactory
+from tests.e2e.queue_objects import define
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.yaml"))
@@ -98,7 +99,11 @@ def test_deploy_is_accepted_by_the_api_server(kubectl: Kubectl, folder: str) -> 
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_each_example_is_accepted_by_the_api_server(kubectl: Kubectl, example: Path) -> None:
+def test_each_example_is_accepted_by_the_api_server(
+    kubectl: Kubectl, cluster: Cluster, example: Path
+) -> None:
+    if cluster.plane:
+        define(cluster.api)
     accepted = kubectl("apply", "--dry-run=server", "--validate=strict", "-f", str(example))
     assert all(line.endswith("(server dry run)") for line in accepted)
     assert len(accepted) == len(documents(example))

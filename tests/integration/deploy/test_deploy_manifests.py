@@ -31,6 +31,7 @@ from fluence_extender.model.names import (
     BACKEND_ANNOTATION,
     COSCHEDULING_GROUP,
     DEFAULT_NAMESPACE,
+    DOMAIN,
     FIRST_SEEN_ANNOTATION,
     FLUX_SIZE,
     GATE,
@@ -82,7 +83,12 @@ CALLS = {
     ("", "pods/binding", "create"),
     ("", "pods/eviction", "create"),
     ("policy", "poddisruptionbudgets", "list"),  # before a gang is evicted whole
-    ("scheduling.k8s.io", "priorityclasses", "list"),  # the priority of pods that are only asked about
+    ("scheduling.k8s.io", "priorityclasses", "list"),  # also the priority of pods that are only asked about
+    ("scheduling.k8s.io", "priorityclasses", "watch"),
+    ("", "namespaces", "list"),  # who may submit to which queue
+    ("", "namespaces", "watch"),
+    (DOMAIN, "queues/status", "patch"),
+    (DOMAIN, "reservations/status", "patch"),
     ("batch", "jobs/status", "patch"),  # the condition of a Job whose pods can't be placed
     ("scheduling.k8s.io", "podgroups/status", "patch"),  # the condition of a native gang
     ("scheduling.x-k8s.io", "podgroups/status", "patch"),  # phase and counts

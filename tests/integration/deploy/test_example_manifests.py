@@ -42,7 +42,7 @@ def pods(example: Path) -> list[Manifest]:
 def test_they_are_numbered_without_a_gap() -> None:
     numbers = [int(example.name.partition("-")[0]) for example in EXAMPLES]
     assert numbers == list(range(1, len(EXAMPLES) + 1))
-    assert len(EXAMPLES) == 10
+    assert len(EXAMPLES) == 11
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

@@ -10,6 +10,7 @@ import click
 from fluence_extender.apps.kubectl.doctor import installation, service
 from fluence_extender.apps.kubectl.doctor.examination import FAULT, Check, Examination, Finding
 from fluence_extender.apps.kubectl.doctor.policies import policies
+from fluence_extender.apps.kubectl.doctor.queues import queues
 from fluence_extender.apps.kubectl.options import StateApiCommand, namespace_option, output_option
 from fluence_extender.apps.kubectl.state_api import StateApiClient
 from fluence_extender.apps.kubectl.tables import STYLES, print_document
@@ -26,6 +27,7 @@ CHECKS: tuple[Check, ...] = (
     installation.former,
     installation.scheduler,
     policies,
+    queues,
     installation.webhook,
     installation.rights,
     service.nodes,
@@ -42,8 +44,8 @@ CHECKS: tuple[Check, ...] = (
 def doctor(client: StateApiClient, output: str | None, namespace: str) -> int:
     """Check the installation and say what to do.
 
-    Looks at the cluster, the service, versions, replicas, former installations, the scheduler, admission policies, the
-    webhook, rights, nodes, drift, resources and gangs. Ends with 1 if something is wrong. Changes nothing.
+    Looks at the cluster, the service, versions, replicas, former installations, the scheduler, admission policies,
+    queues, the webhook, rights, nodes, drift, resources and gangs. Ends with 1 if something is wrong. Changes nothing.
     """
     examination = Examination(client, namespace)
     findings: list[Finding] = []

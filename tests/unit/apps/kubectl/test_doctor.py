@@ -74,6 +74,7 @@ def healthy(kubectl: Program, fluence: Fluence, monkeypatch: pytest.MonkeyPatch)
     kubectl.answers("get lease fluence", out=lease(3))
     for kind in (MUTATING, VALIDATING):
         kubectl.answers(f"get {kind},", out=installed(kind))
+    kubectl.answers("get queues.", out='{"items": []}')
     kubectl.answers("auth can-i", out="yes")
     return fluence
 
@@ -87,14 +88,40 @@ def test_a_healthy_installation_has_no_faults(healthy: Fluence) -> None:
     assert ended.code == 0, ended
     assert {line.split()[0] for line in ended.out.splitlines()} == {"ok"}
     assert [line.split()[1] for line in ended.out.splitlines()] == [
-        *("cluster", "service", "versions", "replicas", "scheduler", "policies", "webhook"),
+        *("cluster", "service", "versions", "replicas", "scheduler", "policies", "queues", "webhook"),
         *("rights", "nodes", "drift", "resources", "gangs"),
     ]
+
+
+QUEUE_PARTLY_IGNORED = {
+    "kind": "Queue",
+    "metadata": {"name": "physics"},
+    "status": {"conditions": [{"type": "Accepted", "status": "False", "message": "why"}]},
+}
 
 
 @pytest.mark.parametrize(
     ("to", "answer", "check", "status", "text", "fix"),
     [
+        (
+            "get queues.",
+            {"err": "error: the server doesn't have a resource type", "code": 1},
+            *("queues", "warning", "all work is in one queue", "apply -k deploy"),
+        ),
+        (
+            "get queues.",
+            {"err": "x (Forbidden): no", "code": 1},
+            "queues",
+            "unknown",
+            "you may not list Queues",
+            "",
+        ),
+        ("get queues.", {"out": "no"}, "queues", "unknown", "no list", ""),
+        (
+            "get queues.",
+            {"out": json.dumps({"items": [QUEUE_PARTLY_IGNORED]})},
+            *("queues", "warning", "Queue physics: why", "docs/queues.md"),
+        ),
         (
             "get --raw /version",
             {"err": "Unable to connect", "code": 1},
