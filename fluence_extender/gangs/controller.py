@@ -76,7 +76,7 @@ class Controller:
         self.started = False
         self.revision = 0
         self.leading = leading
-        self._standby = Standby(self.registry, ledger, clock)
+        self._standby = Standby(self.registry, ledger, self.lifecycle.admission, clock)
         self._looked = 0
         self._dropped: set[str] | None = None
 

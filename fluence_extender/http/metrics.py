@@ -6,6 +6,7 @@ Gauges that mirror the service's state are set when they are read, so they can't
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from prometheus_client import (
     CollectorRegistry,
@@ -33,6 +34,15 @@ LATENCY_BUCKETS = (
 ERROR_BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
 
 
+@dataclass(frozen=True, slots=True)
+class QueueCount:
+    """How many gangs of a queue wait and run, and for how many seconds the one that was created first waits."""
+
+    waiting: int
+    running: int
+    oldest_wait: float
+
+
 class Metrics:
     """All metrics of one service, in ``registry``."""
 
@@ -53,6 +63,18 @@ class Metrics:
         self._gangs = Gauge("fluence_extender_gangs", "Gangs by state.", ["state"], registry=registry)
         self._allocations = Gauge(
             "fluence_extender_allocations", "Pods that hold an allocation.", registry=registry
+        )
+        self._queue_waiting = Gauge(
+            "fluence_queue_waiting", "Gangs that wait, by queue.", ["queue"], registry=registry
+        )
+        self._queue_running = Gauge(
+            "fluence_queue_running", "Gangs that have places, by queue.", ["queue"], registry=registry
+        )
+        self._queue_oldest = Gauge(
+            "fluence_queue_oldest_wait_seconds",
+            "How long ago the gang was created that waits longest, by queue; 0 if none waits.",
+            ["queue"],
+            registry=registry,
         )
         self._ready = Gauge(
             "fluence_extender_ready", "1 once the cluster is listed and replayed.", registry=registry
@@ -114,6 +136,15 @@ class Metrics:
         self._allocations.set(allocations)
         self._ready.set(ready)
         self._leader.set(leading)
+
+    def set_queues(self, queues: Mapping[str, QueueCount]) -> None:
+        """Set the gauges of the queues, by name; queues that are gone have none."""
+        for gauge in (self._queue_waiting, self._queue_running, self._queue_oldest):
+            gauge.clear()
+        for name, count in queues.items():
+            self._queue_waiting.labels(name).set(count.waiting)
+            self._queue_running.labels(name).set(count.running)
+            self._queue_oldest.labels(name).set(count.oldest_wait)
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
         """Return the exposition and its content type, in the format that the ``Accept`` header requests."""

@@ -83,6 +83,8 @@ def columns(namespace: str) -> tuple[TableColumn, ...]:
         TableColumn("BACKEND", lambda gang: _few(gang, "backend")),
         TableColumn("STARTS IN", lambda gang: until(gang.get("expected_start"), today)),
         TableColumn("KIND", lambda gang: str(gang["convention"]), wide=True),
+        TableColumn("QUEUE", lambda gang: str(gang.get("queue") or ""), wide=True),
+        TableColumn("POSITION", lambda gang: str(gang.get("position") or ""), wide=True),
         TableColumn("WHY", lambda gang: str(gang["why"]), wide=True),
         TableColumn("REASON", lambda gang: str(gang["reason"])),
     )

@@ -37,6 +37,7 @@ COMMANDS = {
     "create": ("submit:create", "The same with kubectl create"),
     "select": ("submit:select", "Choose, and print the manifest instead of applying it"),
     "jobs": ("jobs:jobs", "The gangs, where each stands and why"),
+    "queue": ("queue:queue", "The queues and the line; hold, release, move, pause, resume"),
     "why": ("why:why", "Why a pod, a Job or a gang waits, and what would fit"),
     "graph": ("graph:graph", "The cluster as a tree with what is held and free"),
     "backends": ("backends:backends", "The virtual devices, what is free, who holds the rest"),
@@ -50,7 +51,14 @@ COMMANDS = {
 }
 """Name -> module and function, summary."""
 
-_SYNONYMS = {"gang": "jobs", "gangs": "jobs", "nodes": "top", "queue": "jobs"}
+_SYNONYMS = {
+    "gang": "jobs",
+    "gangs": "jobs",
+    "nodes": "top",
+    "queues": "queue",
+    "hold": "queue",
+    "release": "queue",
+}
 """What other tools call the commands."""
 
 

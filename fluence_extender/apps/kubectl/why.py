@@ -110,6 +110,8 @@ def explanation(story: Item, nodes: Sequence[Item], devices: Sequence[Item], wid
     yield f"gang {story['namespace']}/{story['name']}: {story['state']}"
     if story["reason"]:
         yield _line("reason", story["reason"])
+    if story.get("position"):
+        yield _line("queue", f"{story.get('queue') or 'none'}, place {story['position']} in line")
     if story.get("expected_start"):
         yield _line(
             "starts",

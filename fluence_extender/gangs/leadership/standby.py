@@ -16,6 +16,7 @@ from fluence_extender.gangs.lifecycle.refusals import Refusals
 from fluence_extender.gangs.lifecycle.states import finish, settle
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.reason import Reason, ReasonCode, waiting
@@ -28,8 +29,11 @@ LEADER_PLACES = Reason(
 class Standby:
     """Keeps the gangs' states true to the cluster, without deciding anything."""
 
-    def __init__(self, registry: Registry, ledger: Ledger, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, registry: Registry, ledger: Ledger, admission: QueueAdmission, clock: Callable[[], float]
+    ) -> None:
         self._registry = registry
+        self._admission = admission
         self._ledger = ledger
         self._clock = clock
 
@@ -55,8 +59,10 @@ class Standby:
         """Settle the states of the gangs that have changed."""
         if self._registry.dirty:
             self._registry.revision += 1
+        self._admission.take_up()
         for key in sorted(self._registry.dirty):
             self._settle(self._registry.gangs[key])
+            self._admission.note(self._registry.gangs[key])
         self._registry.dirty.clear()
 
     def _settle(self, gang: Gang) -> None:

@@ -65,6 +65,15 @@ class Usage:
         """Return how many gangs wait."""
         return len(self._waiting.get(group, ()))
 
+    def oldest(self, group: Group) -> float | None:
+        """Return when the gang of the group was created that waits longest, None if none waits."""
+        waiting = self._waiting.get(group)
+        return waiting[0][0][0] if waiting else None
+
+    def queues(self) -> set[str]:
+        """Return the queues in which gangs run or wait."""
+        return {queue for queue, user in (*self._running, *self._waiting) if user is None}
+
     def older(self, key: GangKey, group: Group) -> int:
         """Return how many gangs of the group wait that were created before this one."""
         place = self._places.get(key)

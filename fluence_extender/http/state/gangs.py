@@ -27,16 +27,18 @@ def gang_listing(controller: Controller, gone: bool) -> Listing[v1.Gang]:
     """Return all gangs, with the remembered ones that are ``gone`` if wanted."""
     registry = controller.registry
     remembered = [one.gang.key for one in registry.gone] if gone else []
+    positions: dict[GangKey, int] = {}
 
     def make(key: Key) -> v1.Gang | None:
         known = GangKey(key[0], key[1], Convention(key[2]), key[3], key[4])
         gang = registry.gangs.get(known)
         if gang is not None:
-            return gang_shape(gang)
+            return gang_shape(gang, _queue(controller, known), positions.get(known))
         remembered_gang = registry.gone.get(known) if gone else None
         return None if remembered_gang is None else _gone(remembered_gang.gang)
 
     def read() -> Items[v1.Gang]:
+        positions.update(_positions(controller))
         return Items(sorted(_list_key(key) for key in (*registry.gangs, *remembered)), make)
 
     return Listing(f"{_revision(controller)}-{len(remembered)}", read)
@@ -52,7 +54,9 @@ def gang_detail(
     registry = controller.registry
     living = [gang for gang in registry.named(namespace, name) if convention in ("", gang.key.convention)]
     if living:
-        return _detail(controller, living[0], gang_shape(living[0]), leading)
+        key = living[0].key
+        shape = gang_shape(living[0], _queue(controller, key), _positions(controller).get(key))
+        return _detail(controller, living[0], shape, leading)
     found: Gang | None = None
     for one in registry.gone:
         key = one.gang.key
@@ -61,8 +65,17 @@ def gang_detail(
     return None if found is None else _detail(controller, found, _gone(found), leading)
 
 
-def gang_shape(gang: Gang) -> v1.Gang:
-    """Return a gang as lists show it."""
+def _positions(controller: Controller) -> dict[GangKey, int]:
+    return {one.gang: one.position for one in controller.queue.line()}
+
+
+def _queue(controller: Controller, key: GangKey) -> str:
+    place = controller.lifecycle.admission.usage.place(key)
+    return place.queue if place is not None else ""
+
+
+def gang_shape(gang: Gang, queue: str = "", position: int | None = None) -> v1.Gang:
+    """Return a gang as lists show it; ``position`` is its place in line."""
     members = sorted(gang.members.values(), key=lambda member: member.pod.name)
     created = min((member.pod.created for member in members), default=0.0)
     return v1.Gang(
@@ -75,6 +88,8 @@ def gang_shape(gang: Gang) -> v1.Gang:
         size=gang.size,
         created=moment(created) if created else None,
         expected_start=moment(gang.starts_about) if gang.starts_about is not None else None,
+        queue=queue,
+        position=position,
         members=tuple(map(_member, members)),
         former=(),
     )
@@ -213,6 +228,8 @@ def _gone(gang: Gang) -> v1.Gang:
         size=gang.size,
         created=None,
         expected_start=None,
+        queue="",
+        position=None,
         members=(),
         former=tuple(sorted({entry.pod for entry in entries if entry.pod})),
     )

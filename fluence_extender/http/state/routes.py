@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import Response
 
-from fluence_extender.http.listeners.gate import AccessGate, lacking
+from fluence_extender.http.listeners.gate import AccessGate, AccessRefused, lacking
 from fluence_extender.http.readiness import not_ready
 from fluence_extender.http.state import sighted, v1
 from fluence_extender.http.state.listings import Single
@@ -16,7 +16,8 @@ from fluence_extender.http.state.paging import Page
 from fluence_extender.http.state.problems import only_known
 from fluence_extender.http.state.responses import Responses
 from fluence_extender.http.state.service import ServiceState
-from fluence_extender.model.access import NODES, CallerSight, pods_in
+from fluence_extender.http.state.v1_queue import QueueEntry, QueueSummary, ReservedNodes
+from fluence_extender.model.access import NODES, CallerSight, Right, pods_in
 from fluence_extender.model.gang import Convention
 
 V = TypeVar("V")
@@ -69,6 +70,7 @@ def state_routes(service: ServiceState, gate: AccessGate) -> APIRouter:
     _allocation_route(router, service, gate, responses)
     _node_routes(router, service, gate, responses)
     _backend_route(router, service, gate, responses)
+    _queue_routes(router, service, gate, responses)
     _graph_route(router, service, gate, responses)
     return router
 
@@ -226,6 +228,46 @@ def _backend_route(router: APIRouter, service: ServiceState, gate: AccessGate, r
         return responses.page(request, service.backends(), page, keep, sight, sighted.backend)
 
 
+def _queue_routes(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
+    @router.get("/queues", response_model=v1.ListOf[QueueSummary], summary="All queues", responses=_LISTS)
+    async def queues(request: Request, limit: Limit = 0, continue_: Continue = "") -> Response:
+        """Every queue: how it is set, how much waits and runs in it, and which gang is the first in line."""
+        sight = await _sight(request, service, gate, "")
+        page = Page("queues", limit, continue_)
+        return responses.page(request, service.queues(), page, None, sight, sighted.queue_summary)
+
+    @router.get("/queue", response_model=v1.ListOf[QueueEntry], summary="The line", responses=_LISTS)
+    async def line(
+        request: Request,
+        namespace: Namespace = "",
+        queue: Annotated[str, Query(description="Only of this queue.", examples=["physics"])] = "",
+        limit: Limit = 0,
+        continue_: Continue = "",
+    ) -> Response:
+        """Every gang that waits, in the order in which they are served, with its place in the line of all queues."""
+        keep = _all_of(
+            QueueEntry,
+            (namespace, lambda entry: entry.namespace == namespace),
+            (queue, lambda entry: entry.queue == queue),
+        )
+        sight = await _sight(request, service, gate, namespace)
+        page = Page("queue", limit, continue_)
+        return responses.page(request, service.line(), page, keep, sight, sighted.queue_entry)
+
+    @router.get(
+        "/reservations",
+        response_model=v1.ListOf[ReservedNodes],
+        summary="What is kept free",
+        responses=_LISTS,
+    )
+    async def reservations(request: Request, limit: Limit = 0, continue_: Continue = "") -> Response:
+        """What the queue keeps free for gangs in line, and what administrators have reserved."""
+        sight = await _sight(request, service, gate, "")
+        listing = service.reservations(await _may(request, gate, NODES))
+        page = Page("reservations", limit, continue_)
+        return responses.page(request, listing, page, None, sight, sighted.reserved_nodes)
+
+
 def _graph_route(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
     @router.get(
         "/graph",
@@ -257,6 +299,17 @@ async def _sight(request: Request, service: ServiceState, gate: AccessGate, name
     """Return what the caller sees of ``namespace``, or of all namespaces (""). Texts may name any of them."""
     asked = (lambda: [namespace]) if namespace else service.namespaces
     return await gate.sight(request.scope, asked, service.namespaces)
+
+
+async def _may(request: Request, gate: AccessGate, right: Right) -> bool:
+    """Return whether the caller has a right."""
+    try:
+        await gate.demand(request.scope, right)
+    except AccessRefused as error:
+        if error.status != 403:
+            raise
+        return False
+    return True
 
 
 def _all_of(_: type[V], *conditions: tuple[object, Callable[[V], bool]]) -> Callable[[V], bool] | None:

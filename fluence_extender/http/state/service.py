@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fluence_extender.gangs.controller import Controller
+from fluence_extender.http.metrics import QueueCount
 from fluence_extender.http.readiness import Readiness
 from fluence_extender.http.state import v1
 from fluence_extender.http.state.backends import backend_listing
@@ -17,6 +18,8 @@ from fluence_extender.http.state.gangs import allocation_listing, gang_detail, g
 from fluence_extender.http.state.graph import graph
 from fluence_extender.http.state.listings import GraphExport, Listing, Single
 from fluence_extender.http.state.nodes import node_detail, node_listing
+from fluence_extender.http.state.queue import line_listing, queue_listing, reservation_listing
+from fluence_extender.http.state.v1_queue import QueueEntry, QueueSummary, ReservedNodes
 from fluence_extender.whatif.simulator import Rules, Simulator, no_rules
 
 
@@ -52,6 +55,18 @@ class ServiceState:
         """Return all virtual devices by backend and path."""
         return backend_listing(self._controller)
 
+    def queues(self) -> Listing[QueueSummary]:
+        """Return all queues by name."""
+        return queue_listing(self._controller)
+
+    def line(self) -> Listing[QueueEntry]:
+        """Return the gangs in line, in the order in which they are served."""
+        return line_listing(self._controller)
+
+    def reservations(self, with_nodes: bool) -> Listing[ReservedNodes]:
+        """Return what is kept free for gangs, and by administrators, these ``with_nodes`` or only counted."""
+        return reservation_listing(self._controller, with_nodes)
+
     def graph(self, expand: bool) -> GraphExport:
         """Return the graph as JGF in whole cores and GiB: a vertex for each unit if ``expand``, else with sizes."""
         return graph(self._controller, expand)
@@ -60,6 +75,16 @@ class ServiceState:
         """Return how many gangs there are in each state, and how many pods have an allocation."""
         states = Counter(gang.state.value for gang in self._controller.registry.gangs.values())
         return states, len(self._controller.ledger.allocations)
+
+    def queue_counts(self) -> dict[str, QueueCount]:
+        """Return how many gangs of each queue wait and run, and for how many seconds the oldest waits."""
+        usage, now = self._controller.lifecycle.admission.usage, self._controller.registry.gone.clock()
+        found = {}
+        for queue in {*self._controller.queue.settings.queues, *usage.queues()}:
+            oldest = usage.oldest((queue, None))
+            waits = 0.0 if oldest is None else max(now - oldest, 0.0)
+            found[queue] = QueueCount(usage.waiting((queue, None)), usage.running((queue, None)), waits)
+        return found
 
     def namespaces(self) -> frozenset[str]:
         """Return the namespaces of all gangs, with those that went lately, and of all pods that hold something."""

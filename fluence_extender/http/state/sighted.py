@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from fluence_extender.http.state import v1
+from fluence_extender.http.state.v1_queue import QueueEntry, QueueSummary, ReservedNodes
 from fluence_extender.model.access import CallerSight
 
 V = TypeVar("V")
@@ -44,6 +45,23 @@ def backend(sight: CallerSight, one: v1.Backend) -> v1.Backend:
     """Show a device with its holders in sight."""
     holders = tuple(holder for holder in one.holders if holder.namespace in sight)
     return replace(one, holders=holders, hidden=len(one.holders) - len(holders))
+
+
+def queue_summary(sight: CallerSight, one: QueueSummary) -> QueueSummary:
+    """Show a queue; its first gang and when it starts only if that gang is in sight."""
+    if one.head.partition("/")[0] in sight:
+        return one
+    return replace(one, head="", expected_start=None)
+
+
+def queue_entry(sight: CallerSight, one: QueueEntry) -> QueueEntry | None:
+    """Show a gang in line of a namespace in sight."""
+    return replace(one, reason=sight.redacted(one.reason)) if one.namespace in sight else None
+
+
+def reserved_nodes(sight: CallerSight, one: ReservedNodes) -> ReservedNodes | None:
+    """Show what is kept free for gangs in sight, and by administrators."""
+    return one if one.kind == "reservation" or one.namespace in sight else None
 
 
 def simulation(sight: CallerSight, answer: dict[str, Any]) -> dict[str, Any]:

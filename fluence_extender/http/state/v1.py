@@ -67,13 +67,13 @@ Held = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class _Value:
+class ApiValue:
     """A value of the API."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     @classmethod
-    def extending(cls, base: _Value, **more: Any) -> Self:
+    def extending(cls, base: ApiValue, **more: Any) -> Self:
         """Return a value with the fields of ``base``, which it inherits, and ``more``."""
         return cls(**{field.name: getattr(base, field.name) for field in fields(base)}, **more)
 
@@ -126,7 +126,7 @@ class ListOf(_Model, Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Member(_Value):
+class Member(ApiValue):
     """One pod of a gang."""
 
     pod: PodName
@@ -140,7 +140,7 @@ class Member(_Value):
 
 
 @dataclass(frozen=True, slots=True)
-class Gang(_Value):
+class Gang(ApiValue):
     """Pods that are placed together or not at all."""
 
     namespace: Namespace
@@ -183,6 +183,14 @@ class Gang(_Value):
             examples=["2026-06-30T14:30:00Z"],
         ),
     ]
+    queue: Annotated[str, Field(description="Its queue; empty when it is in none.", examples=["physics"])]
+    position: Annotated[
+        int | None,
+        Field(
+            description="Its place in the line of all queues, from 1 on; null when it isn't in line.",
+            examples=[4],
+        ),
+    ]
     members: Annotated[tuple[Member, ...], Field(description="The members that exist.")]
     former: Annotated[
         tuple[str, ...],
@@ -194,7 +202,7 @@ class Gang(_Value):
 
 
 @dataclass(frozen=True, slots=True)
-class Shape(_Value):
+class Shape(ApiValue):
     """What each of several equal members of a gang requests."""
 
     members: Annotated[int, Field(description="How many members request this.", examples=[8])]
@@ -209,7 +217,7 @@ class Shape(_Value):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(_Value):
+class Entry(ApiValue):
     """One entry of a gang's history."""
 
     at: Annotated[
@@ -257,7 +265,7 @@ class GangDetail(Gang):
 
 
 @dataclass(frozen=True, slots=True)
-class Allocation(_Value):
+class Allocation(ApiValue):
     """What one pod holds."""
 
     namespace: Namespace
@@ -274,7 +282,7 @@ class Allocation(_Value):
 
 
 @dataclass(frozen=True, slots=True)
-class Node(_Value):
+class Node(ApiValue):
     """One node: what it has and what uses it."""
 
     name: Annotated[str, Field(description="The node's name.", examples=["n7"])]
@@ -293,7 +301,7 @@ class Node(_Value):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeUser(_Value):
+class NodeUser(ApiValue):
     """A pod that uses a node."""
 
     namespace: Namespace
@@ -321,7 +329,7 @@ class NodeDetail(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Holder(_Value):
+class Holder(ApiValue):
     """A pod that holds a device, a part of it, or the device that it is a part of."""
 
     namespace: Namespace
@@ -334,7 +342,7 @@ class Holder(_Value):
 
 
 @dataclass(frozen=True, slots=True)
-class Backend(_Value):
+class Backend(ApiValue):
     """One virtual device: a device with parts, or a pool of units."""
 
     backend: Annotated[str, Field(description="The top-level device it belongs to.", examples=["ibm-a"])]
@@ -367,7 +375,7 @@ class Backend(_Value):
 
 
 @dataclass(frozen=True, slots=True)
-class GraphVertices(_Value):
+class GraphVertices(ApiValue):
     """The two lists of a graph."""
 
     nodes: Annotated[list[dict[str, Any]], Field(description="The vertices, parents before children.")]
@@ -375,7 +383,7 @@ class GraphVertices(_Value):
 
 
 @dataclass(frozen=True, slots=True)
-class GraphDocument(_Value):
+class GraphDocument(ApiValue):
     """A graph in JSON Graph Format."""
 
     graph: Annotated[GraphVertices, Field(description="The graph.")]

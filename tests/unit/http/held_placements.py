@@ -10,10 +10,12 @@ from typing import Any, TypeVar
 
 import httpx
 
+from fluence_extender.http.metrics import QueueCount
 from fluence_extender.http.scheduler.port import Location, Nowhere, On, RequestedPod
 from fluence_extender.http.state import v1
 from fluence_extender.http.state.listings import GraphExport, Items, Listing, Pieces, Single
 from fluence_extender.http.state.service import ServiceState
+from fluence_extender.http.state.v1_queue import QueueEntry, QueueSummary, ReservedNodes
 from fluence_extender.model.gang import Convention, HistoryKind
 
 CREATED = datetime(2026, 6, 30, 12, tzinfo=UTC)
@@ -30,6 +32,8 @@ GANGS = (
         size=2,
         created=CREATED,
         expected_start=None,
+        queue="default",
+        position=None,
         members=(v1.Member("vqe-0", "u-0", "n1", "ibm-a"), v1.Member("vqe-1", "u-1", "n1", "")),
         former=(),
     ),
@@ -43,6 +47,8 @@ GANGS = (
         size=8,
         created=None,
         expected_start=None,
+        queue="physics",
+        position=2,
         members=(v1.Member("big-0", "u-2", "", ""),),
         former=(),
     ),
@@ -83,6 +89,34 @@ BACKENDS = (
     v1.Backend(
         "lab", "lab", "/cluster/n2/lab", "qpu", "n2", {}, 1, 0, 1, (), 0, False, ("its node n2: cordoned",)
     ),
+)
+QUEUES = (
+    QueueSummary("default", "None", 2, 1, {}, "default/vqe", LATER, CREATED, ()),
+    QueueSummary("physics", "Hold", 0, 0, {"running": 4}, "", None, None, ("spec.maxDuration: no time",)),
+)
+LINE = (
+    QueueEntry(
+        1,
+        "default",
+        "vqe",
+        Convention.LABEL,
+        "default",
+        "ada",
+        5,
+        CREATED,
+        False,
+        "",
+        "",
+        LATER,
+        ("n1", "n2"),
+    ),
+    QueueEntry(
+        2, "team", "big", Convention.POD_GROUP, "physics", "eve", 0, None, True, "held: so", "Held", None, ()
+    ),
+)
+RESERVED = (
+    ReservedNodes("gang", "default", "vqe", LATER, None, 2, ("n1", "n2"), (), ""),
+    ReservedNodes("reservation", "", "upgrade", CREATED, LATER, 1, ("n2",), ("physics",), "firmware"),
 )
 VERTICES: list[dict[str, Any]] = [{"id": str(i), "metadata": {"type": "core", "id": i}} for i in range(2500)]
 EDGES: list[dict[str, Any]] = [{"source": "0", "target": str(i)} for i in range(1, 2500)]
@@ -186,6 +220,20 @@ class HeldPlacements(ServiceState):
 
     def backends(self) -> Listing[v1.Backend]:
         return self._listing(BACKENDS)
+
+    def queues(self) -> Listing[QueueSummary]:
+        return self._listing(QUEUES)
+
+    def line(self) -> Listing[QueueEntry]:
+        return self._listing(LINE)
+
+    def reservations(self, with_nodes: bool) -> Listing[ReservedNodes]:
+        return self._listing(
+            [one if with_nodes or one.kind == "gang" else replace(one, nodes=()) for one in RESERVED]
+        )
+
+    def queue_counts(self) -> dict[str, QueueCount]:
+        return {"default": QueueCount(2, 1, 60.0)}
 
     def graph(self, expand: bool) -> GraphExport:
         self.expanded.append(expand)

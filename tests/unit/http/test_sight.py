@@ -21,7 +21,7 @@ from tests.unit.http.held_placements import HeldPlacements
 USER = {"Authorization": "Bearer users"}
 ADMIN = {"Authorization": "Bearer admins"}
 EVERY = ["/v1/gangs", "/v1/gangs/team/big", "/v1/allocations", "/v1/nodes", "/v1/nodes/n1"]
-EVERY += ["/v1/backends", "/v1/graph", "/metrics"]
+EVERY += ["/v1/backends", "/v1/queues", "/v1/queue", "/v1/reservations", "/v1/graph", "/metrics"]
 ASK = [question("GET", path) for path in EVERY if path.startswith("/v1/")]
 """What the role for users grants."""
 
@@ -106,6 +106,41 @@ async def test_gang_of_others_is_refused_whether_it_exists_or_not(guarded: httpx
         texts.append(answer.json()["message"])
     assert texts == ["you may not list pods in namespace default; an administrator grants it with RBAC"] * 2
     assert (await shown(guarded, "/v1/gangs/team/big"))["name"] == "big"
+
+
+async def test_line_shows_gangs_in_sight_at_their_places_and_counts_the_others(
+    guarded: httpx.AsyncClient,
+) -> None:
+    found = await shown(guarded, "/v1/queue")
+    assert [(one["position"], one["name"]) for one in found["items"]] == [(2, "big")]
+    assert found["metadata"]["hidden"] == 1
+    assert "vqe" not in json.dumps(found)
+
+
+async def test_queues_are_shown_without_gangs_of_others(guarded: httpx.AsyncClient) -> None:
+    first, second = (await shown(guarded, "/v1/queues"))["items"]
+    assert (first["name"], first["waiting"], first["head"], first["expected_start"]) == (
+        "default",
+        2,
+        "",
+        None,
+    )
+    assert (second["name"], second["stop"]) == ("physics", "Hold")
+
+
+async def test_nodes_that_administrators_reserve_are_named_to_those_who_may_list_nodes(
+    guarded: httpx.AsyncClient, callers: KnownCallers
+) -> None:
+    found = await shown(guarded, "/v1/reservations")
+    (reserved,) = found["items"]
+    assert (reserved["name"], reserved["count"], reserved["nodes"]) == ("upgrade", 1, [])
+    assert found["metadata"]["hidden"] == 1
+    callers.rights["user"].add(NODES)
+    later = KnownCallers(callers.tokens, callers.rights)
+    transport = httpx.ASGITransport(api_app(HeldPlacements(), Metrics(), gate=ReviewingGate(later)))
+    async with httpx.AsyncClient(transport=transport, base_url="https://extender") as client:
+        (reserved,) = (await shown(client, "/v1/reservations"))["items"]
+    assert reserved["nodes"] == ["n2"]
 
 
 async def test_what_others_hold_is_counted(guarded: httpx.AsyncClient) -> None:

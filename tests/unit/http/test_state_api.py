@@ -12,6 +12,7 @@ from tests.unit.http.held_placements import ALLOCATIONS, BACKENDS, GANGS, GRAPH,
 from tests.unit.http.openapi_check import answer_schema, example_of, problems
 
 LISTS = ["/v1/gangs", "/v1/allocations", "/v1/nodes", "/v1/backends"]
+LISTS += ["/v1/queues", "/v1/queue", "/v1/reservations"]
 ITEMS = ["/v1/gangs/team/big", "/v1/nodes/n1", "/v1/graph"]
 STATE = [*LISTS, *ITEMS]
 
@@ -38,6 +39,8 @@ async def test_gangs_are_shown_with_their_members(api: httpx.AsyncClient) -> Non
         "convention": "podgroup",
         "created": None,
         "expected_start": None,
+        "queue": "physics",
+        "position": 2,
         "former": [],
         "members": [{"pod": "big-0", "uid": "u-2", "node": "", "backend": ""}],
     }
@@ -96,9 +99,14 @@ async def test_gangs_are_filtered(api: httpx.AsyncClient, query: str, names: lis
         ("/v1/backends?node=n2", ["lab"]),
         ("/v1/backends?usable=true&type=qpu", ["qpu0"]),
         ("/v1/backends?usable=false", ["lab"]),
+        ("/v1/queue?queue=physics", ["big"]),
+        ("/v1/queue?namespace=default", ["vqe"]),
+        ("/v1/queue?namespace=default&queue=physics", []),
     ],
 )
-async def test_nodes_and_devices_are_filtered(api: httpx.AsyncClient, path: str, names: list[str]) -> None:
+async def test_nodes_devices_and_the_line_are_filtered(
+    api: httpx.AsyncClient, path: str, names: list[str]
+) -> None:
     assert [one["name"] for one in await items(api, path)] == names
 
 

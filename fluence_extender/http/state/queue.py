@@ -1,0 +1,211 @@
+"""The queue, as the state API shows it: the queues, the gangs in line, and what is kept free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.queue.book import GangReservation, Standing
+from fluence_extender.http.state.gangs import gang_label
+from fluence_extender.http.state.listings import Items, Key, Listing
+from fluence_extender.http.state.v1 import moment
+from fluence_extender.http.state.v1_queue import QueueEntry, QueueSummary, ReservedNodes
+from fluence_extender.model.node import Node
+from fluence_extender.model.queue import NodeReservation, Queue
+from fluence_extender.model.reason import ReasonCode
+from fluence_extender.placement.eligibility import holds
+
+NOT_IN_TURN = (
+    ReasonCode.HELD,
+    ReasonCode.WAITS_FOR,
+    ReasonCode.QUEUE_STOPPED,
+    ReasonCode.OVER_USER_LIMIT,
+    ReasonCode.NO_QUEUE,
+    ReasonCode.INVALID_REQUEST,
+    ReasonCode.WAITING_FOR_MEMBERS,
+    ReasonCode.WAITING_FOR_GATES,
+    ReasonCode.TIMED_OUT,
+    ReasonCode.UNSATISFIABLE,
+    ReasonCode.NO_BACKEND,
+)
+"""The reasons of gangs that wouldn't start if they were the first in line."""
+
+HIGHEST = 2**31
+"""More than the priority of any pod."""
+
+
+def queue_listing(controller: Controller) -> Listing[QueueSummary]:
+    """Return all queues by name."""
+    settings = controller.queue.settings
+
+    def read() -> Items[QueueSummary]:
+        heads: dict[str, Standing] = {}
+        for one in controller.queue.line():
+            if one.reason is None or one.reason.code not in NOT_IN_TURN:
+                heads.setdefault(_queue_of(controller, one), one)
+
+        def make(key: Key) -> QueueSummary | None:
+            queue = settings.queues.get(key[0])
+            return None if queue is None else _summary(controller, queue, heads.get(queue.name))
+
+        return Items(sorted((name,) for name in settings.queues), make)
+
+    return Listing(_revision(controller), read)
+
+
+def line_listing(controller: Controller) -> Listing[QueueEntry]:
+    """Return the gangs in line, in the order in which they are served."""
+
+    def read() -> Items[QueueEntry]:
+        found: dict[Key, Standing] = {}
+        for one in controller.queue.line():
+            gang = controller.registry.gangs.get(one.gang)
+            if gang is not None:
+                found[_rank(gang)] = one
+
+        def make(key: Key) -> QueueEntry | None:
+            standing = found[key]
+            gang = controller.registry.gangs.get(standing.gang)
+            return None if gang is None else _entry(controller, standing, gang)
+
+        return Items(sorted(found), make)
+
+    return Listing(_revision(controller), read)
+
+
+def reservation_listing(controller: Controller, with_nodes: bool) -> Listing[ReservedNodes]:
+    """Return what is kept free: first for gangs, by their names, then by administrators.
+
+    Only ``with_nodes`` the nodes of the latter are named.
+    """
+
+    def read() -> Items[ReservedNodes]:
+        gangs: dict[Key, GangReservation] = {}
+        for one in controller.queue.reservations():
+            gang = one.gang
+            gangs["gang", gang.namespace, gang.name, gang.convention.value, gang.uid, gang.part] = one
+        reservations = controller.queue.settings.reservations
+
+        def make(key: Key) -> ReservedNodes | None:
+            if key[0] == "gang":
+                return _for_gang(gangs[key])
+            found = reservations.get(key[2])
+            if found is None:
+                return None
+            return _by_administrator(found, controller.eligibility.nodes.values(), with_nodes)
+
+        return Items(
+            sorted([*gangs, *(("reservation", "", name, "", "", "") for name in reservations)]), make
+        )
+
+    return Listing(f"{controller.revision}-{_revision(controller)}-{'nodes' * with_nodes}", read)
+
+
+def _revision(controller: Controller) -> str:
+    settings = controller.queue.settings.revision
+    return f"{controller.registry.revision}-{controller.ledger.version}-{settings}"
+
+
+def _rank(gang: Gang) -> Key:
+    """Return the order of a gang in line as text; it is the gang's alone, and stays as it is while the gang waits."""
+    seconds, number = gang.created
+    key = gang.key
+    return (
+        "0" if gang.begun else "1",
+        f"{HIGHEST - gang.priority:011d}",
+        f"{seconds:020.3f}",
+        f"{number:020d}",
+        *(key.namespace, key.name, key.convention.value, key.uid, key.part),
+    )
+
+
+def _queue_of(controller: Controller, standing: Standing) -> str:
+    place = controller.lifecycle.admission.usage.place(standing.gang)
+    return standing.queue if place is None else place.queue
+
+
+def _summary(controller: Controller, queue: Queue, head: Standing | None) -> QueueSummary:
+    usage, group = controller.lifecycle.admission.usage, (queue.name, None)
+    oldest = usage.oldest(group)
+    limits = queue.limits
+    return QueueSummary(
+        name=queue.name,
+        stop=queue.stop.value,
+        waiting=usage.waiting(group),
+        running=usage.running(group),
+        limits={
+            name: most
+            for name, most in (
+                ("running", limits.running),
+                ("queued", limits.queued),
+                ("runningPerUser", limits.running_per_user),
+                ("queuedPerUser", limits.queued_per_user),
+            )
+            if most
+        },
+        head=str(head.gang) if head is not None else "",
+        expected_start=_moment(head.expected_start if head is not None else None),
+        oldest=_moment(oldest),
+        problems=queue.problems,
+    )
+
+
+def _entry(controller: Controller, standing: Standing, gang: Gang) -> QueueEntry:
+    place = controller.lifecycle.admission.usage.place(gang.key)
+    return QueueEntry(
+        position=standing.position,
+        namespace=gang.key.namespace,
+        name=gang_label(gang.key),
+        convention=gang.key.convention,
+        queue=_queue_of(controller, standing),
+        user=place.user if place is not None else controller.lifecycle.admission.user_of(gang),
+        priority=gang.priority,
+        created=_moment(gang.created[0] or None),
+        held=standing.held,
+        reason=standing.reason.full_text if standing.reason is not None else "",
+        why=standing.reason.code.value if standing.reason is not None else "",
+        expected_start=_moment(standing.expected_start),
+        reserved_nodes=standing.reserved_nodes,
+    )
+
+
+def _for_gang(one: GangReservation) -> ReservedNodes:
+    return ReservedNodes(
+        kind="gang",
+        namespace=one.gang.namespace,
+        name=gang_label(one.gang),
+        start=_moment(one.start),
+        end=_moment(one.end),
+        count=len(one.nodes),
+        nodes=one.nodes,
+        queues=(),
+        reason="",
+    )
+
+
+def _by_administrator(one: NodeReservation, nodes: Iterable[Node], with_nodes: bool) -> ReservedNodes:
+    everything = not one.names and not one.labels
+    names = sorted(
+        node.name
+        for node in nodes
+        if everything
+        or node.name in one.names
+        or (one.labels and all(holds(requirement, node.labels) for requirement in one.labels))
+    )
+    return ReservedNodes(
+        kind="reservation",
+        namespace="",
+        name=one.name,
+        start=moment(one.start),
+        end=moment(one.end),
+        count=len(names),
+        nodes=tuple(names) if with_nodes else (),
+        queues=tuple(sorted(one.queues)),
+        reason=one.reason,
+    )
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else moment(seconds)

@@ -1,0 +1,152 @@
+"""The shapes of ``/v1`` that are about the queue; see `v1` for what holds for all shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fluence_extender.http.state.v1 import ApiValue, Namespace
+from fluence_extender.model.gang import Convention
+
+QueueName = Annotated[
+    str,
+    Field(description="The queue's name; empty for gangs that are in none.", examples=["physics"]),
+]
+ExpectedStart = Annotated[
+    datetime | None,
+    Field(
+        description="When it is expected to start, as far as what runs declares how long it runs; null when that is "
+        "unknown.",
+        examples=["2026-06-30T14:30:00Z"],
+    ),
+]
+NodeNames = Annotated[tuple[str, ...], Field(description="The nodes that are kept free.", examples=[["n7"]])]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSummary(ApiValue):
+    """One queue: how it is set, and how much is in it."""
+
+    name: QueueName
+    stop: Annotated[
+        Literal["None", "Hold", "Drain", "Evict"],
+        Field(
+            description="None: it works; Hold: nothing of it starts; Drain: it takes nothing new; Evict: what runs "
+            "goes back as well.",
+            examples=["None"],
+        ),
+    ]
+    waiting: Annotated[int, Field(description="How many gangs wait.", examples=[12])]
+    running: Annotated[int, Field(description="How many gangs have places.", examples=[3])]
+    limits: Annotated[
+        Mapping[str, int],
+        Field(
+            description="How many gangs may run and be in line, in all and of one user; only those that are limited.",
+            examples=[{"running": 20, "queuedPerUser": 10}],
+        ),
+    ]
+    head: Annotated[
+        str,
+        Field(
+            description="The first gang in line that may start, as NAMESPACE/NAME; empty when there is none, or when "
+            "the caller may not list its pods.",
+            examples=["lab/train"],
+        ),
+    ]
+    expected_start: ExpectedStart
+    oldest: Annotated[
+        datetime | None,
+        Field(description="When the gang was created that waits longest.", examples=["2026-06-30T12:00:00Z"]),
+    ]
+    problems: Annotated[
+        tuple[str, ...],
+        Field(description="What of its object isn't in force, and why.", examples=[[]]),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEntry(ApiValue):
+    """A gang in line."""
+
+    position: Annotated[
+        int, Field(description="Its place in the line of all queues, from 1 on.", examples=[4])
+    ]
+    namespace: Namespace
+    name: Annotated[str, Field(description="The gang's name.", examples=["train"])]
+    convention: Annotated[
+        Convention, Field(description="How its pods declare that they belong together.", examples=["job"])
+    ]
+    queue: QueueName
+    user: Annotated[
+        str,
+        Field(
+            description="Who submitted it; where that isn't recorded, the namespace, for all such work in it.",
+            examples=["ada"],
+        ),
+    ]
+    priority: Annotated[int, Field(description="The highest priority of its pods.", examples=[0])]
+    created: Annotated[
+        datetime | None,
+        Field(
+            description="When it was created, which counts for its place.", examples=["2026-06-30T12:00:00Z"]
+        ),
+    ]
+    held: Annotated[bool, Field(description="Whether its user holds it back.", examples=[False])]
+    reason: Annotated[
+        str, Field(description="Why it waits; empty when it is about to be placed.", examples=["held: …"])
+    ]
+    why: Annotated[
+        str, Field(description="The kind of the reason; empty without one.", examples=["BehindReservation"])
+    ]
+    expected_start: ExpectedStart
+    reserved_nodes: NodeNames
+
+
+@dataclass(frozen=True, slots=True)
+class ReservedNodes(ApiValue):
+    """Nodes that are kept free: for a gang in line, or by an administrator."""
+
+    kind: Annotated[
+        Literal["gang", "reservation"],
+        Field(
+            description="gang: the queue keeps them free for a gang; reservation: an administrator has made a "
+            "Reservation.",
+            examples=["gang"],
+        ),
+    ]
+    namespace: Annotated[
+        str, Field(description="The gang's namespace; empty for a Reservation.", examples=["lab"])
+    ]
+    name: Annotated[str, Field(description="The gang's or the Reservation's name.", examples=["train"])]
+    start: Annotated[
+        datetime | None,
+        Field(
+            description="From when on; null where nobody knows when the gang can start, so that nothing else starts "
+            "there from now on.",
+            examples=["2026-06-30T14:30:00Z"],
+        ),
+    ]
+    end: Annotated[
+        datetime | None,
+        Field(
+            description="Until when; null where the gang doesn't say how long it runs.",
+            examples=["2026-06-30T16:30:00Z"],
+        ),
+    ]
+    count: Annotated[int, Field(description="How many nodes.", examples=[1])]
+    nodes: Annotated[
+        tuple[str, ...],
+        Field(
+            description="Which nodes. Those of a Reservation are for callers who may list nodes.",
+            examples=[["n7"]],
+        ),
+    ]
+    queues: Annotated[
+        tuple[str, ...],
+        Field(description="The queues whose gangs may use them all the while.", examples=[["physics"]]),
+    ]
+    reason: Annotated[str, Field(description="What the Reservation is for.", examples=["firmware"])]

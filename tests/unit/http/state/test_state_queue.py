@@ -1,0 +1,109 @@
+"""The queue as /v1 shows it: queues with their counts, the line in its order, and what is kept free."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluence_extender.gangs.queue.book import GangReservation
+from fluence_extender.http.metrics import Metrics
+from fluence_extender.model.names import GATE, HOLD_ANNOTATION, USER_ANNOTATION
+from fluence_extender.model.pod import Requirement
+from fluence_extender.model.queue import DEFAULT_QUEUE, NodeReservation, Queue, QueueLimits, Stop
+from tests.core.values import asks, node
+from tests.core.world import World
+from tests.unit.gangs.conftest import MakeWorld
+
+
+def single(w: World, name: str, notes: dict[str, str] | None = None, priority: int = 0) -> None:
+    w.pod(
+        name,
+        annotations=notes or {},
+        gates=(GATE,),
+        requests=asks(3000, 1),
+        priority=priority,
+        preempts=False,
+    )
+
+
+def test_line_is_in_the_order_in_which_gangs_are_served(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    single(w, "runs")
+    w.advance(2)
+    single(w, "first", {USER_ANNOTATION: "ada"})
+    single(w, "second", {HOLD_ANNOTATION: "true"})
+    single(w, "higher", priority=7)
+    w.advance(2)
+    line = w.state.line().read()
+    entries = [line.make(key) for key in line.keys]
+    shown = [(one.position, one.name, one.user, one.why, one.held) for one in entries if one is not None]
+    assert shown == [
+        (1, "higher", "namespace default", "Busy", False),
+        (2, "first", "ada", shown[1][3], False),
+        (3, "second", "namespace default", "Held", True),
+    ]
+
+
+def test_queue_shows_its_counts_limits_and_first_gang(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.controller.queue.settings.put(
+        Queue(DEFAULT_QUEUE, stop=Stop.DRAIN, limits=QueueLimits(running=5), problems=("x",))
+    )
+    single(w, "runs")
+    w.advance(2)
+    single(w, "held", {HOLD_ANNOTATION: "true"}, priority=9)
+    single(w, "waits")
+    w.advance(2)
+    listing = w.state.queues().read()
+    (found,) = [listing.make(key) for key in listing.keys]
+    assert found is not None
+    assert (found.name, found.stop, found.waiting, found.running) == (DEFAULT_QUEUE, "Drain", 2, 1)
+    assert (found.limits, found.head, found.problems) == ({"running": 5}, "default/waits", ("x",))
+    assert found.oldest is not None
+
+
+def test_what_is_kept_free_is_shown_with_its_nodes(world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = world(node("n0"), node("n1", labels={"rack": "r7"}), node("n2"))
+    w.controller.queue.settings.put(
+        NodeReservation(
+            "rack7",
+            100.0,
+            60.0,
+            frozenset({"n0"}),
+            (Requirement("rack", "In", ("r7",)),),
+            frozenset({"physics"}),
+            "firmware",
+        )
+    )
+    w.controller.queue.settings.put(NodeReservation("everything", 100.0, 60.0))
+    single(w, "big")
+    w.advance(2)
+    key = w.gang("big").key
+    kept = (GangReservation(key, ("n2",), None, None),)
+    monkeypatch.setattr(w.controller.queue, "reservations", lambda: kept)
+    listing = w.state.reservations(with_nodes=True).read()
+    found = [one for key in listing.keys if (one := listing.make(key)) is not None]
+    assert [(one.kind, one.name, one.nodes) for one in found] == [
+        ("gang", "big", ("n2",)),
+        ("reservation", "everything", ("n0", "n1", "n2")),
+        ("reservation", "rack7", ("n0", "n1")),
+    ]
+    assert (found[0].start, found[2].reason, found[2].queues) == (None, "firmware", ("physics",))
+    hidden = w.state.reservations(with_nodes=False).read()
+    counted = [one for key in hidden.keys if (one := hidden.make(key)) is not None]
+    assert [(one.count, one.nodes) for one in counted] == [(1, ("n2",)), (3, ()), (2, ())]
+
+
+def test_metrics_count_by_queue(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    single(w, "runs")
+    w.advance(2)
+    single(w, "waits")
+    w.advance(2)
+    metrics = Metrics()
+    metrics.set_queues(w.state.queue_counts())
+    text = metrics.render()[0].decode()
+    assert f'fluence_queue_waiting{{queue="{DEFAULT_QUEUE}"}} 1.0' in text
+    assert f'fluence_queue_running{{queue="{DEFAULT_QUEUE}"}} 1.0' in text
+    assert "fluence_queue_oldest_wait_seconds" in text
+    metrics.set_queues({})
+    assert "fluence_queue_waiting{" not in metrics.render()[0].decode()
