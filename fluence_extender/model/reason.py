@@ -43,6 +43,17 @@ INCOMPLETE = (ReasonCode.WAITING_FOR_MEMBERS, ReasonCode.TIMED_OUT, ReasonCode.W
 """The reasons of a gang that isn't whole yet."""
 
 
+IN_LINE = (
+    ReasonCode.HELD,
+    ReasonCode.QUEUE_STOPPED,
+    ReasonCode.WAITS_FOR,
+    ReasonCode.OVER_USER_LIMIT,
+    ReasonCode.QUEUED,
+    ReasonCode.BEHIND_RESERVATION,
+)
+"""The reasons of a gang that waits as it was told to, or for its turn: nothing is wrong with it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
     """One reason: its kind, and the sentence that a user reads.

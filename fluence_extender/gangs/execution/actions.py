@@ -49,11 +49,12 @@ class AskBudgets:
 
 @dataclass(frozen=True, slots=True)
 class RecordEvent:
-    """Record a warning Event about an object."""
+    """Record an Event about an object, of type Warning or Normal."""
 
     regarding: Regarding
     reason: str
     message: str
+    warning: bool = True
 
 
 @dataclass(frozen=True, slots=True)

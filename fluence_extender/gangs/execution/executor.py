@@ -122,7 +122,7 @@ class Executor:
         """Start to record an Event."""
         message = event.message[:LONGEST_EVENT]
         work = self._fence.write(
-            lambda cluster: cluster.event(event.regarding, event.reason, message, warning=True)
+            lambda cluster: cluster.event(event.regarding, event.reason, message, event.warning)
         )
         self._spawn("", work, (), self._reports)
 

@@ -432,6 +432,7 @@ class Lifecycle:
         if looked_at or self._registry.dirty:
             self._registry.revision += 1
         actions: list[Action] = []
+        reserved = {one.gang for one in self.queue.reservations()}
         for gang in self._gang_index.existing(looked_at | self._registry.dirty):
             self._places.clear_unplanned(gang)
             steered, writes = self._steering.due(gang)
@@ -443,7 +444,8 @@ class Lifecycle:
             replaced = self._displacement.replacements(gang, now)
             self.births.gate_owners(one.pod for one in replaced)
             actions.extend(replaced)
-            actions.extend(announcements(gang, now, self.limits, self._registry, self._job_reports))
+            kept = gang.key in reserved
+            actions.extend(announcements(gang, now, self.limits, self._registry, self._job_reports, kept))
             self._gang_index.update(gang, now)
         births = self.births.actions(now)
         return [*self._places.clears(), *preempting, *births, *actions, *self._group_reports.due(now)]

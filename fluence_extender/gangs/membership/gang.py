@@ -195,13 +195,16 @@ class Reports:
 
     ``reason_since`` is when its reason began, ``announced`` the text of the reason that was announced last.
     ``group_scheduled``: its PodGroup was reported as scheduled. ``told_jobs`` is why its members' Jobs were told that
-    they can't be placed, "" where they were told that they can, None before they were told anything.
+    they can't be placed, "" where they were told that they can, None before they were told anything. ``in_line``: its
+    user was told that it waits for its turn, and ``reserved`` that nodes are kept free for it.
     """
 
     reason_since: float = 0.0
     announced: str = ""
     group_scheduled: bool = False
     told_jobs: str | None = None
+    in_line: bool = False
+    reserved: bool = False
 
 
 @dataclass(slots=True)

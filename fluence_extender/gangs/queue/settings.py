@@ -26,6 +26,7 @@ from fluence_extender.model.queue import (
     NodeReservation,
     PriorityClass,
     Queue,
+    Stop,
 )
 from fluence_extender.model.reason import Reason, ReasonCode, no_queue
 from fluence_extender.placement.eligibility import holds
@@ -226,6 +227,8 @@ class Queues:
             other = self._default_of(namespace)
             if other != queue.name:
                 found.append(f"spec.defaultFor: {namespace} has the older queue {other}")
+        if queue.stop is Stop.EVICT:
+            found.append("spec.stop: Evict counts as Hold: nothing starts, and what runs isn't evicted")
         most, usual = queue.max_duration, queue.default_duration
         if most is not None and usual is not None and usual > most:
             found.append(

@@ -2,6 +2,9 @@
 
 A reason is announced once it has stood for a moment, so that a gang whose pods are still being created doesn't cause an
 Event per count. In a large gang only the first members carry the announcement.
+
+A gang that waits for its turn in the queue is nothing to be warned of. Its Events are Normal: the reason, that nodes
+are kept free for it, and that its turn has come. No other gang has an Event when it gets its places.
 """
 
 from __future__ import annotations
@@ -16,14 +19,20 @@ from fluence_extender.gangs.reporting.job_status import JobReports
 from fluence_extender.model.gang import Convention, GangState
 from fluence_extender.model.notation import natural_order
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import IN_LINE
 from fluence_extender.model.workload import PodGroup
+
+RESERVED, ADMITTED = "Reserved", "Admitted"
 
 
 def announcements(
-    gang: Gang, now: float, limits: Limits, registry: Registry, jobs: JobReports
+    gang: Gang, now: float, limits: Limits, registry: Registry, jobs: JobReports, reserved: bool = False
 ) -> list[Action]:
-    """Return what to announce about ``gang`` now, and record in the gang that it is announced."""
-    scheduled = _scheduled(gang, registry)
+    """Return what to announce about ``gang`` now, and record in the gang that it is announced.
+
+    ``reserved`` says whether the queue keeps nodes free for it.
+    """
+    scheduled = [*_scheduled(gang, registry), *_of_the_queue(gang, limits, reserved)]
     if gang.state is GangState.BOUND:
         gang.reports.announced = ""
         return [*scheduled, *jobs.due(gang, None)]
@@ -32,6 +41,8 @@ def announcements(
     if now - gang.reports.reason_since < limits.announce_after:
         return scheduled
     gang.reports.announced = gang.reason.text
+    in_line = gang.reason.code in IN_LINE
+    gang.reports.in_line |= in_line
     waiting = sorted(
         (member for member in gang.pending() if member.assignment is None or member.unbound),
         key=lambda member: natural_order(member.pod.name),
@@ -40,7 +51,7 @@ def announcements(
         *scheduled,
         *jobs.due(gang, gang.reason),
         *(
-            RecordEvent(about, gang.reason.code.value, f"gang {gang.key}: {gang.reason.text}")
+            RecordEvent(about, gang.reason.code.value, f"gang {gang.key}: {gang.reason.text}", not in_line)
             for about in dict.fromkeys(_about(member.pod) for member in waiting[: limits.announced_members])
         ),
         *(
@@ -53,6 +64,27 @@ def announcements(
     if group is not None and not gang.whole:
         actions.append(ReportGroup(group, False, gang.reason.code.value, gang.reason.text))
     return actions
+
+
+def _of_the_queue(gang: Gang, limits: Limits, reserved: bool) -> list[RecordEvent]:
+    """Return the Events that nodes are kept free for the gang, and that its turn has come."""
+    reports = gang.reports
+    if gang.state is GangState.WAITING:
+        if not reserved or reports.reserved:
+            return []
+        reports.reserved = reports.in_line = True
+        return _events(gang, limits, RESERVED, "nodes are kept free for it until it can start")
+    if not reports.in_line or gang.reason is not None:
+        return []
+    reports.reserved = reports.in_line = False
+    return _events(gang, limits, ADMITTED, "its turn has come, and it has its places")
+
+
+def _events(gang: Gang, limits: Limits, what: str, text: str) -> list[RecordEvent]:
+    """Return a Normal Event about the first members."""
+    first = sorted(gang.alive(), key=lambda member: natural_order(member.pod.name))
+    abouts = dict.fromkeys(_about(member.pod) for member in first[: limits.announced_members])
+    return [RecordEvent(about, what, f"gang {gang.key}: {text}", warning=False) for about in abouts]
 
 
 def _about(pod: Pod) -> Regarding:

@@ -8,6 +8,7 @@ from datetime import datetime
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.queue.book import GangReservation, Standing
+from fluence_extender.gangs.queue.operators import covers
 from fluence_extender.http.state.gangs import gang_label
 from fluence_extender.http.state.listings import Items, Key, Listing
 from fluence_extender.http.state.v1 import moment
@@ -15,7 +16,6 @@ from fluence_extender.http.state.v1_queue import QueueEntry, QueueSummary, Reser
 from fluence_extender.model.node import Node
 from fluence_extender.model.queue import NodeReservation, Queue
 from fluence_extender.model.reason import ReasonCode
-from fluence_extender.placement.eligibility import holds
 
 NOT_IN_TURN = (
     ReasonCode.HELD,
@@ -148,7 +148,7 @@ def _summary(controller: Controller, queue: Queue, head: Standing | None) -> Que
         head=str(head.gang) if head is not None else "",
         expected_start=_moment(head.expected_start if head is not None else None),
         oldest=_moment(oldest),
-        problems=queue.problems,
+        problems=tuple(controller.queue.settings.problems(queue)),
     )
 
 
@@ -186,14 +186,7 @@ def _for_gang(one: GangReservation) -> ReservedNodes:
 
 
 def _by_administrator(one: NodeReservation, nodes: Iterable[Node], with_nodes: bool) -> ReservedNodes:
-    everything = not one.names and not one.labels
-    names = sorted(
-        node.name
-        for node in nodes
-        if everything
-        or node.name in one.names
-        or (one.labels and all(holds(requirement, node.labels) for requirement in one.labels))
-    )
+    names = sorted(node.name for node in nodes if covers(one, node))
     return ReservedNodes(
         kind="reservation",
         namespace="",

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from fluence_extender.gangs.queue.book import GangReservation
 from fluence_extender.gangs.queue.dependencies import Dependee, circle, unmet
 from fluence_extender.gangs.queue.obstacles import hold_obstacle, limit_obstacle, stop_obstacle
 from fluence_extender.gangs.queue.usage import Place, Usage
@@ -187,6 +188,43 @@ def test_queue_that_drains_starts_what_was_there_before() -> None:
 
 
 # In the service.
+
+
+def test_waiting_for_ones_turn_is_told_by_normal_events_and_so_is_its_end(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    pod = single(w, "a", hold="true")
+    w.advance(4)
+    w.change(pod, annotations={})
+    w.advance(4)
+    assert [(one.reason, one.warning, one.regarding.name) for one in w.cluster.events] == [
+        ("Held", False, "a"),
+        ("Admitted", False, "a"),
+    ]
+    assert w.cluster.events[-1].message == "gang default/a: its turn has come, and it has its places"
+
+
+def test_room_that_is_kept_is_told_once(world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = world(node("n0", cpu=1000))
+    runs = single(w, "runs")
+    w.advance(2)
+    single(w, "waits")
+    w.advance(1)
+    kept = [GangReservation(w.gang("waits").key, ("n0",), None, None)]
+    monkeypatch.setattr(w.controller.queue, "reservations", lambda: kept)
+    w.controller.lifecycle.look_at_all()
+    w.advance(5)
+    kept.clear()
+    w.change(runs, phase="Succeeded")
+    w.advance(5)
+    told = [(one.reason, one.warning) for one in w.cluster.events if one.regarding.name == "waits"]
+    assert sorted(told) == [("Admitted", False), ("Busy", True), ("Reserved", False)]
+
+
+def test_gang_that_never_waited_in_line_has_no_event(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    single(w, "a")
+    w.advance(5)
+    assert w.cluster.events == []
 
 
 def test_held_pod_waits_until_it_is_released(world: MakeWorld) -> None:
