@@ -110,20 +110,32 @@ def queue(
         stop = json.dumps({"spec": {"stop": "Hold" if action == "pause" else "None"}})
         words = ["patch", f"queues.{STATE_GROUP}", name, "--type=merge", f"--patch={stop}"]
         return run_kubectl([*words, *client.connection])
-    if action == "move":
-        assert queue is not None
-        _demand_queue(client, queue)
-        change = ["label", f"{QUEUE_LABEL}={queue}"]
-    else:
-        change = ["annotate", f"{HOLD_ANNOTATION}={'true' if action == 'hold' else 'false'}"]
+    if all_namespaces:
+        raise UsageError(f"{action} acts in one namespace; name it with -n NAMESPACE")
+    verb, pair = _change(client, action, name, queue or "")
     where = client.namespace(namespace)
-    verb, pair = change
-    for objects in objects_of(client, where, name):
-        code = run_kubectl([verb, *objects, pair, "--overwrite", f"--namespace={where}", *client.connection])
-        if code:
-            return code
-    return 0
+    codes = (
+        run_kubectl([verb, *objects, pair, "--overwrite", f"--namespace={where}", *client.connection])
+        for objects in objects_of(client, where, name)
+    )
+    return next(filter(None, codes), 0)
 
+
+def _change(client: StateApiClient, action: str, name: str, queue: str) -> tuple[str, str]:
+    """Return the command of kubectl that makes the change, and what it writes."""
+    if action != "move":
+        return "annotate", f"{HOLD_ANNOTATION}={'true' if action == 'hold' else 'false'}"
+    _demand_queue(client, queue)
+    if name.partition("/")[0] in _DEPLOYMENTS:
+        raise UsageError(
+            f"{name} is moved by the label {QUEUE_LABEL} on its pod template, which replaces its pods; "
+            "write it there and apply the manifest"
+        )
+    return "label", f"{QUEUE_LABEL}={queue}"
+
+
+_DEPLOYMENTS = ("deployment", "deployments", "deploy", "deployment.apps", "deployments.apps")
+"""The kind whose labels don't reach the objects that the service reads, as kubectl takes it."""
 
 _WANTED = {
     "hold": "NAME",

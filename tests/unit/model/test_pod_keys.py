@@ -106,3 +106,10 @@ def test_keys_of_a_workload_that_count_only_on_its_pods_are_remarked_on() -> Non
         f"{OURS}group does nothing on a Job itself: write it under the metadata of its pod template"
     ]
     assert f"{OURS}select-policy" not in TEMPLATED
+
+
+def test_keys_of_the_queue_count_on_workloads_but_labels_of_deployments_are_not_read() -> None:
+    own = [f"{OURS}queue", f"{OURS}hold", f"{OURS}after"]
+    assert list(ineffective("Job", own, [])) == []
+    (remark,) = ineffective("Deployment", own, [])
+    assert remark.startswith(f"{OURS}queue does nothing on a Deployment itself")
