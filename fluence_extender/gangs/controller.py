@@ -28,6 +28,7 @@ from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.queue.endings import Endings
 from fluence_extender.gangs.reporting.queue_status import QueueReports
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.ledger import Ledger
@@ -69,6 +70,7 @@ class Controller:
         self._queue_reports = QueueReports(
             self.queue, self.lifecycle.admission.usage, self.eligibility.nodes, calendar
         )
+        self._endings = Endings(self.registry.gangs, self.lifecycle.admission.usage, calendar)
         self._births = self.lifecycle.births
         self._clock = clock
         self._read_resources = read_resources
@@ -325,7 +327,9 @@ class Controller:
         if not self.leading:
             self._standby.step()
             return []
-        return [*self.lifecycle.step(), *self._queue_reports.due(self._clock())]
+        now = self._clock()
+        ended = self._endings.due(self.queue.settings.queues, now)
+        return [*self.lifecycle.step(), *ended, *self._queue_reports.due(now)]
 
     def member(self, uid: str) -> tuple[Gang, Member] | None:
         """Return the gang and the member of a pod of ours, or None if it isn't known."""

@@ -29,7 +29,7 @@ class PolicyName(StrEnum):
 class OverrunAction(StrEnum):
     """What happens to work that runs longer than it was to.
 
-    Extend: it runs on. Requeue: it goes back to the queue. Evict: it ends.
+    Extend: it runs on. Requeue and Evict: its gang is evicted, and what its workload makes anew waits in line.
     """
 
     EXTEND = "Extend"
@@ -41,7 +41,7 @@ class Stop(StrEnum):
     """How far a queue is stopped.
 
     Hold: nothing of it starts. Drain: it takes nothing new, and what waits already still starts. Evict: nothing starts,
-    and what runs goes back to the queue.
+    and what runs is evicted.
     """
 
     NONE = "None"

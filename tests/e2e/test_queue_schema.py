@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fluence_extender.cluster.decode.queue import decode_queue, decode_reservation
 from fluence_extender.localcluster import Api, ApiError, ControlPlane
+from tests.e2e.harness import Manifest, documents
 from tests.e2e.queue_objects import PATHS, define, queue_object
 
+PAGE = Path(__file__).parents[2] / "docs" / "queues.md"
 START = {"start": "2026-12-01T09:00:00Z"}
 WINDOW = START | {"duration": "3h"}
 LONG = {"key": "a", "operator": "In"}
@@ -115,6 +119,21 @@ def test_what_contradicts_itself_is_refused_with_its_field(
         api.create(queue_object(kind, "one", **spec))
     assert refused.value.status == 422
     assert why in str(refused.value)
+
+
+DOCUMENTED = [
+    body
+    for fence in re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    for body in documents(fence)
+    if body.get("kind") in PATHS
+]
+
+
+@pytest.mark.parametrize("body", DOCUMENTED, ids=lambda body: body["metadata"]["name"])
+def test_objects_of_the_page_are_accepted_as_they_are(api: Api, body: Manifest) -> None:
+    made = api.create(body)
+    api.delete(f"{PATHS[body['kind']]}/{body['metadata']['name']}")
+    assert made["spec"] == body["spec"]
 
 
 def test_name_that_no_label_can_have_is_refused(api: Api) -> None:

@@ -13,7 +13,12 @@ from fluence_extender.gangs.lifecycle.member_states import BOUND
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.dependencies import Dependee, Dependencies
-from fluence_extender.gangs.queue.obstacles import hold_obstacle, limit_obstacle, stop_obstacle
+from fluence_extender.gangs.queue.obstacles import (
+    duration_obstacle,
+    hold_obstacle,
+    limit_obstacle,
+    stop_obstacle,
+)
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.gangs.queue.submissions import submission_of
 from fluence_extender.gangs.queue.usage import Place, Usage
@@ -63,7 +68,8 @@ class QueueAdmission:
         if waits is not None or isinstance(queue, Reason):
             return waits or (queue if isinstance(queue, Reason) else None)
         stopped = stop_obstacle(queue, gang.created)
-        return stopped or limit_obstacle(gang.key, queue, _user(gang, said), self.usage)
+        too_long = duration_obstacle(queue, (one.pod.duration for one in gang.alive()))
+        return stopped or too_long or limit_obstacle(gang.key, queue, _user(gang, said), self.usage)
 
     def note(self, gang: Gang) -> None:
         """Count a gang as it is now."""

@@ -5,9 +5,12 @@ Each decision is a plain function over facts. A gang that has begun is completed
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from fluence_extender.gangs.queue.usage import Age, Usage
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import HOLD_ANNOTATION
+from fluence_extender.model.notation import format_duration
 from fluence_extender.model.queue import Queue, Stop
 from fluence_extender.model.reason import Reason, ReasonCode, held, over_user_limit, queue_stopped, queued
 
@@ -24,6 +27,19 @@ def hold_obstacle(text: str | None) -> Reason | None:
     shown = text[:LONGEST_SHOWN]
     return Reason(
         ReasonCode.INVALID_REQUEST, f"annotation {HOLD_ANNOTATION} is {shown!r}: it must be true or false"
+    )
+
+
+def duration_obstacle(queue: Queue, declared: Iterable[float | None]) -> Reason | None:
+    """Return why a gang isn't taken whose pods declare to run for these seconds, None for a pod that doesn't say it."""
+    most = queue.max_duration
+    longest = max((one for one in declared if one is not None), default=None)
+    if most is None or longest is None or longest <= most:
+        return None
+    said, allowed = format_duration(longest), format_duration(most)
+    return Reason(
+        ReasonCode.INVALID_REQUEST,
+        f"it declares that it runs for {said}, and queue {queue.name} takes work of at most {allowed}",
     )
 
 

@@ -28,7 +28,7 @@ from fluence_extender.model.queue import (
     Queue,
     Stop,
 )
-from fluence_extender.model.reason import Reason, ReasonCode, no_queue
+from fluence_extender.model.reason import Reason, no_queue
 from fluence_extender.placement.eligibility import holds
 from fluence_extender.queueing.policy import QueuePolicy
 
@@ -227,8 +227,6 @@ class Queues:
             other = self._default_of(namespace)
             if other != queue.name:
                 found.append(f"spec.defaultFor: {namespace} has the older queue {other}")
-        if queue.stop is Stop.EVICT:
-            found.append("spec.stop: Evict counts as Hold: nothing starts, and what runs isn't evicted")
         most, usual = queue.max_duration, queue.default_duration
         if most is not None and usual is not None and usual > most:
             found.append(
@@ -257,22 +255,7 @@ def _named(labels: Mapping[str, str]) -> Named:
     return labels.get(QUEUE_LABEL, ""), labels.get(KUEUE_QUEUE_LABEL, "")
 
 
-def most_seconds(queue: Queue, declared: float | None) -> float | Reason | None:
-    """Return how many seconds work of a queue runs at most, None where nothing bounds it, or why it isn't taken.
-
-    ``declared`` is what the work itself says, None if it says nothing.
-    """
-    most = queue.max_duration
-    if declared is None:
-        return (
-            most
-            if queue.default_duration is None
-            else min(queue.default_duration, most or queue.default_duration)
-        )
-    if most is not None and declared > most:
-        said, allowed = format_duration(declared), format_duration(most)
-        return Reason(
-            ReasonCode.INVALID_REQUEST,
-            f"it declares that it runs for {said}, and queue {queue.name} takes work of at most {allowed}",
-        )
-    return declared
+def usual_seconds(queue: Queue) -> float | None:
+    """Return how many seconds work of a queue runs that declares no duration, None where the queue doesn't say it."""
+    times = (queue.default_duration, queue.max_duration)
+    return min((one for one in times if one is not None), default=None)

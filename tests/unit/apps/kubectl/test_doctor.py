@@ -409,6 +409,7 @@ def test_other_checks_go_on_if_the_service_does_not_answer(healthy: Fluence, kub
         "replicas",
         "scheduler",
         "policies",
+        "queues",
         "webhook",
         "rights",
     }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed
-from fluence_extender.gangs.queue.settings import IMPLICIT, Queues, most_seconds
+from fluence_extender.gangs.queue.obstacles import duration_obstacle
+from fluence_extender.gangs.queue.settings import IMPLICIT, Queues, usual_seconds
 from fluence_extender.model.names import KUEUE_QUEUE_LABEL, QUEUE_LABEL
 from fluence_extender.model.pod import Pod, Requirement
 from fluence_extender.model.queue import Namespace, NamespaceSelector, PriorityClass, Queue, SchedulingOptions
@@ -202,29 +203,29 @@ def test_default_priority_is_for_pods_that_name_no_class() -> None:
 
 
 @pytest.mark.parametrize(
-    ("usual", "most", "declared", "seconds"),
+    ("usual", "most", "seconds"),
     [
-        (None, None, None, None),
-        (None, None, 50.0, 50.0),
-        (60.0, None, None, 60.0),
-        (60.0, None, 90.0, 90.0),
-        (None, 100.0, None, 100.0),
-        (60.0, 100.0, None, 60.0),
-        (200.0, 100.0, None, 100.0),
-        (60.0, 100.0, 100.0, 100.0),
+        (None, None, None),
+        (60.0, None, 60.0),
+        (None, 100.0, 100.0),
+        (60.0, 100.0, 60.0),
+        (200.0, 100.0, 100.0),
     ],
 )
-def test_longest_run(
-    usual: float | None, most: float | None, declared: float | None, seconds: float | None
+def test_work_that_declares_nothing_runs_as_long_as_its_queue_says(
+    usual: float | None, most: float | None, seconds: float | None
 ) -> None:
-    one = Queue("q", default_duration=usual, max_duration=most)
-    assert most_seconds(one, declared) == seconds
+    assert usual_seconds(Queue("q", default_duration=usual, max_duration=most)) == seconds
+
+
+@pytest.mark.parametrize("declared", [(), (None,), (None, 3600.0)])
+def test_work_that_ends_in_time_is_taken(declared: tuple[float | None, ...]) -> None:
+    assert duration_obstacle(Queue("q", max_duration=3600), declared) is None
+    assert duration_obstacle(Queue("q"), declared) is None
 
 
 def test_work_that_declares_more_than_the_queue_allows_is_told_so() -> None:
-    found = most_seconds(Queue("q", max_duration=3600), 7200)
-    assert isinstance(found, Reason)
-    assert found == Reason(
+    assert duration_obstacle(Queue("q", max_duration=3600), [None, 60, 7200]) == Reason(
         ReasonCode.INVALID_REQUEST, "it declares that it runs for 2h, and queue q takes work of at most 1h"
     )
 

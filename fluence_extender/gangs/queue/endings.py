@@ -1,0 +1,86 @@
+"""Work that a queue doesn't let run on: what overruns, what exceeds ``maxDuration``, and all of a queue that evicts.
+
+The pods of such a gang are evicted together, through the Eviction API, so disruption budgets hold. Its workload decides
+what becomes of it: a Job makes new pods while its ``backoffLimit`` allows it, and those wait in line.
+
+Invariant: while no queue asks for it, no gang is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from fluence_extender.gangs.execution.actions import Evict
+from fluence_extender.gangs.lifecycle.member_states import BOUND
+from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.queue.usage import Usage
+from fluence_extender.model.gang import GangKey
+from fluence_extender.model.notation import format_duration
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.queue import OverrunAction, Queue, Stop
+
+BETWEEN = 2.0
+"""Seconds between two looks at what runs."""
+
+AGAIN = 30.0
+"""Seconds until the eviction of a pod that is still there is tried again."""
+
+
+class Endings:
+    """Decides which running gangs their queues end; ``calendar`` is in seconds since the epoch."""
+
+    def __init__(self, gangs: Mapping[GangKey, Gang], usage: Usage, calendar: Callable[[], float]) -> None:
+        self._gangs = gangs
+        self._usage = usage
+        self._calendar = calendar
+        self._next = float("-inf")
+        self._evicted: dict[str, float] = {}
+
+    def due(self, queues: Mapping[str, Queue], now: float) -> list[Evict]:
+        """Return the evictions that are due now."""
+        strict = {name: queue for name, queue in queues.items() if _ends_work(queue)}
+        if not strict or now < self._next:
+            return []
+        self._next = now + BETWEEN
+        self._evicted = {uid: at for uid, at in self._evicted.items() if now < at + AGAIN}
+        found: list[Evict] = []
+        for key, gang in self._gangs.items():
+            place = self._usage.place(key)
+            queue = strict.get(place.queue) if place is not None and place.runs else None
+            if queue is not None:
+                found.extend(self._end(gang, queue, now))
+        return found
+
+    def _end(self, gang: Gang, queue: Queue, now: float) -> list[Evict]:
+        pods = [member.pod for member in gang.alive() if member.state is BOUND]
+        why = why_ended(queue, pods, self._calendar())
+        if not why:
+            return []
+        fresh = [pod for pod in pods if pod.uid not in self._evicted]
+        self._evicted.update((pod.uid, now) for pod in fresh)
+        return [Evict(pod, f"gang {gang.key}: {why}") for pod in fresh]
+
+
+def why_ended(queue: Queue, pods: list[Pod], now: float) -> str:
+    """Return why a gang with these bound pods may not run on, "" where it may."""
+    if queue.stop is Stop.EVICT:
+        return f"queue {queue.name} is stopped, and nothing runs on in it"
+    for pod in pods:
+        allowed = _allowed(queue, pod)
+        if allowed is not None and pod.started and now >= pod.started + allowed:
+            ran = format_duration(allowed)
+            return f"pod {pod.name} has run for {ran}, and queue {queue.name} ends what runs longer"
+    return ""
+
+
+def _allowed(queue: Queue, pod: Pod) -> float | None:
+    """Return how many seconds the pod may run, None where the queue doesn't end it."""
+    times = [queue.max_duration]
+    if queue.overrun is not OverrunAction.EXTEND:
+        times.append(queue.default_duration if pod.duration is None else pod.duration)
+    return min((one for one in times if one is not None), default=None)
+
+
+def _ends_work(queue: Queue) -> bool:
+    extends = queue.overrun is OverrunAction.EXTEND
+    return queue.stop is Stop.EVICT or queue.max_duration is not None or not extends
