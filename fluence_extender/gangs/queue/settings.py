@@ -26,7 +26,6 @@ from fluence_extender.model.queue import (
     NodeReservation,
     PriorityClass,
     Queue,
-    Stop,
 )
 from fluence_extender.model.reason import Reason, no_queue
 from fluence_extender.placement.eligibility import holds
