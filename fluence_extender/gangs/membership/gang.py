@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fluence_extender.gangs.execution.barrier import Barrier
@@ -214,7 +214,8 @@ class Gang:
     ``reason`` is why it waits. ``whole``: as many members as it requires have been bound. ``incomplete_since`` is since
     when it runs below its size. ``expected`` is how many members gather at the barrier: they have a place and aren't
     bound. ``unpinned``: its members are pinned no more, because one had to be replaced for its pin. ``starts_about`` is
-    when it is expected to get its places, in seconds since the epoch, None if unknown.
+    when it is expected to get its places, in seconds since the epoch, None if unknown. ``usual_priority`` is the
+    priority that its queue gives work without a PriorityClass, None where it gives none.
     """
 
     key: GangKey
@@ -231,6 +232,7 @@ class Gang:
     expected: int = 0
     unpinned: bool = False
     starts_about: float | None = None
+    usual_priority: int | None = None
     barrier: Barrier = field(default_factory=Barrier)
     history: History = field(default_factory=History)
 
@@ -379,8 +381,15 @@ class Gang:
 
     @property
     def priority(self) -> int:
-        """The highest priority among the living members. A bound pod that was placed otherwise doesn't raise it."""
-        return max((member.pod.priority for member in self._own()), default=0)
+        """The priority by which it has its turn; a bound pod that was placed otherwise doesn't raise it."""
+        return self.priority_among(self._own())
+
+    def priority_among(self, members: Sequence[Member]) -> int:
+        """Return the highest priority of these members, or what the queue gives work without a class, if more."""
+        highest = max((member.pod.priority for member in members), default=0)
+        if self.usual_priority is None or any(member.pod.priority_class for member in members):
+            return highest
+        return max(highest, self.usual_priority)
 
     @property
     def created(self) -> tuple[float, int]:

@@ -255,7 +255,7 @@ class Evictions:
             return bool(eviction.sent) and not eviction.surplus
         if eviction.sent:
             return True
-        if priority_as_victim(gang.alive()) < preemption.priority:
+        if priority_as_victim(gang) < preemption.priority:
             projection = preemption.projection
             nodes = {one.assignment.node for one in remaining if one.assignment is not None}
             if projection is None or any(projection.short(name, self._surely_departs) for name in nodes):

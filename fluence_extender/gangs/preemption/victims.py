@@ -17,7 +17,7 @@ from itertools import chain, combinations
 from math import comb
 
 from fluence_extender.gangs.lifecycle.member_states import BINDING, BOUND, HANDED_OVER
-from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.model.gang import GangKey
 from fluence_extender.placement.ranks import rank_key
 
@@ -48,7 +48,7 @@ def victims_of(gang: Gang) -> list[Victim]:
     if not holding or any(member.state is BINDING or member.state is HANDED_OVER for member in holding):
         return []
     created = min(member.pod.created for member in alive)
-    priority = priority_as_victim(alive)
+    priority = priority_as_victim(gang)
     found = [Victim(gang.key, priority, created, frozenset([member.pod.uid for member in holding]))]
     if not gang.whole or len(holding) <= gang.size - gang.ended:
         return found
@@ -63,9 +63,9 @@ def victims_of(gang: Gang) -> list[Victim]:
     return found
 
 
-def priority_as_victim(alive: Iterable[Member]) -> int:
-    """Return the highest priority of these living members, whatever placed them: all of them would be evicted."""
-    return max((member.pod.priority for member in alive), default=0)
+def priority_as_victim(gang: Gang) -> int:
+    """Return the highest priority of its living members, whatever placed them: all of them would be evicted."""
+    return gang.priority_among([member for member in gang.members.values() if member.alive])
 
 
 Cost = tuple[int, tuple[int, ...], int, tuple[float, ...], tuple[GangKey, ...]]

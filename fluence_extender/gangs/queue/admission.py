@@ -97,6 +97,7 @@ class QueueAdmission:
 
     def _count(self, gang: Gang, queue: Queue | Reason, said: Submission) -> None:
         name = NO_QUEUE_NAME if isinstance(queue, Reason) else queue.name
+        gang.usual_priority = None if isinstance(queue, Reason) else self._queues.usual_priority(queue)
         before = self.usage.place(gang.key)
         place = Place(name, _user(gang, said), _runs(gang), gang.created)
         self.usage.put(gang.key, place)

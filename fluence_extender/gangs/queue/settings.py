@@ -244,10 +244,10 @@ class Queues:
             f"; the nearest that takes work of namespace {namespace} is queue {nearest[0]}" if nearest else ""
         )
 
-    def priority_of(self, pod: Pod, queue: Queue) -> int:
-        """Return the priority by which a pod has its turn: that of the queue's class if it names no class itself."""
-        named = self._classes.get(queue.default_priority_class) if not pod.priority_class else None
-        return pod.priority if named is None else named.value
+    def usual_priority(self, queue: Queue) -> int | None:
+        """Return the priority of work that names no PriorityClass, None where the queue doesn't say it."""
+        named = self._classes.get(queue.default_priority_class)
+        return None if named is None else named.value
 
 
 def _named(labels: Mapping[str, str]) -> Named:

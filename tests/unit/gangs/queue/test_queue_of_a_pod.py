@@ -7,10 +7,12 @@ import pytest
 from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed
 from fluence_extender.gangs.queue.obstacles import duration_obstacle
 from fluence_extender.gangs.queue.settings import IMPLICIT, Queues, usual_seconds
-from fluence_extender.model.names import KUEUE_QUEUE_LABEL, QUEUE_LABEL
+from fluence_extender.model.names import GATE, KUEUE_QUEUE_LABEL, QUEUE_LABEL
 from fluence_extender.model.pod import Pod, Requirement
 from fluence_extender.model.queue import Namespace, NamespaceSelector, PriorityClass, Queue, SchedulingOptions
 from fluence_extender.model.reason import Reason, ReasonCode
+from tests.core.values import asks, node
+from tests.unit.gangs.conftest import MakeWorld
 
 PHYSICS, CHEMISTRY = Queue("physics", uid="1"), Queue("chemistry", uid="2")
 
@@ -191,15 +193,27 @@ def test_policy_is_that_of_the_queue_default_and_others_say_that_theirs_is_ignor
     ]
 
 
-def test_default_priority_is_for_pods_that_name_no_class() -> None:
+def test_default_priority_is_that_of_the_class_once_it_exists() -> None:
     one = Queue("q", default_priority_class="high")
     found = queues(one)
     assert found.problems(one) == ["spec.defaults.priorityClassName: there is no PriorityClass high"]
-    assert found.priority_of(submitted(priority=3), one) == 3
+    assert found.usual_priority(one) is None
     found.put(PriorityClass("high", 1000))
     assert found.problems(one) == []
-    assert found.priority_of(submitted(), one) == 1000
-    assert found.priority_of(submitted(priority=3, priority_class="low"), one) == 3
+    assert found.usual_priority(one) == 1000
+
+
+def test_work_without_a_class_has_its_turn_by_that_of_its_queue(world: MakeWorld) -> None:
+    high = PriorityClass("high", 1000)
+    w = world(node("n0", cpu=1000), Queue("q", default_priority_class="high", uid="q"), high)
+    filler = w.pod("filler", gates=(GATE,), requests=asks(1000, 1), priority=500)
+    w.advance(1)
+    w.pod("old", gates=(GATE,), requests=asks(1000, 1), priority=500)
+    young = w.pod("young", labels={QUEUE_LABEL: "q"}, gates=(GATE,), requests=asks(1000, 1))
+    w.advance(1)
+    w.cluster.remove(w.cluster.pod(filler))
+    w.advance(5)
+    assert w.cluster.pod(young).node == "n0"
 
 
 @pytest.mark.parametrize(
