@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Mapping
+from typing import Protocol
 
 from fluence_extender.queueing.entry import Age, Entry
 
@@ -16,7 +17,31 @@ Rank = tuple[bool, int, Age, str]
 """Whether it has yet to begin, its negative priority, its age, its key; the lowest rank is served first."""
 
 
-def rank(entry: Entry) -> Rank:
+class Ranked(Protocol):
+    """What the order depends on: an `Entry`, or what a caller knows of one before it makes it."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether a part of it has places already."""
+        ...
+
+    @property
+    def priority(self) -> int:
+        """Its priority."""
+        ...
+
+    @property
+    def created(self) -> Age:
+        """When it was submitted."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """Its key."""
+        ...
+
+
+def rank(entry: Ranked) -> Rank:
     """Return a key that sorts entries in the order in which they are served."""
     return (not entry.begun, -entry.priority, entry.created, entry.key)
 

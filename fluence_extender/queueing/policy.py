@@ -13,7 +13,7 @@ from fluence_extender.model.queue import PolicyName
 
 __all__ = ["DEPTHS", "PolicyName", "QueuePolicy"]
 
-DAY = 86_400.0
+SIX_HOURS = 21_600.0
 
 
 DEPTHS = {PolicyName.FCFS: 0, PolicyName.EASY: 1, PolicyName.HYBRID: 64, PolicyName.CONSERVATIVE: 256}
@@ -32,7 +32,7 @@ class QueuePolicy:
     policy: PolicyName = PolicyName.EASY
     reservation_depth: int | None = None
     queue_depth: int | None = None
-    starvation_after: float = DAY
+    starvation_after: float = SIX_HOURS
 
     @property
     def depth(self) -> int:

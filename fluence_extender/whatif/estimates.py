@@ -17,8 +17,8 @@ import structlog
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.lifecycle.attempts import needy
 from fluence_extender.gangs.membership.gang import Gang
-from fluence_extender.gangs.membership.order import turn
 from fluence_extender.gangs.membership.workloads import owner_topology
+from fluence_extender.gangs.queue.turns import turn
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import ReasonCode

@@ -13,7 +13,6 @@ from enum import StrEnum
 from fluence_extender.cluster.budgets import Budget, eviction_block
 from fluence_extender.cluster.port import EvictionBlock
 from fluence_extender.gangs.membership.gang import Gang
-from fluence_extender.gangs.membership.order import NEWEST
 from fluence_extender.gangs.preemption.preemptions import (
     PreemptorDemand,
     behind,
@@ -22,6 +21,7 @@ from fluence_extender.gangs.preemption.preemptions import (
 )
 from fluence_extender.gangs.preemption.search import Found, VictimQuery, search, usable_nodes
 from fluence_extender.gangs.preemption.victims import Victim
+from fluence_extender.gangs.queue.turns import newcomer
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.notation import first_few
@@ -188,7 +188,7 @@ class PreemptionPreviewer:
         """Hold the places that were found, and let the victims depart."""
         self._ledger.preemptor_holds.hold(key, {place.node for place in found.places})
         self._context.preemptors[key] = PreemptorDemand(
-            order=(-max(pod.priority for pod in pods), NEWEST, key),
+            order=newcomer(key, max(pod.priority for pod in pods)),
             priority=min(pod.priority for pod in pods),
             device_types=frozenset(kind for pod in pods for kind in pod.devices),
         )

@@ -22,16 +22,17 @@ from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.membership.assembly import foreign_gates, required_size
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.gangs.membership.order import Turn, turn
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.manager import PreemptionManager
 from fluence_extender.gangs.queue.admission import QueueAdmission
+from fluence_extender.gangs.queue.turns import turn
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey, HistoryKind
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import INCOMPLETE, Reason, ReasonCode, waiting
 from fluence_extender.placement.eligibility import signature
 from fluence_extender.placement.topology_constraints import topology_constraints
+from fluence_extender.queueing.order import Rank
 
 DemandKey = frozenset[tuple[object, int]]
 
@@ -75,7 +76,7 @@ class Attempts:
         self._ledger = ledger
         self._places = places
         self._failed_demands: dict[tuple[DemandKey, frozenset[object], GangKey | None], Reason] = {}
-        self._reached: Turn | None = None
+        self._reached: Rank | None = None
         self.left: frozenset[GangKey] = frozenset()
 
     def all(self, gangs: Iterable[Gang], now: float) -> set[GangKey]:

@@ -52,12 +52,12 @@ from fluence_extender.gangs.lifecycle.resting import (
 from fluence_extender.gangs.lifecycle.states import finish, settle
 from fluence_extender.gangs.lifecycle.steering import Steering
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.gangs.membership.order import turn
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.manager import PreemptionManager
 from fluence_extender.gangs.preemption.preemptions import Preemptions
 from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.gangs.queue.book import QueueBook
+from fluence_extender.gangs.queue.turns import turn
 from fluence_extender.gangs.reporting.announcements import announcements
 from fluence_extender.gangs.reporting.group_status import GroupReports
 from fluence_extender.gangs.reporting.job_status import JobReports

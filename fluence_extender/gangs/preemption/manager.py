@@ -30,7 +30,6 @@ from fluence_extender.gangs.lifecycle.member_states import BOUND, update
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.gangs.membership.order import precedence
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.evictions import Evictions, TerminatingPods
 from fluence_extender.gangs.preemption.preemptions import (
@@ -46,6 +45,7 @@ from fluence_extender.gangs.preemption.projection import project
 from fluence_extender.gangs.preemption.search import Found
 from fluence_extender.gangs.preemption.search_runner import SearchRunner
 from fluence_extender.gangs.preemption.victims import Victim
+from fluence_extender.gangs.queue.turns import precedence
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import GATE

@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.gangs.membership.order import Precedence, precedence
 from fluence_extender.gangs.preemption.projection import Projection
 from fluence_extender.gangs.preemption.victims import Victim
+from fluence_extender.gangs.queue.turns import precedence
 from fluence_extender.ledger.closed_nodes import PreemptorHolds
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.notation import first_few
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
+from fluence_extender.queueing.order import Rank
 
 NAMED_GANGS = 4
 """How many victims are named in a reason."""
@@ -46,7 +47,7 @@ class PreemptorDemand:
     types of devices that it asks for.
     """
 
-    order: Precedence
+    order: Rank
     priority: int
     device_types: frozenset[str] = frozenset()
 

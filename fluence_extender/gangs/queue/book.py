@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fluence_extender.gangs.membership.gang import Gang
-from fluence_extender.gangs.membership.order import turn
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.settings import Queues
+from fluence_extender.gangs.queue.turns import turn
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason, ReasonCode
 

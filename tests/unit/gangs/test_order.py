@@ -7,8 +7,8 @@ from dataclasses import replace
 from fluence_extender.gangs.lifecycle.member_states import BOUND, Bound
 from fluence_extender.gangs.membership.conventions.membership import alone
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.gangs.membership.order import precedence, turn
 from fluence_extender.gangs.preemption.preemptions import PreemptorDemand, behind, devices_held_for
+from fluence_extender.gangs.queue.turns import precedence, turn
 from fluence_extender.ledger.closed_nodes import PreemptorHolds
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.promise import Promise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fluence_extender.cluster.errors import Disrupted
 from fluence_extender.gangs.preemption.preemptions import PreemptorDemand, devices_held_for
+from fluence_extender.gangs.queue.turns import newcomer
 from fluence_extender.http.scheduler.port import Nowhere
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
@@ -130,7 +131,9 @@ def test_gang_behind_a_preemptor_learns_its_priority_alone(world: MakeWorld) -> 
 
 def test_holder_of_devices_is_named_in_its_own_namespace_alone() -> None:
     key = GangKey("bank", "first", Convention.LABEL)
-    holders = {key: PreemptorDemand(order=(0, (0.0, 0), key), priority=5, device_types=frozenset({"qpu"}))}
+    holders = {
+        key: PreemptorDemand(order=newcomer(key, 0, (0.0, 0)), priority=5, device_types=frozenset({"qpu"}))
+    }
     there = devices_held_for({"qpu"}, "lab", holders, lambda _: True)
     here = devices_held_for({"qpu"}, "bank", holders, lambda _: True)
     assert there is not None

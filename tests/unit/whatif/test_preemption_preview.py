@@ -10,6 +10,7 @@ import pytest
 from fluence_extender.apps.kubectl.simulate import answer_lines
 from fluence_extender.cluster.budgets import Budget, BudgetMetadata, BudgetStatus
 from fluence_extender.gangs.preemption.preemptions import PreemptorDemand
+from fluence_extender.gangs.queue.turns import newcomer
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.whatif.preemption_preview import PreemptionOutcome, PreemptionPreview
@@ -218,7 +219,7 @@ def test_gang_that_could_preempt_a_preemptor_may_use_nodes_held_for_it(cluster: 
     waiting = GangKey("lab", "waiting", Convention.LABEL)
     there.ledger.preemptor_holds.hold(waiting, {"n0"})
     there.context.preemptors[waiting] = PreemptorDemand(
-        order=(-500, (0.0, 0), waiting), priority=500, device_types=frozenset({"qpu"})
+        order=newcomer(waiting, 500, (0.0, 0)), priority=500, device_types=frozenset({"qpu"})
     )
     passing, behind = there.ask(high("train", 1, "1"), job("small", 1, "1"), HIGH)
     assert passing.fits
@@ -233,7 +234,7 @@ def test_gang_that_waits_for_held_devices_has_no_reductions(cluster: type[Cluste
     there = cluster([node("n0")], DEVICES)
     waiting = GangKey("lab", "waiting", Convention.LABEL)
     there.context.preemptors[waiting] = PreemptorDemand(
-        order=(-500, (0.0, 0), waiting), priority=500, device_types=frozenset({"qpu"})
+        order=newcomer(waiting, 500, (0.0, 0)), priority=500, device_types=frozenset({"qpu"})
     )
     (answer,) = there.ask(job("device", 2, "1", limits=QPU))
     assert answer.reason is not None
