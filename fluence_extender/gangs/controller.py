@@ -189,6 +189,7 @@ class Controller:
             return
         old = self._pods.get(pod.uid)
         self._pods[pod.uid] = pod
+        self.queue.pod_changed(pod)
         self.revision += old is None or _use(old) != _use(pod)
         self.registry.put_foreign_pod(pod)
         if self.started:
@@ -204,6 +205,7 @@ class Controller:
                 old = self._pods.pop(taken_over.uid)
         self._pods[pod.uid] = pod
         member = self.registry.put_pod(pod)
+        self.queue.pod_changed(pod)
         if self.started:
             self.lifecycle.pod_changed(member, old)
 
@@ -225,6 +227,7 @@ class Controller:
 
     def _drop_pod(self, pod: Pod) -> None:
         self._pods.pop(pod.uid, None)
+        self.queue.pod_gone(pod.uid)
         if not pod.ours:
             self.ledger.drop_foreign(pod.uid)
             self.registry.drop_foreign_pod(pod.uid)
@@ -284,6 +287,7 @@ class Controller:
         self._births.stand_down()
         self._foresee()
         self.lifecycle.preemption.forget()
+        self.queue.forget()
         self._standby.begin(why)
 
     def _take_in(self, look: OwnPods) -> None:

@@ -63,22 +63,26 @@ class GangNodes:
     """
 
     def __init__(self, exclusive: bool = False) -> None:
-        self._exclusive = exclusive
+        self.exclusive = exclusive
         self._pods: dict[str, tuple[str, object]] = {}
         self._gangs_on: dict[str, Counter[object]] = {}
 
     def copy(self) -> GangNodes:
         """Return an independent copy."""
-        found = GangNodes(self._exclusive)
+        found = GangNodes(self.exclusive)
         found._pods = dict(self._pods)
         found._gangs_on = {node: Counter(gangs) for node, gangs in self._gangs_on.items()}
         return found
 
     def add(self, uid: str, node: str, gang: object) -> None:
         """Record a pod of ``gang`` on ``node``."""
-        if self._exclusive:
+        if self.exclusive:
             self._pods[uid] = (node, gang)
             self._gangs_on.setdefault(node, Counter())[gang] += 1
+
+    def gang_of(self, uid: str) -> object | None:
+        """Return the gang of a pod, None if the pod isn't recorded."""
+        return self._pods[uid][1] if uid in self._pods else None
 
     def rename(self, uid: str, new: str) -> None:
         """Record the pod ``uid`` under its ``new`` uid; nothing happens when it isn't recorded."""

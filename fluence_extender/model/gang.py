@@ -60,7 +60,8 @@ class HistoryKind(StrEnum):
     """The kinds of entries in a gang's history.
 
     seen: a member was created; taken-over: a member was bound before the service started; whole: enough members exist;
-    waiting: the gang has no place, for the reason in the entry's detail; planned, withdrawn: the gang got a place, or
+    waiting: the gang has no place, for the reason in the entry's detail; delayed: it will start later than was
+    expected, for the cause in the detail; planned, withdrawn: the gang got a place, or
     lost it; committed: its places are reserved for it; steered: a member was sent to kube-scheduler for its node;
     filtered: kube-scheduler called filter and got the node; refused: kube-scheduler didn't take the node; bound: a
     member has its node; complete: all members have their nodes; failed: a write failed; evicted: a bound member was
@@ -71,6 +72,7 @@ class HistoryKind(StrEnum):
     TAKEN_OVER = "taken-over"
     WHOLE = "whole"
     WAITING = "waiting"
+    DELAYED = "delayed"
     PLANNED = "planned"
     WITHDRAWN = "withdrawn"
     COMMITTED = "committed"

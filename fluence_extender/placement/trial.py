@@ -16,7 +16,7 @@ from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.planning_copy import PlanningCopy, device_uses
 from fluence_extender.placement.topology import Topology
 
-_SEARCHED = Reason(ReasonCode.BUSY, "busy: all devices are searched for together")
+SEARCHED = Reason(ReasonCode.BUSY, "busy: all devices are searched for together")
 
 
 class Trial:
@@ -38,7 +38,7 @@ class Trial:
             ledger,
             (ledger.free.now().copy(), ledger.whole.now()),
             device_uses(ledger) if devices else {},
-            _SearchedDevices(),
+            SearchedDevices(),
         )
         self._planner = Planner(self._copy, eligibility, topology)
         self.removable = RemovablePods(self._copy.free.now())
@@ -134,12 +134,12 @@ class Trial:
                 yield use
 
 
-class _SearchedDevices:
-    """The devices of a trial: those of all members are always searched for together."""
+class SearchedDevices:
+    """The devices of a copy whose planner always searches for those of all members together."""
 
     def draft(self, pod: Pod, barred_nodes: Iterable[str] = ()) -> Reason:
         """Return a reason that makes the planner search."""
-        return _SEARCHED
+        return SEARCHED
 
     def hold(self, pod: Pod, chosen: Iterable[Sequence[tuple[Device, int]]]) -> tuple[DeviceShare, ...]:
         """Return what the search has chosen."""

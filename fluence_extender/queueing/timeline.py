@@ -137,7 +137,8 @@ class Timeline:
         for one in self._reservations.values():
             if self._counts_now(one):
                 found[one.places.rows] += one.places.amounts
-        self._end_holds(found, self.now, time)
+        if time > self.now:
+            self._end_holds(found, self.now, time)
         return found
 
     def returns(self) -> NDArray[np.float64]:
@@ -190,6 +191,25 @@ class Timeline:
             bisect.insort(self._ends, (until, hold.key))
             self._insert_end(hold.places, until)
         self._count(hold, -1, until)
+
+    def hold_all(self, holds: Sequence[Running]) -> None:
+        """Count what runs and isn't counted yet, which is faster than `hold` for each while nothing is reserved."""
+        if self._starts:
+            for hold in holds:
+                self.hold(hold)
+            return
+        for hold in holds:
+            until = expected_end(hold.end, self.now)
+            self._holds[hold.key] = hold
+            self._until[hold.key] = until
+            if until < NEVER:
+                self._ends.append((until, hold.key))
+        self._ends.sort()
+        self._sorted_holds = None
+        _subtract(self._minima[0].T, [hold.places for hold in holds])
+        lasting = [hold.places for hold in holds if hold.foreign and hold.end == NEVER]
+        _subtract(self.capacity, lasting)
+        self.revision += 1
 
     def release(self, key: str) -> Running | None:
         """Stop counting what has ended and return it; None when it isn't counted."""
@@ -313,6 +333,15 @@ class Timeline:
 def _by_column(amounts: Amounts) -> Amounts:
     """Return a copy in which each column lies together, because columns are what is divided and compared."""
     return np.array(amounts, dtype=np.int64, order="F")
+
+
+def _subtract(amounts: Amounts, some: Sequence[Footprint]) -> None:
+    """Subtract footprints, which may share rows."""
+    if some:
+        rows = np.concatenate([places.rows for places in some])
+        taken = np.concatenate([places.amounts for places in some])
+        for column in range(amounts.shape[1]):
+            np.subtract.at(amounts[:, column], rows, taken[:, column])
 
 
 def _concatenated(

@@ -90,7 +90,12 @@ class Replica:
         self.ledger = ledger
         self.live = LiveResources(lambda _, __: None)
         self.controller = Controller(
-            ledger, limits, clock=loop.time, leading=False, read_resources=self.live.read
+            ledger,
+            limits,
+            clock=loop.time,
+            calendar=loop.time,
+            leading=False,
+            read_resources=self.live.read,
         )
         self.leadership = ByLease(name, loop.time)
         self.driver = WatchedDriver(self.controller, self.link, self.leadership, on_led)

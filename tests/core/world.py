@@ -104,7 +104,13 @@ class World:
         generation = self._generation
         self.ledger = self.engine.ledger(self.policy)
         live = LiveResources(lambda _, why: self.rejected.append(why))
-        self.controller = Controller(self.ledger, self.limits, clock=self.loop.time, read_resources=live.read)
+        self.controller = Controller(
+            self.ledger,
+            self.limits,
+            clock=self.loop.time,
+            calendar=self.loop.time,
+            read_resources=live.read,
+        )
         self._watch_for_crashes(self.controller)
         self.driver = Driver(self.controller, self.cluster, clock=self.loop.time)
         rebuilder = GraphRebuilder(self.controller, live.reject_adopted, self.driver.wake, self._beside)

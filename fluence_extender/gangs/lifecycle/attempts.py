@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 
 import structlog
@@ -25,6 +25,8 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.manager import PreemptionManager
 from fluence_extender.gangs.queue.admission import QueueAdmission
+from fluence_extender.gangs.queue.book import BLOCKED, Beside, QueueBook
+from fluence_extender.gangs.queue.future import Request
 from fluence_extender.gangs.queue.turns import turn
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey, HistoryKind
@@ -66,8 +68,10 @@ class Attempts:
         preemption: PreemptionManager,
         displacement: Displacement,
         admission: QueueAdmission,
+        queue: QueueBook,
         clock: Callable[[], float],
     ) -> None:
+        self._queue = queue
         self._clock = clock
         self._displacement = displacement
         self._admission = admission
@@ -75,7 +79,7 @@ class Attempts:
         self._registry = registry
         self._ledger = ledger
         self._places = places
-        self._failed_demands: dict[tuple[DemandKey, frozenset[object], GangKey | None], Reason] = {}
+        self._failed_demands: dict[tuple[object, ...], Reason] = {}
         self._reached: Rank | None = None
         self.left: frozenset[GangKey] = frozenset()
 
@@ -85,7 +89,11 @@ class Attempts:
             gang
             for gang in gangs
             if gang.rest.until <= now
-            and (gang.attempt.version != self._ledger.version or gang.attempt.again_at <= now)
+            and (
+                gang.attempt.version != self._ledger.version
+                or gang.attempt.again_at <= now
+                or self._queue.stopped(gang)
+            )
             and needy(gang)
         ]
         self._failed_demands.clear()
@@ -94,31 +102,35 @@ class Attempts:
         searching = self._preemption.searching_for
         tried: set[GangKey] = set()
         placed = 0
-        for gang, in_time in self._in_turn(hopeful):
+        for gang, place, in_time in self._in_turn(hopeful):
             if (placed >= PLACED_AT_ONCE or not in_time) and gang.key != searching:
                 continue
             tried.add(gang.key)
             before = len(needy(gang))
             gang.attempt.version = self._ledger.version
             gang.attempt.again_at = NEVER
+            blocked = False
             try:
-                self._try(gang, now)
+                blocked = self._try(gang, place, now)
             except Exception as error:
                 # One gang that can't be planned must not keep the others from being placed.
                 log.exception("a gang could not be planned", gang=str(gang.key))
                 gang.explain(_failed(self._ledger.graph.fault or repr(error)), now)
+            if not blocked:
+                self._queue.unblock(gang)
+            gang.attempt.queue_version = self._queue.version
             if len(needy(gang)) < before:
                 placed += before - len(needy(gang))
                 self._admission.note(gang)
         self.left = frozenset(gang.key for gang in hopeful if gang.key not in tried)
         return tried
 
-    def _in_turn(self, gangs: Iterable[Gang]) -> Iterator[tuple[Gang, bool]]:
-        """Yield ``gangs`` in the order of their turns, each with whether there is time to try it."""
+    def _in_turn(self, gangs: Iterable[Gang]) -> Iterator[tuple[Gang, Rank, bool]]:
+        """Yield ``gangs`` in the order of their turns, each with its turn and whether there is time to try it."""
         turns = sorted(((turn(gang), gang) for gang in gangs), key=itemgetter(0))
         until, first = self._clock() + TRIED_WITHIN, 0
         while first < len(turns) and (first == 0 or self._clock() < until):
-            yield turns[first][1], True
+            yield turns[first][1], turns[first][0], True
             first += 1
         rest, reached = turns[first:], self._reached
         self._reached = None
@@ -128,33 +140,37 @@ class Attempts:
             in_time = in_time and self._clock() < until
             if in_time:
                 self._reached = place
-            yield gang, in_time
+            yield gang, place, in_time
 
-    def _try(self, gang: Gang, now: float) -> None:
+    def _try(self, gang: Gang, rank: Rank, now: float) -> bool:
+        """Try to place a gang; return whether it is blocked: it is whole and lacks capacity."""
         size = size_of(gang)
         if isinstance(size, Reason):
-            return
+            return False
         ready = [member for member in needy(gang) if not foreign_gates(member.pod)]
         settled = sum(1 for member in gang.alive() if member.assignment is not None)
         missing = size - settled - gang.ended
         if not gang.begun and len(ready) < missing:
             gang.explain(_not_whole(gang, size, self._registry.foreign_members(gang)), now)
-            return
+            return False
         if not ready:
             gang.explain(_gates(gang), now)
-            return
+            return False
         self._preemption.order(gang, ready)
         ready, later = (ready[:missing], ready[missing:]) if gang.promised and missing > 0 else (ready, [])
         obstacle = _invalid(ready) or self._admission.obstacle(gang) or self._preemption.obstacle(gang, ready)
         if obstacle is not None:
             gang.explain(obstacle, now)
-            return
+            return False
         if not settled and (gang.reason is None or gang.reason.code in INCOMPLETE):
             gang.note(HistoryKind.WHOLE, "", f"{len(ready) + gang.ended} of {size} members are there")
         fewest = max(missing, 1)
         reason = self._preemption.known_reason(gang, ready[:fewest], now)
         if reason is None:
-            reason = self._plan_as_many(gang, ready, fewest, now)
+            beside = self._queue.beside(gang, rank, ready)
+            reason = (
+                beside if isinstance(beside, Reason) else self._plan_as_many(gang, ready, fewest, beside, now)
+            )
         needs = _needs(gang, size)
         if reason is not None:
             gang.attempt.again_at = min((one.refusals.next_bar_ends for one in ready), default=NEVER)
@@ -172,6 +188,19 @@ class Attempts:
         if later and reason is None:
             self._registry.dirty.add(gang.key)
         gang.explain(reason, now)
+        return missing > 0 and self._blocks(gang, rank, ready[:missing], now)
+
+    def _blocks(self, gang: Gang, rank: Rank, ready: Sequence[Member], now: float) -> bool:
+        """Tell the queue that the members lack capacity, if they do and if that counts; return whether it does."""
+        if gang.reason is None or gang.reason.code not in BLOCKED or not self._queue.blocks(rank):
+            return False
+        lacking = [member for member in ready if member.assignment is None]
+        passes = self._preemption.passes(gang)
+        demands, settled = self._places.demands(lacking, now), self._places.settled(gang)
+        request = Request(gang.key, tuple(demands), tuple(settled), passes)
+        alike = _demand_key(gang, lacking, now, self._places.topology), passes
+        self._queue.block(gang, rank, lacking, request, alike)
+        return True
 
     def _make_room(self, gang: Gang, ready: list[Member], needed: int, reason: Reason, now: float) -> Reason:
         """Try to free capacity for ``needed`` members without a place; return why they wait until then."""
@@ -182,7 +211,7 @@ class Attempts:
             reason = self._preemption.consider(gang, ready[:needed], reason, now)
         return reason
 
-    def _plan(self, gang: Gang, members: list[Member], now: float) -> Reason | None:
+    def _plan(self, gang: Gang, members: list[Member], beside: Beside, now: float) -> Reason | None:
         """Place all of ``members`` or return why not; a demand that has just failed isn't tried again."""
         # What is held for a gang is open to it alone, so other gangs may get another result.
         keeper = gang.key if self._ledger.preemptor_holds.nodes_for(gang.key) else None
@@ -190,18 +219,23 @@ class Attempts:
             _demand_key(gang, members, now, self._places.topology),
             self._preemption.passes(gang),
             keeper,
+            beside.token,
         )
         reason = self._failed_demands.get(asked)
         if reason is None:
-            reason = self._places.plan(gang, members, now)
+            reason = self._places.plan(gang, members, now, beside=beside.planner)
             if reason is not None:
                 self._failed_demands[asked] = reason
         return reason
 
-    def _plan_as_many(self, gang: Gang, ready: list[Member], fewest: int, now: float) -> Reason | None:
+    def _plan_as_many(
+        self, gang: Gang, ready: list[Member], fewest: int, beside: Beside, now: float
+    ) -> Reason | None:
         """Place all of ``ready``, or the ``fewest`` needed then any others that fit; return why not all, or None."""
-        reason = self._plan(gang, ready, now)
-        if reason is None or len(ready) <= fewest or self._places.plan(gang, ready[:fewest], now) is not None:
+        reason = self._plan(gang, ready, beside, now)
+        if reason is None or len(ready) <= fewest:
+            return reason
+        if self._places.plan(gang, ready[:fewest], now, beside=beside.planner) is not None:
             return reason
         beyond, start = ready[fewest:], gang.attempt.beyond
         gang.attempt.beyond = 0
@@ -209,7 +243,7 @@ class Attempts:
         for at, member in enumerate(beyond[start:] + beyond[:start], start + 1):
             pod = member.pod
             asked = (pod.requests, *(tuple(sorted(kinds.items())) for kinds in (pod.devices, pod.requires)))
-            if asked not in hopeless and self._places.plan(gang, [member], now) is not None:
+            if asked not in hopeless and self._places.plan(gang, [member], now, beside=beside.planner):
                 hopeless.add(asked)
                 if len(hopeless) >= MOST_HOPELESS:
                     # The next attempt begins with the others.

@@ -90,7 +90,8 @@ class Lifecycle:
         self.limits = limits
         self._clock = clock
         preemptions = Preemptions(ledger.preemptor_holds)
-        self._places = Places(registry, ledger, planner, clock, preemptions.passes)
+        self.queue = QueueBook(registry, ledger, planner, clock)
+        self._places = Places(registry, ledger, planner, clock, preemptions.passes, self.queue.avoided)
         self._resting = Resting(registry, self._places, limits, clock)
         self._group_reports = GroupReports(registry, registry.gone.clock)
         self._job_reports = JobReports(registry)
@@ -98,14 +99,13 @@ class Lifecycle:
             registry, ledger, self._places, planner, limits, clock, preemptions, on_preempted
         )
         self._displacement = Displacement(self._places, planner, ledger, registry.workloads, limits)
-        self.queue = QueueBook(registry)
         self.admission = QueueAdmission(registry, self.queue.settings)
-        waiting = registry, ledger, self._places, self.preemption, self._displacement, self.admission
+        waiting = registry, ledger, self._places, self.preemption, self._displacement, self.admission, self.queue
         self._attempts = Attempts(*waiting, clock)
         self.births = Births(registry, ledger, limits, clock)
         self._steering = Steering(planner, self._displacement, self.births)
         self._gang_index = GangIndex(registry, limits)
-        self._tried_version = -1
+        self._tried_version = (-1, -1)
 
     # Observations.
 
@@ -453,15 +453,21 @@ class Lifecycle:
     @property
     def restless(self) -> bool:
         """Whether another step is wanted at once."""
-        return bool(self._registry.dirty or self._attempts.left) or self.preemption.restless
+        left = self._registry.dirty or self._attempts.left or self.queue.version != self._tried_version[1]
+        return bool(left) or self.preemption.restless or self.queue.restless
 
     def _try_waiting(self, looked_at: set[GangKey], now: float) -> set[GangKey]:
         """Try to place waiting gangs: those just looked at, or all of them if more capacity may be free."""
-        version = self._ledger.version
+        self.queue.begin(self._gang_index.waiting)
+        version = self._ledger.version, self.queue.version
         hopeful = looked_at if version == self._tried_version else looked_at | self._gang_index.waiting
         hopeful = hopeful | self._attempts.left
         tried = self._attempts.all(self._gang_index.existing(hopeful), now)
         self._tried_version = version
+        self.queue.finish()
+        for gang, at in self.queue.wakes(now):
+            gang.attempt.again_at = min(gang.attempt.again_at, at)
+            self._gang_index.look_at(gang.key, at)
         return tried
 
     def _relieve_overcommitted(self) -> None:

@@ -18,7 +18,7 @@ from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangState, HistoryKind
 from fluence_extender.model.notation import first_few, natural_order
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason
+from fluence_extender.model.reason import Reason, behind_reservation
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.errors import GangRefused
@@ -31,6 +31,7 @@ class Places:
     """Plans and drops assignments, and gathers the nominations to be taken back.
 
     ``passes`` returns the preemptors that a gang could preempt itself: nodes held for them are open to it.
+    ``reserved`` returns the nodes that are reserved for gangs ahead of a gang.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Places:
         planner: Planner,
         clock: Callable[[], float],
         passes: Callable[[Gang], frozenset[object]],
+        reserved: Callable[[Gang], frozenset[str]] = lambda _: frozenset(),
     ) -> None:
         self._registry = registry
         self._ledger = ledger
@@ -47,6 +49,7 @@ class Places:
         self._clock = clock
         self._clears: list[Clear] = []
         self.passes = passes
+        self.reserved = reserved
 
     def clears(self) -> list[Clear]:
         """Return the nominations to take back, each once."""
@@ -54,15 +57,27 @@ class Places:
         return clears
 
     def plan(
-        self, gang: Gang, members: Sequence[Member], now: float, avoided: frozenset[str] = frozenset()
+        self,
+        gang: Gang,
+        members: Sequence[Member],
+        now: float,
+        avoided: frozenset[str] = frozenset(),
+        beside: Planner | None = None,
     ) -> Reason | None:
-        """Place all of ``members`` off the nodes ``avoided``, or none of them and return why."""
-        demands = self.demands(members, now, avoided)
+        """Place all of ``members`` off the nodes ``avoided``, or none of them and return why.
+
+        ``beside`` plans beside what the queue keeps for others, None where nothing is kept.
+        """
+        demands, settled = self.demands(members, now, avoided), self.settled(gang)
         try:
             with self._ledger.preemptor_holds.ignoring(self.passes(gang)):
-                assignments = self._planner.plan(demands, gang.key, self.settled(gang))
+                found = beside.find(demands, gang.key, settled) if beside is not None else None
+                assignments = found or self._planner.plan(demands, gang.key, settled)
         except GangRefused as refused:
             return refused.reason
+        if beside is not None and found is None:
+            self._ledger.undo([demand.pod.uid for demand in demands])
+            return behind_reservation()
         for member, assignment in zip(members, assignments, strict=True):
             move(gang, member, MemberEvent.PLAN, assignment)
             member.refusals.start_over()

@@ -153,11 +153,13 @@ def run_of(pod: Pod) -> str:
 class Attempt:
     """The last vain attempt to place a gang.
 
-    ``version`` is the ledger's version then. From ``again_at`` on another attempt may succeed on the same version.
-    ``beyond`` is with which of the members beyond its size the next attempt begins.
+    ``version`` is the ledger's version then, ``queue_version`` that of what the queue keeps from gangs. From
+    ``again_at`` on another attempt may succeed on the same version. ``beyond`` is with which of the members beyond its
+    size the next attempt begins.
     """
 
     version: int = -1
+    queue_version: int = -1
     again_at: float = NEVER
     beyond: int = 0
 

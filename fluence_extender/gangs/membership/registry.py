@@ -35,8 +35,8 @@ class Registry:
     ``foreign_pods`` are the pods of other schedulers that name a gang. ``touched_groups`` are the PodGroups of
     scheduling.x-k8s.io with a change since the last report. ``gone`` keeps the gangs without any member left, so that
     users can look up what happened to them. ``left`` are the keys of those that went and that nobody has taken up yet.
-    ``awaited`` says which gangs wait for the end of others. ``revision`` grows with every change of any gang. ``clock``
-    returns seconds since the epoch.
+    ``awaited`` says which gangs wait for the end of others. ``revision`` grows with every change of any gang.
+    ``on_restated`` is called for each pod of which a workload has changed. ``clock`` returns seconds since the epoch.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -53,6 +53,7 @@ class Registry:
         self.workloads = WorkloadIndex()
         self.foreign_pods = ForeignPods()
         self.touched_groups: set[tuple[str, str]] = set()
+        self.on_restated: Callable[[Pod], None] = lambda _: None
 
     def member(self, uid: str) -> tuple[Gang, Member] | None:
         """Return the gang and the member of a pod of ours, or None if the pod isn't known."""
@@ -279,6 +280,7 @@ class Registry:
             if found is None:
                 continue
             pod = found[1].pod
+            self.on_restated(pod)
             membership = self.workloads.membership(pod)
             if membership != found[1].membership:
                 self._put(pod, membership)

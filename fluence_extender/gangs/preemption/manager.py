@@ -261,7 +261,8 @@ class PreemptionManager:
         self._ledger.preemptor_holds.hold(gang.key, nodes.values())
         for member in members:
             update(member, held_node=nodes[member.pod.uid])
-        demands = self._places.demands(members, now) if found.projection is None else ()
+        reserved = self._places.reserved(gang)
+        demands = self._places.demands(members, now, reserved) if found.projection is None else ()
         preemption.projection = found.projection or project(
             self._ledger, self._planner, gang.key, demands, found.places
         )

@@ -169,7 +169,7 @@ class SearchRunner:
                 protected.add(victim)
         return VictimQuery(
             gang.key,
-            self._places.demands(members, now),
+            self._places.demands(members, now, self._places.reserved(gang)),
             self._places.settled(gang),
             self._evictions.departing(preemption, now, patient),
             preempting_priority(members),

@@ -1,32 +1,57 @@
 """The waiting gangs in their order, and what is kept free for those that can't start yet.
 
-The order is that of `queueing.order`, and what is kept free are plans: nothing is booked in the ledger for them. So the
+The order is that of `queueing.order`. What is kept free are plans: nothing is booked in the ledger for them. So the
 book can be lost at any time, and what the cluster shows is enough to write it anew.
+
+An attempt to place a gang asks `beside` what it has to keep out of the way of, and tells the book by `tried` how it
+went. Places that a gang has already are no matter of the queue: a member that has to move goes where there is room.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fluence_extender.gangs.membership.gang import Gang
-from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.gangs.queue.settings import Queues
-from fluence_extender.gangs.queue.turns import turn
-from fluence_extender.model.gang import GangKey
-from fluence_extender.model.reason import Reason, ReasonCode
+import numpy as np
 
-IMPLICIT_QUEUE = ""
-"""The name of the queue of gangs that are in none."""
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.queue.beside import LedgerBeside
+from fluence_extender.gangs.queue.device_rows import EXCLUSIVE
+from fluence_extender.gangs.queue.ends import Ends
+from fluence_extender.gangs.queue.future import FuturePlanner, Request
+from fluence_extender.gangs.queue.heads import Head, Heads
+from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
+from fluence_extender.gangs.queue.settings import Queues
+from fluence_extender.gangs.queue.turns import entry_key, turn
+from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.model.gang import GangKey
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.queue import DEFAULT_QUEUE
+from fluence_extender.model.reason import Reason, ReasonCode, queued
+from fluence_extender.placement.plan import Planner
+from fluence_extender.queueing.entry import NEVER, Entry
+from fluence_extender.queueing.order import Rank
+from fluence_extender.queueing.policy import PolicyName
+from fluence_extender.queueing.reservation import OperatorReservation
+
+BLOCKED = (ReasonCode.BUSY, ReasonCode.BEHIND_RESERVATION)
+"""The reasons of a whole gang that waits for capacity."""
+
+STOPPED = (ReasonCode.QUEUED, ReasonCode.BEHIND_RESERVATION)
+"""The reasons of a gang that the queue keeps from starting."""
+
+AFTER_BLOCKED = queued("under the policy fcfs no gang starts before those ahead of it")
+BEYOND_DEPTH = queued("it is too far back in the line to be tried, by the queue's queueDepth")
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
     """One waiting gang as users see it.
 
-    ``queue`` is the name of its queue, `IMPLICIT_QUEUE` for none. ``position`` counts from 1 over all queues.
-    ``expected_start`` is in seconds since the epoch, None where it isn't known. ``reserved_nodes`` are kept free
-    for it.
+    ``queue`` is the name of its queue. ``position`` counts from 1 over all queues. ``expected_start`` is in seconds
+    since the epoch, None where it isn't known. ``reserved_nodes`` are kept free for it.
     """
 
     gang: GangKey
@@ -57,12 +82,53 @@ class GangReservation:
         return self.start is None
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """How a gang may be placed: by ``planner``, None for the usual one, because nothing is kept from the gang.
+
+    Gangs with equal tokens that ask the same have the same places. ``avoided`` are nodes of reservations ahead of it.
+    """
+
+    planner: Planner | None = None
+    token: object = None
+    avoided: frozenset[str] = frozenset()
+
+
+FREELY = Beside()
+
+
 class QueueBook:
     """The waiting gangs in order, and what is reserved for them."""
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+    def __init__(
+        self,
+        registry: Registry,
+        ledger: Ledger,
+        planner: Planner,
+        clock: Callable[[], float],
+    ) -> None:
         self.settings = Queues()
+        self._registry = registry
+        self._ledger = ledger
+        self._clock = clock
+        self._ends = Ends(registry.workloads)
+        self.followed = LedgerTimeline(ledger, planner.eligibility.nodes, self._ends, registry.gone.clock)
+        self._future = FuturePlanner(ledger, planner, self.followed)
+        self.heads = Heads(
+            self.followed,
+            self._future,
+            lambda: (ledger.version, self.settings.revision),
+            lambda: self.settings.policy,
+            self._operators,
+            clock,
+        )
+        self._view = LedgerBeside(ledger)
+        self._beside = Planner(self._view, planner.eligibility, planner.topology)
+        registry.on_restated = self.pod_changed
+        self._kept: tuple[object, Beside] = (None, FREELY)
+        self._cut: Rank | None = None
+
+    # What users see.
 
     def line(self) -> Sequence[Standing]:
         """Return the gangs that wait, in the order in which they are served."""
@@ -74,7 +140,7 @@ class QueueBook:
             found.append(
                 Standing(
                     gang.key,
-                    IMPLICIT_QUEUE,
+                    DEFAULT_QUEUE,
                     position,
                     gang.reason,
                     gang.starts_about,
@@ -86,6 +152,165 @@ class QueueBook:
 
     def reservations(self) -> Sequence[GangReservation]:
         """Return what is kept free, in the order of the gangs for which it is."""
+        return [
+            GangReservation(
+                head.gang.key,
+                tuple(sorted(self._nodes_of(head))),
+                head.promise.start if head.promise.start < NEVER else None,
+                head.promise.end if head.promise.end < NEVER else None,
+            )
+            for head in self.heads.blocked
+            if head.promise is not None
+        ]
+
+    def _nodes_of(self, head: Head) -> Iterator[str]:
+        names = self.followed.names
+        rows = head.promise.places.rows.tolist() if head.promise is not None else ()
+        return (names[row] for row in rows if row < len(names))
+
+    # What happens.
+
+    def pod_changed(self, pod: Pod) -> None:
+        """Take in a pod that is new or has changed."""
+        self.followed.seen(pod)
+
+    def pod_gone(self, uid: str) -> None:
+        """Forget a pod."""
+        self.followed.gone(uid)
+
+    def forget(self) -> None:
+        """Forget who is blocked, because another replica decides."""
+        self.heads.clear()
+
+    # A step.
+
+    @property
+    def version(self) -> int:
+        """Grows when gangs that the queue has stopped may start."""
+        return self.heads.version
+
+    @property
+    def restless(self) -> bool:
+        """Whether another step is wanted at once, because some reservations aren't found yet."""
+        return self.heads.unfinished
+
+    def begin(self, waiting: Collection[GangKey]) -> None:
+        """Begin a step in which some of the ``waiting`` gangs are tried."""
+        self.heads.begin()
+        for head in list(self.heads.blocked):
+            known = self._registry.gangs.get(head.gang.key)
+            if known is not head.gang or not _waits(known):
+                self.heads.unblock(head.gang.key)
+        depth, cut = self.settings.policy.queue_depth, None
+        if depth is not None and len(waiting) > depth:
+            gangs = self._registry.gangs
+            ranks = (turn(gangs[key]) for key in waiting if key in gangs)
+            cut = max(heapq.nsmallest(depth, ranks), default=None)
+        if cut != self._cut:
+            self._cut = cut
+            self.heads.version += 1
+
+    def stopped(self, gang: Gang) -> bool:
+        """Return whether the queue kept the gang from starting when it was tried, and might not do so now."""
+        if gang.reason is None or gang.reason.code not in STOPPED:
+            return False
+        return gang.attempt.queue_version != self.version
+
+    def beside(self, gang: Gang, rank: Rank, members: Iterable[Member]) -> Beside | Reason:
+        """Return how a gang of that rank may be placed, or why it isn't tried."""
+        if self._cut is not None and rank > self._cut and rank[0]:
+            return BEYOND_DEPTH
+        heads = self.heads
+        if not heads.blocked or heads.blocked[0].rank >= rank:
+            return FREELY
+        heads.settle(rank)
+        if self.settings.policy.policy is PolicyName.FCFS:
+            ahead = any(head.possible and head.rank < rank for head in heads.blocked)
+            return AFTER_BLOCKED if ahead and rank[0] else FREELY
+        if not self.followed.timeline.reservations:
+            return FREELY
+        return self._aside(self._ends.duration([one.pod for one in members], self.followed.now()))
+
+    def _aside(self, duration: float) -> Beside:
+        """Return how a gang is placed that runs for ``duration``, beside the reservations of the timeline."""
+        timeline = self.followed.timeline
+        basis = (
+            self.followed.built,
+            timeline.revision,
+            timeline.loosened,
+            timeline.levels_within(duration),
+        )
+        if self._kept[0] != basis:
+            kept = np.maximum(timeline.unreserved(timeline.now) - timeline.slack(duration), 0)
+            if kept.any():
+                shares = self.followed.devices.used(self.followed.timeline.room - kept)
+                names = self.followed.names
+                closed = frozenset(
+                    names[row] for row in np.flatnonzero(kept[: len(names), EXCLUSIVE]).tolist()
+                )
+                self._view.keep(kept, self.followed.rows, self.followed.columns, shares, closed)
+                rows = {row for one in timeline.reservations.values() for row in one.places.rows.tolist()}
+                avoided = frozenset(names[row] for row in rows if row < len(names))
+                self._kept = basis, Beside(self._beside, basis, avoided)
+            else:
+                self._kept = basis, FREELY
+        return self._kept[1]
+
+    def avoided(self, gang: Gang) -> frozenset[str]:
+        """Return the nodes of reservations ahead of a gang: nobody is evicted there for it."""
+        rank = turn(gang)
+        return frozenset(
+            name
+            for head in self.heads.blocked
+            if head.promise is not None and head.rank < rank
+            for name in self._nodes_of(head)
+        )
+
+    def blocks(self, rank: Rank) -> bool:
+        """Return whether a gang of that rank counts if it is blocked."""
+        return self.heads.counts(rank)
+
+    def block(
+        self, gang: Gang, rank: Rank, members: Sequence[Member], request: Request, alike: object
+    ) -> None:
+        """Record that the ``members`` of a gang lack capacity, and so may get a reservation."""
+        duration = self._ends.duration([one.pod for one in members], self.followed.now())
+        if not self.followed.built:
+            self.followed.follow()
+        key = entry_key(gang.key)
+        entry = Entry(
+            key,
+            self._future.slots(request),
+            gang.created,
+            duration,
+            gang.priority,
+            begun=not rank[0],
+            where=key,
+        )
+        self.heads.block(gang, rank, entry, request, alike)
+
+    def unblock(self, gang: Gang) -> None:
+        """Record that a gang isn't blocked."""
+        self.heads.unblock(gang.key)
+
+    def finish(self) -> None:
+        """End a step: find all reservations, and say when blocked gangs are expected to start."""
+        self.heads.settle()
+        for head in self.heads.blocked:
+            start = head.promise.start if head.promise is not None else NEVER
+            if start < NEVER and head.gang.starts_about != start:
+                head.gang.starts_about = start
+                self._registry.revision += 1
+
+    def wakes(self, now: float) -> Iterator[tuple[Gang, float]]:
+        """Yield when to try blocked gangs again if nothing happens until then, on the controller's clock."""
+        present = self.followed.now()
+        for head in self.heads.blocked:
+            at = self.heads.wake_at(head)
+            if present < at < NEVER:
+                yield head.gang, now + at - present
+
+    def _operators(self) -> Sequence[OperatorReservation]:
         return ()
 
 

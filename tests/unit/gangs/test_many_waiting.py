@@ -18,6 +18,7 @@ from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
+from fluence_extender.queueing.order import Rank
 from tests.core.values import node
 
 MEMBERS = 16
@@ -88,10 +89,10 @@ class Ticks:
         self.tried: list[str] = []
         attempt = Attempts._try
 
-        def timed(attempts: Attempts, gang: Gang, now: float) -> None:
+        def timed(attempts: Attempts, gang: Gang, place: Rank, now: float) -> bool:
             self.now += each
             self.tried.append(gang.key.name)
-            attempt(attempts, gang, now)
+            return attempt(attempts, gang, place, now)
 
         monkeypatch.setattr(Attempts, "_try", timed)
 

@@ -1,0 +1,160 @@
+"""The ledger beside what is kept for others: a gang that is planned here leaves the rooms of reservations alone.
+
+What is free here is what the ledger has free less what has to stay free. Places are taken from the ledger itself. The
+matcher chooses nodes without knowing what is kept, so its answer counts only where it keeps within what is free here;
+otherwise the exact search places the gang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from fluence_extender.graph.catalogue import Device
+from fluence_extender.ledger.accounts import Allocation
+from fluence_extender.ledger.capacity import CapacityTable, LiveCapacity
+from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.ledger.pod_use import PodUse
+from fluence_extender.ledger.synced_graph import SyncedGraph
+from fluence_extender.model.assignment import Assignment, DeviceShare
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import Reason
+from fluence_extender.model.resources import NOTHING, Resources
+from fluence_extender.placement.ledger_port import Devices
+from fluence_extender.placement.trial import SEARCHED
+from fluence_extender.queueing.entry import Amounts
+
+
+class LedgerBeside:
+    """A `LedgerPort` on ``ledger`` that keeps what `keep` was told last."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._free = _Less(ledger.free)
+        self._shares: tuple[DeviceShare, ...] = ()
+        self._closed: frozenset[str] = frozenset()
+
+    def keep(
+        self,
+        amounts: Amounts,
+        rows: Mapping[str, int],
+        columns: Mapping[str, int],
+        shares: Sequence[DeviceShare],
+        closed: frozenset[str],
+    ) -> None:
+        """Keep these ``amounts``, whose ``rows`` and ``columns`` are those of nodes and resources, and devices.
+
+        ``closed`` are nodes that others are to use alone.
+        """
+        self._free.keep(amounts, rows, columns)
+        self._shares = tuple(shares)
+        self._closed = closed
+
+    @property
+    def graph(self) -> SyncedGraph:
+        """The resource graph."""
+        return self._ledger.graph
+
+    @property
+    def free(self) -> _Less:
+        """What the nodes have left beside what is kept."""
+        return self._free
+
+    @property
+    def whole(self) -> LiveCapacity:
+        """What the nodes have when nothing runs."""
+        return self._ledger.whole
+
+    @property
+    def allocations(self) -> Mapping[str, Allocation | PodUse]:
+        """What our pods hold; devices that are kept are held by nobody else."""
+        if not self._shares:
+            return self._ledger.allocations
+        return {**self._ledger.allocations, "": PodUse(Assignment("", "", self._shares), NOTHING)}
+
+    @property
+    def devices(self) -> Devices:
+        """The virtual devices; where some are kept, those of all members are searched for together."""
+        return _KeptDevices(self._ledger) if self._shares else self._ledger.devices
+
+    def in_order(self, names: Collection[str]) -> tuple[str, ...]:
+        """Return those of ``names`` that exist, in the order in which the policy fills nodes."""
+        return self._ledger.in_order(names)
+
+    def rounded(self, requests: Resources) -> Resources:
+        """Return ``requests`` as they are counted."""
+        return self._ledger.rounded(requests)
+
+    def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
+        """Return the nodes that ``gang`` may not use."""
+        return self._ledger.closed(gang, without) | self._closed
+
+    def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int] | None:
+        """Return where the matcher puts equal pods, None where that is not within what is free here."""
+        placed = self._ledger.match_equal(requests, count, nodes)
+        table = self._free.now()
+        for name, pods in (placed or {}).items():
+            free = table.of_node(name)
+            if any(amount * pods > free.get(kind, 0) for kind, amount in requests.items() if amount > 0):
+                return None
+        return placed
+
+    def take_all(self, places: Sequence[tuple[Pod, Assignment]], gang: object) -> None:
+        """Allocate the places of a gang's pods in the ledger."""
+        self._ledger.take_all(places, gang)
+
+    def undo(self, uids: Iterable[str]) -> None:
+        """Release what these pods hold in the ledger."""
+        self._ledger.undo(uids)
+
+
+class _Less:
+    """Capacity less what is kept of it."""
+
+    def __init__(self, real: LiveCapacity) -> None:
+        self._real = real
+        self._kept: tuple[Amounts, Mapping[str, int], Mapping[str, int]] | None = None
+        self._shown: tuple[CapacityTable, int, CapacityTable] | None = None
+
+    @property
+    def revision(self) -> int:
+        """How often the capacity has changed."""
+        return self._real.revision
+
+    def keep(self, amounts: Amounts, rows: Mapping[str, int], columns: Mapping[str, int]) -> None:
+        """Keep these amounts."""
+        self._kept, self._shown = (amounts, rows, columns), None
+
+    def now(self) -> CapacityTable:
+        """Return what is left beside what is kept."""
+        real = self._real.now()
+        if self._shown is not None and self._shown[0] is real and self._shown[1] == self._real.revision:
+            return self._shown[2]
+        found = CapacityTable(real.rows, real.columns, real.free.copy(), real.ports, real.names)
+        if self._kept is not None:
+            amounts, rows, columns = self._kept
+            at = np.array([rows.get(name, -1) for name in real.names], dtype=np.intp)
+            there = np.flatnonzero(at >= 0)
+            for kind, column in real.columns.items():
+                if kind in columns:
+                    found.free[there, column] -= amounts[at[there], columns[kind]]
+        self._shown = real, self._real.revision, found
+        return found
+
+
+class _KeptDevices:
+    """Devices of the ledger, of which a planner chooses by search alone."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def draft(self, pod: Pod, barred_nodes: Iterable[str] = ()) -> Reason:
+        """Return a reason that makes the planner search."""
+        return SEARCHED
+
+    def hold(
+        self, pod: Pod, chosen: Iterable[Sequence[tuple[Device, int]]]
+    ) -> tuple[DeviceShare, ...] | None:
+        """Hold exactly these devices; None when they aren't free."""
+        return self._ledger.devices.hold(pod, chosen)

@@ -1,0 +1,132 @@
+"""The exact planner at a later time: where a gang would go if nodes and devices had left what a timeline says.
+
+Constraints that have nothing to do with amounts are judged as they are now: which nodes a pod may use, which are held
+for preemptors, which host ports are taken. So a gang that lacks nothing but a port has no place at any time. Where
+gangs use nodes alone, a node is open once its gang has left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fluence_extender.gangs.queue.device_rows import EXCLUSIVE
+from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
+from fluence_extender.ledger.capacity import CapacityTable
+from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.ledger.pod_use import PodUse
+from fluence_extender.model.assignment import Assignment
+from fluence_extender.model.resources import NOTHING
+from fluence_extender.placement.demand import Demand, SettledMember
+from fluence_extender.placement.plan import Planner
+from fluence_extender.placement.planning_copy import PlanningCopy
+from fluence_extender.placement.trial import SearchedDevices
+from fluence_extender.queueing.entry import Amounts, Entry, Footprint, Mask, Slots
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of the planner for a gang: the members that lack places, and those that have some.
+
+    ``passes`` are the preemptors that the gang could preempt.
+    """
+
+    gang: object
+    demands: tuple[Demand, ...]
+    settled: tuple[SettledMember, ...] = ()
+    passes: frozenset[object] = frozenset()
+
+
+class FuturePlanner:
+    """A `queueing.fitting.PlannerPort` on the rows of a timeline. ``requests`` are those of entries, by key."""
+
+    def __init__(self, ledger: Ledger, planner: Planner, followed: LedgerTimeline) -> None:
+        self._ledger = ledger
+        self._planner = planner
+        self._followed = followed
+        self.requests: dict[str, Request] = {}
+
+    def slots(self, request: Request) -> tuple[Slots, ...]:
+        """Return the sizes of a gang's members, without their devices."""
+        counts: dict[tuple[int, ...], int] = {}
+        for demand in request.demands:
+            size = tuple(self._followed.size(self._ledger.rounded(demand.pod.requests)).tolist())
+            counts[size] = counts.get(size, 0) + 1
+        return tuple(Slots(count, size) for size, count in counts.items())
+
+    def usable(self, where: str) -> Mask | None:
+        """Return the rows of nodes that some member may use, and those of all devices."""
+        request, rows = self.requests[where], self._followed.rows
+        names: set[str] = set()
+        signatures = {id(found): found for found in map(self._eligible, request.demands)}
+        for found in signatures.values():
+            names |= found
+        names -= self._closed(request)
+        usable = np.zeros(len(self._followed.timeline.room), dtype=np.bool_)
+        usable[[rows[name] for name in names if name in rows]] = True
+        usable[[row for row, _ in self._followed.devices.rows()]] = True
+        return usable
+
+    def place(self, entry: Entry, view: Amounts) -> Footprint | None:
+        """Fix places for a gang within ``view``; None when it doesn't fit."""
+        request, followed = self.requests[entry.where], self._followed
+        now = self._ledger.free.now()
+        ports = {
+            followed.rows[now.names[row]]: ports
+            for row, ports in now.ports.items()
+            if now.names[row] in followed.rows
+        }
+        names = [*followed.names, *("" for _ in range(len(view) - len(followed.names)))]
+        table = CapacityTable(
+            followed.rows, followed.columns, np.array(view, dtype=np.int64, order="C"), ports, names
+        )
+        own = frozenset(one.node for one in request.settled)
+        closed = self._closed(request)
+        if self._ledger.gang_nodes.exclusive:
+            taken = view[: len(followed.names), EXCLUSIVE] < 1
+            closed |= {followed.names[row] for row in np.flatnonzero(taken)} - own
+        shares = tuple(followed.devices.used(view))
+        holders = {"": PodUse(Assignment("", "", shares), NOTHING)} if shares else {}
+        copy = _FutureLedger(self._ledger, table, holders, closed)
+        planner = Planner(copy, self._planner.eligibility, self._planner.topology)
+        found = planner.find(request.demands, request.gang, request.settled)
+        return None if found is None else self._footprint(request, found, own)
+
+    def _eligible(self, demand: Demand) -> set[str]:
+        return self._planner.eligibility.eligible(demand.pod)
+
+    def _closed(self, request: Request) -> set[str]:
+        with self._ledger.preemptor_holds.ignoring(request.passes):
+            return self._ledger.preemptor_holds.closed_to(request.gang)
+
+    def _footprint(self, request: Request, found: Sequence[Assignment], own: Collection[str]) -> Footprint:
+        followed = self._followed
+        taken: dict[int, Amounts] = {}
+        for demand, place in zip(request.demands, found, strict=True):
+            row, size = followed.rows[place.node], followed.size(self._ledger.rounded(demand.pod.requests))
+            taken[row] = taken[row] + size if row in taken else size.copy()
+        if self._ledger.gang_nodes.exclusive:
+            for row in taken:
+                taken[row][EXCLUSIVE] = followed.names[row] not in own
+        devices = followed.footprint(
+            followed.devices.taken(share for place in found for share in place.devices)
+        )
+        nodes = np.fromiter(taken, dtype=np.intp, count=len(taken))
+        amounts = np.array(list(taken.values()), dtype=np.int64)
+        return Footprint(np.concatenate((nodes, devices.rows)), np.concatenate((amounts, devices.amounts)))
+
+
+class _FutureLedger(PlanningCopy):
+    """A copy of the ledger on which only the nodes ``closed`` are closed."""
+
+    def __init__(
+        self, ledger: Ledger, table: CapacityTable, holders: dict[str, PodUse], closed: set[str]
+    ) -> None:
+        super().__init__(ledger, (table, table), holders, SearchedDevices())
+        self._closed = closed
+
+    def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
+        """Return the nodes that the gang may not use."""
+        return self._closed

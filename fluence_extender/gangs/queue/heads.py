@@ -1,0 +1,282 @@
+"""The blocked gangs at the head of the line, and what is reserved for each with regard to those before it.
+
+A whole gang that lacks capacity is blocked. The first of them, as many as the policy says, get reservations: the first
+moment at which the gang fits, by the ends that pods declare, or nodes to drain if no end helps a gang that has waited
+for too long. Nothing is booked for them, so a restart decides the same once all gangs have been tried. A gang for which
+others are preempted isn't blocked: its nodes are held until its victims are gone, and reservations keep off them.
+
+Invariants: the timeline has the reservations of the first gangs in order, up to the one that `settle` was told, and
+each was found with regard to those before it alone. A promised start moves later only with a cause, which the gang's
+history records. ``version`` grows when something is free to others that was kept from them.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+import numpy as np
+
+from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.queue.future import FuturePlanner, Request
+from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
+from fluence_extender.model.gang import GangKey, HistoryKind
+from fluence_extender.queueing.drain import cheapest
+from fluence_extender.queueing.earliest import Found, earliest
+from fluence_extender.queueing.entry import NEVER, Entry
+from fluence_extender.queueing.order import Rank
+from fluence_extender.queueing.policy import PolicyName, QueuePolicy
+from fluence_extender.queueing.promises import still_free
+from fluence_extender.queueing.reservation import Delay, OperatorReservation, Reservation
+
+ORDER = attrgetter("rank")
+
+HOPELESS = 16
+"""So many gangs that wouldn't fit on empty nodes are looked at besides those that count."""
+
+DECIDED_WITHIN = 0.05
+"""Seconds for which a step finds reservations. Gangs that aren't reached keep what they were promised."""
+
+
+@dataclass(slots=True)
+class Head:
+    """A blocked gang.
+
+    ``alike`` stands for what it asks: while it stays the same, so does what was promised. ``possible`` says that it
+    would fit on empty nodes; one that wouldn't blocks nobody. ``promise`` is what is reserved for it. ``basis`` is what
+    that depended on, ``freed`` what `LedgerTimeline.freed` was then.
+    """
+
+    gang: Gang
+    rank: Rank
+    entry: Entry
+    alike: object
+    possible: bool = True
+    promise: Reservation | None = None
+    basis: object = None
+    freed: int = -1
+
+
+class Heads:
+    """The blocked gangs in order; ``state`` returns what reservations depend on besides the timeline."""
+
+    def __init__(
+        self,
+        followed: LedgerTimeline,
+        planner: FuturePlanner,
+        state: Callable[[], object],
+        policy: Callable[[], QueuePolicy],
+        operators: Callable[[], Sequence[OperatorReservation]],
+        clock: Callable[[], float],
+    ) -> None:
+        self._clock = clock
+        self._until = NEVER
+        self._followed = followed
+        self._planner = planner
+        self._state = state
+        self._policy = policy
+        self._operators = operators
+        self._heads: list[Head] = []
+        self.version = 0
+        self.unfinished = False
+
+    @property
+    def blocked(self) -> Sequence[Head]:
+        """The blocked gangs that count, in order."""
+        return self._heads
+
+    def find(self, key: GangKey) -> Head | None:
+        """Return the head of that gang, if it is one."""
+        return next((head for head in self._heads if head.gang.key == key), None)
+
+    def counts(self, rank: Rank) -> bool:
+        """Return whether a blocked gang of that rank would be among the first."""
+        before = self._heads[: bisect.bisect_left(self._heads, rank, key=ORDER)]
+        return len(before) < self._most + HOPELESS and sum(head.possible for head in before) < self._most
+
+    @property
+    def _most(self) -> int:
+        policy = self._policy()
+        return max(policy.depth, policy.policy is PolicyName.FCFS)
+
+    # Coming and going.
+
+    def block(self, gang: Gang, rank: Rank, entry: Entry, request: Request, alike: object) -> None:
+        """Record that a gang is blocked, or is blocked still."""
+        old = self._pop(gang.key)
+        self._planner.requests[entry.key] = request
+        head = Head(gang, rank, entry, alike)
+        if old is not None and old.alike == alike and old.gang is gang:
+            head.promise, head.possible, head.freed = old.promise, old.possible, old.freed
+            head.basis = old.basis if old.entry == entry else None
+        elif old is not None:
+            self._lift((old,))
+        bisect.insort(self._heads, head, key=ORDER)
+
+    def unblock(self, key: GangKey) -> None:
+        """Record that a gang isn't blocked."""
+        head = self._pop(key)
+        if head is not None:
+            self._dropped(head)
+
+    def _pop(self, key: GangKey) -> Head | None:
+        for number, head in enumerate(self._heads):
+            if head.gang.key == key:
+                return self._heads.pop(number)
+        return None
+
+    def _dropped(self, head: Head) -> None:
+        self._lift((head,))
+        self._planner.requests.pop(head.entry.key, None)
+        self.version += 1
+
+    def clear(self) -> None:
+        """Forget all gangs."""
+        while self._heads:
+            self._dropped(self._heads.pop())
+
+    # Reserving.
+
+    def begin(self) -> None:
+        """Begin a step: there is time to find reservations again."""
+        self._until = self._clock() + DECIDED_WITHIN
+        self.unfinished = False
+
+    def settle(self, before: Rank | None = None) -> None:
+        """Let the timeline have exactly the reservations of gangs ``before`` that rank, of all by default."""
+        if not self._heads or not self._reserves:
+            self._lift(self._heads)
+            return
+        self._followed.follow()
+        timeline = self._followed.timeline
+        state = (self._followed.built, timeline.revision, self._state())
+        left = self._most
+        prefix: tuple[Reservation | None, ...] = ()
+        for number, head in enumerate(self._heads):
+            if before is not None and head.rank >= before:
+                self._lift(self._heads[number:])
+                return
+            if not left or number >= self._most + HOPELESS:
+                while len(self._heads) > number:
+                    self._dropped(self._heads.pop())
+                break
+            basis = (state, prefix, self._starves(head))
+            there = head.entry.key in timeline.reservations
+            promise = head.promise
+            due = promise is not None and not there and promise.start <= timeline.now
+            if head.basis != basis or due:
+                self._lift(self._heads[number:])
+                if self._clock() > self._until:
+                    self._postpone(head)
+                else:
+                    self._decide(head, prefix)
+                    head.basis = basis
+            elif promise is not None and not there:
+                timeline.reserve(promise)
+            prefix = (*prefix, head.promise)
+            left -= head.possible
+        if before is None:
+            self._followed.incidents.clear()
+
+    @property
+    def _reserves(self) -> bool:
+        """Whether any gang may get a reservation, or has to be judged for another reason."""
+        policy = self._policy()
+        return (
+            policy.policy is PolicyName.FCFS
+            or self._followed.any_ends
+            or bool(self._operators())
+            or any(map(self._starves, self._heads))
+        )
+
+    def _postpone(self, head: Head) -> None:
+        """Let a gang keep what it was promised, if it can, until there is time to find it anew."""
+        self.unfinished = True
+        if head.promise is not None and self._keeps(head, head.promise):
+            self._followed.timeline.reserve(head.promise)
+
+    def _decide(self, head: Head, prefix: tuple[Reservation | None, ...]) -> None:
+        """Reserve for a gang anew, or keep what it was promised."""
+        timeline, entry, old = self._followed.timeline, head.entry, head.promise
+        same_before = isinstance(head.basis, tuple) and head.basis[1] == prefix
+        free = old is not None and self._keeps(head, old)
+        if free and same_before and head.freed == self._followed.freed:
+            found = old
+        elif self._policy().depth:
+            found = self._found(head)
+            if free and old is not None and (found is None or found.start > old.start or _same(found, old)):
+                found = old
+        else:
+            found = None
+        head.possible = found is not None or self._planner.place(entry, timeline.capacity) is not None
+        head.freed = self._followed.freed
+        if found is None and head.possible and self._policy().depth and self._starves(head):
+            places = cheapest(timeline, entry, self._planner, self._operators())
+            if places is not None:
+                found = Reservation(entry.key, places, NEVER, NEVER, draining=True)
+                if old is not None and _same(found, old):
+                    found = old
+        if old is not None and found is not old:
+            self.version += 1
+            start = NEVER if found is None else found.start
+            if start > old.start:
+                cause = self._followed.incidents.cause(old, timeline)
+                self._delayed(head, Delay(entry.key, old.start, start, cause))
+        head.promise = found
+        if found is not None:
+            timeline.reserve(found)
+
+    def _found(self, head: Head) -> Reservation | None:
+        """Return a reservation at the first moment at which known ends let the gang fit."""
+        search = earliest(self._followed.timeline, head.entry, self._planner, self._operators())
+        found: Found | None = None
+        while True:
+            try:
+                next(search)
+            except StopIteration as stop:
+                found = stop.value
+                break
+        if found is None:
+            return None
+        start, places = found
+        return Reservation(head.entry.key, places, start, start + head.entry.duration)
+
+    def _keeps(self, head: Head, promise: Reservation) -> bool:
+        """Return whether the promised places can still be had then."""
+        usable = self._planner.usable(head.entry.where)
+        closed = any(
+            one.closes(head.entry, promise.start, promise.end)
+            and np.isin(promise.places.rows, one.rows).any()
+            for one in self._operators()
+        )
+        allowed = usable is None or bool(usable[promise.places.rows].all())
+        return allowed and not closed and still_free(promise, self._followed.timeline)
+
+    def _starves(self, head: Head) -> bool:
+        return self._followed.now() - head.entry.created[0] >= self._policy().starvation_after
+
+    def wake_at(self, head: Head) -> float:
+        """Return when to try a blocked gang again if nothing happens until then."""
+        if head.promise is not None:
+            return head.promise.start
+        starving = head.entry.created[0] + self._policy().starvation_after
+        return starving if starving > self._followed.now() else NEVER
+
+    def _lift(self, heads: Sequence[Head]) -> None:
+        for head in heads:
+            self._followed.timeline.cancel(head.entry.key)
+
+    @staticmethod
+    def _delayed(head: Head, delay: Delay) -> None:
+        head.gang.note(HistoryKind.DELAYED, "", f"it is expected to start later: {delay.cause.value}")
+
+
+def _same(one: Reservation, other: Reservation) -> bool:
+    """Return whether two reservations are for the same places from the same time on, the first for no longer."""
+    if one.start != other.start or one.end > other.end:
+        return False
+    if not np.array_equal(one.places.rows, other.places.rows):
+        return False
+    return np.array_equal(one.places.amounts, other.places.amounts)

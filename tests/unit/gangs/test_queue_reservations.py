@@ -1,0 +1,182 @@
+"""A blocked gang gets a reservation, gangs behind it keep out of its way, and nothing is booked for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
+from fluence_extender.model.gang import HistoryKind
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import ReasonCode
+from fluence_extender.queueing.policy import SIX_HOURS, PolicyName, QueuePolicy
+from tests.core.values import node
+from tests.core.world import World
+from tests.unit.gangs.conftest import MakeWorld, gang
+
+
+def running(w: World, name: str, cpu: int, seconds: float | None, **fields: Any) -> Pod:
+    """A gang of one pod that has a node, and has started; it declares to run for ``seconds``."""
+    (pod,) = gang(w, name, cpu, duration=seconds, **fields)
+    w.advance(1)
+    assert w.now(pod).node
+    w.change(pod, started=w.loop.time(), phase="Running")
+    w.advance(0.5)
+    return pod
+
+
+def end(w: World, pod: Pod) -> None:
+    """Let a pod end well."""
+    w.change(pod, phase="Succeeded")
+    w.advance(1)
+
+
+def code(w: World, name: str) -> ReasonCode | None:
+    """Why the gang of that name waits."""
+    reason = w.gang(name).reason
+    return None if reason is None else reason.code
+
+
+def use(w: World, policy: QueuePolicy) -> None:
+    """Let the queue follow a policy."""
+    type(w.controller.queue.settings).policy = property(lambda _: policy)  # type: ignore[assignment,method-assign]
+
+
+def same_as_anew(w: World) -> None:
+    """What the queue follows is what it would have if it were built anew."""
+    followed = w.controller.queue.followed
+    followed.follow()
+    anew = LedgerTimeline(w.ledger, w.controller.eligibility.nodes, followed._ends, w.loop.time)
+    for pod in w.controller.pods.values():
+        anew.seen(pod)
+    anew._placed = dict(followed._placed)
+    anew.follow()
+    for name, row in anew.rows.items():
+        there = followed.timeline.unreserved(w.loop.time())[followed.rows[name]]
+        assert (there == anew.timeline.free[row]).all(), name
+
+
+def test_short_gang_overtakes_the_head_and_a_long_one_does_not(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    running(w, "runs", 3000, 1000)
+    wide = gang(w, "wide", 3000, 3000, duration=100)
+    w.advance(1)
+    assert code(w, "wide") is ReasonCode.BUSY
+    (kept,) = w.controller.queue.reservations()
+    assert (kept.gang.name, kept.nodes) == ("wide", ("n0", "n1"))
+    assert kept.start is not None
+    assert 995 < kept.start < 1005
+    (long,) = gang(w, "long", 3000, duration=5000)
+    (endless,) = gang(w, "endless", 3000)
+    (short,) = gang(w, "short", 3000, duration=500)
+    w.advance(2)
+    assert w.nodes_of(short) == ["n1"]
+    assert [code(w, name) for name in ("long", "endless")] == [ReasonCode.BUSY, ReasonCode.BUSY]
+    end(w, short)
+    w.advance(2)
+    assert [code(w, name) for name in ("long", "endless")] == [ReasonCode.BEHIND_RESERVATION] * 2
+    assert w.controller.queue.reservations() == [kept]
+    assert w.nodes_of(long, endless, *wide) == ["", "", "", ""]
+    same_as_anew(w)
+
+
+def test_head_starts_when_its_room_is_there_and_others_follow(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    runs = running(w, "runs", 3000, 1000)
+    wide = gang(w, "wide", 3000, 3000, duration=100)
+    (long,) = gang(w, "long", 3000, duration=5000)
+    w.advance(2)
+    assert code(w, "long") is ReasonCode.BEHIND_RESERVATION
+    end(w, runs)
+    w.advance(2)
+    assert sorted(w.nodes_of(*wide)) == ["n0", "n1"]
+    assert w.controller.queue.reservations() == []
+    assert w.nodes_of(long) == [""]
+    for pod in wide:
+        w.change(pod, phase="Succeeded")
+    w.advance(2)
+    assert w.nodes_of(long) != [""]
+
+
+def test_gang_that_leaves_its_reservation_lets_others_start(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    running(w, "runs", 3000, 1000)
+    wide = gang(w, "wide", 3000, 3000, duration=100)
+    (long,) = gang(w, "long", 3000, duration=5000)
+    w.advance(2)
+    assert w.nodes_of(long) == [""]
+    for pod in wide:
+        w.cluster.delete(pod)
+    w.advance(2)
+    assert w.nodes_of(long) == ["n1"]
+
+
+def test_overrun_delays_the_head_and_its_history_says_so(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    running(w, "runs", 3000, 20)
+    gang(w, "wide", 3000, 3000, duration=100)
+    w.advance(1)
+    first = w.controller.queue.reservations()[0].start
+    assert first is not None
+    w.advance(30)
+    later = w.controller.queue.reservations()[0].start
+    assert later is not None
+    assert first < w.loop.time() < later
+    told = [one.detail for one in w.gang("wide").history.entries if one.what is HistoryKind.DELAYED]
+    assert told == ["it is expected to start later: Overrun"]
+    same_as_anew(w)
+
+
+def test_restart_decides_the_same(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"), node("n2"))
+    running(w, "runs", 3000, 1000)
+    running(w, "runs-too", 3000, 700)
+    gang(w, "wide", 3000, 3000, 3000, duration=100)
+    (long,) = gang(w, "long", 3000, duration=5000)
+    (short,) = gang(w, "short", 1000, duration=600)
+    w.advance(2)
+    before = w.controller.queue.reservations(), w.nodes_of(long, short)
+    w.restart()
+    w.advance(2)
+    assert (w.controller.queue.reservations(), w.nodes_of(long, short)) == before
+
+
+def test_without_declared_ends_nothing_is_reserved_and_gangs_fill_the_gaps(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    running(w, "runs", 3000, None)
+    gang(w, "wide", 3000, 3000, duration=100)
+    (later,) = gang(w, "later", 3000)
+    w.advance(2)
+    assert w.nodes_of(later) == ["n1"]
+    assert w.controller.queue.reservations() == []
+
+
+def test_starving_gang_drains_the_cheapest_nodes(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"), node("n2"))
+    running(w, "runs", 3000, None)
+    running(w, "small", 1000, None, namespace="other")
+    gang(w, "wide", 4000, 4000, 4000, created=0.0)
+    w.advance(2)
+    first = [gang(w, f"early-{number}", 1000)[0] for number in range(2)]
+    w.advance(2)
+    assert all(w.nodes_of(*first))
+    w.advance(SIX_HOURS)
+    (kept,) = w.controller.queue.reservations()
+    assert kept.draining
+    (late,) = gang(w, "late", 1000)
+    w.advance(2)
+    assert w.nodes_of(late) == [""]
+    assert code(w, "late") is ReasonCode.BEHIND_RESERVATION
+
+
+def test_fcfs_lets_nothing_pass_the_head(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    w.controller.queue.settings.__class__ = type("Fcfs", (type(w.controller.queue.settings),), {})
+    use(w, QueuePolicy(PolicyName.FCFS))
+    runs = running(w, "runs", 3000, 1000)
+    gang(w, "wide", 3000, 3000, duration=100)
+    (short,) = gang(w, "short", 1000, duration=1)
+    w.advance(2)
+    assert code(w, "short") is ReasonCode.QUEUED
+    end(w, runs)
+    w.advance(2)
+    assert w.nodes_of(short) != [""]
