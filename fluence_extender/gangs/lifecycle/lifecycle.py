@@ -57,6 +57,7 @@ from fluence_extender.gangs.preemption.manager import PreemptionManager
 from fluence_extender.gangs.preemption.preemptions import Preemptions
 from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.gangs.queue.book import QueueBook
+from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.gangs.queue.turns import turn
 from fluence_extender.gangs.reporting.announcements import announcements
 from fluence_extender.gangs.reporting.group_status import GroupReports
@@ -90,7 +91,9 @@ class Lifecycle:
         self.limits = limits
         self._clock = clock
         preemptions = Preemptions(ledger.preemptor_holds)
-        self.queue = QueueBook(registry, ledger, planner, clock)
+        queues = Queues()
+        self.admission = QueueAdmission(registry, queues)
+        self.queue = QueueBook(registry, ledger, planner, clock, queues, self.admission.default_duration)
         self._places = Places(registry, ledger, planner, clock, preemptions.passes, self.queue.avoided)
         self._resting = Resting(registry, self._places, limits, clock)
         self._group_reports = GroupReports(registry, registry.gone.clock)
@@ -99,8 +102,15 @@ class Lifecycle:
             registry, ledger, self._places, planner, limits, clock, preemptions, on_preempted
         )
         self._displacement = Displacement(self._places, planner, ledger, registry.workloads, limits)
-        self.admission = QueueAdmission(registry, self.queue.settings)
-        waiting = registry, ledger, self._places, self.preemption, self._displacement, self.admission, self.queue
+        waiting = (
+            registry,
+            ledger,
+            self._places,
+            self.preemption,
+            self._displacement,
+            self.admission,
+            self.queue,
+        )
         self._attempts = Attempts(*waiting, clock)
         self.births = Births(registry, ledger, limits, clock)
         self._steering = Steering(planner, self._displacement, self.births)

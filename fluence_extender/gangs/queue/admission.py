@@ -24,6 +24,7 @@ from fluence_extender.gangs.queue.submissions import submission_of
 from fluence_extender.gangs.queue.usage import Place, Usage
 from fluence_extender.model.dependency import Ending, Target
 from fluence_extender.model.gang import GangKey
+from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import Queue
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.submission import Submission
@@ -46,6 +47,14 @@ class QueueAdmission:
         """Return the queue of a gang, or why it has none."""
         said = submission_of(gang, self._registry.workloads) if said is None else said
         return self._queues.queue_of((one.pod for one in gang.alive()), dict(said.queues))
+
+    def default_duration(self, pod: Pod) -> float | None:
+        """Return how long a pod of ours runs that declares no duration, None where its queue doesn't say it."""
+        if all(one.default_duration is None for one in self._queues.queues.values()):
+            return None
+        found = self._registry.member(pod.uid)
+        queue = self.queue_of(found[0]) if found is not None and found[0].alive() else None
+        return queue.default_duration if isinstance(queue, Queue) else None
 
     def user_of(self, gang: Gang) -> str:
         """Return who submitted a gang; where that isn't recorded, all gangs of the namespace have one user."""

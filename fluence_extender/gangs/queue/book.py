@@ -19,7 +19,7 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.beside import LedgerBeside
 from fluence_extender.gangs.queue.device_rows import EXCLUSIVE
-from fluence_extender.gangs.queue.ends import Ends
+from fluence_extender.gangs.queue.ends import DefaultDuration, Ends
 from fluence_extender.gangs.queue.future import FuturePlanner, Request
 from fluence_extender.gangs.queue.heads import Head, Heads
 from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
@@ -106,12 +106,15 @@ class QueueBook:
         ledger: Ledger,
         planner: Planner,
         clock: Callable[[], float],
+        queues: Queues,
+        default_duration: DefaultDuration,
     ) -> None:
-        self.settings = Queues()
+        self.settings = queues
+        self._stated = queues.revision
         self._registry = registry
         self._ledger = ledger
         self._clock = clock
-        self._ends = Ends(registry.workloads)
+        self._ends = Ends(registry.workloads, default_duration)
         self.followed = LedgerTimeline(ledger, planner.eligibility.nodes, self._ends, registry.gone.clock)
         self._future = FuturePlanner(ledger, planner, self.followed)
         self.heads = Heads(
@@ -124,7 +127,7 @@ class QueueBook:
         )
         self._view = LedgerBeside(ledger)
         self._beside = Planner(self._view, planner.eligibility, planner.topology)
-        registry.on_restated = self.pod_changed
+        registry.on_restated = self.followed.restated
         self._kept: tuple[object, Beside] = (None, FREELY)
         self._cut: Rank | None = None
 
@@ -197,6 +200,10 @@ class QueueBook:
     def begin(self, waiting: Collection[GangKey]) -> None:
         """Begin a step in which some of the ``waiting`` gangs are tried."""
         self.heads.begin()
+        if self._stated != self.settings.revision:
+            self._stated = self.settings.revision
+            for _, member in self._registry.members():
+                self.followed.restated(member.pod)
         for head in list(self.heads.blocked):
             known = self._registry.gangs.get(head.gang.key)
             if known is not head.gang or not _waits(known):

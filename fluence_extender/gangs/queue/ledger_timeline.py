@@ -81,6 +81,12 @@ class LedgerTimeline:
         elif self._ending.pop(pod.uid, None) is not None:
             self._touched.add(pod.uid)
 
+    def restated(self, pod: Pod) -> None:
+        """Take in a pod of which a workload or a queue says something else than before."""
+        self._ending.pop(pod.uid, None)
+        self._touched.add(pod.uid)
+        self.seen(pod)
+
     def gone(self, uid: str) -> None:
         """Forget a pod."""
         self._ending.pop(uid, None)
