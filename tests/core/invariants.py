@@ -24,6 +24,7 @@ from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
 from tests.core.job_controller import index_of
+from tests.core.queue_laws import nobody_is_stopped_by_nothing
 from tests.core.state_api import documents
 from tests.core.world import World
 
@@ -228,6 +229,7 @@ def check_at_rest(world: World) -> None:
     gangs_are_whole_or_not_begun(world)
     every_place_is_taken(world)
     nobody_waits_who_fits(world)
+    nobody_is_stopped_by_nothing(world)
     for pod in world.cluster.pods():
         if pod.ours and not pod.node and not pod.finished:
             assert not pod.nominated, f"{pod.key} is still nominated to {pod.nominated}"
@@ -251,9 +253,11 @@ def every_place_is_taken(world: World) -> None:
 
 
 def nobody_waits_who_fits(world: World) -> None:
-    """No whole gang waits that a fresh plan has a place for, pinned elsewhere or not."""
+    """No whole gang waits that a fresh plan has a place for, pinned elsewhere or not, except behind a reservation."""
     planner = Planner(world.ledger, world.controller.eligibility)
     for gang in world.controller.registry.gangs.values():
+        if gang.reason is not None and gang.reason.code is ReasonCode.BEHIND_RESERVATION:
+            continue
         size = size_of(gang)
         ready = [one for one in needy(gang) if not foreign_gates(one.pod) and not one.pod.problem]
         if isinstance(size, Reason) or not ready or any(one.pod.problem for one in needy(gang)):

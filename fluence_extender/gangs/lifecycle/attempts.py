@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from operator import itemgetter
 
 import structlog
@@ -24,7 +24,6 @@ from fluence_extender.gangs.membership.assembly import foreign_gates, required_s
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.manager import PreemptionManager
-from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.gangs.queue.book import BLOCKED, Beside, QueueBook
 from fluence_extender.gangs.queue.future import Request
 from fluence_extender.gangs.queue.turns import turn
@@ -67,21 +66,33 @@ class Attempts:
         places: Places,
         preemption: PreemptionManager,
         displacement: Displacement,
-        admission: QueueAdmission,
         queue: QueueBook,
         clock: Callable[[], float],
     ) -> None:
         self._queue = queue
         self._clock = clock
         self._displacement = displacement
-        self._admission = admission
         self._preemption = preemption
         self._registry = registry
         self._ledger = ledger
         self._places = places
         self._failed_demands: dict[tuple[object, ...], Reason] = {}
         self._reached: Rank | None = None
+        self._tried_version = (-1, -1)
         self.left: frozenset[GangKey] = frozenset()
+
+    @property
+    def restless(self) -> bool:
+        """Whether another step is wanted at once."""
+        return bool(self.left) or self._queue.restless or self._queue.version != self._tried_version[1]
+
+    def begin(self, looked_at: Set[GangKey], waiting: Set[GangKey]) -> Set[GangKey]:
+        """Return which gangs might fit: those just looked at, or all that wait if more capacity may be free."""
+        self._queue.begin(waiting)
+        version = self._ledger.version, self._queue.version
+        hopeful = looked_at if version == self._tried_version else looked_at | waiting
+        self._tried_version = version
+        return hopeful | self.left
 
     def all(self, gangs: Iterable[Gang], now: float) -> set[GangKey]:
         """Try those of ``gangs`` that wait and might fit; return the ones tried, which are all but those ``left``."""
@@ -121,7 +132,7 @@ class Attempts:
             gang.attempt.queue_version = self._queue.version
             if len(needy(gang)) < before:
                 placed += before - len(needy(gang))
-                self._admission.note(gang)
+                self._queue.admission.note(gang)
         self.left = frozenset(gang.key for gang in hopeful if gang.key not in tried)
         return tried
 
@@ -158,7 +169,9 @@ class Attempts:
             return False
         self._preemption.order(gang, ready)
         ready, later = (ready[:missing], ready[missing:]) if gang.promised and missing > 0 else (ready, [])
-        obstacle = _invalid(ready) or self._admission.obstacle(gang) or self._preemption.obstacle(gang, ready)
+        obstacle = (
+            _invalid(ready) or self._queue.admission.obstacle(gang) or self._preemption.obstacle(gang, ready)
+        )
         if obstacle is not None:
             gang.explain(obstacle, now)
             return False
@@ -188,13 +201,15 @@ class Attempts:
         if later and reason is None:
             self._registry.dirty.add(gang.key)
         gang.explain(reason, now)
-        return missing > 0 and self._blocks(gang, rank, ready[:missing], now)
+        return _needs(gang, size) and self._blocks(gang, rank, ready[: max(missing, 1)], now)
 
     def _blocks(self, gang: Gang, rank: Rank, ready: Sequence[Member], now: float) -> bool:
         """Tell the queue that the members lack capacity, if they do and if that counts; return whether it does."""
         if gang.reason is None or gang.reason.code not in BLOCKED or not self._queue.blocks(rank):
             return False
         lacking = [member for member in ready if member.assignment is None]
+        if not lacking:
+            return False
         passes = self._preemption.passes(gang)
         demands, settled = self._places.demands(lacking, now), self._places.settled(gang)
         request = Request(gang.key, tuple(demands), tuple(settled), passes)

@@ -55,9 +55,7 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.manager import PreemptionManager
 from fluence_extender.gangs.preemption.preemptions import Preemptions
-from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.gangs.queue.book import QueueBook
-from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.gangs.queue.turns import turn
 from fluence_extender.gangs.reporting.announcements import announcements
 from fluence_extender.gangs.reporting.group_status import GroupReports
@@ -91,9 +89,8 @@ class Lifecycle:
         self.limits = limits
         self._clock = clock
         preemptions = Preemptions(ledger.preemptor_holds)
-        queues = Queues()
-        self.admission = QueueAdmission(registry, queues)
-        self.queue = QueueBook(registry, ledger, planner, clock, queues, self.admission.default_duration)
+        self.queue = QueueBook(registry, ledger, planner, clock)
+        self.admission = self.queue.admission
         self._places = Places(registry, ledger, planner, clock, preemptions.passes, self.queue.avoided)
         self._resting = Resting(registry, self._places, limits, clock)
         self._group_reports = GroupReports(registry, registry.gone.clock)
@@ -102,20 +99,11 @@ class Lifecycle:
             registry, ledger, self._places, planner, limits, clock, preemptions, on_preempted
         )
         self._displacement = Displacement(self._places, planner, ledger, registry.workloads, limits)
-        waiting = (
-            registry,
-            ledger,
-            self._places,
-            self.preemption,
-            self._displacement,
-            self.admission,
-            self.queue,
-        )
+        waiting = registry, ledger, self._places, self.preemption, self._displacement, self.queue
         self._attempts = Attempts(*waiting, clock)
         self.births = Births(registry, ledger, limits, clock)
         self._steering = Steering(planner, self._displacement, self.births)
         self._gang_index = GangIndex(registry, limits)
-        self._tried_version = (-1, -1)
 
     # Observations.
 
@@ -463,21 +451,14 @@ class Lifecycle:
     @property
     def restless(self) -> bool:
         """Whether another step is wanted at once."""
-        left = self._registry.dirty or self._attempts.left or self.queue.version != self._tried_version[1]
-        return bool(left) or self.preemption.restless or self.queue.restless
+        return bool(self._registry.dirty) or self._attempts.restless or self.preemption.restless
 
     def _try_waiting(self, looked_at: set[GangKey], now: float) -> set[GangKey]:
         """Try to place waiting gangs: those just looked at, or all of them if more capacity may be free."""
-        self.queue.begin(self._gang_index.waiting)
-        version = self._ledger.version, self.queue.version
-        hopeful = looked_at if version == self._tried_version else looked_at | self._gang_index.waiting
-        hopeful = hopeful | self._attempts.left
+        hopeful = self._attempts.begin(looked_at, self._gang_index.waiting)
         tried = self._attempts.all(self._gang_index.existing(hopeful), now)
-        self._tried_version = version
-        self.queue.finish()
-        for gang, at in self.queue.wakes(now):
-            gang.attempt.again_at = min(gang.attempt.again_at, at)
-            self._gang_index.look_at(gang.key, at)
+        for gang in self.queue.finish(now):
+            self._gang_index.look_at(gang.key, gang.attempt.again_at)
         return tried
 
     def _relieve_overcommitted(self) -> None:

@@ -17,9 +17,10 @@ import numpy as np
 
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.gangs.queue.beside import LedgerBeside
 from fluence_extender.gangs.queue.device_rows import EXCLUSIVE
-from fluence_extender.gangs.queue.ends import DefaultDuration, Ends
+from fluence_extender.gangs.queue.ends import Ends
 from fluence_extender.gangs.queue.future import FuturePlanner, Request
 from fluence_extender.gangs.queue.heads import Head, Heads
 from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
@@ -106,15 +107,14 @@ class QueueBook:
         ledger: Ledger,
         planner: Planner,
         clock: Callable[[], float],
-        queues: Queues,
-        default_duration: DefaultDuration,
     ) -> None:
-        self.settings = queues
-        self._stated = queues.revision
+        self.settings = Queues()
+        self.admission = QueueAdmission(registry, self.settings)
+        self._stated = self.settings.revision
         self._registry = registry
         self._ledger = ledger
         self._clock = clock
-        self._ends = Ends(registry.workloads, default_duration)
+        self._ends = Ends(registry.workloads, self.admission.default_duration)
         self.followed = LedgerTimeline(ledger, planner.eligibility.nodes, self._ends, registry.gone.clock)
         self._future = FuturePlanner(ledger, planner, self.followed)
         self.heads = Heads(
@@ -300,22 +300,24 @@ class QueueBook:
         """Record that a gang isn't blocked."""
         self.heads.unblock(gang.key)
 
-    def finish(self) -> None:
-        """End a step: find all reservations, and say when blocked gangs are expected to start."""
+    def finish(self, now: float) -> list[Gang]:
+        """End a step at ``now``: find all reservations, and say when blocked gangs are expected to start.
+
+        Return the gangs that are to be tried again at a certain time if nothing happens until then.
+        """
         self.heads.settle()
         for head in self.heads.blocked:
             start = head.promise.start if head.promise is not None else NEVER
             if start < NEVER and head.gang.starts_about != start:
                 head.gang.starts_about = start
                 self._registry.revision += 1
-
-    def wakes(self, now: float) -> Iterator[tuple[Gang, float]]:
-        """Yield when to try blocked gangs again if nothing happens until then, on the controller's clock."""
-        present = self.followed.now()
+        present, found = self.followed.now(), []
         for head in self.heads.blocked:
             at = self.heads.wake_at(head)
             if present < at < NEVER:
-                yield head.gang, now + at - present
+                head.gang.attempt.again_at = min(head.gang.attempt.again_at, now + at - present)
+                found.append(head.gang)
+        return found
 
     def _operators(self) -> Sequence[OperatorReservation]:
         return ()
