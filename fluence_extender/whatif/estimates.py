@@ -18,10 +18,10 @@ from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.lifecycle.attempts import needy
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.workloads import owner_topology
+from fluence_extender.gangs.queue.book import BLOCKED, STOPPED
 from fluence_extender.gangs.queue.turns import turn
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import ReasonCode
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.whatif.forecast import Forecast, OutOfTime
@@ -73,8 +73,13 @@ def estimate(
     queue: Sequence[Queued],
     now: float,
     patience: float = PATIENCE,
+    reserved: Mapping[GangKey, float] | None = None,
 ) -> dict[GangKey, float]:
-    """Return when each gang of ``queue`` starts, in seconds since the epoch; gangs without an estimate are left out."""
+    """Return when each gang of ``queue`` starts, in seconds since the epoch; gangs without an estimate are left out.
+
+    ``reserved`` is when those start that have a reservation.
+    """
+    promised = reserved or {}
     until = time.monotonic() + patience
 
     def tick() -> None:
@@ -85,7 +90,9 @@ def estimate(
     found: dict[GangKey, float] = {}
     try:
         for gang in queue:
-            at = forecast.earliest(gang.demands, gang.key, now, gang.settled)
+            at = promised.get(gang.key)
+            if at is None:
+                at = forecast.earliest(gang.demands, gang.key, now, gang.settled)
             if at is None:
                 continue
             found[gang.key] = at
@@ -133,19 +140,24 @@ class Estimates:
     async def refresh(self) -> None:
         """Compute the estimates again if anything has changed that they depend on."""
         queue = self._queue()
-        state = (self._controller.ledger.version, tuple(gang.key for gang in queue))
+        reserved = {
+            one.gang: one.start
+            for one in self._controller.queue.reservations()
+            if one.start is not None and one.start > self._now()
+        }
+        state = (self._controller.ledger.version, tuple(gang.key for gang in queue), reserved)
         if state == self._state:
             return
         self._state = state
         if not queue:
             self._publish({})
             return
-        taken, ends = snapshot_with_ends(self._controller)
+        taken, ends = snapshot_with_ends(self._controller, self._now())
         if not ends:
             self._publish({})
             return
         with short_switch_interval():
-            found = await asyncio.to_thread(estimate, taken, ends, queue, self._now())
+            found = await asyncio.to_thread(estimate, taken, ends, queue, self._now(), PATIENCE, reserved)
         self._publish(found)
 
     def measure(self) -> None:
@@ -167,7 +179,7 @@ class Estimates:
         waiting = [
             gang
             for gang in self._controller.registry.gangs.values()
-            if gang.reason is not None and gang.reason.code is ReasonCode.BUSY and needy(gang)
+            if gang.reason is not None and gang.reason.code in (*BLOCKED, *STOPPED) and needy(gang)
         ]
         waiting.sort(key=turn)
         return [self._queued(gang) for gang in waiting[:MOST]]

@@ -10,18 +10,12 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
-from fluence_extender.gangs.membership.conventions.membership import Workloads
+from fluence_extender.gangs.queue.ends import LATEST
 from fluence_extender.ledger.pod_use import PodUse
-from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.whatif.snapshot import LedgerCopy
-
-LATEST = datetime.max.replace(microsecond=0, tzinfo=UTC).timestamp()
-"""The last time that can be written as a date, in seconds since the epoch. A pod that ends later never ends."""
 
 
 class OutOfTime(Exception):
@@ -34,21 +28,6 @@ class End:
 
     at: float
     use: PodUse
-
-
-def owning_job(pod: Pod, workloads: Workloads) -> Job | None:
-    """Return the Job that made the pod, None for other pods and while the Job isn't known."""
-    if pod.owner is None or pod.owner.kind != "Job":
-        return None
-    return workloads.find(Job, pod.namespace, pod.owner.name)
-
-
-def end_of(pod: Pod, job: Job | None) -> float | None:
-    """Return when a running pod ends at the latest, in seconds since the epoch; None where nothing declares it."""
-    ends = [job.ends] if job is not None and job.ends is not None else []
-    if pod.duration is not None and pod.started:
-        ends.append(pod.started + pod.duration)
-    return min((end for end in ends if end <= LATEST), default=None)
 
 
 class Forecast:

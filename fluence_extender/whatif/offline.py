@@ -16,6 +16,7 @@ from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.gangs.membership.assembly import agreed_size
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
+from fluence_extender.gangs.queue.ends import end_of, owning_job
 from fluence_extender.graph.catalogue import DeviceCatalogue, device_catalogue
 from fluence_extender.graph.cluster_graph import build_containment
 from fluence_extender.graph.resources_file import parse_resources
@@ -31,7 +32,6 @@ from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.whatif.documents import BadManifest, Manifest, read_manifests
-from fluence_extender.whatif.forecast import end_of, owning_job
 from fluence_extender.whatif.manifests import SimulationRequest, requested_gangs, workload
 from fluence_extender.whatif.preemption_preview import PreemptionContext
 from fluence_extender.whatif.result_json import results_as_json

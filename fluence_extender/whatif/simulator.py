@@ -20,10 +20,11 @@ from typing import Any
 from fluence_extender.cluster.budgets import PreemptionRules
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.conventions.membership import Workloads
+from fluence_extender.gangs.queue.ends import end_of, owning_job
 from fluence_extender.matcher.collector import paused_collector
+from fluence_extender.queueing.ends import expected_end
 from fluence_extender.whatif.computation import Overrun, computed
 from fluence_extender.whatif.documents import read_manifests
-from fluence_extender.whatif.forecast import end_of, owning_job
 from fluence_extender.whatif.manifests import SimulationRequest, requested_gangs
 from fluence_extender.whatif.preemption_preview import PreemptionContext
 from fluence_extender.whatif.result_json import results_as_json
@@ -77,9 +78,9 @@ def short_switch_interval() -> Iterator[None]:
             sys.setswitchinterval(before)
 
 
-def snapshot_with_ends(controller: Controller) -> tuple[Snapshot, dict[str, float]]:
-    """Take a snapshot of the ledger; return it with the ends of running pods, by uid."""
-    ends = _known_ends(controller)
+def snapshot_with_ends(controller: Controller, now: float) -> tuple[Snapshot, dict[str, float]]:
+    """Take a snapshot of the ledger; return it with when running pods are expected to end, by uid."""
+    ends = {uid: expected_end(end, now) for uid, end in _known_ends(controller).items()}
     return snapshot(controller.ledger, controller.eligibility.nodes.values(), ends), ends
 
 
@@ -139,7 +140,7 @@ class Simulator:
         with short_switch_interval(), paused_collector():
             request = await computed(partial(_read, body, namespace, rules, workloads), LONGEST_ANSWER)
             context = await self._context(request, rules)
-            taken, ends = snapshot_with_ends(self._controller)
+            taken, ends = snapshot_with_ends(self._controller, self._now())
             return await computed(
                 partial(_simulated, taken, request, self._now(), ends, context), LONGEST_ANSWER
             )

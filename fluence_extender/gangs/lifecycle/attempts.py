@@ -24,7 +24,8 @@ from fluence_extender.gangs.membership.assembly import foreign_gates, required_s
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.manager import PreemptionManager
-from fluence_extender.gangs.queue.book import BLOCKED, Beside, QueueBook
+from fluence_extender.gangs.queue.beside import Beside
+from fluence_extender.gangs.queue.book import BLOCKED, QueueBook
 from fluence_extender.gangs.queue.future import Request
 from fluence_extender.gangs.queue.turns import turn
 from fluence_extender.ledger.ledger import Ledger
@@ -238,7 +239,7 @@ class Attempts:
         )
         reason = self._failed_demands.get(asked)
         if reason is None:
-            reason = self._places.plan(gang, members, now, beside=beside.planner)
+            reason = self._places.plan(gang, members, now, beside=beside)
             if reason is not None:
                 self._failed_demands[asked] = reason
         return reason
@@ -250,7 +251,7 @@ class Attempts:
         reason = self._plan(gang, ready, beside, now)
         if reason is None or len(ready) <= fewest:
             return reason
-        if self._places.plan(gang, ready[:fewest], now, beside=beside.planner) is not None:
+        if self._places.plan(gang, ready[:fewest], now, beside=beside) is not None:
             return reason
         beyond, start = ready[fewest:], gang.attempt.beyond
         gang.attempt.beyond = 0
@@ -258,7 +259,7 @@ class Attempts:
         for at, member in enumerate(beyond[start:] + beyond[:start], start + 1):
             pod = member.pod
             asked = (pod.requests, *(tuple(sorted(kinds.items())) for kinds in (pod.devices, pod.requires)))
-            if asked not in hopeless and self._places.plan(gang, [member], now, beside=beside.planner):
+            if asked not in hopeless and self._places.plan(gang, [member], now, beside=beside):
                 hopeless.add(asked)
                 if len(hopeless) >= MOST_HOPELESS:
                     # The next attempt begins with the others.

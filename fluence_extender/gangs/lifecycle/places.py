@@ -13,6 +13,7 @@ from fluence_extender.gangs.lifecycle.member_states import MOVABLE, WAITING, Mem
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.membership.workloads import owner_topology
+from fluence_extender.gangs.queue.beside import FREELY, Beside
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangState, HistoryKind
@@ -62,20 +63,23 @@ class Places:
         members: Sequence[Member],
         now: float,
         avoided: frozenset[str] = frozenset(),
-        beside: Planner | None = None,
+        beside: Beside = FREELY,
     ) -> Reason | None:
         """Place all of ``members`` off the nodes ``avoided``, or none of them and return why.
 
-        ``beside`` plans beside what the queue keeps for others, None where nothing is kept.
+        ``beside`` says what the queue keeps for others.
         """
         demands, settled = self.demands(members, now, avoided), self.settled(gang)
         try:
             with self._ledger.preemptor_holds.ignoring(self.passes(gang)):
-                found = beside.find(demands, gang.key, settled) if beside is not None else None
+                found = None
+                if beside is not FREELY:
+                    kept = self.demands(members, now, avoided | beside.closed)
+                    found = (beside.planner or self._planner).find(kept, gang.key, settled)
                 assignments = found or self._planner.plan(demands, gang.key, settled)
         except GangRefused as refused:
             return refused.reason
-        if beside is not None and found is None:
+        if beside is not FREELY and found is None:
             self._ledger.undo([demand.pod.uid for demand in demands])
             return behind_reservation()
         for member, assignment in zip(members, assignments, strict=True):

@@ -8,6 +8,7 @@ otherwise the exact search places the gang.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,8 +23,25 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.placement.ledger_port import Devices
+from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.trial import SEARCHED
 from fluence_extender.queueing.entry import Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """How a gang may be placed: by ``planner``, None for the usual one, and off the nodes ``closed`` to it.
+
+    Gangs with equal tokens that ask the same have the same places.
+    """
+
+    planner: Planner | None = None
+    closed: frozenset[str] = frozenset()
+    token: object = None
+
+
+FREELY = Beside()
+"""Nothing is kept from the gang."""
 
 
 class LedgerBeside:

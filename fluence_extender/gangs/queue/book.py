@@ -18,12 +18,13 @@ import numpy as np
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import QueueAdmission
-from fluence_extender.gangs.queue.beside import LedgerBeside
+from fluence_extender.gangs.queue.beside import FREELY, Beside, LedgerBeside
 from fluence_extender.gangs.queue.device_rows import EXCLUSIVE
 from fluence_extender.gangs.queue.ends import Ends
 from fluence_extender.gangs.queue.future import FuturePlanner, Request
 from fluence_extender.gangs.queue.heads import Head, Heads
 from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
+from fluence_extender.gangs.queue.operators import covers, operator_reservations
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.gangs.queue.turns import entry_key, turn
 from fluence_extender.ledger.ledger import Ledger
@@ -83,21 +84,6 @@ class GangReservation:
         return self.start is None
 
 
-@dataclass(frozen=True, slots=True)
-class Beside:
-    """How a gang may be placed: by ``planner``, None for the usual one, because nothing is kept from the gang.
-
-    Gangs with equal tokens that ask the same have the same places. ``avoided`` are nodes of reservations ahead of it.
-    """
-
-    planner: Planner | None = None
-    token: object = None
-    avoided: frozenset[str] = frozenset()
-
-
-FREELY = Beside()
-
-
 class QueueBook:
     """The waiting gangs in order, and what is reserved for them."""
 
@@ -120,7 +106,7 @@ class QueueBook:
         self.heads = Heads(
             self.followed,
             self._future,
-            lambda: (ledger.version, self.settings.revision),
+            lambda: (ledger.version, self.settings.revision, self._over),
             lambda: self.settings.policy,
             self._operators,
             clock,
@@ -130,6 +116,10 @@ class QueueBook:
         registry.on_restated = self.followed.restated
         self._kept: tuple[object, Beside] = (None, FREELY)
         self._cut: Rank | None = None
+        self._eligibility = planner.eligibility
+        self._nodes = planner.eligibility.nodes
+        self._told: tuple[object, list[OperatorReservation]] = ((), [])
+        self._over = 0
 
     # What users see.
 
@@ -143,7 +133,7 @@ class QueueBook:
             found.append(
                 Standing(
                     gang.key,
-                    DEFAULT_QUEUE,
+                    self._queue_name(gang),
                     position,
                     gang.reason,
                     gang.starts_about,
@@ -202,8 +192,12 @@ class QueueBook:
         self.heads.begin()
         if self._stated != self.settings.revision:
             self._stated = self.settings.revision
+            self.heads.version += 1
             for _, member in self._registry.members():
                 self.followed.restated(member.pod)
+        over = sum(1 for one in self.settings.reservations.values() if one.end <= self.followed.now())
+        self.heads.version += over != self._over
+        self._over = over
         for head in list(self.heads.blocked):
             known = self._registry.gangs.get(head.gang.key)
             if known is not head.gang or not _waits(known):
@@ -227,16 +221,33 @@ class QueueBook:
         """Return how a gang of that rank may be placed, or why it isn't tried."""
         if self._cut is not None and rank > self._cut and rank[0]:
             return BEYOND_DEPTH
-        heads = self.heads
-        if not heads.blocked or heads.blocked[0].rank >= rank:
-            return FREELY
-        heads.settle(rank)
-        if self.settings.policy.policy is PolicyName.FCFS:
-            ahead = any(head.possible and head.rank < rank for head in heads.blocked)
-            return AFTER_BLOCKED if ahead and rank[0] else FREELY
-        if not self.followed.timeline.reservations:
-            return FREELY
-        return self._aside(self._ends.duration([one.pod for one in members], self.followed.now()))
+        heads, found = self.heads, FREELY
+        duration = self._ends.duration([one.pod for one in members], self.followed.now())
+        if heads.blocked and heads.blocked[0].rank < rank:
+            heads.settle(rank)
+            if self.settings.policy.policy is PolicyName.FCFS and rank[0]:
+                if any(head.possible and head.rank < rank for head in heads.blocked):
+                    return AFTER_BLOCKED
+            elif self.followed.timeline.reservations:
+                found = self._aside(duration)
+        closed = self._closed(gang, duration) if rank[0] and self.settings.reservations else None
+        return Beside(found.planner, closed, (found.token, closed)) if closed else found
+
+    def _closed(self, gang: Gang, duration: float) -> frozenset[str]:
+        """Return the nodes of operators' reservations that a gang may not use if it starts now."""
+        now, queue = self.followed.now(), self._queue_name(gang)
+        closing = [
+            one
+            for one in self.settings.reservations.values()
+            if one.start < now + duration and one.end > now and queue not in one.queues
+        ]
+        return frozenset(
+            name for name, node in self._nodes.items() if any(covers(one, node) for one in closing)
+        )
+
+    def _queue_name(self, gang: Gang) -> str:
+        queue = self.admission.queue_of(gang)
+        return DEFAULT_QUEUE if isinstance(queue, Reason) else queue.name
 
     def _aside(self, duration: float) -> Beside:
         """Return how a gang is placed that runs for ``duration``, beside the reservations of the timeline."""
@@ -256,9 +267,7 @@ class QueueBook:
                     names[row] for row in np.flatnonzero(kept[: len(names), EXCLUSIVE]).tolist()
                 )
                 self._view.keep(kept, self.followed.rows, self.followed.columns, shares, closed)
-                rows = {row for one in timeline.reservations.values() for row in one.places.rows.tolist()}
-                avoided = frozenset(names[row] for row in rows if row < len(names))
-                self._kept = basis, Beside(self._beside, basis, avoided)
+                self._kept = basis, Beside(self._beside, token=basis)
             else:
                 self._kept = basis, FREELY
         return self._kept[1]
@@ -282,17 +291,9 @@ class QueueBook:
     ) -> None:
         """Record that the ``members`` of a gang lack capacity, and so may get a reservation."""
         duration = self._ends.duration([one.pod for one in members], self.followed.now())
-        if not self.followed.built:
-            self.followed.follow()
-        key = entry_key(gang.key)
+        key, queue = entry_key(gang.key), self._queue_name(gang)
         entry = Entry(
-            key,
-            self._future.slots(request),
-            gang.created,
-            duration,
-            gang.priority,
-            begun=not rank[0],
-            where=key,
+            key, (), gang.created, duration, gang.priority, begun=not rank[0], where=key, queue=queue
         )
         self.heads.block(gang, rank, entry, request, alike)
 
@@ -320,7 +321,14 @@ class QueueBook:
         return found
 
     def _operators(self) -> Sequence[OperatorReservation]:
-        return ()
+        """Return the operators' reservations on the rows of the timeline; one that is over isn't among them."""
+        reservations, rows = self.settings.reservations, self.followed.rows
+        if not reservations:
+            return ()
+        basis = self.settings.revision, self.followed.built, self._eligibility.journal.now
+        if self._told[0] != basis:
+            self._told = basis, operator_reservations(reservations.values(), self._nodes, rows)
+        return [one for one in self._told[1] if one.end > self.followed.now()]
 
 
 def _waits(gang: Gang) -> bool:

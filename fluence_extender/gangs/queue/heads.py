@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 import numpy as np
@@ -110,7 +110,9 @@ class Heads:
         head = Head(gang, rank, entry, alike)
         if old is not None and old.alike == alike and old.gang is gang:
             head.promise, head.possible, head.freed = old.promise, old.possible, old.freed
-            head.basis = old.basis if old.entry == entry else None
+            same = replace(entry, slots=old.entry.slots) == old.entry
+            head.basis = old.basis if same else None
+            head.entry = old.entry if same else entry
         elif old is not None:
             self._lift((old,))
         bisect.insort(self._heads, head, key=ORDER)
@@ -199,7 +201,9 @@ class Heads:
 
     def _decide(self, head: Head, prefix: tuple[Reservation | None, ...]) -> None:
         """Reserve for a gang anew, or keep what it was promised."""
-        timeline, entry, old = self._followed.timeline, head.entry, head.promise
+        timeline, old = self._followed.timeline, head.promise
+        slots = self._planner.slots(self._planner.requests[head.entry.key])
+        entry = head.entry = replace(head.entry, slots=slots)
         same_before = isinstance(head.basis, tuple) and head.basis[1] == prefix
         free = old is not None and self._keeps(head, old)
         if free and same_before and head.freed == self._followed.freed:

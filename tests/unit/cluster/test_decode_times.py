@@ -10,9 +10,9 @@ import pytest
 from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.decode.pod_groups import decode_pod_group
+from fluence_extender.gangs.queue.ends import end_of
 from fluence_extender.model.names import DURATION_ANNOTATION
 from fluence_extender.model.workload import Job
-from fluence_extender.whatif.forecast import end_of
 
 START = "2026-01-01T00:00:00Z"
 AT = 1_767_225_600.0

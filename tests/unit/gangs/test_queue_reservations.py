@@ -8,6 +8,7 @@ from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.queue import NodeReservation
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.queueing.policy import PolicyName, QueuePolicy
 from tests.core.values import node
@@ -192,3 +193,25 @@ def test_fcfs_lets_nothing_pass_the_head(world: MakeWorld) -> None:
     end(w, runs)
     w.advance(2)
     assert w.nodes_of(short) != [""]
+
+
+def test_nodes_that_an_operator_reserves_are_left_alone_in_time(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    w.advance(1)
+    w.controller.queue.settings.put(
+        NodeReservation("upgrade", start=500.0, duration=100.0, names=frozenset({"n0"}))
+    )
+    (short,) = gang(w, "short", 3000, duration=300)
+    (endless,) = gang(w, "endless", 3000)
+    w.advance(2)
+    assert w.nodes_of(short, endless) == ["n0", "n1"]
+    (late,) = gang(w, "late", 1000)
+    (short_too,) = gang(w, "short-too", 500, duration=400)
+    w.advance(2)
+    assert w.nodes_of(late, short_too) == ["n1", "n0"]
+    (another,) = gang(w, "another", 500)
+    w.advance(2)
+    assert code(w, "another") is ReasonCode.BEHIND_RESERVATION
+    w.controller.queue.settings.drop(w.controller.queue.settings.reservations["upgrade"])
+    w.advance(2)
+    assert w.nodes_of(another) == ["n0"]
