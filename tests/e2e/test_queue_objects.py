@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from fluence_extender.localcluster import Api, ApiError
-from fluence_extender.model.names import QUEUE_LABEL
-from tests.e2e.harness import Namespace, wait_for
+from fluence_extender.model.names import DURATION_ANNOTATION, QUEUE_LABEL
+from tests.e2e.harness import Namespace, node_of, wait_for
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.queue_objects import PATHS, define, queue_object, undefine
 from tests.e2e.service import Fluence
@@ -110,3 +111,30 @@ def test_what_is_not_in_force_is_told_in_the_status(api: Api, own_nodes: NodeFac
     make(api, "Reservation", "upgrade", start="2099-12-01T09:00:00Z", duration="3h", nodes=nodes)
     (accepted,) = wait_for_status(api, "Reservation", "upgrade", nodes=1)["conditions"]
     assert accepted["message"] == "there is no node none-such"
+
+
+def test_reservation_keeps_its_nodes_from_work_that_would_run_into_it(
+    api: Api, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    (node,) = own_nodes(1, cpu="4")
+    soon = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    make(api, "Queue", "physics")
+    make(
+        api,
+        *("Reservation", "upgrade"),
+        start=soon,
+        duration="2h",
+        nodes={"names": [node]},
+        queues=["physics"],
+    )
+    wait_for_status(api, "Reservation", "upgrade", nodes=1)
+    namespace.create(
+        ours("endless", cpu="1"),
+        ours("short", cpu="1", annotations={DURATION_ANNOTATION: "10m"}),
+        ours("team", cpu="1", labels=IN_PHYSICS),
+    )
+    bound = namespace.wait_until_bound(2)
+    assert {one["metadata"]["name"] for one in bound if node_of(one)} == {"short", "team"}
+    fluence.wait_for_state(namespace.name, "endless", "waiting")
+    api.delete(f"{PATHS['Reservation']}/upgrade")
+    namespace.wait_until_bound(3)

@@ -19,7 +19,7 @@ from fluence_extender.gangs.queue.obstacles import (
     limit_obstacle,
     stop_obstacle,
 )
-from fluence_extender.gangs.queue.settings import Queues
+from fluence_extender.gangs.queue.settings import Queues, usual_seconds
 from fluence_extender.gangs.queue.submissions import submission_of
 from fluence_extender.gangs.queue.usage import Place, Usage
 from fluence_extender.model.dependency import Ending, Target
@@ -50,11 +50,11 @@ class QueueAdmission:
 
     def default_duration(self, pod: Pod) -> float | None:
         """Return how long a pod of ours runs that declares no duration, None where its queue doesn't say it."""
-        if all(one.default_duration is None for one in self._queues.queues.values()):
+        if all(usual_seconds(one) is None for one in self._queues.queues.values()):
             return None
         found = self._registry.member(pod.uid)
         queue = self.queue_of(found[0]) if found is not None and found[0].alive() else None
-        return queue.default_duration if isinstance(queue, Queue) else None
+        return usual_seconds(queue) if isinstance(queue, Queue) else None
 
     def user_of(self, gang: Gang) -> str:
         """Return who submitted a gang; where that isn't recorded, all gangs of the namespace have one user."""

@@ -15,7 +15,7 @@ from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld
 
 PHYSICS = Queue("physics", uid="q")
-RACK = NodeReservation("rack7", 1e9, 60.0, frozenset({"n0", "n7"}), queues=frozenset({"phisics"}), uid="r")
+RACK = NodeReservation("rack7", 1e9, 60.0, frozenset({"n1", "n7"}), queues=frozenset({"phisics"}), uid="r")
 
 
 def test_head_is_named_and_its_start_a_whole_minute() -> None:
@@ -48,7 +48,7 @@ def status(w: World, kind: Kind) -> object:
 
 
 def test_status_is_written_and_written_again_when_it_differs(world: MakeWorld) -> None:
-    w = world(node("n0", cpu=1000), PHYSICS, RACK)
+    w = world(node("n0", cpu=1000), node("n1", cpu=1000), PHYSICS, RACK)
     w.advance(1)
     assert status(w, Kind.QUEUE) == QueueStatus()
     assert status(w, Kind.RESERVATION) == ReservationStatus(
