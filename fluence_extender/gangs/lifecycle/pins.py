@@ -22,7 +22,6 @@ from fluence_extender.ledger.accounts import NodeAccount
 from fluence_extender.model.names import GATE, NODE_NAME
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod, Requirement
-from fluence_extender.model.reason import INCOMPLETE
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import refusal
 
@@ -94,7 +93,7 @@ def unpinned(pod: Pod) -> Pod:
 
 def forget_displaced(gang: Gang) -> None:
     """Spare the members of a gang that isn't whole: they aren't replaced because of their pins."""
-    gathering = gang.reason is None or gang.reason.code in INCOMPLETE
+    gathering = gang.reason is None or gang.reason.incomplete
     for member in gang.members.values():
         if member.displaced_since < NEVER and (gathering or not pinned(member)):
             update(member, displaced_since=NEVER)
