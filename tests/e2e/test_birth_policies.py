@@ -54,6 +54,7 @@ from tests.e2e.workloads import QPU, ours
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 HELD = {SUSPENDED_FOR_ANNOTATION, PLACED_LABEL}
+JOB_SET = ("JobSet", "jobset.x-k8s.io/v1alpha2")
 
 
 def of(kind: str, version: str) -> dict[str, Any]:
@@ -103,7 +104,13 @@ def test_job_keeps_the_labels_and_annotations_that_it_has(
 LEFT_ALONE: dict[str, Manifest] = {
     "held by its user": ranks("j", 2, suspend=True),
     "opted out": ranks("j", 2) | {"metadata": {"name": "j", "labels": {SUSPEND_LABEL: NEVER_SUSPEND}}},
-    "a JobSet's": ranks("j", 2) | {"metadata": {"name": "j", **of("JobSet", "jobset.x-k8s.io/v1alpha2")}},
+    "a RayJob's": ranks("j", 2) | {"metadata": {"name": "j", **of("RayJob", "ray.io/v1")}},
+    "of a kind that is called JobSet too": ranks("j", 2)
+    | {"metadata": {"name": "j", **of("JobSet", "x.y/v1")}},
+    "a JobSet's that its JobSet suspends": ranks("j", 2, suspend=True)
+    | {"metadata": {"name": "j", **of(*JOB_SET)}},
+    "a JobSet's that opts out": ranks("j", 2)
+    | {"metadata": {"name": "j", "labels": {SUSPEND_LABEL: NEVER_SUSPEND}, **of(*JOB_SET)}},
     "Kueue's": ranks("j", 2) | {"metadata": {"name": "j", "labels": {QUEUE: "q"}}},
     "of pods that Kueue counts": ranks("j", 2, ours("x", labels={QUEUE: "q"})),
     "of another scheduler": ranks("j", 2, pod("x", scheduler="volcano")),

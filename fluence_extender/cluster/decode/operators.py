@@ -43,6 +43,7 @@ class _StartupPolicy(msgspec.Struct, rename="camel"):
 class _JobSet(msgspec.Struct, rename="camel"):
     replicated_jobs: list[_ReplicatedJob] | None = None
     startup_policy: _StartupPolicy | None = None
+    suspend: bool | None = None
 
 
 class _LeaderWorkerSet(msgspec.Struct, rename="camel"):
@@ -91,7 +92,8 @@ def decode_job_set(raw: bytes) -> JobSet:
     order = spec.startup_policy.startup_policy_order if spec.startup_policy else None
     exclusive = _is_exclusive(meta)
     jobs = tuple(_replicated(one, exclusive) for one in spec.replicated_jobs or ())
-    return JobSet(*meta.identity, jobs=jobs, in_order=order == "InOrder", problem=problem)
+    in_order, suspended = order == "InOrder", bool(spec.suspend)
+    return JobSet(*meta.identity, jobs=jobs, in_order=in_order, suspended=suspended, problem=problem)
 
 
 def _replicated(one: _ReplicatedJob, exclusive: bool) -> ReplicatedJob:
