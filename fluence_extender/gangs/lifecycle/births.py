@@ -330,9 +330,10 @@ class Births:
         if known.job.uid in self.gated:
             return []
         members = [found for uid in known.pending() if (found := self._registry.member(uid)) is not None]
-        whole = all(gang.whole for gang, _ in members)
-        placeless = ((gang, member.pod) for gang, member in members if member.assignment is None)
-        lost = next((pod for gang, pod in placeless if gang.whole or _complete(gang)), None)
+        gangs = {gang.key: gang for gang, _ in members}
+        whole = all(gang.whole for gang in gangs.values())
+        placeless = {gang.key: member.pod for gang, member in members if member.assignment is None}
+        lost = next((pod for key, pod in placeless.items() if _complete(gangs[key])), None)
         why = f"{lost.name} has no place on {lost.pinned_to} any more" if lost is not None else ""
         if not why and known.foreseen and not whole and now >= known.born + self._limits.unborn:
             why = f"its pods weren't created within {self._limits.unborn:g} s"
@@ -341,7 +342,7 @@ class Births:
         if whole:
             self.gate(known.job.uid, why)
             return []
-        together = self._beside(known, {gang.key: gang for gang, _ in members}.values())
+        together = self._beside(known, gangs.values())
         for one in together:
             if lost is None or one.held:
                 self.gate(one.job.uid, why)
@@ -372,8 +373,8 @@ class Births:
 
 
 def _complete(gang: Gang) -> bool:
-    """Return whether the gang has its members. Until then those without a place haven't lost one."""
-    return len(gang.alive()) + gang.ended >= gang.size
+    """Return whether the gang has, or has had, all its members. Before, those without a place haven't lost one."""
+    return gang.whole or len(gang.alive()) + gang.ended >= gang.size
 
 
 def _shaped(known: JobPods) -> bool:
