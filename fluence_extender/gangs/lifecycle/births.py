@@ -233,7 +233,7 @@ class Births:
     def _look_again(self) -> None:
         self._changed.update(self._jobs)
         for one in self._jobs.values():
-            one.asked = one.written = False
+            one.asked = one.written = one.leaving = False
 
     def unknown(self) -> list[Job]:
         """Return the Jobs with a plan whose pods can't be foreseen yet, because their shape isn't known."""
