@@ -494,8 +494,8 @@ def test_policies_of_jobs_know_the_keys_by_which_they_are_placed_at_birth(object
     assert "['nodes', 'placed-with'].filter" in written
     assert f"{{'{PLACED_LABEL}': '{AT_BIRTH}'}}" in written
     assert f"{{'{SUSPENDED_FOR_ANNOTATION}': '{SUSPENDED_FOR_PLACEMENT}'}}" in written
-    (suspends,) = (one["expression"] for one in suspend["variables"] if one["name"] == "suspends")
-    assert suspends.count(f"[?'{SUSPEND_LABEL}'].orValue('') != '{NEVER_SUSPEND}'") == 2
+    (opted_out,) = (one["expression"] for one in suspend["variables"] if one["name"] == "optedOut")
+    assert opted_out.count(f"[?'{SUSPEND_LABEL}'].orValue('') == '{NEVER_SUSPEND}'") == 2
     for policy in (suspend, stamps):
         first, *_ = policy["matchConditions"]
         assert first["expression"].endswith(f"schedulerName.orValue('') == '{SCHEDULER_NAME}'")
