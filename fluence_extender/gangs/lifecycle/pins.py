@@ -9,7 +9,7 @@ pkg/apis/core/validation): a field selector names one node; terms that a user wr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from zlib import crc32
@@ -77,9 +77,14 @@ def spare_nodes(
     return tuple(islice(fit, SPARES))
 
 
-def _some(names: Sequence[str], seed: bytes) -> dict[str, None]:
-    """Return up to `EXAMINED` of ``names``, the same ones for the same ``seed``."""
-    return {names[crc32(seed, turn) % len(names)]: None for turn in range(EXAMINED)} if names else {}
+def _some(names: Sequence[str], seed: bytes) -> Iterator[str]:
+    """Yield up to `EXAMINED` of ``names``, each once, the same ones for the same ``seed``."""
+    examined: set[str] = set()
+    for turn in range(EXAMINED if names else 0):
+        name = names[crc32(seed, turn) % len(names)]
+        if name not in examined:
+            examined.add(name)
+            yield name
 
 
 def unpinned(pod: Pod) -> Pod:
