@@ -79,6 +79,7 @@ def main() -> None:
                         console.print(held, markup=False)
                         figures.add_contest(held)
                     save()
+    save()
     if not arguments.write:
         console.print(page(figures), markup=False)
 

@@ -162,10 +162,8 @@ class Arena:
             "Pod": f"/api/v1/namespaces/{Bench.NAMESPACE}/pods",
             "Event": f"/apis/events.k8s.io/v1/namespaces/{Bench.NAMESPACE}/events",
         }
-        if contender.form.reports:
-            group, version, plural = contender.form.reports.split("/")
-            kind = {"podgroups": "PodGroup", "workloads": "Workload"}[plural]
-            paths[kind] = f"/apis/{group}/{version}/namespaces/{Bench.NAMESPACE}/{plural}"
+        if groups := contender.form.collection(Bench.NAMESPACE):
+            paths["PodGroup" if groups.endswith("podgroups") else "Workload"] = groups
         return paths
 
     def _succeed(self, bindings: Bindings, workload: Workload, number: int) -> Standing:

@@ -7,7 +7,7 @@ import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from benchmarks.peers.contests import HALVES, MIXED, TOO_LARGE, Contest
+from benchmarks.peers.contests import HALVES, MIXED, PATIENCE, TOO_LARGE, Contest
 from benchmarks.peers.figures import PeerFigures, middle
 from benchmarks.peers.native import GATES, VERSION
 from benchmarks.peers.notices import Notice
@@ -29,10 +29,13 @@ HEAD = """\
 
 A real etcd, API server and controller manager, with kubelets that are played, run on one machine; the harness is that
 of [throughput.md](throughput.md), and so is the meaning of its figures. In each round all contenders do the same work
-in turn, in random order, on the same control plane, and everything runs before the first pod is created. The machine
-does other work too, and its cores can be half as fast again in one minute as in the next. So compare figures within one
-table, and the ratios rather than the milliseconds. Made by `python -m benchmarks.peers --write`, which builds the peers
-from their Go modules; figures that a run doesn't measure stay, and rows that were never measured aren't here.
+in turn, in random order, on the same control plane, and everything runs before the first pod is created. Made by
+`python -m benchmarks.peers --write`, which builds the peers from their Go modules. Figures that a run doesn't measure
+stay, and rows that were never measured aren't here.
+
+Each row shows the machine's load. Where it is well above the number of CPUs, other work ran at the same time:
+everything takes several times as long as on a free machine, and the CPU figures are less certain, because what the idle
+cluster takes in that time is subtracted. So compare figures within one table, and ratios rather than milliseconds.
 """
 SETTINGS = {
     STOCK: f"kube-scheduler {KUBERNETES_VERSION} with its defaults; it knows no gangs",
@@ -145,7 +148,8 @@ def _mixed(nodes: int, held: Sequence[Contest]) -> Iterator[str]:
     yield f"## A gang of members of two shapes ({nodes:,} nodes)\n"
     yield (
         f"The gang needs 80 % of the cluster: {size // 5:,} of its {size:,} members need a whole node each, and the "
-        "others a quarter of a node.\nThe small members are created first. The gang fits if these share nodes.\n"
+        "others a quarter of a node.\nThe small members are created first. The gang fits if these share nodes. *Never* "
+        f"means not within {PATIENCE:g} s after the last\npod's creation.\n"
     )
     yield "| | the gang | last binding s | load |"
     yield "|---|---|---:|---:|"

@@ -177,18 +177,17 @@ class Bench:
         """Return the CPU of the control plane's processes per second once new nodes have settled."""
         processes = {name: pid for name in PLANE if (pid := self._plane.component(name).pid) is not None}
         deadline = time.monotonic() + SETTLE
-        while _rates(processes, 3.0)["kube-apiserver"] > CALM and time.monotonic() < deadline:
+        while (found := _rates(processes, IDLE))["kube-apiserver"] > CALM and time.monotonic() < deadline:
             continue
-        return _rates(processes, IDLE)
+        return found
 
     def _empty(self, contender: Contender) -> None:
         # The controller of loose pods stays.
         others = f"metadata.name!={self.NAMESPACE}"
         self._api.delete(self._jobs, fieldSelector=others, propagationPolicy="Background")
         self._api.delete(self._pods, gracePeriodSeconds="0")
-        if contender.form.group is not None:
-            group = self._api.path_of(contender.form.group("any", 1), self.NAMESPACE)
-            self._api.delete(group.rpartition("/")[0])
+        if groups := contender.form.collection(self.NAMESPACE):
+            self._api.delete(groups)
         self._api.delete(f"/apis/events.k8s.io/v1/namespaces/{self.NAMESPACE}/events")
         deadline = time.monotonic() + 120
         while self._api.get(self._pods, limit="1")["items"]:

@@ -25,13 +25,18 @@ class Form:
 
     ``member`` adds to a pod what makes it one of the ``size`` members of a gang (a single pod is a gang of one).
     ``group`` returns the object that users create before a gang's pods. ``reports`` is the collection, as
-    GROUP/VERSION/PLURAL, in whose conditions users read about a gang.
+    GROUP/VERSION/PLURAL, of the objects that stand for gangs, in whose conditions users read about them.
     """
 
     scheduler: str
     member: Callable[[Manifest, str, int], None] = _alone
     group: Callable[[str, int], Manifest] | None = None
     reports: str = ""
+
+    def collection(self, namespace: str) -> str:
+        """Return the path of ``reports`` in a namespace, "" where there is none."""
+        group, version, plural = self.reports.split("/") if self.reports else ("", "", "")
+        return f"/apis/{group}/{version}/namespaces/{namespace}/{plural}" if plural else ""
 
 
 LOOSE = Form(STOCK)

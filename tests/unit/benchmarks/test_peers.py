@@ -53,6 +53,12 @@ def test_groups_are_created_only_for_gangs_and_where_users_create_them() -> None
     assert PAIR.groups(LABELLED) == single.groups(NativeGangs.form) == []
 
 
+def test_the_objects_of_gangs_are_a_collection_of_the_namespace() -> None:
+    found = NativeGangs.form.collection("here")
+    assert found == "/apis/scheduling.k8s.io/v1alpha2/namespaces/here/podgroups"
+    assert LOOSE.collection("here") == ""
+
+
 def test_the_mixed_gang_needs_four_fifths_of_the_nodes() -> None:
     pods = contests(100)[MIXED].manifests(LOOSE, OWNER)
     cores = [int(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]) for pod in pods]
