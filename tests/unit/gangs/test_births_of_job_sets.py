@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fluence_extender.cluster.errors import ClusterError, Conflict, Denied
@@ -87,6 +89,23 @@ def test_job_set_that_is_suspended_gives_its_share_back_and_gets_it_again(world:
     w.advance(3)
     assert living(w) == ["n0"] * 4
     assert held(w) == [False, False]
+    check(w)
+
+
+def test_job_that_is_resumed_before_the_others_of_its_job_set_has_lost_nothing(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    jobs = w.jobs.submit_set("train", 2, 2)
+    w.advance(2)
+    w.jobs.suspend_set("train", True)
+    w.advance(1)
+    w.cluster.reap()
+    w.advance(1)
+    w.cluster.put(replace(w.jobs.sets.pop("train"), suspended=False))
+    for job in jobs:
+        w.change_job(job, suspended=False)
+        w.advance(2)
+    assert living(w) == ["n0"] * 4
+    assert "hold_job" not in {verb for verb, _ in w.cluster.calls}
     check(w)
 
 
