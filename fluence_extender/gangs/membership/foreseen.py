@@ -29,6 +29,7 @@ from fluence_extender.model.names import (
     COMPLETION_INDEX,
     FIRST_SEEN_ANNOTATION,
     GATE,
+    MARK_RESOURCE,
     PINNED_ANNOTATION,
     PLACED_ANNOTATION,
 )
@@ -58,6 +59,8 @@ def unsuited(pod: Pod) -> str:
         return f"its pods have scheduling gates of others: {', '.join(gates)}"
     if ROLE_ANNOTATION in pod.annotations:
         return "its pods have different roles in a quantum job"
+    if pod.devices and not pod.marked:
+        return f"another client adds devices to its pods, and not {MARK_RESOURCE}"
     if pod.interdependent or pod.host_ports:
         return "kube-scheduler judges its pods by more than their node"
     return ""
