@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -67,20 +67,3 @@ class PeerFigures:
             figures.add_contest(Contest(**one, told=told))
         figures.failures = document["failures"]
         return figures
-
-
-def middle(rounds: Sequence[Mapping[str, Figure]], contender: str, ours: str) -> tuple[Figure, float] | None:
-    """Return a contender's figure in the middle round by its CPU over ours, and that ratio; None where there is none.
-
-    Both are of one round, a few minutes apart, so that the machine was about as quick for both.
-    """
-    both = [
-        (one[contender], _took(one[contender]) / _took(one[ours]))
-        for one in rounds
-        if {contender, ours} <= set(one)
-    ]
-    return sorted(both, key=lambda each: each[1])[len(both) // 2] if both else None
-
-
-def _took(one: Figure) -> float:
-    return sum(one.cpu.values())

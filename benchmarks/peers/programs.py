@@ -1,10 +1,9 @@
 """The peers' programs, built once from their Go modules into the user's cache; and their versions, pinned here alone.
 
 Each is built as its own project builds it: in the module itself, with the dependencies that its go.mod and go.sum pin.
-Where these name a folder beside the module, which no downloaded module has, the module that is published from that
-folder under the same version takes its place. Go checks all modules against the checksum database. The same folder
-holds the files that users of a peer install, such as the definitions of its resources. A program that stands in the
-cache under its name is complete (it is built under another name and renamed), and is used as it is.
+Go checks the module against the checksum database. The same folder holds the files that users of a peer install, such
+as the definitions of its resources. A program that stands in the cache under its name is complete (it is built under
+another name and renamed), and is used as it is.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from fluence_extender.localcluster.progress import step
 from fluence_extender.localcluster.toolchain import find_go, go_environment
 
 ERROR_LINES = 10
-FLAGS = ("-p=1", "-mod=mod", "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w")
+FLAGS = ("-p=1", "-mod=readonly", "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w")
 """Only one package is compiled at a time, because a build here shouldn't stop other work on the machine."""
 
 GENTLY = ("nice", "-n", "10")
@@ -65,9 +64,15 @@ class Module:
                 step(f"building {package} of {self}"),
                 tempfile.TemporaryDirectory(dir=target.parent) as scratch,
             ):
-                modules, built = self._module_file(Path(scratch)), Path(scratch, "built")
-                flags = (*FLAGS, f"-modfile={modules}", f"-o={built}")
-                _go(f"building {package} of {self}", self.folder, "build", *flags, f"./{package}")
+                built = Path(scratch, "built")
+                _go(
+                    f"building {package} of {self}",
+                    self.folder,
+                    "build",
+                    *FLAGS,
+                    f"-o={built}",
+                    f"./{package}",
+                )
                 built.rename(target)
         return target
 
@@ -80,18 +85,6 @@ class Module:
         """Return the objects in its YAML files that fit ``pattern``."""
         for file in sorted(self.folder.glob(pattern)):
             yield from filter(None, yaml.safe_load_all(file.read_text()))
-
-    def _module_file(self, scratch: Path) -> Path:
-        """Return a copy of its go.mod, with its go.sum beside it, that names no folders."""
-        for name in ("go.mod", "go.sum"):
-            (scratch / name).write_bytes((self.folder / name).read_bytes())
-        copy = scratch / "go.mod"
-        what = f"reading the modules of {self}"
-        for one in json.loads(_go(what, scratch, "mod", "edit", "-json", str(copy)))["Replace"] or ():
-            if one["New"]["Path"].startswith("."):
-                name = one["Old"]["Path"]
-                _go(what, scratch, "mod", "edit", f"-replace={name}={name}@{self.version}", str(copy))
-        return copy
 
 
 COSCHEDULING = Module("sigs.k8s.io/scheduler-plugins", "v0.35.4-devel")

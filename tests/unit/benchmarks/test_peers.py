@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.peers.contests import HALVES, MIXED, TOO_LARGE, Contest, contests, settled, standing
-from benchmarks.peers.figures import PeerFigures, middle
+from benchmarks.peers.figures import PeerFigures
 from benchmarks.peers.native import NativeGangs
 from benchmarks.peers.notices import Board, Notice
 from benchmarks.peers.page import outcome, page
@@ -124,11 +124,13 @@ def test_events_are_notices_on_the_kind_that_they_regard() -> None:
     assert [one.place for one in board.notices] == ["Events on PodGroup"]
 
 
-def test_a_contender_shows_its_middle_round_by_its_ratio_to_ours() -> None:
-    rounds = [{"fluence": figure("fluence", 9), "stock": figure("stock", cpu)} for cpu in (39, 9, 29)]
-    found = middle([*rounds, {"stock": figure("stock", 1)}], "stock", "fluence")
-    assert found == (rounds[2]["stock"], 2.0)
-    assert middle([], "stock", "fluence") is None
+def test_each_round_has_its_own_ratio_to_ours() -> None:
+    figures = PeerFigures()
+    for cpu in (4, 14):
+        figures.add_round(1000, "gang512", [figure("stock", 4), figure("fluence", cpu)])
+    text = page(figures)
+    assert "| 1 | stock | 15.0 | 1.00 |" in text
+    assert "| 2 | stock | 15.0 | 0.60 |" in text
 
 
 def test_a_run_replaces_only_the_contenders_that_it_measures() -> None:
@@ -160,14 +162,14 @@ def test_the_page_shows_only_what_was_measured() -> None:
     figures.add_round(1000, "gang512", [figure("stock", 5), figure("fluence", 15)])
     figures.add_contest(contest(HALVES, "fluence", bound=[10, 0], whole=[3.0, 9.5], freed=8.0))
     text = page(figures)
-    assert "| stock | 16.0 | 0.62 |" in text
+    assert "| 1 | stock | 16.0 | 0.62 |" in text
     assert "| fluence | whole, none | 3.0 | 1.5 |" in text
     assert "two shapes" not in text
     assert "can't fit" not in text
-    assert "Volcano" not in text
+    assert "coscheduling" not in text
 
 
 def test_the_page_says_why_a_peer_is_missing_without_naming_a_registry() -> None:
     figures = PeerFigures()
-    figures.failures["Volcano"] = "reading https://modules.example/volcano.zip: 403 Forbidden"
-    assert "| Volcano | not measured: reading …: 403 Forbidden |" in page(figures)
+    figures.failures["coscheduling"] = "reading https://modules.example/plugins.zip: 403 Forbidden"
+    assert "| coscheduling | not measured: reading …: 403 Forbidden |" in page(figures)
