@@ -13,7 +13,7 @@ SCRIPTS := .ci/install .ci/lock .ci/run tests/kind/run.sh deploy/krew/kubectl-fl
 # More arguments for the tool behind a target: make test ARGS="-k gang", make demo ARGS="--keep"
 ARGS :=
 
-.PHONY: help install check quick test nightly demo bench chaos throughput fuzz kind-test image \
+.PHONY: help install check quick test nightly demo bench chaos throughput peers fuzz kind-test image \
 	sidecar-image lock with-tests with-checks
 
 help: ## What there is to make
@@ -77,6 +77,9 @@ chaos: with-tests ## 200 random kills and stops of everything on a real control 
 
 throughput: with-tests ## Pods a second and CPU a pod, beside the stock scheduler (half an hour, on a free machine)
 	$(BIN)/python -m benchmarks.throughput $(ARGS)
+
+peers: with-tests ## The same work with other gang schedulers, which are built first (hours, on a free machine)
+	$(BIN)/python -m benchmarks.peers $(ARGS)
 
 fuzz: with-tests ## 100,000 spoiled documents for the embedded engine (--engine fluxion: for libreapi_cli)
 	$(BIN)/python -m tests.fuzz $(ARGS)

@@ -25,7 +25,7 @@ from rich.console import Console
 
 from benchmarks.report import machine
 from benchmarks.throughput.bindings import Bindings
-from benchmarks.throughput.workloads import Workload, controller, pod
+from benchmarks.throughput.workloads import LABELLED, Workload, controller, pod
 from fluence_extender.demo.stack import Stack
 from fluence_extender.localcluster import Api, ControlPlane
 from fluence_extender.model.names import SCHEDULER_NAME
@@ -87,7 +87,7 @@ class Stage:
         kubeconfig = Installation(plane).kubeconfig
         until(lambda: len(self._api.get(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts")["items"]) > 0)
         self._owner = self._api.request("POST", JOBS, controller(NAMESPACE))
-        held = (pod(f"held-{number}", SCHEDULER_NAME, {}, {}) for number in range(bound))
+        held = (pod(f"held-{number}", SCHEDULER_NAME) for number in range(bound))
         self._create([_on(one, nodes[number % len(nodes)]) for number, one in enumerate(held)])
         self.replicas = [
             Stack(
@@ -128,7 +128,7 @@ class Stage:
         other = next(one for one in self.replicas if one is not old)
         name = f"replica-{self.replicas.index(other)}_"
         gangs = Workload(f"waiting-{number}", "", WAITING.gangs, WAITING.size).manifests(
-            SCHEDULER_NAME, self._owner
+            LABELLED, self._owner
         )
         with Bindings(self._api, NAMESPACE) as bindings, ThreadPoolExecutor(1) as pool:
             load = os.getloadavg()[0]

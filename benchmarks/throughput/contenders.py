@@ -8,19 +8,19 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-from benchmarks.throughput.workloads import STOCK
+from benchmarks.throughput.workloads import LABELLED, LOOSE, Form
 from fluence_extender.demo.stack import SCHEDULER, Stack
 from fluence_extender.localcluster import ControlPlane
-from fluence_extender.model.names import DEFAULT_NAMESPACE, SCHEDULER_NAME
+from fluence_extender.model.names import DEFAULT_NAMESPACE
 
 PLANE = ("etcd", "kube-apiserver", "kube-controller-manager")
 
 
 class Contender(Protocol):
-    """A contender; ``processes`` are its process ids, by the name in the report."""
+    """A contender; ``processes`` are its process ids, by the name in the report, and ``form`` is what it schedules."""
 
     name: str
-    scheduler: str
+    form: Form
 
     def start(self) -> None:
         """Start it, and return once it is ready."""
@@ -40,7 +40,7 @@ class StockScheduler:
     """kube-scheduler with its defaults, except for the rate limit of its client."""
 
     name = "stock"
-    scheduler = STOCK
+    form = LOOSE
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
@@ -56,7 +56,7 @@ class StockScheduler:
     @property
     def processes(self) -> dict[str, int]:
         """Return the processes of kube-scheduler and of the control plane."""
-        return _pids(self._plane, {"kube-scheduler": "kube-scheduler"})
+        return process_ids(self._plane, {"kube-scheduler": "kube-scheduler"})
 
 
 class Fluence:
@@ -66,7 +66,7 @@ class Fluence:
     """
 
     name = "fluence"
-    scheduler = SCHEDULER_NAME
+    form = LABELLED
 
     def __init__(self, plane: ControlPlane, engine: str, beside: StockScheduler | None = None) -> None:
         self._plane = plane
@@ -95,13 +95,14 @@ class Fluence:
         """Return the processes of kube-scheduler, of the extender and of the control plane."""
         extender = self._stack.extender.pid
         assert extender is not None
-        found = _pids(self._plane, {"kube-scheduler": SCHEDULER}) | {"extender": extender}
+        found = process_ids(self._plane, {"kube-scheduler": SCHEDULER}) | {"extender": extender}
         if self._beside is not None:
-            found |= _pids(self._plane, {"other scheduler": "kube-scheduler"})
+            found |= process_ids(self._plane, {"other scheduler": "kube-scheduler"})
         return found
 
 
-def _pids(plane: ControlPlane, named: dict[str, str]) -> dict[str, int]:
+def process_ids(plane: ControlPlane, named: dict[str, str]) -> dict[str, int]:
+    """Return the process ids of the control plane and of the ``named`` components (shown name -> component)."""
     found: dict[str, int] = {}
     for shown, component in {**{name: name for name in PLANE}, **named}.items():
         pid = plane.component(component).pid

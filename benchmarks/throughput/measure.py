@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from benchmarks.throughput.bindings import Bindings
@@ -82,40 +83,46 @@ class Bench:
 
     def backlog(self, contender: Contender, workload: Workload) -> Outcome:
         """Create the pods before the contender starts."""
-        submitted = workload.manifests(contender.scheduler, self._owner)
-        created = self._create(submitted)
+        created = self.submit(contender, workload)
         time.sleep(QUIET)
-        with Bindings(self._api, self.NAMESPACE) as bindings:
-            try:
-                contender.start()
-                ready = time.monotonic()
-                before = read(self._api, contender.processes)
-                return self._finish(contender, workload, "backlog", bindings, created, before, ready)
-            finally:
-                contender.stop()
-                self._empty()
+        with self.running(contender) as bindings:
+            ready = time.monotonic()
+            before = read(self._api, contender.processes)
+            return self._finish(contender, workload, "backlog", bindings, created, before, ready)
 
     def burst(self, contender: Contender, workload: Workload) -> Outcome:
         """Start everything before the first pod is created, and create the pods as fast as possible."""
-        return self._running(contender, workload, "burst", 0.0)
+        return self._measured(contender, workload, "burst", 0.0)
 
     def stream(self, contender: Contender, workload: Workload, rate: float) -> Outcome:
         """Start everything, and create ``rate`` pods each second."""
-        return self._running(contender, workload, "stream", rate)
+        return self._measured(contender, workload, "stream", rate)
 
-    def _running(self, contender: Contender, workload: Workload, mode: str, rate: float) -> Outcome:
-        submitted = workload.manifests(contender.scheduler, self._owner)
+    @contextmanager
+    def running(self, contender: Contender) -> Iterator[Bindings]:
+        """Run the contender, and record what it binds; in the end, empty the namespace and stop the contender."""
         with Bindings(self._api, self.NAMESPACE) as bindings:
             try:
                 contender.start()
-                time.sleep(QUIET)
-                before = read(self._api, contender.processes)
-                began = time.monotonic()
-                created = self._create(submitted, rate)
-                return self._finish(contender, workload, mode, bindings, created, before, began)
+                yield bindings
             finally:
-                contender.stop()
-                self._empty()
+                try:
+                    self._empty(contender)
+                finally:
+                    contender.stop()
+
+    def submit(self, contender: Contender, workload: Workload, rate: float = 0.0) -> dict[str, float]:
+        """Create the workload, groups before pods; return when the call for each pod or Job began, by name."""
+        self._create(workload.groups(contender.form))
+        return self._create(workload.manifests(contender.form, self._owner), rate)
+
+    def _measured(self, contender: Contender, workload: Workload, mode: str, rate: float) -> Outcome:
+        with self.running(contender) as bindings:
+            time.sleep(QUIET)
+            before = read(self._api, contender.processes)
+            began = time.monotonic()
+            created = self.submit(contender, workload, rate)
+            return self._finish(contender, workload, mode, bindings, created, before, began)
 
     def _finish(
         self,
@@ -153,7 +160,6 @@ class Bench:
         )
 
     def _create(self, submitted: Sequence[Manifest], rate: float = 0.0) -> dict[str, float]:
-        """Create the pods or Jobs; return when each call began, by name."""
         began = time.monotonic()
 
         def create(numbered: tuple[int, Manifest]) -> tuple[str, float]:
@@ -171,15 +177,17 @@ class Bench:
         """Return the CPU of the control plane's processes per second once new nodes have settled."""
         processes = {name: pid for name in PLANE if (pid := self._plane.component(name).pid) is not None}
         deadline = time.monotonic() + SETTLE
-        while _rates(processes, 3.0)["kube-apiserver"] > CALM and time.monotonic() < deadline:
+        while (found := _rates(processes, IDLE))["kube-apiserver"] > CALM and time.monotonic() < deadline:
             continue
-        return _rates(processes, IDLE)
+        return found
 
-    def _empty(self) -> None:
+    def _empty(self, contender: Contender) -> None:
         # The controller of loose pods stays.
         others = f"metadata.name!={self.NAMESPACE}"
         self._api.delete(self._jobs, fieldSelector=others, propagationPolicy="Background")
         self._api.delete(self._pods, gracePeriodSeconds="0")
+        if groups := contender.form.collection(self.NAMESPACE):
+            self._api.delete(groups)
         self._api.delete(f"/apis/events.k8s.io/v1/namespaces/{self.NAMESPACE}/events")
         deadline = time.monotonic() + 120
         while self._api.get(self._pods, limit="1")["items"]:

@@ -1,11 +1,11 @@
-"""The submitted objects: the same for both contenders, except for the scheduler's name.
+"""The submitted objects: the same for all contenders, except for the scheduler's name and what makes pods a gang.
 
 They are pods, which a Job controls that nobody manages, or Jobs whose pods the Job controller creates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,11 +15,49 @@ STOCK = "default-scheduler"
 Manifest = dict[str, Any]
 
 
+def _alone(pod: Manifest, gang: str, size: int) -> None:
+    """Leave the pod as it is: gangs mean nothing to this contender."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How the users of a contender submit pods: ``scheduler`` is what the pods name.
+
+    ``member`` adds to a pod what makes it one of the ``size`` members of a gang (a single pod is a gang of one).
+    ``group`` returns the object that users create before a gang's pods. ``reports`` is the collection, as
+    GROUP/VERSION/PLURAL, of the objects that stand for gangs, in whose conditions users read about them.
+    """
+
+    scheduler: str
+    member: Callable[[Manifest, str, int], None] = _alone
+    group: Callable[[str, int], Manifest] | None = None
+    reports: str = ""
+
+    def collection(self, namespace: str) -> str:
+        """Return the path of ``reports`` in a namespace, "" where there is none."""
+        group, version, plural = self.reports.split("/") if self.reports else ("", "", "")
+        return f"/apis/{group}/{version}/namespaces/{namespace}/{plural}" if plural else ""
+
+
+LOOSE = Form(STOCK)
+
+
+def _labelled(pod: Manifest, gang: str, size: int) -> None:
+    if size > 1:
+        pod["metadata"]["labels"][GROUP_LABEL] = gang
+        pod["metadata"]["annotations"][GROUP_SIZE_ANNOTATION] = str(size)
+
+
+LABELLED = Form(SCHEDULER_NAME, _labelled)
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """``gangs`` gangs of ``size`` pods; pods that ``foreign`` selects always have the stock scheduler.
 
-    With ``jobs`` an Indexed Job is submitted for each gang instead of its pods.
+    With ``jobs`` an Indexed Job is submitted for each gang instead of its pods. ``shapes`` are the cores that members
+    request, as pairs of a number of members and their cores; other members request one core. With ``alternate`` the
+    gangs' pods are created in turn.
     """
 
     name: str
@@ -28,6 +66,8 @@ class Workload:
     size: int
     foreign_every: int = 0
     jobs: bool = False
+    shapes: tuple[tuple[int, int], ...] = ()
+    alternate: bool = False
 
     @property
     def pods(self) -> int:
@@ -38,31 +78,46 @@ class Workload:
         """Return this share of it, at least one gang."""
         return replace(self, gangs=max(1, round(self.gangs * share)))
 
-    def manifests(self, scheduler: str, owner: Manifest) -> list[Manifest]:
-        """Return what is submitted for ``scheduler``, in order; ``owner`` is the controller of pods."""
+    def groups(self, form: Form) -> list[Manifest]:
+        """Return the objects that are created before the pods."""
+        if form.group is None or self.size == 1 or self.jobs:
+            return []
+        return [form.group(self.gang(number), self.size) for number in range(self.gangs)]
+
+    def manifests(self, form: Form, owner: Manifest) -> list[Manifest]:
+        """Return what is submitted in this form, in order; ``owner`` is the controller of pods."""
         if self.jobs:
-            return [job(f"{self.name}-{gang}", self.size, scheduler) for gang in range(self.gangs)]
-        made = [
-            self._pod(gang, member, scheduler) for gang in range(self.gangs) for member in range(self.size)
-        ]
+            return [job(self.gang(number), self.size, form.scheduler) for number in range(self.gangs)]
+        places = [(gang, member) for gang in range(self.gangs) for member in range(self.size)]
+        if self.alternate:
+            places.sort(key=lambda place: place[1])
+        made = [self._pod(gang, member, form) for gang, member in places]
         for one in made:
             one["metadata"]["ownerReferences"] = [reference(owner)]
         return made
+
+    def gang(self, number: int) -> str:
+        """Return the name of a gang."""
+        return f"{self.name}-{number}"
 
     def submitted_as(self, pod: str) -> str:
         """Return the name of the submitted object to which the pod of that name belongs."""
         # The Job controller calls a pod JOB-INDEX-RANDOM.
         return pod.rsplit("-", 2)[0] if self.jobs else pod
 
-    def _pod(self, gang: int, member: int, scheduler: str) -> Manifest:
+    def _pod(self, gang: int, member: int, form: Form) -> Manifest:
         if self.foreign_every and gang % self.foreign_every == self.foreign_every - 1:
-            scheduler = STOCK
-        labels: dict[str, str] = {}
-        annotations: dict[str, str] = {}
-        if self.size > 1 and scheduler == SCHEDULER_NAME:
-            labels[GROUP_LABEL] = f"{self.name}-{gang}"
-            annotations[GROUP_SIZE_ANNOTATION] = str(self.size)
-        return pod(f"{self.name}-{gang}-{member}", scheduler, labels, annotations)
+            form = LOOSE
+        made = pod(f"{self.gang(gang)}-{member}", form.scheduler, self._cores(member))
+        form.member(made, self.gang(gang), self.size)
+        return made
+
+    def _cores(self, member: int) -> int:
+        for count, cores in self.shapes:
+            if member < count:
+                return cores
+            member -= count
+        return 1
 
 
 def controller(name: str) -> Manifest:
@@ -81,7 +136,7 @@ def controller(name: str) -> Manifest:
 
 def job(name: str, size: int, scheduler: str) -> Manifest:
     """Return an Indexed Job all of whose pods run at once, each as `pod` makes it."""
-    template = pod(name, scheduler, {}, {})
+    template = pod(name, scheduler)
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -106,13 +161,13 @@ def reference(owner: Manifest) -> Manifest:
     }
 
 
-def pod(name: str, scheduler: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Manifest:
-    """Return a pod of one container that requests one core and one GiB."""
-    requests = {"cpu": "1", "memory": "1Gi"}
+def pod(name: str, scheduler: str, cores: int = 1) -> Manifest:
+    """Return a pod of one container that requests so many cores and one GiB."""
+    requests = {"cpu": str(cores), "memory": "1Gi"}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "labels": dict(labels), "annotations": dict(annotations)},
+        "metadata": {"name": name, "labels": {}, "annotations": {}},
         "spec": {
             "schedulerName": scheduler,
             "containers": [{"name": "main", "image": "app", "resources": {"requests": requests}}],

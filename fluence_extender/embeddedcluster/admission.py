@@ -93,13 +93,14 @@ def _is_held(job: Json) -> bool:
     meta, spec = job["metadata"], job["spec"]
     template, labels = spec["template"], meta.get("labels") or {}
     pods = spec.get("completions")
+    owners = [one for one in meta.get("ownerReferences") or () if one.get("controller")]
     return (
         spec.get("completionMode") == "Indexed"
         and isinstance(pods, int)
-        and spec.get("parallelism") == pods > 1
+        and spec.get("parallelism") == pods > (0 if any(map(_is_job_set, owners)) else 1)
         and not spec.get("suspend")
         and spec.get("managedBy", JOB_CONTROLLER) == JOB_CONTROLLER
-        and not any(map(_resumes_it, meta.get("ownerReferences") or ()))
+        and not any(map(_resumes_it, owners))
         and KUEUE_QUEUE_LABEL not in {*labels, *((template.get("metadata") or {}).get("labels") or ())}
         and labels.get(SUSPEND_LABEL) != NEVER_SUSPEND
         and not template["spec"].get("schedulingGates")
@@ -108,8 +109,12 @@ def _is_held(job: Json) -> bool:
 
 
 def _resumes_it(owner: Json) -> bool:
-    """Return whether the owner is a controller that may resume the Job itself, as all but CronJobs may."""
-    return bool(owner.get("controller")) and owner["kind"] != "CronJob"
+    """Return whether the controller may resume the Job itself; a JobSet's attempts are in vain."""
+    return owner["kind"] != "CronJob" and not _is_job_set(owner)
+
+
+def _is_job_set(owner: Json) -> bool:
+    return bool(owner["kind"] == "JobSet" and owner["apiVersion"].startswith("jobset.x-k8s.io/"))
 
 
 def _with(meta: Json, kind: str, key: str, text: str) -> Json:

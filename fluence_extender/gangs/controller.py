@@ -34,7 +34,7 @@ from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job, Workload
+from fluence_extender.model.workload import Job, JobSet, Workload
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
 
@@ -125,6 +125,8 @@ class Controller:
             self.registry.replace_workloads(WORKLOADS[kind], workloads, served)
             if kind is Kind.JOB:
                 self._list_jobs([one for one in workloads if isinstance(one, Job)])
+            elif kind is Kind.JOB_SET:
+                self._births.job_sets_listed(one for one in workloads if isinstance(one, JobSet))
             return
         for thing in things:
             self._put(thing)
@@ -143,6 +145,8 @@ class Controller:
                 self.registry.put_workload(thing)
                 if isinstance(thing, Job):
                     self._put_job(thing)
+                elif isinstance(thing, JobSet):
+                    self._births.job_set_seen(thing)
 
     def _list_jobs(self, jobs: Iterable[Job]) -> None:
         present = {job.uid: job for job in jobs}
@@ -169,6 +173,8 @@ class Controller:
                 self.registry.drop_workload(thing)
                 if isinstance(thing, Job):
                     self._births.job_gone(thing)
+                elif isinstance(thing, JobSet):
+                    self._births.job_set_gone(thing)
 
     def _put_node(self, node: Node) -> None:
         old = self.eligibility.nodes.get(node.name)

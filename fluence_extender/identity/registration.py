@@ -28,8 +28,8 @@ OWNER = "fluence-extender"
 PERIOD = 5.0
 """Seconds between two looks; another program's edit lasts no longer."""
 
-STARTING = 0.2
-"""Seconds between two looks while the server can't serve yet."""
+SOON = 0.2
+"""The same while the server can't serve yet, and after a write that came too late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +92,14 @@ class IdentityReconciler(Reconciler[str]):
         try:
             self._report(await self._look())
         except Conflict:
-            # Another replica was faster; the next look sees what it wrote.
-            pass
+            # Another writer was faster: another replica, or the API server, which writes an APIService's status each
+            # time that it finds something else wrong with it.
+            return SOON
         except ClusterError as error:
             self._report(str(error))
         except NoIdentity as error:
             self._report(f"there is no certificate to serve with: {error}")
-        return jittered(PERIOD) if self._may_register() else STARTING
+        return jittered(PERIOD) if self._may_register() else SOON
 
     async def _look(self) -> str:
         """Return what is wrong after the look, "" if nothing is. Raises `ClusterError`, `NoIdentity`."""

@@ -39,8 +39,7 @@ class ReasonCode(StrEnum):
     PLANNING_FAILED = "PlanningFailed"
 
 
-INCOMPLETE = (ReasonCode.WAITING_FOR_MEMBERS, ReasonCode.TIMED_OUT, ReasonCode.WAITING_FOR_GATES)
-"""The reasons of a gang that isn't whole yet."""
+_INCOMPLETE = (ReasonCode.WAITING_FOR_MEMBERS, ReasonCode.TIMED_OUT, ReasonCode.WAITING_FOR_GATES)
 
 
 IN_LINE = (
@@ -60,7 +59,8 @@ class Reason:
 
     ``text`` is for everyone who sees the gang, so it names no object of another namespace. ``with_names`` is the same
     sentence with those names, "" if there are none. Where a gang lacks amounts of nodes, ``fitting`` is how many of its
-    members fit, and ``lacking`` are the resources which the next member lacks.
+    members fit, and ``lacking`` are the resources which the next member lacks. ``gathering``: the gang isn't whole
+    yet.
     """
 
     code: ReasonCode
@@ -68,9 +68,15 @@ class Reason:
     fitting: int | None = None
     lacking: tuple[str, ...] = ()
     with_names: str = ""
+    gathering: bool = False
 
     def __str__(self) -> str:
         return self.text
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether it is the reason of a gang that isn't whole yet."""
+        return self.gathering or self.code in _INCOMPLETE
 
     @property
     def full_text(self) -> str:
@@ -88,11 +94,16 @@ def waiting(present: int, size: int, elsewhere: Mapping[str, int] | None = None)
 
     ``elsewhere`` counts the pods that name this gang but another scheduler, by that scheduler's name.
     """
-    foreign = "".join(
-        f"; {count} more {'name' if count > 1 else 'names'} scheduler {name}, not {SCHEDULER_NAME}"
-        for name, count in sorted((elsewhere or {}).items())
-    )
+    foreign = "".join(f"; {one}" for one in named_elsewhere(elsewhere or {}))
     return Reason(ReasonCode.WAITING_FOR_MEMBERS, f"waiting for members ({present} of {size} exist{foreign})")
+
+
+def named_elsewhere(elsewhere: Mapping[str, int]) -> list[str]:
+    """Return in words how many pods of a gang name another scheduler; they are counted by that scheduler's name."""
+    return [
+        f"{count} more {'name' if count > 1 else 'names'} scheduler {name}, not {SCHEDULER_NAME}"
+        for name, count in sorted(elsewhere.items())
+    ]
 
 
 def timed_out(seconds: float, awaited: Reason) -> Reason:

@@ -100,7 +100,7 @@ class Job(WorkloadObject):
     index, empty where the template names none, and ``placed_with`` is the `Promise` of the pods that get them. ``done``
     are the ranges (first and last) of indexes that have completed or failed for good, in order. ``finished`` is true
     once the Job has ended, or is about to end or to be deleted. ``outcome`` is how it has ended, None before.
-    ``version`` is its resourceVersion.
+    ``version`` is its resourceVersion. ``job_set`` names the JobSet that controls it, "" where none does.
     """
 
     parallelism: int
@@ -122,6 +122,7 @@ class Job(WorkloadObject):
     finished: bool = field(default=False, compare=False)
     outcome: Ending | None = field(default=None, compare=False)
     version: str = field(default="", compare=False)
+    job_set: str = field(default="", compare=False)
 
     @property
     def pods(self) -> int:
@@ -164,11 +165,13 @@ class JobSetStage:
 class JobSet(WorkloadObject):
     """A jobset.x-k8s.io JobSet. If ``in_order``, each of ``jobs`` is created once the one before it is ready.
 
-    Every pod asks for its stage, so the stages are computed once for each JobSet.
+    While it is ``suspended``, none of its Jobs may run; it isn't compared, because no size depends on it. Every pod
+    asks for its stage, so the stages are computed once for each JobSet.
     """
 
     jobs: tuple[ReplicatedJob, ...] = ()
     in_order: bool = False
+    suspended: bool = field(default=False, compare=False)
 
     @cached_property
     def stages(self) -> Mapping[str, JobSetStage]:

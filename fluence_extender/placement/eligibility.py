@@ -169,6 +169,7 @@ class EligibilityIndex:
 
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
+        self._names: tuple[str, ...] | None = ()
         self._groups = NodeGroups(holds)
         self._eligible: dict[Signature, tuple[Pod, set[str]]] = {}
         self._refusals: dict[Signature, tuple[dict[str, int], tuple[str, ...]]] = {}
@@ -180,8 +181,17 @@ class EligibilityIndex:
         """All nodes by name."""
         return self._nodes
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all nodes, in the order in which they joined."""
+        if self._names is None:
+            self._names = tuple(self._nodes)
+        return self._names
+
     def put(self, node: Node) -> None:
         """Record a node that joins or has changed."""
+        if node.name not in self._nodes:
+            self._names = None
         self._nodes[node.name] = node
         self._groups.put(node)
         self.journal.note(node.name)
@@ -194,6 +204,7 @@ class EligibilityIndex:
     def drop(self, name: str) -> None:
         """Forget a node."""
         self._nodes.pop(name, None)
+        self._names = None
         self._groups.drop(name)
         self.journal.note(name)
         for _, names in self._eligible.values():

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.domains import Nearness, candidates, why_not
@@ -20,6 +21,7 @@ from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.errors import GangRefused, NoPlace
 from fluence_extender.placement.ledger_port import LedgerPort
 from fluence_extender.placement.matching import Matching
+from fluence_extender.placement.partial_gangs import PartialGangs
 from fluence_extender.placement.reasons import Reasons
 from fluence_extender.placement.search import BUDGET, DOMAINS_WORK, Shape, affordable, capacity
 from fluence_extender.placement.topology import Topology
@@ -71,6 +73,7 @@ class Planner:
         self._topology = topology or Topology(eligibility, ledger.graph.levels)
         self._matching = Matching(ledger, eligibility, self._topology.place)
         self._reasons = Reasons(ledger, eligibility)
+        self._partial_gangs = PartialGangs(ledger, eligibility, self._reasons)
         self._last: tuple[tuple[Demand, ...], int, dict[TopologyConstraint | None, tuple[Demand, ...]]] = (
             (),
             -1,
@@ -113,6 +116,10 @@ class Planner:
             return self._found(demands, _Progress(gang, settled, [], explain=False))
         except (NoPlace, GangRefused):
             return None
+
+    def never(self, pods: Sequence[Pod], size: int) -> Reason | None:
+        """Return why ``size`` members, ``pods`` among them, could not be placed even if nothing ran; None if unsure."""
+        return self._partial_gangs.never(pods, size)
 
     def has_capacity(self, demand: Demand, count: int, gang: object) -> bool:
         """Return whether the nodes have capacity for ``count`` pods like that of ``demand``, without constraints."""

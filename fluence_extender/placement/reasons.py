@@ -75,7 +75,7 @@ class Reasons:
 
     def why(self, no: NoPlace) -> Reason:
         """Return why the shapes have no place."""
-        shapes = self._shapes(no.groups)
+        shapes = self.shapes(no.groups)
         never = self._never_a_place(shapes)
         if never is not None:
             return never
@@ -107,7 +107,7 @@ class Reasons:
             self._never[key] = never_a_place(shapes, whole)
         return self._never[key]
 
-    def _shapes(self, groups: Sequence[Group]) -> list[ShapeNodes]:
+    def shapes(self, groups: Sequence[Group]) -> list[ShapeNodes]:
         """Return the shapes with their nodes; pods that devices tie to some nodes are shapes of their own."""
         catalogue, known = self._ledger.graph.catalogue, self._eligibility.nodes
         found = []
@@ -306,15 +306,41 @@ def _too_few_devices(
     if len(pods) < 2 or len(alike) != 1 or len(requesting[0].devices) != 1:
         return None
     ((kind, amount),) = requesting[0].devices.items()
-    devices = eligible(catalogue, kind, requesting[0].requires)
-    names = ", ".join(sorted({device.backend for device in devices})[:MOST_BACKENDS])
-    which = f"short of {kind} (backends that match: {names})"
-    ever, now = (len(pods) - len(requesting) + _served(devices, amount, one) for one in (None, use))
-    if ever < len(pods):
-        return unsatisfiable(f"{ever} of {len(pods)} members would fit if nothing else ran, {which}")
+    requires, without = requesting[0].requires, len(pods) - len(requesting)
+    never = too_few_devices_ever(catalogue, kind, amount, requires, len(pods), without)
+    if never is not None:
+        return never
+    devices = eligible(catalogue, kind, requires)
+    now = without + _served(devices, amount, use)
     if now < len(pods):
-        return Reason(ReasonCode.BUSY, f"{busy(min(now, fitting), len(pods), ()).text}, {which}")
+        fit = busy(min(now, fitting), len(pods), ()).text
+        return Reason(ReasonCode.BUSY, f"{fit}{_short_of_devices(kind, devices)}")
     return None
+
+
+def too_few_devices_ever(
+    catalogue: DeviceCatalogue,
+    kind: str,
+    amount: int,
+    requires: Mapping[str, str],
+    members: int,
+    without: int = 0,
+) -> Reason | None:
+    """Return why a gang waits for devices in vain; None if the devices suffice when all are free.
+
+    Each of ``members`` asks for ``amount`` of ``kind``, except for those ``without`` devices.
+    """
+    devices = eligible(catalogue, kind, requires)
+    ever = without + _served(devices, amount)
+    if ever >= members:
+        return None
+    fit = f"{ever} of {members} members would fit if nothing else ran"
+    return unsatisfiable(f"{fit}{_short_of_devices(kind, devices)}")
+
+
+def _short_of_devices(kind: str, devices: Sequence[Device]) -> str:
+    names = ", ".join(sorted({device.backend for device in devices})[:MOST_BACKENDS])
+    return f", short of {kind} (backends that match: {names})"
 
 
 # Amounts.

@@ -17,6 +17,7 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode, waiting
 from fluence_extender.placement.demand import Demand, shape_key
 from fluence_extender.placement.errors import GangRefused
+from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.whatif.forecast import Forecast, OutOfTime
 from fluence_extender.whatif.manifests import RequestedGang, SimulationRequest
@@ -103,7 +104,7 @@ class Simulation:
 
     def _result(self, gang: RequestedGang) -> SimulationResult:
         name, count = str(gang.key), len(gang.pods)
-        obstacle = _obstacle(gang)
+        obstacle = _obstacle(gang, self._ledger.planner)
         if obstacle is not None:
             return SimulationResult(name, count, False, reason=obstacle)
         if time.monotonic() > self._began + LONGEST * max(self._patience, 0.0) > self._began:
@@ -208,11 +209,11 @@ class Simulation:
             self._request.notes.append(note)
 
 
-def _obstacle(gang: RequestedGang) -> Reason | None:
+def _obstacle(gang: RequestedGang, planner: Planner) -> Reason | None:
     if isinstance(gang.size, Reason):
         return gang.size
     if len(gang.pods) < gang.size:
-        return waiting(len(gang.pods), gang.size)
+        return planner.never(gang.pods, gang.size) or waiting(len(gang.pods), gang.size)
     broken = next((pod for pod in gang.pods if pod.problem), None)
     return (
         Reason(ReasonCode.INVALID_REQUEST, f"pod {broken.name}: {broken.problem}")

@@ -91,7 +91,10 @@ def holdings_are_those_of_living_pods(world: World) -> None:
 
 
 def foreseen_pods(world: World) -> set[str]:
-    """The uids of the pods that the cluster's Jobs will have: each index without a pod has at most one."""
+    """The uids of the pods that the cluster's Jobs will have: each index without a pod has at most one.
+
+    A Job of a suspended JobSet has none.
+    """
     found: set[str] = set()
     for job in world.cluster.jobs():
         if not job.ours or job.finished or (job.suspended and not job.held_for_placement):

@@ -1,15 +1,23 @@
-"""The Job controller and the admission of Jobs' pods, in virtual time."""
+"""The controllers of Jobs and JobSets and the admission of Jobs and their pods, in virtual time."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Unpack
 
-from fluence_extender.model.names import COMPLETION_INDEX, GATE, NODE_NAME
+from fluence_extender.gangs.membership.gang import JOB_SET_UID
+from fluence_extender.model.names import (
+    COMPLETION_INDEX,
+    GATE,
+    JOB_SET_NAME,
+    NODE_NAME,
+    REPLICATED_JOB,
+    REPLICATED_JOB_REPLICAS,
+)
 from fluence_extender.model.pod import NodeTerm, Owner, Pod, Requirement
-from fluence_extender.model.workload import Job
+from fluence_extender.model.workload import Job, JobSet, ReplicatedJob
 from tests.core.faulty_cluster import FaultyCluster
 from tests.core.values import PodFields, asks
 
@@ -22,11 +30,22 @@ def index_of(pod: Pod) -> int:
     return int(pod.annotations[COMPLETION_INDEX])
 
 
-class JobController:
-    """Creates the pods of Indexed Jobs; ``run`` it as a task.
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A Job of a JobSet: of the replicated job ``name``, with ``count`` pods."""
 
-    ``quota`` is how many pods it may create, None for any number. ``born`` are the pods that got their node at birth,
-    and ``gated`` those that got the gate, by name.
+    job_set: str
+    name: str
+    count: int
+    cpu: int
+    fields: PodFields
+
+
+class JobController:
+    """Creates the pods of Indexed Jobs, and the Jobs of JobSets; ``run`` it as a task.
+
+    ``sets`` are the JobSets by name. ``quota`` is how many pods it may create, None for any number. ``born`` are the
+    pods that got their node at birth, and ``gated`` those that got the gate, by name.
     """
 
     def __init__(self, cluster: FaultyCluster) -> None:
@@ -34,8 +53,58 @@ class JobController:
         self.quota: int | None = None
         self.born: list[str] = []
         self.gated: list[str] = []
+        self.sets: dict[str, JobSet] = {}
+        self._parts: dict[str, _Part] = {}
         self._numbers = itertools.count(1)
         self._running: set[str] = set()
+
+    def submit_set(self, name: str, *counts: int, cpu: int = 1000, **fields: Unpack[PodFields]) -> list[Job]:
+        """Create a JobSet and its Jobs, one of so many pods each."""
+        parts = {f"r{number}": count for number, count in enumerate(counts)}
+        replicated = tuple(ReplicatedJob(part, count) for part, count in parts.items())
+        self.sets[name] = JobSet("default", name, f"set-{name}", replicated)
+        self.cluster.put(self.sets[name])
+        for part, count in parts.items():
+            self._parts[f"{name}-{part}-0"] = _Part(name, part, count, cpu, fields)
+        return [self._submit_part(job) for job in self._jobs_of(name)]
+
+    def suspend_set(self, name: str, suspended: bool) -> None:
+        """Suspend or resume a JobSet, as its user."""
+        self.sets[name] = replace(self.sets[name], suspended=suspended)
+        self.cluster.put(self.sets[name])
+
+    def remove_set(self, name: str) -> list[Job]:
+        """Delete a JobSet with its Jobs, and return these; their pods stay."""
+        self.cluster.remove(self.sets.pop(name))
+        present = self._present()
+        parts = self._jobs_of(name)
+        jobs = [present[part] for part in parts if part in present]
+        for part in parts:
+            del self._parts[part]
+        for job in jobs:
+            self.cluster.remove(job)
+        return jobs
+
+    def _jobs_of(self, name: str) -> list[str]:
+        return [job for job, part in self._parts.items() if part.job_set == name]
+
+    def _present(self) -> dict[str, Job]:
+        return {job.name: job for job in self.cluster.jobs()}
+
+    def _submit_part(self, name: str) -> Job:
+        part = self._parts[name]
+        keys = {
+            JOB_SET_NAME: part.job_set,
+            JOB_SET_UID: f"set-{part.job_set}",
+            REPLICATED_JOB: part.name,
+            REPLICATED_JOB_REPLICAS: "1",
+        }
+        fields = part.fields.copy()
+        fields["labels"] = keys
+        job = self.submit(name, part.count, part.cpu, not self.sets[part.job_set].suspended, **fields)
+        job = replace(job, job_set=part.job_set, suspended=True)
+        self.cluster.put(job)
+        return self.cluster.job(job)
 
     def submit(
         self, name: str, count: int, cpu: int = 1000, held: bool = True, **fields: Unpack[PodFields]
@@ -47,12 +116,12 @@ class JobController:
         uid = f"job-{name}-{next(self._numbers)}"
         owner = Owner("Job", name, uid, "batch/v1")
         index = {COMPLETION_INDEX: "0"}
+        fields["labels"] = {**fields.get("labels", {}), **index}
         fields.setdefault("gates", (GATE,))
         pod = Pod(
             "default",
             f"{name}-0-trial",
             "trial",
-            labels=index,
             annotations=index,
             owner=owner,
             requests=asks(cpu, 1),
@@ -90,9 +159,21 @@ class JobController:
         """Follow the Jobs until cancelled."""
         while True:
             await asyncio.sleep(EVERY)
+            for name in self.sets:
+                self._sync_set(name)
             for job in self.cluster.jobs():
                 if job.uid in self.cluster.first_pods:
                     self._sync(job)
+
+    def _sync_set(self, name: str) -> None:
+        """Admission leaves a Job suspended that is held for placement."""
+        suspended, present = self.sets[name].suspended, self._present()
+        for part in self._jobs_of(name):
+            job = present.get(part)
+            if job is None:
+                self._submit_part(part)
+            elif not (job.finished or job.held_for_placement) and job.suspended is not suspended:
+                self.cluster.put(replace(job, suspended=suspended))
 
     def _sync(self, job: Job) -> None:
         pods = self.pods(job)
@@ -124,11 +205,12 @@ class JobController:
             self.quota -= 1
         number = next(self._numbers)
         text = {COMPLETION_INDEX: str(index)}
+        first = self.cluster.first_pods[job.uid]
         pod = replace(
-            self.cluster.first_pods[job.uid],
+            first,
             name=f"{job.name}-{index}-{number}",
             uid=f"pod-{number}",
-            labels=text,
+            labels={**first.labels, **text},
             annotations=text,
             created=float(number),
         )

@@ -67,7 +67,7 @@ def wait_for(
                 return value
         answered = time.monotonic()
         if answered >= deadline:
-            raise TimedOut(what, timeout, trouble or (_shown(seen) if seen else ""))
+            raise TimedOut(what, timeout, "; ".join(filter(None, (trouble, _shown(seen) if seen else ""))))
         time.sleep(max(0.05, answered - asked))
 
 

@@ -34,7 +34,7 @@ FILES = (
 )
 GATE_BINDINGS = [
     f"/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/{name}"
-    for name in ("fluence-gate", "fluence-gated-jobs", "fluence-suspend")
+    for name in ("fluence-gate", "fluence-births", "fluence-suspend")
 ]
 
 # libreapi_cli serves the whole suite too, where it is found: FLUENCE_ENGINE=fluxion

@@ -21,6 +21,9 @@ NAME = "fluence"
 CORE = f"/api/v1/namespaces/{DEFAULT_NAMESPACE}"
 PROXY = f"{CORE}/services/https:{NAME}:api/proxy"
 AGGREGATED = "/apis/fluence.flux-framework.org/v1"
+SLOWEST = 240.0
+"""Seconds: the API server tries an APIService again after up to 30 s, and each of its tries may take 6 s."""
+
 API_SERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1.fluence.flux-framework.org"
 
 
@@ -44,7 +47,12 @@ def behind_proxy(installation: Installation) -> Iterator[None]:
         api.patch(f"{CORE}/pods/{NAME}/status", {"status": ips})
         for one in documents(BASE / "users.yaml"):
             api.apply(one)
-        wait_for(lambda: _answers(api), what="the API server to reach the service")
+        wait_for(
+            lambda: _answers(api),
+            timeout=SLOWEST,
+            what="the API server to reach the service",
+            seen=lambda: api.get(API_SERVICE)["status"],
+        )
         try:
             yield
         finally:
@@ -56,8 +64,11 @@ def behind_proxy(installation: Installation) -> Iterator[None]:
 def _answers(api: Api) -> bool:
     try:
         return "items" in api.get(f"{AGGREGATED}/nodes")
-    except ApiError:
-        return False
+    except ApiError as error:
+        if error.status in (401, 403):
+            # The service doesn't know the API server's front proxy yet.
+            return False
+        raise
 
 
 def _aggregation(port: int) -> list[Manifest]:

@@ -13,7 +13,9 @@ import pytest
 from fluence_extender.cluster.api import open_cluster
 from fluence_extender.cluster.connection import connect
 from fluence_extender.cluster.decode.job import decode_job
+from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.errors import Conflict
+from fluence_extender.gangs.membership.foreseen import unsuited
 from fluence_extender.model.names import (
     DOMAIN,
     GATE,
@@ -54,6 +56,7 @@ from tests.e2e.workloads import QPU, ours
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 HELD = {SUSPENDED_FOR_ANNOTATION, PLACED_LABEL}
+JOB_SET = ("JobSet", "jobset.x-k8s.io/v1alpha2")
 
 
 def of(kind: str, version: str) -> dict[str, Any]:
@@ -103,7 +106,13 @@ def test_job_keeps_the_labels_and_annotations_that_it_has(
 LEFT_ALONE: dict[str, Manifest] = {
     "held by its user": ranks("j", 2, suspend=True),
     "opted out": ranks("j", 2) | {"metadata": {"name": "j", "labels": {SUSPEND_LABEL: NEVER_SUSPEND}}},
-    "a JobSet's": ranks("j", 2) | {"metadata": {"name": "j", **of("JobSet", "jobset.x-k8s.io/v1alpha2")}},
+    "a RayJob's": ranks("j", 2) | {"metadata": {"name": "j", **of("RayJob", "ray.io/v1")}},
+    "of a kind that is called JobSet too": ranks("j", 2)
+    | {"metadata": {"name": "j", **of("JobSet", "x.y/v1")}},
+    "a JobSet's that its JobSet suspends": ranks("j", 2, suspend=True)
+    | {"metadata": {"name": "j", **of(*JOB_SET)}},
+    "a JobSet's that opts out": ranks("j", 2)
+    | {"metadata": {"name": "j", "labels": {SUSPEND_LABEL: NEVER_SUSPEND}, **of(*JOB_SET)}},
     "Kueue's": ranks("j", 2) | {"metadata": {"name": "j", "labels": {QUEUE: "q"}}},
     "of pods that Kueue counts": ranks("j", 2, ours("x", labels={QUEUE: "q"})),
     "of another scheduler": ranks("j", 2, pod("x", scheduler="volcano")),
@@ -290,10 +299,15 @@ def test_pod_with_gates_or_without_job_or_label_gets_the_gate(leader: Leader, na
         assert GATE in gates_of(stored)
 
 
-@pytest.mark.parametrize("what", ["plain", "with a device", "with a port of the host"])
-def test_pod_is_marked_as_ever(leader: Leader, namespace: Namespace, what: str) -> None:
+@pytest.mark.parametrize(
+    "what", ["plain", "with a device", "with a device in an init container", "with stamps"]
+)
+def test_pinned_pod_is_marked_for_its_devices_and_stamps(
+    leader: Leader, namespace: Namespace, what: str
+) -> None:
     body, marked = PODS[what]
-    template = {**body, "metadata": {"name": "born", "labels": {}, "annotations": {}}}
+    notes = body["metadata"].get("annotations") or {}
+    template = {**body, "metadata": {"name": "born", "labels": {}, "annotations": notes}}
     stored = tried(namespace, as_created_by_its_job("a", template=template))
     assert pinned_to(stored) == "a"
     assert (MARK_RESOURCE in (stored["spec"]["containers"][0]["resources"].get("requests") or {})) is marked
@@ -302,10 +316,11 @@ def test_pod_is_marked_as_ever(leader: Leader, namespace: Namespace, what: str) 
 def test_pod_is_patched_once(leader: Leader, namespace: Namespace) -> None:
     """An empty patch costs the API server as much as any."""
     body = as_created_by_its_job("a")
-    wait_for(lambda: patches_of(namespace.api, body) == 1, what="one patch")
+    wait_for(lambda: patches_of(namespace.api, body, "fluence-births") == 1, what="one patch")
+    assert patches_of(namespace.api, body, "fluence-gate") == 0
 
 
-def test_pod_that_others_change_after_us_keeps_its_node_and_is_marked_for_what_they_add(
+def test_job_whose_pods_get_devices_from_others_without_the_mark_is_not_placed_at_birth(
     leader: Leader, namespace: Namespace
 ) -> None:
     with sidecars_added(namespace.api):
@@ -318,8 +333,19 @@ def test_pod_that_others_change_after_us_keeps_its_node_and_is_marked_for_what_t
 
             stored = wait_for(changed, what="the policy to count")
             assert pinned_to(stored) == "a"
-            assert terms_of(stored) == [{"matchFields": [named("a")]}]
-            assert MARK_RESOURCE in stored["spec"]["containers"][0]["resources"]["requests"], name
+            marked = MARK_RESOURCE in (stored["spec"]["containers"][0]["resources"].get("requests") or {})
+            assert (unsuited(decode_pod(json.dumps(stored).encode())) == "") is marked, name
+
+
+def test_pod_at_the_gate_is_marked_unless_it_is_only_tried(leader: Leader, namespace: Namespace) -> None:
+    body = as_created_by_its_job(None)
+    trial = tried(namespace, body)
+    namespace.create(body)
+    (kept,) = namespace.pods()
+    for stored, marked in ((kept, True), (trial, False)):
+        assert gates_of(stored) == [GATE]
+        requests = stored["spec"]["containers"][0]["resources"].get("requests") or {}
+        assert (MARK_RESOURCE in requests) is marked
 
 
 def test_without_the_list_only_pods_that_may_be_pinned_are_refused(
@@ -330,7 +356,7 @@ def test_without_the_list_only_pods_that_may_be_pinned_are_refused(
 
     namespace.api.delete(GATED_JOBS_PATH)
     try:
-        assert "'fluence-gated-jobs' denied request" in wait_for(refused, what="pods to be refused")
+        assert "'fluence-births' denied request" in wait_for(refused, what="pods to be refused")
         assert gates_of(tried(namespace, ours("plain"))) == [GATE]
         assert not gates_of(tried(namespace, pod("theirs")))
         assert tried(namespace, ranks("j", 2, pod("x")))

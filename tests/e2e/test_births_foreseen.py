@@ -31,7 +31,7 @@ from tests.e2e.births import (
 )
 from tests.e2e.harness import Manifest, Namespace, wait_for
 from tests.e2e.installation import Installation
-from tests.e2e.test_birth_policies import ANY, LEFT_ALONE, with_terms
+from tests.e2e.test_birth_policies import ANY, JOB_SET, LEFT_ALONE, of, with_terms
 from tests.e2e.workloads import QPU, ours
 
 
@@ -55,6 +55,8 @@ async def test_pods_are_born_as_they_were_foreseen(
 HELD: dict[str, Manifest] = {
     "a gang": ranks("j", 2),
     "a gang with a label of another kind": ranks("j", 3, ours("x", labels={"a": "b"})),
+    "a JobSet's": ranks("j", 2) | {"metadata": {"name": "j", **of(*JOB_SET)}},
+    "a JobSet's of one pod": ranks("j", 1) | {"metadata": {"name": "j", **of(*JOB_SET)}},
     "with copies": ranks("j", 2, ours("x", annotations={NODES_ANNOTATION: "n,n"})),
 }
 

@@ -269,11 +269,11 @@ def test_job_set_is_one_gang_of_all_its_jobs(
         for number in range(2)
     ]
     namespace.create(driver, workers[0])
-    fluence.wait_for_reason(namespace.name, "train", "waiting for members (3 of 5 exist)")
-    namespace.create(workers[1])
     fluence.wait_for_reason(namespace.name, "train", "unsatisfiable: 4 of 5 members")
-    assert not history.bound
     own_nodes(1, cpu="1")
+    fluence.wait_for_reason(namespace.name, "train", "waiting for members (3 of 5 exist)")
+    assert not history.bound
+    namespace.create(workers[1])
     namespace.wait_until_bound(5)
 
 

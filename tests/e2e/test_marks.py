@@ -28,13 +28,13 @@ def test_policy_and_webhook_mark_the_same_pods(fluence: Fluence, namespace: Name
         assert needs_mark(body) is marked, what
 
 
-def patches_of(api: Api, pod: Manifest) -> int:
+def patches_of(api: Api, pod: Manifest, policy: str = "fluence-gate") -> int:
     """How often the policy patches such a pod while it is created, if nobody else creates one meanwhile."""
 
     def patches() -> int:
         counted = "apiserver_mutating_admission_policy_check_total{"
         lines = (line for line in api.get("/metrics")["text"].splitlines() if line.startswith(counted))
-        return sum(int(line.rpartition(" ")[2]) for line in lines if 'policy="fluence-gate"' in line)
+        return sum(int(line.rpartition(" ")[2]) for line in lines if f'policy="{policy}"' in line)
 
     before = patches()
     api.request("POST", "/api/v1/namespaces/default/pods", pod, query={"dryRun": "All"})

@@ -75,7 +75,7 @@ Case = tuple[str, list[Manifest], str]
 
 
 CASES: list[Case] = [
-    ("WaitingForMembers", gang("case", 1, size=3, cpu="1"), "waiting for members (1 of 3 exist)"),
+    ("WaitingForMembers", gang("case", 1, size=3, cpu="500m"), "waiting for members (1 of 3 exist)"),
     ("Unsatisfiable", gang("case", 1, cpu="2000"), "unsatisfiable: no node has 2000 cpu"),
     (
         "InvalidRequest",
@@ -109,6 +109,21 @@ def test_reason_is_told_once_in_an_event(
     again = wait_for_event(namespace, "case-0", kind)
     assert "series" not in again
     assert again["metadata"]["uid"] == event["metadata"]["uid"]
+
+
+def test_first_member_of_a_gang_too_large_for_the_cluster_is_told_at_once(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(1, cpu="2")
+    namespace.create(*gang("five", 1, size=5, cpu="1"))
+    fit = "unsatisfiable: 2 of 5 members would fit if nothing else ran, short of cpu"
+    text = f"{fit}, unless members that are still to come ask for less than those that exist"
+    assert fluence.wait_for_reason(namespace.name, "five", fit)["reason"] == text
+    assert wait_for_event(namespace, "five-0", "Unsatisfiable")["note"].endswith(text)
+    own_nodes(1, cpu="3")
+    fluence.wait_for_reason(namespace.name, "five", "waiting for members (1 of 5 exist)")
+    namespace.create(*gang("five", 4, first=1, size=5, cpu="1"))
+    namespace.wait_until_bound(5)
 
 
 def test_each_waiting_member_of_a_busy_gang_has_the_event(

@@ -199,6 +199,27 @@ class Core(RuleBasedStateMachine):
             self.made += 1
             self.world.jobs.submit(f"b{self.made}", count, millicores, priority=priority)
 
+    @rule(counts=st.lists(st.integers(1, 3), min_size=1, max_size=3), millicores=cores)
+    def job_set(self, counts: list[int], millicores: int) -> None:
+        self.made += 1
+        self.world.jobs.submit_set(f"s{self.made}", *counts, cpu=millicores)
+
+    @rule(random=choice, suspended=st.booleans())
+    def user_suspends_or_resumes_a_job_set(self, random: Random, suspended: bool) -> None:
+        if self.world.jobs.sets:
+            self.world.jobs.suspend_set(random.choice([*self.world.jobs.sets]), suspended)
+
+    @rule(random=choice)
+    def job_set_is_deleted(self, random: Random) -> None:
+        if self.world.jobs.sets:
+            jobs = self.world.jobs.remove_set(random.choice([*self.world.jobs.sets]))
+            self._pods_go_with(*jobs)
+
+    def _pods_go_with(self, *jobs: Job) -> None:
+        for pod in (pod for job in jobs for pod in self.world.jobs.pods(job)):
+            if not pod.deleting:
+                self.world.cluster.delete(pod)
+
     def _submitted(self, random: Random) -> Job | None:
         jobs = [job for job in self.world.cluster.jobs() if job.ours and not job.finished]
         return random.choice(jobs) if jobs else None
@@ -212,9 +233,7 @@ class Core(RuleBasedStateMachine):
     def job_is_deleted(self, random: Random) -> None:
         if (job := self._submitted(random)) is not None:
             self.world.cluster.remove(job)
-            for pod in self.world.jobs.pods(job):
-                if not pod.deleting:
-                    self.world.cluster.delete(pod)
+            self._pods_go_with(job)
 
     @rule(quota=st.sampled_from([0, 1, 2, None]))
     def pods_of_jobs_are_limited(self, quota: int | None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from fluence_extender.cluster.decode.objects import Int64, Time, tolerant_decoder
+from fluence_extender.cluster.decode.objects import Int64, Metadata, Time, tolerant_decoder
 from fluence_extender.model.dependency import Ending
 from fluence_extender.model.names import (
     AFTER_ANNOTATION,
@@ -27,6 +27,7 @@ from fluence_extender.model.submission import NOTHING_SAID, Submission
 from fluence_extender.model.workload import BACKOFF_LIMIT, Job
 
 ORIGIN_LABEL = "ray.io/originated-from-crd"
+JOB_SET = ("jobset.x-k8s.io", "JobSet")
 FLUX_K8S_LABELS = (COSCHEDULING_GROUP, FLUX_SIZE)
 Indexes = tuple[int, int]
 """A range of completion indexes: the first one and the last one."""
@@ -160,6 +161,7 @@ def decode_job(raw: bytes) -> Job:
         outcome=_outcome(conditions),
         version=meta.resource_version,
         submission=meta.submission.over(noted.submission),
+        job_set=_job_set(meta),
         problem=problem,
     )
 
@@ -170,6 +172,12 @@ def _outcome(conditions: Iterable[_JobCondition]) -> Ending | None:
     if "Complete" in true:
         return Ending.SUCCEEDED
     return Ending.FAILED if "Failed" in true else None
+
+
+def _job_set(meta: Metadata) -> str:
+    """Return the name of the JobSet that controls the object, "" where none does."""
+    owners = (one for one in meta.owner_references or () if one.controller)
+    return next((one.name for one in owners if (one.api_version.partition("/")[0], one.kind) == JOB_SET), "")
 
 
 def _unsatisfiable(conditions: Iterable[_JobCondition]) -> str:

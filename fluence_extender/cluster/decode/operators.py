@@ -43,6 +43,7 @@ class _StartupPolicy(msgspec.Struct, rename="camel"):
 class _JobSet(msgspec.Struct, rename="camel"):
     replicated_jobs: list[_ReplicatedJob] | None = None
     startup_policy: _StartupPolicy | None = None
+    suspend: bool | None = None
 
 
 class _LeaderWorkerSet(msgspec.Struct, rename="camel"):
@@ -95,6 +96,7 @@ def decode_job_set(raw: bytes) -> JobSet:
         *meta.identity,
         jobs=jobs,
         in_order=order == "InOrder",
+        suspended=bool(spec.suspend),
         submission=meta.submission,
         problem=problem,
     )

@@ -12,7 +12,7 @@ from functools import partial
 
 import structlog
 
-from fluence_extender.cluster.errors import ClusterError, Gone, Unforeseeable
+from fluence_extender.cluster.errors import ClusterError, Conflict, Gone, Unforeseeable
 from fluence_extender.gangs.execution.actions import Foresee, GateJobs, HoldJob, Resume
 from fluence_extender.gangs.execution.fence import Fence
 from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
@@ -27,6 +27,9 @@ FORESEEING_AT_ONCE = 8
 
 AGAIN = 1.0
 """Seconds until a failed write is reported to `Births`."""
+
+CHANGED = 0.25
+"""The same where the Job has changed meanwhile, as a new Job of a JobSet does. The watch soon shows how."""
 
 REFUSED = (403, 422)
 """HTTP statuses by which the API server refuses the pods of a Job, whoever creates them when."""
@@ -92,7 +95,7 @@ class JobWrites:
             return
         except ClusterError as error:
             log.warning("Job not resumed; trying again", job=_named(job), error=str(error))
-            self._later(AGAIN, self._births.write_failed, job.uid)
+            self._later(_patience(error), self._births.write_failed, job.uid)
             return
         for uid in action.uids:
             self._lifecycle.steered(uid)
@@ -111,7 +114,7 @@ class JobWrites:
             return
         except ClusterError as error:
             log.warning("Job not suspended again; trying again", job=_named(job), error=str(error))
-            self._later(AGAIN, self._births.write_failed, job.uid)
+            self._later(_patience(error), self._births.write_failed, job.uid)
 
     async def _gate(self, action: GateJobs) -> None:
         try:
@@ -119,6 +122,10 @@ class JobWrites:
         except ClusterError as error:
             log.warning("gated Jobs not written; trying again", error=str(error))
             self._later(AGAIN, self._births.gating_failed, "")
+
+
+def _patience(error: ClusterError) -> float:
+    return CHANGED if isinstance(error, Conflict) else AGAIN
 
 
 def _named(job: Job) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from operator import itemgetter
 
 import structlog
@@ -31,7 +31,7 @@ from fluence_extender.gangs.queue.turns import turn
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey, HistoryKind
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import INCOMPLETE, Reason, ReasonCode, waiting
+from fluence_extender.model.reason import Reason, ReasonCode, named_elsewhere, waiting
 from fluence_extender.placement.eligibility import signature
 from fluence_extender.placement.topology_constraints import topology_constraints
 from fluence_extender.queueing.order import Rank
@@ -163,7 +163,7 @@ class Attempts:
         settled = sum(1 for member in gang.alive() if member.assignment is not None)
         missing = size - settled - gang.ended
         if not gang.begun and len(ready) < missing:
-            gang.explain(_not_whole(gang, size, self._registry.foreign_members(gang)), now)
+            gang.explain(self._not_whole(gang, size, missing), now)
             return False
         if not ready:
             gang.explain(_gates(gang), now)
@@ -176,7 +176,7 @@ class Attempts:
         if obstacle is not None:
             gang.explain(obstacle, now)
             return False
-        if not settled and (gang.reason is None or gang.reason.code in INCOMPLETE):
+        if not settled and (gang.reason is None or gang.reason.incomplete):
             gang.note(HistoryKind.WHOLE, "", f"{len(ready) + gang.ended} of {size} members are there")
         fewest = max(missing, 1)
         reason = self._preemption.known_reason(gang, ready[:fewest], now)
@@ -217,6 +217,19 @@ class Attempts:
         alike = _demand_key(gang, lacking, now, self._places.topology), passes
         self._queue.block(gang, rank, lacking, request, alike)
         return True
+
+    def _not_whole(self, gang: Gang, size: int, missing: int) -> Reason:
+        """Return why a gang waits of which too few members exist, or are free of gates of others."""
+        present = len(gang.alive()) + gang.ended
+        if present >= size:
+            return _gates(gang) or waiting(present, size)
+        elsewhere = self._registry.foreign_members(gang)
+        never = self._places.never([member.pod for member in needy(gang)], missing)
+        if never is None:
+            return waiting(present, size, elsewhere)
+        for foreign in named_elsewhere(elsewhere):
+            never = never.followed_by(foreign)
+        return never
 
     def _make_room(self, gang: Gang, ready: list[Member], needed: int, reason: Reason, now: float) -> Reason:
         """Try to free capacity for ``needed`` members without a place; return why they wait until then."""
@@ -288,13 +301,6 @@ def needy(gang: Gang) -> list[Member]:
 def _needs(gang: Gang, size: int) -> bool:
     """Return whether the gang has fewer places than its size requires."""
     return sum(1 for member in gang.alive() if member.assignment is not None) + gang.ended < size
-
-
-def _not_whole(gang: Gang, size: int, elsewhere: Mapping[str, int]) -> Reason:
-    present = len(gang.alive()) + gang.ended
-    if present < size:
-        return waiting(present, size, elsewhere)
-    return _gates(gang) or waiting(present, size)
 
 
 def _invalid(ready: Iterable[Member]) -> Reason | None:

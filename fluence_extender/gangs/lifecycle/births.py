@@ -27,7 +27,7 @@ from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job
+from fluence_extender.model.workload import Job, JobSet
 
 MOST_OF_NAMESPACE = 20_000
 MOST_FORESEEN = 100_000
@@ -63,6 +63,8 @@ class Births:
         self._counts: Counter[str] = Counter()
         """The foreseen pods by namespace."""
         self._written: dict[str, str] | None = {}
+        self._paused: set[tuple[str, str]] = set()
+        """The JobSets that are suspended, by namespace and name."""
         self.gated: dict[str, str] = {}
         self.leading = False
 
@@ -85,9 +87,10 @@ class Births:
             before = None
         else:
             before, known.job, known.over = known.job, job, False
+        known.paused = (job.namespace, job.job_set) in self._paused
         self._changed.add(job.uid)
         if before is not None and before.suspended != job.suspended:
-            known.born, known.written = self._clock(), False
+            known.born, known.written, known.leaving = self._clock(), False, False
         if not job.nodes or (before is not None and before.nodes == job.nodes):
             return []
         return [pod for some in known.pods.values() for pod in some.values()]
@@ -98,6 +101,29 @@ class Births:
         if job.uid in self._jobs:
             self._changed.add(job.uid)
             self._jobs[job.uid].over = True
+
+    def job_set_seen(self, job_set: JobSet) -> None:
+        """Take in whether a JobSet is suspended. Its Jobs aren't placed while it is."""
+        self._pause((job_set.namespace, job_set.name), job_set.suspended)
+
+    def job_set_gone(self, job_set: JobSet) -> None:
+        """Forget a JobSet."""
+        self._pause((job_set.namespace, job_set.name), False)
+
+    def job_sets_listed(self, job_sets: Iterable[JobSet]) -> None:
+        """Take in all JobSets."""
+        paused = {(one.namespace, one.name) for one in job_sets if one.suspended}
+        for name in paused ^ self._paused:
+            self._pause(name, name in paused)
+
+    def _pause(self, name: tuple[str, str], paused: bool) -> None:
+        if paused is (name in self._paused):
+            return
+        (self._paused.add if paused else self._paused.discard)(name)
+        for uid, known in self._jobs.items():
+            if (known.job.namespace, known.job.job_set) == name:
+                known.paused = paused
+                self._changed.add(uid)
 
     def recorded(self, pod: Pod) -> Pod:
         """Return a real pod with what its Job's template records for it."""
@@ -207,7 +233,7 @@ class Births:
     def _look_again(self) -> None:
         self._changed.update(self._jobs)
         for one in self._jobs.values():
-            one.asked = one.written = False
+            one.asked = one.written = one.leaving = False
 
     def unknown(self) -> list[Job]:
         """Return the Jobs with a plan whose pods can't be foreseen yet, because their shape isn't known."""
@@ -276,6 +302,8 @@ class Births:
         for uid in sorted(self._open):
             known = self._jobs[uid]
             job = known.job
+            if known.paused:
+                continue
             if job.held_for_placement and (uid in self.gated or not known.waits):
                 if not known.written:
                     known.written = True
@@ -284,34 +312,51 @@ class Births:
                 if not known.asked:
                     known.asked = True
                     found.append(Foresee(job))
-            elif not job.suspended and uid not in self.gated and not known.written:
-                found.extend(self._keep(known, now))
+            elif not (job.suspended or known.written):
+                for one in [known] if known.leaving else self._given_up(known, now):
+                    one.written = True
+                    found.append(HoldJob(one.job))
         if self.leading and self.gated != self._written:
             self._written = dict(self.gated)
             found.append(GateJobs(dict(self.gated)))
         return found
 
-    def _keep(self, known: JobPods, now: float) -> Iterator[Action]:
-        """Give up the plan of a Job that has lost a place, or whose pods aren't created.
+    def _given_up(self, known: JobPods, now: float) -> list[JobPods]:
+        """Give up the plan of a Job that has lost a place, or whose pods aren't created; return whom to suspend again.
 
-        Before all pods have had their nodes the Job is suspended again, so that it doesn't run in part, and placed anew
-        once; what fails again waits at the gate.
+        Before all pods of its gang have had their nodes, these are all Jobs that share the gang, so that it doesn't run
+        in part. They are placed anew once; what fails again waits at the gate.
         """
-        job = known.job
+        if known.job.uid in self.gated:
+            return []
         members = [found for uid in known.pending() if (found := self._registry.member(uid)) is not None]
-        whole = all(gang.whole for gang, _ in members)
-        lost = next((member.pod for _, member in members if member.assignment is None), None)
+        gangs = {gang.key: gang for gang, _ in members}
+        whole = all(gang.whole for gang in gangs.values())
+        placeless = {gang.key: member.pod for gang, member in members if member.assignment is None}
+        lost = next((pod for key, pod in placeless.items() if _complete(gangs[key])), None)
         why = f"{lost.name} has no place on {lost.pinned_to} any more" if lost is not None else ""
         if not why and known.foreseen and not whole and now >= known.born + self._limits.unborn:
             why = f"its pods weren't created within {self._limits.unborn:g} s"
         if not why:
-            return
-        if whole or lost is None or known.held:
-            self.gate(job.uid, why)
-        if not whole:
-            known.held += 1
-            known.written = True
-            yield HoldJob(job)
+            return []
+        if whole:
+            self.gate(known.job.uid, why)
+            return []
+        together = self._beside(known, gangs.values())
+        for one in together:
+            if lost is None or one.held:
+                self.gate(one.job.uid, why)
+            one.held += 1
+            one.leaving = True
+        return together
+
+    def _beside(self, known: JobPods, gangs: Iterable[Gang]) -> list[JobPods]:
+        """Return the Job, and the other Jobs that have pods in these gangs and run by a plan."""
+        pods = (member.pod for gang in gangs for member in gang.members.values())
+        uids = {place[0] for place in map(completion_index, pods) if place is not None}
+        others = (self._jobs[uid] for uid in sorted(uids & self._jobs.keys() - self.gated.keys()))
+        running = (one for one in others if not (one.job.suspended or one.leaving or one.over))
+        return [known, *(one for one in running if one is not known)]
 
     def gate(self, uid: str, why: str) -> None:
         """Have the Job's new pods wait at the gate instead of getting the nodes of the plan."""
@@ -327,6 +372,11 @@ class Births:
                 self.gate(place[0], f"{pod.name} has no place on {pod.pinned_to} any more")
 
 
+def _complete(gang: Gang) -> bool:
+    """Return whether the gang has, or has had, all its members. Before, those without a place haven't lost one."""
+    return gang.whole or len(gang.alive()) + gang.ended >= gang.size
+
+
 def _shaped(known: JobPods) -> bool:
     """Return whether the shape of the Job's pods is known, if need be from a pod that it has."""
     if known.shape is None:
@@ -338,7 +388,7 @@ def _shaped(known: JobPods) -> bool:
 
 def _unsettled(known: JobPods) -> bool:
     """Return whether something may have to be done for the Job without a new observation."""
-    return known.job.held_for_placement or bool(known.pending()) or bool(known.missing())
+    return known.job.held_for_placement or known.leaving or bool(known.pending()) or bool(known.missing())
 
 
 def _resume(known: JobPods, members: Sequence[Member]) -> Resume:

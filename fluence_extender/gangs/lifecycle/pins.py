@@ -9,7 +9,7 @@ pkg/apis/core/validation): a field selector names one node; terms that a user wr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from zlib import crc32
@@ -22,7 +22,6 @@ from fluence_extender.ledger.accounts import NodeAccount
 from fluence_extender.model.names import GATE, NODE_NAME
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod, Requirement
-from fluence_extender.model.reason import INCOMPLETE
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import refusal
 
@@ -78,9 +77,14 @@ def spare_nodes(
     return tuple(islice(fit, SPARES))
 
 
-def _some(names: Sequence[str], seed: bytes) -> dict[str, None]:
-    """Return up to `EXAMINED` of ``names``, the same ones for the same ``seed``."""
-    return {names[crc32(seed, turn) % len(names)]: None for turn in range(EXAMINED)} if names else {}
+def _some(names: Sequence[str], seed: bytes) -> Iterator[str]:
+    """Yield up to `EXAMINED` of ``names``, each once, the same ones for the same ``seed``."""
+    examined: set[str] = set()
+    for turn in range(EXAMINED if names else 0):
+        name = names[crc32(seed, turn) % len(names)]
+        if name not in examined:
+            examined.add(name)
+            yield name
 
 
 def unpinned(pod: Pod) -> Pod:
@@ -94,7 +98,7 @@ def unpinned(pod: Pod) -> Pod:
 
 def forget_displaced(gang: Gang) -> None:
     """Spare the members of a gang that isn't whole: they aren't replaced because of their pins."""
-    gathering = gang.reason is None or gang.reason.code in INCOMPLETE
+    gathering = gang.reason is None or gang.reason.incomplete
     for member in gang.members.values():
         if member.displaced_since < NEVER and (gathering or not pinned(member)):
             update(member, displaced_since=NEVER)

@@ -93,6 +93,10 @@ class Places:
             gang.state = GangState.COMMITTED if gang.begun else GangState.PLANNED
         return None
 
+    def never(self, pods: Sequence[Pod], size: int) -> Reason | None:
+        """Return why ``size`` members, ``pods`` among them, could not be placed even if nothing ran; None if unsure."""
+        return self._planner.never(pods, size)
+
     def demands(
         self, members: Sequence[Member], now: float, avoided: frozenset[str] = frozenset()
     ) -> list[Demand]:

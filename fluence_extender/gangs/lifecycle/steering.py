@@ -38,7 +38,7 @@ class Steering:
         return [*foreseen, *wanted], [*self._births.resumes(gang, foreseen), *self._steers(gang, wanted)]
 
     def _steers(self, gang: Gang, members: list[Member]) -> list[Action]:
-        names = list(self._planner.eligibility.nodes) if members else []
+        names = self._planner.eligibility.names if members else ()
         actions: list[Action] = []
         for member in members:
             if member.binding:

@@ -5,7 +5,7 @@ pod is one that doesn't exist yet. It is a member of its gang like any other, wi
 
 Which pods are foreseen follows from the cluster alone, so that a restart foresees the same ones:
 
-* All pods of a Job that admission has suspended until they are placed.
+* All pods of a Job that admission has suspended until they are placed, unless the Job's JobSet is suspended.
 * Of a Job that was resumed with a plan: the indexes that have no pod and aren't done. Each is confined to the node that
   the plan gives its index. So the index keeps its share of that node until the Job controller has created its pod, for
   the first time or as a replacement.
@@ -29,6 +29,7 @@ from fluence_extender.model.names import (
     COMPLETION_INDEX,
     FIRST_SEEN_ANNOTATION,
     GATE,
+    MARK_RESOURCE,
     PINNED_ANNOTATION,
     PLACED_ANNOTATION,
 )
@@ -58,6 +59,8 @@ def unsuited(pod: Pod) -> str:
         return f"its pods have scheduling gates of others: {', '.join(gates)}"
     if ROLE_ANNOTATION in pod.annotations:
         return "its pods have different roles in a quantum job"
+    if pod.devices and not pod.marked:
+        return f"another client adds devices to its pods, and not {MARK_RESOURCE}"
     if pod.interdependent or pod.host_ports:
         return "kube-scheduler judges its pods by more than their node"
     return ""
@@ -97,6 +100,7 @@ class JobPods:
     server is being asked for the shape. ``refused`` is why its pods can't be foreseen. ``written``: it is being resumed
     without a plan, or suspended again. ``held`` is how often it was suspended again. ``born`` is when it was seen to be
     resumed, or when the last of its pods appeared. ``over``: it has ended or is gone, or its user has resumed it.
+    ``paused``: it belongs to a JobSet that is suspended. ``leaving``: it is to be suspended again, until it is seen so.
     """
 
     job: Job
@@ -110,6 +114,8 @@ class JobPods:
     held: int = 0
     born: float = 0.0
     over: bool = False
+    paused: bool = False
+    leaving: bool = False
 
     @property
     def indexes(self) -> int:
@@ -119,7 +125,7 @@ class JobPods:
     @property
     def waits(self) -> bool:
         """Whether the Job is suspended until its pods are placed, and they can be."""
-        return self.job.held_for_placement and not self.refused
+        return self.job.held_for_placement and not self.refused and not self.paused
 
     def missing(self) -> dict[int, str]:
         """Return the indexes whose pods are to be foreseen, each with its node, "" before it is planned."""

@@ -62,7 +62,8 @@ class JobReports:
 
     def _text(self, gangs: set[GangKey]) -> str:
         """Return what the first of the gangs that still exist has told; drop the others."""
-        gangs.intersection_update(self._registry.gangs.keys())
+        # An intersection with the registry's keys would walk through all gangs of the cluster.
+        gangs -= {key for key in gangs if key not in self._registry.gangs}
         told = (self._registry.gangs[key].reports.told_jobs for key in sorted(gangs))
         return next(filter(None, told), "")
 

@@ -44,6 +44,7 @@ from fluence_extender.model.names import (
     PINNED_ANNOTATION,
     PLACED_ANNOTATION,
     PLACED_LABEL,
+    RESOURCE_DOMAIN,
     RESOURCES_CONFIGMAP,
     RESOURCES_KEY,
     SCHEDULER_NAME,
@@ -188,16 +189,15 @@ def test_only_pods_with_the_label_depend_on_the_list_of_gated_jobs(objects: Obje
     shipped = objects["ServiceAccount", GATED_JOBS]
     (node,) = (
         one["expression"]
-        for one in objects["MutatingAdmissionPolicy", "fluence-gate"]["spec"]["variables"]
+        for one in objects["MutatingAdmissionPolicy", "fluence-births"]["spec"]["variables"]
         if one["name"] == "node"
     )
     assert f"params.metadata.?annotations[?'{GATED_JOBS_ANNOTATION}']" in node
-    assert objects["MutatingAdmissionPolicy", "fluence-gate"]["spec"]["paramKind"] == {
+    assert objects["MutatingAdmissionPolicy", "fluence-births"]["spec"]["paramKind"] == {
         key: shipped[key] for key in ("apiVersion", "kind")
     }
     plain, at_birth = (
-        objects["MutatingAdmissionPolicyBinding", name]["spec"]
-        for name in ("fluence-gate", "fluence-gated-jobs")
+        objects["MutatingAdmissionPolicyBinding", name]["spec"] for name in ("fluence-gate", "fluence-births")
     )
     assert "paramRef" not in plain
     assert at_birth["paramRef"] == {
@@ -205,8 +205,9 @@ def test_only_pods_with_the_label_depend_on_the_list_of_gated_jobs(objects: Obje
         "namespace": shipped["metadata"]["namespace"],
         "parameterNotFoundAction": "Deny",
     }
-    for binding, operator in ((plain, "DoesNotExist"), (at_birth, "Exists")):
-        (chosen,) = binding["matchResources"]["objectSelector"]["matchExpressions"]
+    for name, operator in (("fluence-gate", "DoesNotExist"), ("fluence-births", "Exists")):
+        policy = objects["MutatingAdmissionPolicy", name]["spec"]
+        (chosen,) = policy["matchConstraints"]["objectSelector"]["matchExpressions"]
         assert chosen == {"key": PLACED_LABEL, "operator": operator}
 
 
@@ -446,9 +447,10 @@ def test_each_policy_that_changes_objects_is_bound(objects: Objects) -> None:
     bindings = {name: item["spec"] for (its, name), item in objects.items() if its == f"{kind}Binding"}
     assert {item["policyName"] for item in bindings.values()} == policies.keys()
     assert policies.keys() == {
-        *("fluence-gate", "fluence-groups", "fluence-intake", "fluence-submitters", "fluence-suspend")
+        *("fluence-births", "fluence-gate", "fluence-groups", "fluence-intake"),
+        *("fluence-submitters", "fluence-suspend"),
     }
-    assert bindings.keys() == {*policies, "fluence-gated-jobs"}
+    assert bindings.keys() == policies.keys()
 
 
 def test_no_pod_gets_past_a_policy_by_its_size_and_foreign_pods_depend_on_none(objects: Objects) -> None:
@@ -481,15 +483,25 @@ def test_policies_know_the_annotations_that_the_service_writes(objects: Objects)
         assert f"'{name}'" in gate["matchConditions"][-1]["expression"]
 
 
-def test_policies_recognize_a_pod_that_was_pinned_at_birth_alike(objects: Objects) -> None:
-    gate = objects["MutatingAdmissionPolicy", "fluence-gate"]["spec"]
-    (born,) = (one["expression"] for one in gate["variables"] if one["name"] == "born")
-    (_, _, pinned) = born.partition("!variables.gated && ")
-    assert f"'{PLACED_LABEL}'" in pinned
-    assert f"'{PINNED_ANNOTATION}'" in pinned
-    stamps = objects["ValidatingAdmissionPolicy", "fluence-stamps"]["spec"]
-    for policy in (gate, stamps):
-        assert f"!( {pinned})" in policy["matchConditions"][-1]["expression"]
+def test_births_know_the_keys_of_the_other_policies(objects: Objects) -> None:
+    births = objects["MutatingAdmissionPolicy", "fluence-births"]["spec"]
+    written = births["mutations"][0]["jsonPatch"]["expression"]
+    gate = {
+        one["name"]: one["expression"]
+        for one in objects["MutatingAdmissionPolicy", "fluence-gate"]["spec"]["variables"]
+    }
+    (_, keys, _) = re.split(r"(\[[^]]*\])\.filter", gate["copied"], maxsplit=1)
+    assert f"{keys}.filter" in written
+    for name in (
+        ALLOCATION_ANNOTATION,
+        BACKEND_ANNOTATION,
+        ATTRIBUTE_PREFIX,
+        MARK_RESOURCE,
+        GATE,
+        RESOURCE_DOMAIN,
+    ):
+        assert name in written.replace("~1", "/")
+    assert births["reinvocationPolicy"] == "Never"
 
 
 def test_policies_of_jobs_know_the_keys_by_which_they_are_placed_at_birth(objects: Objects) -> None:
@@ -504,8 +516,8 @@ def test_policies_of_jobs_know_the_keys_by_which_they_are_placed_at_birth(object
     assert "['nodes', 'placed-with'].filter" in written
     assert f"{{'{PLACED_LABEL}': '{AT_BIRTH}'}}" in written
     assert f"{{'{SUSPENDED_FOR_ANNOTATION}': '{SUSPENDED_FOR_PLACEMENT}'}}" in written
-    (suspends,) = (one["expression"] for one in suspend["variables"] if one["name"] == "suspends")
-    assert suspends.count(f"[?'{SUSPEND_LABEL}'].orValue('') != '{NEVER_SUSPEND}'") == 2
+    (opted_out,) = (one["expression"] for one in suspend["variables"] if one["name"] == "optedOut")
+    assert opted_out.count(f"[?'{SUSPEND_LABEL}'].orValue('') == '{NEVER_SUSPEND}'") == 2
     for policy in (suspend, stamps):
         first, *_ = policy["matchConditions"]
         assert first["expression"].endswith(f"schedulerName.orValue('') == '{SCHEDULER_NAME}'")

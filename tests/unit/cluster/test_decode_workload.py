@@ -379,6 +379,35 @@ def test_job_set_is_read() -> None:
 
 
 @pytest.mark.parametrize(
+    ("suspend", "suspended"), [({}, False), ({"suspend": None}, False), ({"suspend": True}, True)]
+)
+def test_job_set_tells_whether_it_is_suspended(suspend: dict[str, Any], suspended: bool) -> None:
+    assert decode_job_set(raw({"replicatedJobs": [], **suspend})).suspended is suspended
+
+
+OWNER = {
+    "apiVersion": "jobset.x-k8s.io/v1alpha2",
+    "kind": "JobSet",
+    "name": "train",
+    "uid": "1",
+    "controller": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("owner", "job_set"),
+    [
+        (OWNER, "train"),
+        ({**OWNER, "controller": False}, ""),
+        ({**OWNER, "apiVersion": "example.com/v1"}, ""),
+        ({**OWNER, "kind": "TrainJob"}, ""),
+    ],
+)
+def test_job_names_the_job_set_that_controls_it(owner: dict[str, Any], job_set: str) -> None:
+    assert decode_job(job_body({"ownerReferences": [owner]}, {})).job_set == job_set
+
+
+@pytest.mark.parametrize(
     ("policy", "first"), [("LeaderReady", True), ("LeaderCreated", False), (None, False)]
 )
 def test_leader_worker_set_is_read(policy: str | None, first: bool) -> None:

@@ -149,11 +149,17 @@ def test_gang_is_held_with_a_label_for_its_pods() -> None:
     assert manifest == {"metadata": {"name": "j"}, "spec": GANG}
 
 
-CRON_JOB = {"kind": "CronJob", "name": "c", "uid": "u", "controller": True}
+CRON_JOB = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "c", "uid": "u", "controller": True}
+JOB_SET = {**CRON_JOB, "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
 
 
 def test_job_of_a_cron_job_is_held() -> None:
     assert job({"ownerReferences": [CRON_JOB]}).held_for_placement
+
+
+@pytest.mark.parametrize("pods", [1, 2])
+def test_job_of_a_job_set_is_held_even_with_one_pod(pods: int) -> None:
+    assert job({"ownerReferences": [JOB_SET]}, completions=pods, parallelism=pods).held_for_placement
 
 
 @pytest.mark.parametrize(
@@ -166,6 +172,8 @@ def test_job_of_a_cron_job_is_held() -> None:
         job(completions=None, parallelism=2),
         job(managedBy="example.com/other"),
         job({"ownerReferences": [{**CRON_JOB, "kind": "JobSet"}]}),
+        job({"ownerReferences": [{**CRON_JOB, "apiVersion": "ray.io/v1", "kind": "RayJob"}]}),
+        job({"ownerReferences": [JOB_SET]}, suspend=True),
         job({"labels": {"kueue.x-k8s.io/queue-name": "q"}}),
         job(template={"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "q"}}}),
         job({"labels": {SUSPEND_LABEL: "never"}}),

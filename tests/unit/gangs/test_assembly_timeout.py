@@ -82,13 +82,24 @@ def test_gang_that_is_whole_and_waits_for_room_or_gates_does_not_time_out(world:
 
 
 def test_time_begins_anew_when_a_whole_gang_loses_a_member(world: MakeWorld) -> None:
-    w = world(node("n0", cpu=1000), limits=replace(LIMITS, assembly=30.0))
+    w = world(node("n0", cpu=2000), limits=replace(LIMITS, assembly=30.0))
+    w.foreign("n0", "runs", requests=asks(1000))
     pods = gang(w, "g", 1000, 1000)
     w.advance(100)
     w.cluster.remove(pods[0])
     w.advance(10)
     assert reason(w).code is ReasonCode.WAITING_FOR_MEMBERS
     w.advance(25)
+    assert reason(w).code is ReasonCode.TIMED_OUT
+
+
+def test_gang_that_can_never_fit_keeps_that_reason(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=1000), limits=replace(LIMITS, assembly=30.0))
+    gang(w, "g", 1000, size=2)
+    w.advance(60)
+    assert reason(w).code is ReasonCode.UNSATISFIABLE
+    w.cluster.put(node("n1", cpu=1000))
+    w.advance(1)
     assert reason(w).code is ReasonCode.TIMED_OUT
 
 

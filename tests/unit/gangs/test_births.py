@@ -350,7 +350,12 @@ def test_pods_with_devices_are_bound_together_with_what_was_held_for_them(world:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"interdependent": True}, {"host_ports": (HostPort(80),)}, {"gates": (GATE, "example.com/quota")}],
+    [
+        {"interdependent": True},
+        {"host_ports": (HostPort(80),)},
+        {"gates": (GATE, "example.com/quota")},
+        {"devices": {"qpu": 1}, "marked": False},
+    ],
 )
 def test_job_whose_pods_can_not_be_moved_once_pinned_waits_at_the_gate(
     world: MakeWorld, fields: PodFields

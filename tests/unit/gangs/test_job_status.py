@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NoReturn
+
 import pytest
 
 from fluence_extender.cluster.bodies import job_condition
+from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.reporting.job_status import JobReports
+from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import GATE, GROUP_LABEL
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.workload import Job
@@ -13,6 +19,16 @@ from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld
 
 TOO_LARGE = "unsatisfiable: no node has 8 cpu (the largest has 4 cpu)"
+
+
+class OnlyLookedUp(dict[GangKey, Gang]):
+    """Gangs that can be looked up and not walked through."""
+
+    def __iter__(self) -> Iterator[GangKey]:
+        raise AssertionError
+
+    def keys(self) -> NoReturn:
+        raise AssertionError
 
 
 class Writes:
@@ -84,6 +100,20 @@ def test_job_stays_unsatisfiable_while_one_of_its_gangs_is(world: MakeWorld) -> 
     w.change(first, ready=True)
     w.advance(5)
     assert said(w, "pair") == TOO_LARGE
+
+
+def test_pod_that_gets_its_place_does_not_cost_a_look_at_all_gangs(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = world(node("n0"), scheduling=False)
+    pods = job(w, "many", 3, 100)
+    w.advance(1)
+    registry = w.controller.registry
+    monkeypatch.setattr(registry, "gangs", OnlyLookedUp(registry.gangs))
+    found = registry.member(pods[0].uid)
+    assert found is not None
+    assert JobReports(registry).due(found[0], None) == []
+    monkeypatch.undo()
 
 
 def test_restart_writes_nothing_that_the_job_says_already(

@@ -292,3 +292,16 @@ def test_pods_of_many_rules_are_not_compared_with_each_node(monkeypatch: pytest.
         one = pod(node_selector={"host": f"h{number + 1}"}, affinity=(NodeTerm((rule,)),))
         assert len(index.eligible(one)) + len(index.possible(one)) + sum(index.refusals(one).values()) >= 199
     assert calls.total() <= 2 * 200 * 2
+
+
+def test_names_follow_the_nodes_that_join_and_leave() -> None:
+    index = EligibilityIndex()
+    for name in ("n1", "n0"):
+        index.put(node(name))
+    first = index.names
+    assert first == ("n1", "n0")
+    index.put(node("n1", unschedulable=True))
+    assert index.names is first
+    index.drop("n1")
+    index.put(node("n2"))
+    assert index.names == ("n0", "n2")

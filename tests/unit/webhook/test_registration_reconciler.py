@@ -176,6 +176,16 @@ async def test_failed_write_is_reported_and_repeated() -> None:
     assert replica.accepted()
 
 
+async def test_write_that_came_too_late_is_repeated_soon() -> None:
+    replica = Replica()
+    replica.objects.before = refusing("create", Conflict("exists", 409))
+    late = await replica.registration.reconcile("")
+    replica.objects.before = lambda verb, path: None
+    done = await replica.registration.reconcile("")
+    assert (replica.registration.registered, replica.accepted()) == (True, True)
+    assert late <= 1 < done
+
+
 async def test_two_replicas_never_undo_each_other() -> None:
     one = Replica()
     two = Replica(objects=one.objects, clock=one.clock)

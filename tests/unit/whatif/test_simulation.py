@@ -163,6 +163,9 @@ def test_incomplete_and_invalid_gangs_are_reported(cluster: type[Cluster]) -> No
     (answer,) = cluster([node("n0")]).ask(lone)
     assert answer.reason is not None
     assert answer.reason.text == "waiting for members (1 of 2 exist)"
+    (hopeless,) = cluster([node("n0", pods=1)]).ask(lone)
+    assert hopeless.reason is not None
+    assert hopeless.reason.text.startswith("unsatisfiable: 1 of 2 members would fit")
     (broken,) = cluster([node("n0")]).ask(job("broken", 1, "many"))
     assert broken.reason is not None
     assert broken.reason.code is ReasonCode.INVALID_REQUEST

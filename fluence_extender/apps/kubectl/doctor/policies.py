@@ -1,7 +1,6 @@
 """Which admission policies of ``deploy/`` are in force, and what is missing without each of the others.
 
-A policy needs a binding, which has its name; one policy has another binding as well. A test compares `POLICIES` with
-``deploy/``.
+A policy needs a binding, which has its name. A test compares `POLICIES` with ``deploy/``.
 """
 
 from __future__ import annotations
@@ -18,29 +17,24 @@ from fluence_extender.apps.kubectl.doctor.examination import (
     Finding,
 )
 from fluence_extender.apps.kubectl.errors import KubectlFailed
-from fluence_extender.model.names import GATED_JOBS, INTAKE_LABEL, SCHEDULER_NAME
+from fluence_extender.model.names import INTAKE_LABEL, SCHEDULER_NAME
 
 MUTATING, VALIDATING = "mutatingadmissionpolicy", "validatingadmissionpolicy"
 
 
 @dataclass(frozen=True, slots=True)
 class DeployedPolicy:
-    """A policy of ``deploy/``: what is so ``without`` it, and the ``status`` of the finding then.
-
-    ``bound_by`` are its bindings beside the one that has its name.
-    """
+    """A policy of ``deploy/``: what is so ``without`` it, and the ``status`` of the finding then."""
 
     kind: str
     name: str
     status: str
     without: str
-    bound_by: tuple[str, ...] = ()
 
     @property
     def parts(self) -> tuple[tuple[str, str], ...]:
         """The kinds and names of the objects that it consists of."""
-        bindings = ((f"{self.kind}binding", name) for name in (self.name, *self.bound_by))
-        return ((self.kind, self.name), *bindings)
+        return ((self.kind, self.name), (f"{self.kind}binding", self.name))
 
 
 POLICIES = (
@@ -50,13 +44,18 @@ POLICIES = (
         WARNING,
         "pods are placed all the same, only slower, but those that ask for devices wait, unless the webhook marks them "
         "or the service binds every pod (scheduler-config --barrier)",
-        bound_by=(GATED_JOBS,),
     ),
     DeployedPolicy(
         MUTATING,
         "fluence-suspend",
         WARNING,
         "the pods of Jobs are placed all the same, but only after they were created",
+    ),
+    DeployedPolicy(
+        MUTATING,
+        "fluence-births",
+        FAULT,
+        "the pods of Jobs that are placed before they exist are refused",
     ),
     DeployedPolicy(
         MUTATING,

@@ -1,0 +1,78 @@
+"""What the peers with programs of their own share: starting and stopping these beside the control plane."""
+
+from __future__ import annotations
+
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.throughput.contenders import process_ids
+from fluence_extender.demo.stack import unverified
+from fluence_extender.localcluster import ApiError, Component, ControlPlane, TimedOut
+from fluence_extender.localcluster.process import poll
+
+SERVED = 60.0
+"""Seconds within which the API server has to serve newly defined resources."""
+
+
+class Programs:
+    """The running programs of ``peer`` on ``plane``, by the name in the report."""
+
+    def __init__(self, plane: ControlPlane, peer: str) -> None:
+        self._plane = plane
+        self._peer = peer
+        self._components: dict[str, Component] = {}
+
+    def start(self, shown: str, command: Sequence[str | Path], url: str) -> None:
+        """Start a program, and wait until ``url`` answers 200. Raise `StartFailed`."""
+        name = f"{self._peer}-{shown}"
+        with_kubeconfig = ["/usr/bin/env", f"KUBECONFIG={self._plane.kubeconfig}", *map(str, command)]
+        component = Component(name, with_kubeconfig, self._plane.log(name), lambda: _answers(url))
+        self._components[shown] = component
+        component.start()
+
+    def stop(self) -> None:
+        """Stop all of them, the last one first."""
+        for component in reversed(self._components.values()):
+            component.stop()
+        self._components.clear()
+
+    @property
+    def processes(self) -> dict[str, int]:
+        """Return the process ids of the programs and of the control plane. Raise `StartFailed` if one has ended."""
+        for component in self._components.values():
+            component.check()
+        own = {shown: component.pid for shown, component in self._components.items()}
+        return process_ids(self._plane, {}) | {shown: pid for shown, pid in own.items() if pid is not None}
+
+
+def define(plane: ControlPlane, definitions: Iterable[Mapping[str, Any]]) -> None:
+    """Create these definitions of custom resources, and wait until they are served. Raise `TimedOut`."""
+    for one in definitions:
+        plane.api.apply(dict(one))
+        spec = one["spec"]
+        version = next(each["name"] for each in spec["versions"] if each["storage"])
+        path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
+        if not poll(partial(_served, plane, path), SERVED):
+            raise TimedOut(f"{path} to be served", SERVED)
+
+
+def _served(plane: ControlPlane, path: str) -> bool:
+    try:
+        plane.api.get(path, limit="1")
+    except ApiError:
+        return False
+    return True
+
+
+def _answers(url: str) -> bool:
+    tls: ssl.SSLContext | None = unverified() if url.startswith("https") else None
+    try:
+        with urllib.request.urlopen(url, timeout=5, context=tls) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False

@@ -1,0 +1,112 @@
+"""The peers' programs, built once from their Go modules into the user's cache; and their versions, pinned here alone.
+
+Each is built as its own project builds it: in the module itself, with the dependencies that its go.mod and go.sum pin.
+Go checks the module against the checksum database. The same folder holds the files that users of a peer install, such
+as the definitions of its resources. A program that stands in the cache under its name is complete (it is built under
+another name and renamed), and is used as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fluence_extender.localcluster import LocalClusterError
+from fluence_extender.localcluster.binaries import cache_folder
+from fluence_extender.localcluster.progress import step
+from fluence_extender.localcluster.toolchain import find_go, go_environment
+
+ERROR_LINES = 10
+FLAGS = ("-p=1", "-mod=readonly", "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w")
+"""Only one package is compiled at a time, because a build here shouldn't stop other work on the machine."""
+
+GENTLY = ("nice", "-n", "10")
+
+
+class NotBuilt(LocalClusterError):
+    """A peer's module couldn't be downloaded or built."""
+
+    def __init__(self, what: str, said: str) -> None:
+        super().__init__(f"{what} failed: " + "\n".join(said.splitlines()[-ERROR_LINES:]))
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A Go module of one version."""
+
+    path: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.version}"
+
+    def program(self, package: str) -> Path:
+        """Return the program that is the main ``package`` (a path such as cmd/scheduler); build it if it is missing.
+
+        Raise `NotBuilt` or `GoMissing`.
+        """
+        where = f"{self.path.rpartition('/')[2]}-{self.version}-{sys.platform}-{platform.machine()}"
+        target = cache_folder() / "peers" / where / package.rpartition("/")[2]
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with (
+                step(f"building {package} of {self}"),
+                tempfile.TemporaryDirectory(dir=target.parent) as scratch,
+            ):
+                built = Path(scratch, "built")
+                _go(
+                    f"building {package} of {self}",
+                    self.folder,
+                    "build",
+                    *FLAGS,
+                    f"-o={built}",
+                    f"./{package}",
+                )
+                built.rename(target)
+        return target
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its files. Raise `NotBuilt` if it can't be downloaded."""
+        return _downloaded(self)
+
+    def manifests(self, pattern: str) -> Iterator[dict[str, Any]]:
+        """Return the objects in its YAML files that fit ``pattern``."""
+        for file in sorted(self.folder.glob(pattern)):
+            yield from filter(None, yaml.safe_load_all(file.read_text()))
+
+
+COSCHEDULING = Module("sigs.k8s.io/scheduler-plugins", "v0.35.4-devel")
+
+
+@cache
+def _downloaded(module: Module) -> Path:
+    with tempfile.TemporaryDirectory() as outside:
+        wanted = f"{module.path}@{module.version}"
+        said = _go(f"downloading {module}", Path(outside), "mod", "download", "-json", wanted)
+        return Path(json.loads(said)["Dir"])
+
+
+def _go(what: str, folder: Path, *arguments: str) -> str:
+    outcome = subprocess.run(
+        [*GENTLY, find_go(cache_folder()).path, *arguments],
+        cwd=folder,
+        env=go_environment(os.environ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if outcome.returncode != 0:
+        raise NotBuilt(what, outcome.stdout + outcome.stderr)
+    return outcome.stdout

@@ -1,0 +1,136 @@
+"""Whether a gang could ever be placed, asked while some of its members don't exist yet.
+
+Two things are checked on what the nodes have when nothing runs. Each kind of member that exists needs a place by
+itself. And as many members as the gang requires need places together if each asks for as little as any that exists.
+Members to come may ask for less, so the second reason is conditional and says so.
+
+Invariant: the answer depends on the kinds of members that exist, the gang's size and the nodes, not on how many members
+exist. So the text stays the same while more members of the same kinds come, and each question is answered once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from fluence_extender.ledger.device_drafts import why_not
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import Reason, ReasonCode
+from fluence_extender.model.resources import Resources
+from fluence_extender.placement.demand import Demand, shape_key
+from fluence_extender.placement.eligibility import EligibilityIndex
+from fluence_extender.placement.ledger_port import LedgerPort
+from fluence_extender.placement.reasons import Reasons, ShapeNodes, never_a_place, too_few_devices_ever
+from fluence_extender.placement.search import Shape
+
+MOST_KINDS = 16
+"""Gangs with members of more kinds aren't judged before they are whole."""
+
+MOST_ANSWERS, MOST_PODS = 512, 2**14
+"""So many answers are remembered, and the kinds of so many pods or twice those of a gang; then they are dropped."""
+
+CONDITION = ", unless members that are still to come ask for less than those that exist"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kind:
+    """Members that are equal to placement: one of them, and the number of kinds known before."""
+
+    pod: Pod
+    number: int
+
+
+def _asked(pod: Pod) -> tuple[object, ...]:
+    """Return what a pod asks for; members with equal values are of one kind."""
+    devices = tuple(sorted(pod.devices.items()))
+    return shape_key(Demand(pod)), devices, tuple(pod.requires.items()) if devices else (), bool(pod.problem)
+
+
+class PartialGangs:
+    """Judges gangs of which only some members exist."""
+
+    def __init__(self, ledger: LedgerPort, eligibility: EligibilityIndex, reasons: Reasons) -> None:
+        self._ledger = ledger
+        self._eligibility = eligibility
+        self._reasons = reasons
+        self._kinds: dict[tuple[object, ...], _Kind] = {}
+        self._pods: dict[str, tuple[Pod, _Kind]] = {}
+        self._answers: dict[tuple[frozenset[_Kind], int], Reason | None] = {}
+        self._answers_for: object = None
+
+    def never(self, pods: Sequence[Pod], size: int) -> Reason | None:
+        """Return why a gang can't ever be placed that still needs places for ``size`` members, ``pods`` among them.
+
+        None means that it may be possible, or that what the members ask for can't be read.
+        """
+        kinds = self._kinds_of(pods)
+        if not 0 < len(kinds) <= MOST_KINDS or any(kind.pod.problem for kind in kinds):
+            return None
+        self._ledger.whole.now()
+        state = self._ledger.whole.revision, self._eligibility.journal.now, self._ledger.graph.catalogue
+        if state != self._answers_for or len(self._answers) >= MOST_ANSWERS:
+            self._answers.clear()
+            self._answers_for = state
+        asked = frozenset(kinds), size
+        if asked not in self._answers:
+            ordered = [kind.pod for kind in sorted(kinds, key=lambda kind: kind.number)]
+            found = self._devices(ordered, size) or self._nodes(ordered, size)
+            self._answers[asked] = None if found is None else replace(found, gathering=True)
+        return self._answers[asked]
+
+    def _kinds_of(self, pods: Sequence[Pod]) -> set[_Kind]:
+        """Return the kinds of pods. Those of a gang are looked at whenever another one comes, so each is remembered."""
+        if len(self._pods) > max(MOST_PODS, 2 * len(pods)):
+            self._pods.clear()
+            self._kinds.clear()
+        found: set[_Kind] = set()
+        for pod in pods:
+            known = self._pods.get(pod.uid)
+            if known is None or known[0] is not pod:
+                kind = self._kinds.setdefault(_asked(pod), _Kind(pod, len(self._kinds)))
+                known = self._pods[pod.uid] = pod, kind
+            found.add(known[1])
+        return found
+
+    def _nodes(self, pods: Sequence[Pod], size: int) -> Reason | None:
+        whole = self._ledger.whole.now()
+        some = [self._alone(pod) for pod in pods]
+        for one in some:
+            alone = never_a_place([one], whole)
+            if alone is not None:
+                return alone
+        shapes = [one.shape for one in some]
+        ports = {shape.ports for shape in shapes}
+        least = Shape(
+            _least([shape.requests for shape in shapes]), size, (), ports.pop() if len(ports) == 1 else ()
+        )
+        everywhere = dict.fromkeys(name for one in some for name in one.possible)
+        together = never_a_place([ShapeNodes(least, tuple(everywhere))], whole)
+        return together and replace(together, text=f"{together.text}{CONDITION}")
+
+    def _alone(self, pod: Pod) -> ShapeNodes:
+        """Return one member's shape with its nodes."""
+        shape = Shape(self._ledger.rounded(pod.requests), 1, (), pod.host_ports)
+        (found,) = self._reasons.shapes([(shape, [pod])])
+        return found
+
+    def _devices(self, pods: Sequence[Pod], size: int) -> Reason | None:
+        catalogue = self._ledger.graph.catalogue
+        for pod in pods:
+            for kind, amount in sorted(pod.devices.items()):
+                alone = why_not(catalogue, kind, amount, pod.requires, catalogue.devices)
+                if alone.code is not ReasonCode.BUSY:
+                    return alone
+        if not all(pod.devices for pod in pods) or len({tuple(pod.requires.items()) for pod in pods}) > 1:
+            return None
+        least = _least([Resources(pod.devices) for pod in pods])
+        for kind, amount in sorted(least.items()):
+            found = too_few_devices_ever(catalogue, kind, amount, pods[0].requires, size)
+            if found is not None:
+                return replace(found, text=f"{found.text}{CONDITION}")
+        return None
+
+
+def _least(some: Sequence[Resources]) -> Resources:
+    """Return the smallest amount of each resource that is in ``some``."""
+    return Resources({name: min(one[name] for one in some) for name in some[0]})
