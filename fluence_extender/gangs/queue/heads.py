@@ -115,6 +115,7 @@ class Heads:
             head.entry = old.entry if same else entry
         elif old is not None:
             self._lift((old,))
+            self.version += self._keeps_others(old)
         bisect.insort(self._heads, head, key=ORDER)
 
     def unblock(self, key: GangKey) -> None:
@@ -132,7 +133,11 @@ class Heads:
     def _dropped(self, head: Head) -> None:
         self._lift((head,))
         self._planner.requests.pop(head.entry.key, None)
-        self.version += 1
+        self.version += self._keeps_others(head)
+
+    def _keeps_others(self, head: Head) -> bool:
+        """Return whether others may have been kept from starting because of that gang."""
+        return head.promise is not None or self._policy().policy is PolicyName.FCFS
 
     def clear(self) -> None:
         """Forget all gangs."""
