@@ -13,7 +13,7 @@ from fluence_extender import __version__
 
 TARGETS = [
     "help", "install", "lock", "check", "quick", "test", "nightly", "demo",
-    "bench", "chaos", "throughput", "fuzz", "kind-test", "image", "sidecar-image",
+    "bench", "chaos", "throughput", "peers", "fuzz", "kind-test", "image", "sidecar-image",
 ]  # fmt: skip
 BASICS = (
     "bash",
