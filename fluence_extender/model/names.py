@@ -70,6 +70,9 @@ PLACED_ANNOTATION = f"{DOMAIN}/placed-with"
 # By this label Kueue counts an object, and suspends and resumes it.
 KUEUE_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
+# On a Job or its pods: how many seconds the work runs at most, as Kueue reads it.
+KUEUE_LONGEST_LABEL = "kueue.x-k8s.io/max-exec-time-seconds"
+
 # On a Job: why admission created it suspended. Until the service has places for its pods it has the first value.
 SUSPENDED_FOR_ANNOTATION = f"{DOMAIN}/suspended-for"
 SUSPENDED_FOR_PLACEMENT = "placement"

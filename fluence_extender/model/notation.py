@@ -35,6 +35,13 @@ def parse_duration(text: str) -> float | None:
     return seconds if seconds > 0 else None
 
 
+def parse_seconds(text: str | None) -> int | None:
+    """Return a whole number of seconds as a label states it, None for any other text and for 0."""
+    if text is None or not re.fullmatch("[0-9]{1,9}", text, re.ASCII):
+        return None
+    return int(text) or None
+
+
 def format_duration(seconds: float) -> str:
     """Write seconds in the two largest units that apply: ``1h30m``, ``15m``, ``45s``."""
     left = round(seconds)

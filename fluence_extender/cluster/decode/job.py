@@ -15,6 +15,7 @@ from fluence_extender.model.names import (
     FLUX_SIZE,
     GROUP_SIZE_ANNOTATION,
     HOLD_ANNOTATION,
+    KUEUE_LONGEST_LABEL,
     KUEUE_QUEUE_LABEL,
     NODES_ANNOTATION,
     PLACED_ANNOTATION,
@@ -23,6 +24,7 @@ from fluence_extender.model.names import (
     SUSPENDED_FOR_PLACEMENT,
     UNSATISFIABLE_CONDITION,
 )
+from fluence_extender.model.notation import parse_seconds
 from fluence_extender.model.submission import NOTHING_SAID, Submission
 from fluence_extender.model.workload import BACKOFF_LIMIT, Job
 
@@ -131,7 +133,8 @@ def decode_job(raw: bytes) -> Job:
     labels = meta.labels or {}
     annotations = meta.annotations or {}
     stated = {**labels, **annotations}.get(GROUP_SIZE_ANNOTATION, "")
-    deadline = spec.active_deadline_seconds
+    limits = (spec.active_deadline_seconds, parse_seconds(labels.get(KUEUE_LONGEST_LABEL)))
+    deadline = min((one for one in limits if one), default=None)
     conditions = status.conditions or ()
     failed = read_indexes(status.failed_indexes or "")
     suspended = bool(spec.suspend)

@@ -20,8 +20,8 @@ from fluence_extender.cluster.decode.objects import (
     report_unreadable,
     tolerant_decoder,
 )
-from fluence_extender.model.names import DURATION_ANNOTATION, MARKS, PINNED_ANNOTATION
-from fluence_extender.model.notation import parse_duration
+from fluence_extender.model.names import DURATION_ANNOTATION, KUEUE_LONGEST_LABEL, MARKS, PINNED_ANNOTATION
+from fluence_extender.model.notation import parse_duration, parse_seconds
 from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod, Requirement, Toleration
 from fluence_extender.model.requests import SPEC_FIELDS, STATUS_FIELDS, effective_requests
 from fluence_extender.model.resources import PODS, Resources
@@ -273,7 +273,7 @@ def decode_pod(raw: bytes) -> Pod:
         rejected=_rejected(status),
         ready=is_ready(status.get("conditions")),
         started=started.timestamp() if (started := status.get("startTime")) else 0.0,
-        duration=_duration(meta.annotations, spec.get("activeDeadlineSeconds")),
+        duration=_duration(meta.annotations, meta.labels, spec.get("activeDeadlineSeconds")),
         interdependent=_interdependent(spec),
         marked=_marked(spec),
         has_managed_fields=bool(gates) and MANAGED_FIELDS in raw and SERVER_SIDE_APPLY not in raw,
@@ -286,13 +286,15 @@ def is_ready(conditions: Iterable[Condition] | None) -> bool:
     return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions or ())
 
 
-def _duration(annotations: Mapping[str, str] | None, deadline: int | None) -> float | None:
-    """Return how long the pod runs at most: the shorter of its duration annotation and its deadline."""
+def _duration(
+    annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None, deadline: int | None
+) -> float | None:
+    """Return how long the pod runs at most: the shortest of its duration annotation, Kueue's label and its deadline."""
     text = (annotations or {}).get(DURATION_ANNOTATION)
     annotated = parse_duration(text) if text is not None else None
-    if deadline is None or deadline <= 0:
-        return annotated
-    return float(deadline) if annotated is None else min(annotated, float(deadline))
+    labelled = parse_seconds((labels or {}).get(KUEUE_LONGEST_LABEL))
+    said = (annotated, labelled, deadline if deadline is not None and deadline > 0 else None)
+    return min((float(one) for one in said if one is not None), default=None)
 
 
 def _rejected(status: PodStatus) -> bool:

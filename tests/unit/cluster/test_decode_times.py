@@ -11,7 +11,7 @@ from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.decode.pod_groups import decode_pod_group
 from fluence_extender.gangs.queue.ends import end_of
-from fluence_extender.model.names import DURATION_ANNOTATION
+from fluence_extender.model.names import DURATION_ANNOTATION, KUEUE_LONGEST_LABEL
 from fluence_extender.model.workload import Job
 
 START = "2026-01-01T00:00:00Z"
@@ -46,6 +46,20 @@ def test_pod_runs_for_the_shorter_of_its_duration_and_its_deadline(
     one = pod({"activeDeadlineSeconds": deadline} if deadline is not None else {}, annotation)
     assert one.duration == seconds
     assert end_of(one, None) == (None if seconds is None else AT + seconds)
+
+
+def test_kueues_label_limits_pods_and_jobs() -> None:
+    labels = {KUEUE_LONGEST_LABEL: "40"}
+    raw: dict[str, Any] = {
+        "metadata": {"name": "p", "namespace": "d", "uid": "u", "labels": labels},
+        "spec": {"containers": [], "activeDeadlineSeconds": 60},
+        "status": {"startTime": START},
+    }
+    assert decode_pod(json.dumps(raw).encode()).duration == 40
+    raw["metadata"]["labels"] = {KUEUE_LONGEST_LABEL: "soon"}
+    assert decode_pod(json.dumps(raw).encode()).duration == 60
+    raw["metadata"]["labels"] = labels
+    assert decode_job(json.dumps(raw).encode()).ends == AT + 40
 
 
 def test_pod_that_has_not_started_has_no_known_end() -> None:

@@ -215,3 +215,17 @@ def test_nodes_that_an_operator_reserves_are_left_alone_in_time(world: MakeWorld
     w.controller.queue.settings.drop(w.controller.queue.settings.reservations["upgrade"])
     w.advance(2)
     assert w.nodes_of(another) == ["n0"]
+
+
+def test_wide_gang_starts_although_small_ones_keep_coming(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    small = [running(w, f"first-{number}", 3000, 30) for number in range(2)]
+    wide = gang(w, "wide", 4000, 4000, duration=50)
+    for number in range(12):
+        gang(w, f"small-{number}", 3000, duration=30)
+        w.advance(3)
+        for pod in small:
+            if not w.now(pod).finished and w.loop.time() >= w.now(pod).started + 30:
+                w.change(pod, phase="Succeeded")
+    w.advance(2)
+    assert sorted(w.nodes_of(*wide)) == ["n0", "n1"]
