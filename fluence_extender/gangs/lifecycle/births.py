@@ -48,12 +48,18 @@ class Births:
     """
 
     def __init__(
-        self, registry: Registry, ledger: Ledger, limits: Limits, clock: Callable[[], float]
+        self,
+        registry: Registry,
+        ledger: Ledger,
+        limits: Limits,
+        clock: Callable[[], float],
+        admission_timeout: Callable[[Gang], float | None],
     ) -> None:
         self._registry = registry
         self._ledger = ledger
         self._limits = limits
         self._clock = clock
+        self._admission_timeout = admission_timeout
         self._jobs: dict[str, JobPods] = {}
         self._pods: dict[str, dict[int, dict[str, Pod]]] = {}
         """The real pods of Jobs, by the uid of the Job, the index and the uid of the pod."""
@@ -321,6 +327,11 @@ class Births:
             found.append(GateJobs(dict(self.gated)))
         return found
 
+    def _patience(self, gang: Gang) -> float:
+        """Return for how many seconds the gang keeps its places while its pods aren't created."""
+        timeout = self._admission_timeout(gang)
+        return self._limits.unborn if timeout is None else timeout
+
     def _given_up(self, known: JobPods, now: float) -> list[JobPods]:
         """Give up the plan of a Job that has lost a place, or whose pods aren't created; return whom to suspend again.
 
@@ -335,8 +346,9 @@ class Births:
         placeless = {gang.key: member.pod for gang, member in members if member.assignment is None}
         lost = next((pod for key, pod in placeless.items() if _complete(gangs[key])), None)
         why = f"{lost.name} has no place on {lost.pinned_to} any more" if lost is not None else ""
-        if not why and known.foreseen and not whole and now >= known.born + self._limits.unborn:
-            why = f"its pods weren't created within {self._limits.unborn:g} s"
+        if not why and known.foreseen and not whole:
+            timeout = min((self._patience(gang) for gang in gangs.values()), default=self._limits.unborn)
+            why = f"its pods weren't created within {timeout:g} s" if now >= known.born + timeout else ""
         if not why:
             return []
         if whole:

@@ -101,7 +101,7 @@ class Lifecycle:
         self._displacement = Displacement(self._places, planner, ledger, registry.workloads, limits)
         waiting = registry, ledger, self._places, self.preemption, self._displacement, self.queue
         self._attempts = Attempts(*waiting, clock)
-        self.births = Births(registry, ledger, limits, clock)
+        self.births = Births(registry, ledger, limits, clock, self.admission.admission_timeout)
         self._steering = Steering(planner, self._displacement, self.births)
         self._gang_index = GangIndex(registry, limits)
 

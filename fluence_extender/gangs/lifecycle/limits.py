@@ -69,7 +69,10 @@ class Limits:
     """What a step may spend on searches for victims: the nodes of all trials, or a twelfth as many pods looked at."""
 
     unborn: float = 120.0
-    """A Job that was resumed with a plan is suspended again if it doesn't get its pods within this time."""
+    """A Job that was resumed with a plan is suspended again if it doesn't get its pods within this time.
+
+    Its queue may state another.
+    """
 
     handed: float = 20.0
     """How long kube-scheduler may take to bind a member itself after it was given the member's node."""

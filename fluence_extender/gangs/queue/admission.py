@@ -56,6 +56,11 @@ class QueueAdmission:
         queue = self.queue_of(found[0]) if found is not None and found[0].alive() else None
         return usual_seconds(queue) if isinstance(queue, Queue) else None
 
+    def admission_timeout(self, gang: Gang) -> float | None:
+        """Return for how many seconds the gang keeps its places without pods, None where its queue doesn't say it."""
+        queue = self.queue_of(gang)
+        return queue.scheduling.admission_timeout if isinstance(queue, Queue) else None
+
     def user_of(self, gang: Gang) -> str:
         """Return who submitted a gang; where that isn't recorded, all gangs of the namespace have one user."""
         return _user(gang, submission_of(gang, self._registry.workloads))

@@ -13,6 +13,7 @@ from fluence_extender.http.scheduler.port import On
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import BACKEND_ANNOTATION, GATE
 from fluence_extender.model.pod import HostPort
+from fluence_extender.model.queue import Queue, SchedulingOptions
 from tests.core.invariants import check
 from tests.core.values import PodFields, node
 from tests.unit.gangs.conftest import MakeWorld, gang
@@ -238,6 +239,19 @@ def test_job_without_pods_for_long_is_suspended_again_and_waits_at_the_gate(worl
     w.jobs.quota = None
     w.advance(5)
     assert w.jobs.nodes(job) == ["n0"] * 4
+    check(w)
+
+
+def test_queue_says_how_long_a_job_keeps_its_room_without_pods(world: MakeWorld) -> None:
+    w = world(node("n0"), Queue("default", scheduling=SchedulingOptions(admission_timeout=60.0)))
+    w.jobs.quota = 2
+    job = w.jobs.submit("a", 4)
+    w.advance(w.limits.unborn + 5)
+    assert w.cluster.job(job).nodes
+    w.advance(60)
+    w.cluster.reap()
+    w.advance(5)
+    assert not w.cluster.job(job).nodes
     check(w)
 
 
