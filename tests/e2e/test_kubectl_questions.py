@@ -209,6 +209,7 @@ def test_doctor_finds_what_is_missing_and_says_what_to_do(
         "replicas": "fault",
         "scheduler": "ok",
         "policies": "warning",
+        "queues": "ok",
         "webhook": "warning",
         "rights": "ok",
         "nodes": "ok",

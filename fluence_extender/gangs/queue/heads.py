@@ -174,12 +174,15 @@ class Heads:
             promise = head.promise
             due = promise is not None and not there and promise.start <= timeline.now
             if head.basis != basis or due:
-                self._lift(self._heads[number:])
-                if self._clock() > self._until:
-                    self._postpone(head)
-                else:
+                if self._clock() <= self._until:
+                    self._lift(self._heads[number:])
                     self._decide(head, prefix)
                     head.basis = basis
+                elif due or not there:
+                    self._lift(self._heads[number:])
+                    self._postpone(head)
+                else:
+                    self.unfinished = True
             elif promise is not None and not there:
                 timeline.reserve(promise)
             prefix = (*prefix, head.promise)
