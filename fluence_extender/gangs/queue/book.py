@@ -3,8 +3,9 @@
 The order is that of `queueing.order`. What is kept free are plans: nothing is booked in the ledger for them. So the
 book can be lost at any time, and what the cluster shows is enough to write it anew.
 
-An attempt to place a gang asks `beside` what it has to keep out of the way of, and tells the book by `tried` how it
-went. Places that a gang has already are no matter of the queue: a member that has to move goes where there is room.
+An attempt to place a gang asks `beside` what it has to keep out of the way of. If the gang lacks capacity, the attempt
+records that by `block`, and the gang may get a reservation. Places that a gang has already don't concern the queue: a
+member that has to move goes where there is room.
 """
 
 from __future__ import annotations
@@ -250,7 +251,7 @@ class QueueBook:
         return DEFAULT_QUEUE if isinstance(queue, Reason) else queue.name
 
     def _aside(self, duration: float) -> Beside:
-        """Return how a gang is placed that runs for ``duration``, beside the reservations of the timeline."""
+        """Return how a gang that runs for ``duration`` may be placed beside the reservations of the timeline."""
         timeline = self.followed.timeline
         basis = (
             self.followed.built,
