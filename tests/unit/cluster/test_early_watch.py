@@ -22,6 +22,8 @@ PATHS = (
     "/apis/batch/v1/jobs",
     "/apis/apps/v1/replicasets",
     "/apis/apps/v1/statefulsets",
+    "/api/v1/namespaces",
+    "/apis/scheduling.k8s.io/v1/priorityclasses",
     "/api/v1/namespaces/fluence/configmaps",
 )
 

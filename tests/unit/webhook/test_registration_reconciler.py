@@ -178,7 +178,11 @@ async def test_failed_write_is_reported_and_repeated() -> None:
 
 async def test_write_that_came_too_late_is_repeated_soon() -> None:
     replica = Replica()
-    replica.objects.before = refusing("create", Conflict("exists", 409))
+    await replica.look()
+    stored = copy.deepcopy(replica.objects.objects[PATH])
+    stored["webhooks"].clear()
+    replica.objects.put(PATH, stored)
+    replica.objects.before = refusing("replace", Conflict("modified", 409))
     late = await replica.registration.reconcile("")
     replica.objects.before = lambda verb, path: None
     done = await replica.registration.reconcile("")
