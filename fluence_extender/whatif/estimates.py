@@ -162,6 +162,10 @@ class Estimates:
 
     def measure(self) -> None:
         """Measure the errors of the estimates of gangs that have got their places."""
+        for one in self._controller.queue.reservations():
+            if one.start is not None:
+                # The queue tells the start of such a gang as soon as it is reserved.
+                self._published.setdefault(one.gang, _Published(one.start, one.start)).last = one.start
         gangs = self._controller.registry.gangs
         for key in list(self._published):
             gang = gangs.get(key)

@@ -301,6 +301,8 @@ class QueueBook:
     def unblock(self, gang: Gang) -> None:
         """Record that a gang isn't blocked."""
         self.heads.unblock(gang.key)
+        if not _waits(gang):
+            gang.starts_about = None
 
     def finish(self, now: float) -> list[Gang]:
         """End a step at ``now``: find all reservations, and say when blocked gangs are expected to start.

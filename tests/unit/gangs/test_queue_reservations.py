@@ -11,6 +11,7 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import NodeReservation
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.queueing.policy import PolicyName, QueuePolicy
+from fluence_extender.whatif.estimates import Estimates
 from tests.core.values import node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang
@@ -229,3 +230,18 @@ def test_wide_gang_starts_although_small_ones_keep_coming(world: MakeWorld) -> N
                 w.change(pod, phase="Succeeded")
     w.advance(2)
     assert sorted(w.nodes_of(*wide)) == ["n0", "n1"]
+
+
+def test_reserved_start_is_told_at_once_and_measured_when_the_gang_has_its_places(world: MakeWorld) -> None:
+    missed: list[str] = []
+    w = world(node("n0", cpu=4000))
+    kept = Estimates(w.controller, lambda which, _: missed.append(which), w.loop.time)
+    long = running(w, "long", 3000, 300.0)
+    gang(w, "next", 2000, 2000)
+    w.advance(1)
+    assert w.gang("next").starts_about is not None
+    kept.measure()
+    end(w, long)
+    assert w.gang("next").starts_about is None
+    kept.measure()
+    assert missed == ["first", "last"]
