@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 import yaml
 
 from fluence_extender.model.names import DURATION_ANNOTATION
+from fluence_extender.whatif.estimates import MEASURE_PERIOD
 from tests.e2e.commands import run
 from tests.e2e.harness import Cluster, Manifest, Namespace, wait_for
 from tests.e2e.installation import Installation
@@ -74,6 +76,8 @@ def test_earliest_start_is_when_running_pods_say_that_they_end(
     assert [one["text"] for one in said["reductions"]] == [
         "all 2 fit with 500m cpu each, not 2 cpu",
     ]
+    # An estimate that stands for less than this isn't measured.
+    time.sleep(2 * MEASURE_PERIOD)
     namespace.api.delete(f"/api/v1/namespaces/{namespace.name}/pods/long")
     namespace.wait_until_bound(2)
 
