@@ -1,6 +1,6 @@
-"""What an object says about its own place in the queue, and who has submitted it.
+"""What an object states about its place in the queue, and the user that submitted it.
 
-Users say it with labels and annotations on a workload or its pods, and admission records who has created the object.
+Users state it by labels and annotations on a workload or its pods. Admission records the user that created the object.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.ranks import rank_key
+from fluence_extender.queueing.entry import NEVER
 from fluence_extender.whatif.forecast import Forecast, OutOfTime
 from fluence_extender.whatif.simulator import short_switch_interval, snapshot_with_ends
 from fluence_extender.whatif.snapshot import LedgerCopy, Snapshot
@@ -140,11 +141,8 @@ class Estimates:
     async def refresh(self) -> None:
         """Compute the estimates again if anything has changed that they depend on."""
         queue = self._queue()
-        reserved = {
-            one.gang: one.start
-            for one in self._controller.queue.reservations()
-            if one.start is not None and one.start > self._now()
-        }
+        now, starts = self._now(), self._controller.queue.promised_starts()
+        reserved = {key: start for key, start in starts.items() if now < start < NEVER}
         state = (self._controller.ledger.version, tuple(gang.key for gang in queue), reserved)
         if state == self._state:
             return
@@ -162,10 +160,10 @@ class Estimates:
 
     def measure(self) -> None:
         """Measure the errors of the estimates of gangs that have got their places."""
-        for one in self._controller.queue.reservations():
-            if one.start is not None:
+        for key, start in self._controller.queue.promised_starts().items():
+            if start < NEVER:
                 # The queue tells the start of such a gang as soon as it is reserved.
-                self._published.setdefault(one.gang, _Published(one.start, one.start)).last = one.start
+                self._published.setdefault(key, _Published(start, start)).last = start
         gangs = self._controller.registry.gangs
         for key in list(self._published):
             gang = gangs.get(key)

@@ -170,7 +170,7 @@ def test_pods_that_are_seen_on_a_node_before_the_node(
         namespace.create(pod("foreign", cpu="2"))
         namespace.bind("foreign", late)
         # Pods are seen in order: who knows this one knows of the one before.
-        namespace.create(*gang("marker", 1, size=2, cpu="1"))
+        namespace.create(*gang("marker", 1, size=2, cpu="100m"))
         fluence.wait_for_reason(namespace.name, "marker", "waiting for members (1 of 2")
         assert late not in known_nodes(fluence)
     fluence.wait_for_reason(namespace.name, "waits", "busy: 2 of 3 fit now, short of cpu")

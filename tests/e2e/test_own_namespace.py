@@ -292,3 +292,8 @@ def test_commands_of_the_documentation_move_the_devices_and_leave_nothing_in_kub
         for namespace in (DEFAULT_NAMESPACE, "kube-system"):
             words = ("delete", "-n", namespace, "configmap", "fluence-resources", "--ignore-not-found")
             kubectl(control_plane, *words)
+        # The binding that stays is one of both installations. Without its subject the next test's service would never
+        # know the API server's front proxy.
+        for one in rendered(control_plane, DEPLOY):
+            if one["kind"] == "RoleBinding":
+                api.apply(one)

@@ -1,6 +1,4 @@
-"""Queues and Reservations on a real API server: who is in which queue, what their status says, and what becomes of
-work whose queue goes.
-"""
+"""Queues and Reservations on a real API server: the queue of a gang, their status, and work whose queue is deleted."""
 
 from __future__ import annotations
 

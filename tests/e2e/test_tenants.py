@@ -111,7 +111,7 @@ def test_user_cannot_choose_the_node_of_a_pod_nor_of_a_workloads_pods(
 
 
 def submitter(body: Manifest) -> str | None:
-    """Who has created an object, as admission has recorded it."""
+    """Return the user that created an object, as admission recorded it."""
     return annotations_of(body).get(USER_ANNOTATION)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fluence_extender.apps.kubectl.errors import CommandError
+from fluence_extender.apps.kubectl.errors import CommandError, nearest
 from fluence_extender.apps.kubectl.options import (
     StateApiCommand,
     names_from_service,
@@ -41,10 +41,8 @@ def backends(client: StateApiClient, name: str | None, output: str | None, no_he
 
 def _nearest(client: StateApiClient, name: str) -> str:
     """Return advice for the name of a backend that doesn't exist."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, {device["backend"] for device in client.items("/v1/backends")}, n=1)
-    return f'did you mean "{close[0]}"?' if close else "kubectl fluence backends lists all"
+    backends = {device["backend"] for device in client.items("/v1/backends")}
+    return nearest(name, backends, "kubectl fluence backends lists all")
 
 
 def together(devices: Sequence[Item]) -> list[Item]:

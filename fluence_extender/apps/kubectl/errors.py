@@ -10,6 +10,8 @@ CommandError          exit code 1
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class CommandError(Exception):
     """The command can't go on, and nothing was applied. ``code`` is the exit code."""
@@ -37,3 +39,12 @@ class Withheld(StateApiError):
 
 class NotFound(StateApiError):
     """The service has nothing under the path, or nothing that this version of the plugin can read."""
+
+
+def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
+    """Return advice for a name that doesn't exist: the most similar of the ``known`` names, or ``otherwise``."""
+    # Loaded only for a mistake, because every command imports this module.
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, list(known), n=1)
+    return f'did you mean "{close[0]}"?' if close else otherwise

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fluence_extender.apps.kubectl.errors import CommandError
+from fluence_extender.apps.kubectl.errors import CommandError, nearest
 from fluence_extender.apps.kubectl.options import Command, no_headers_option, output_option
 from fluence_extender.apps.kubectl.tables import FORMS, TableColumn, print_items
 
@@ -93,11 +93,9 @@ def look_up(text: str) -> Key:
             or (one.short and "/" not in wanted and wanted.startswith(one.short))
         ):
             return one
-    from difflib import get_close_matches
-
-    close = get_close_matches(wanted.rpartition("/")[2], [one.short for one in known_keys()], n=1)
-    hint = f'; did you mean "{close[0]}"?' if close else "; kubectl fluence explain lists all"
-    raise CommandError(f'"{text}" is no key of ours{hint}')
+    known = (one.short for one in known_keys())
+    hint = nearest(wanted.rpartition("/")[2], known, "kubectl fluence explain lists all")
+    raise CommandError(f'"{text}" is no key of ours; {hint}')
 
 
 def _item(one: Key) -> Item:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fluence_extender.apps.kubectl.errors import CommandError, UsageError
+from fluence_extender.apps.kubectl.errors import CommandError, UsageError, nearest
 from fluence_extender.apps.kubectl.figures import age, now, until
 from fluence_extender.apps.kubectl.options import (
     StateApiCommand,
@@ -173,11 +173,7 @@ def _demand_queue(client: StateApiClient, name: str) -> None:
     """Raise `CommandError` unless there is a queue of that name."""
     names = [one["name"] for one in client.items("/v1/queues")]
     if name not in names:
-        from difflib import get_close_matches
-
-        close = get_close_matches(name, names, n=1)
-        hint = f'did you mean "{close[0]}"?' if close else "kubectl fluence queue lists all"
-        raise CommandError(f"no queue {name}; {hint}")
+        raise CommandError(f"no queue {name}; {nearest(name, names, 'kubectl fluence queue lists all')}")
 
 
 def queue_columns() -> tuple[TableColumn, ...]:

@@ -430,7 +430,7 @@ class Lifecycle:
         if looked_at or self._registry.dirty:
             self._registry.revision += 1
         actions: list[Action] = []
-        reserved = {one.gang for one in self.queue.reservations()}
+        reserved = self.queue.promised_starts()
         for gang in self._gang_index.existing(looked_at | self._registry.dirty):
             self._places.clear_unplanned(gang)
             steered, writes = self._steering.due(gang)

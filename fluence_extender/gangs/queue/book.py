@@ -11,7 +11,7 @@ member that has to move goes where there is room.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +25,7 @@ from fluence_extender.gangs.queue.ends import Ends
 from fluence_extender.gangs.queue.future import FuturePlanner, Request
 from fluence_extender.gangs.queue.heads import Head, Heads
 from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
-from fluence_extender.gangs.queue.operators import covers, operator_reservations
+from fluence_extender.gangs.queue.operators import covered, operator_reservations
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.gangs.queue.turns import entry_key, turn
 from fluence_extender.ledger.ledger import Ledger
@@ -119,6 +119,7 @@ class QueueBook:
         self._cut: Rank | None = None
         self._eligibility = planner.eligibility
         self._nodes = planner.eligibility.nodes
+        self._covered: tuple[object, Mapping[str, Collection[str]]] = ((), {})
         self._told: tuple[object, list[OperatorReservation]] = ((), [])
         self._over = 0
 
@@ -143,6 +144,10 @@ class QueueBook:
                 )
             )
         return found
+
+    def promised_starts(self) -> dict[GangKey, float]:
+        """Return when each gang with a reservation starts, `NEVER` where its nodes are drained for it."""
+        return {head.gang.key: head.promise.start for head in self.heads.blocked if head.promise is not None}
 
     def reservations(self) -> Sequence[GangReservation]:
         """Return what is kept free, in the order of the gangs for which it is."""
@@ -173,7 +178,7 @@ class QueueBook:
         self.followed.gone(uid)
 
     def forget(self) -> None:
-        """Forget who is blocked, because another replica decides."""
+        """Forget the blocked gangs, because another replica decides."""
         self.heads.clear()
 
     # A step.
@@ -237,14 +242,24 @@ class QueueBook:
     def _closed(self, gang: Gang, duration: float) -> frozenset[str]:
         """Return the nodes of operators' reservations that a gang may not use if it starts now."""
         now, queue = self.followed.now(), self._queue_name(gang)
-        closing = [
-            one
-            for one in self.settings.reservations.values()
-            if one.start < now + duration and one.end > now and queue not in one.queues
-        ]
-        return frozenset(
-            name for name, node in self._nodes.items() if any(covers(one, node) for one in closing)
+        covered = self._covered_nodes()
+        return frozenset().union(
+            *(
+                covered[one.name]
+                for one in self.settings.reservations.values()
+                if one.start < now + duration and one.end > now and queue not in one.queues
+            )
         )
+
+    def _covered_nodes(self) -> Mapping[str, Collection[str]]:
+        """Return the nodes of each Reservation, by its name."""
+        basis = self.settings.revision, self._eligibility.journal.now
+        if self._covered[0] != basis:
+            self._covered = (
+                basis,
+                {one.name: covered(one, self._nodes.values()) for one in self.settings.reservations.values()},
+            )
+        return self._covered[1]
 
     def _queue_name(self, gang: Gang) -> str:
         queue = self.admission.queue_of(gang)

@@ -15,8 +15,12 @@ from fluence_extender.placement.eligibility import holds
 from fluence_extender.queueing.reservation import OperatorReservation
 
 
-def covers(reservation: NodeReservation, node: Node) -> bool:
-    """Return whether a node is one of those that a Reservation closes."""
+def covered(reservation: NodeReservation, nodes: Iterable[Node]) -> list[str]:
+    """Return the names of those ``nodes`` that a Reservation closes."""
+    return [node.name for node in nodes if _covers(reservation, node)]
+
+
+def _covers(reservation: NodeReservation, node: Node) -> bool:
     if not reservation.names and not reservation.labels:
         return True
     if node.name in reservation.names:
@@ -27,10 +31,10 @@ def covers(reservation: NodeReservation, node: Node) -> bool:
 def operator_reservations(
     reservations: Iterable[NodeReservation], nodes: Mapping[str, Node], rows: Mapping[str, int]
 ) -> list[OperatorReservation]:
-    """Return the Reservations as the engine knows them, in the order of their names."""
+    """Return the Reservations on the rows of a timeline, in the order of their names."""
     found = []
     for one in sorted(reservations, key=lambda reservation: reservation.name):
-        closed = sorted(rows[name] for name, node in nodes.items() if name in rows and covers(one, node))
+        closed = sorted(rows[name] for name in covered(one, nodes.values()) if name in rows)
         if closed and one.duration > 0:
             at = np.array(closed, dtype=np.intp)
             found.append(OperatorReservation(one.name, at, one.start, one.end, one.queues))

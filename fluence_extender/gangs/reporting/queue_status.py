@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from fluence_extender.gangs.execution.actions import Report, ReportQueue, ReportReservation
 from fluence_extender.gangs.queue.book import QueueBook, Standing
-from fluence_extender.gangs.queue.operators import covers
+from fluence_extender.gangs.queue.operators import covered
 from fluence_extender.gangs.queue.usage import Usage
 from fluence_extender.model.node import Node
 from fluence_extender.model.notation import first_few, format_time, natural_order
@@ -107,7 +107,7 @@ def reservation_status(
         missing = sorted(wanted - set(known), key=natural_order)
         if missing:
             problems.append(f"there is no {what} {first_few(missing, FEW)}")
-    closed = sum(covers(reservation, node) for node in nodes.values()) if reservation.duration else 0
+    closed = len(covered(reservation, nodes.values())) if reservation.duration else 0
     return ReservationStatus(closed, "; ".join(problems))
 
 

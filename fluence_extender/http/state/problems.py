@@ -69,6 +69,9 @@ async def _no_access(request: Request, error: Exception) -> Response:
     answer = refusal(error.status, str(error))
     if error.status == 401:
         answer.headers["WWW-Authenticate"] = "Bearer"
+        # The front proxy may have connected before its authority was known. Only a new connection asks for its
+        # certificate, and a client that goes on asking would otherwise keep this one open.
+        answer.headers["Connection"] = "close"
     return answer
 
 

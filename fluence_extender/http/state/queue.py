@@ -8,7 +8,7 @@ from datetime import datetime
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.queue.book import GangReservation, Standing
-from fluence_extender.gangs.queue.operators import covers
+from fluence_extender.gangs.queue.operators import covered
 from fluence_extender.http.state.gangs import gang_label
 from fluence_extender.http.state.listings import Items, Key, Listing
 from fluence_extender.http.state.v1 import moment
@@ -186,7 +186,7 @@ def _for_gang(one: GangReservation) -> ReservedNodes:
 
 
 def _by_administrator(one: NodeReservation, nodes: Iterable[Node], with_nodes: bool) -> ReservedNodes:
-    names = sorted(node.name for node in nodes if covers(one, node))
+    names = sorted(covered(one, nodes))
     return ReservedNodes(
         kind="reservation",
         namespace="",

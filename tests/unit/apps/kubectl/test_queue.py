@@ -1,4 +1,4 @@
-"""The queue on the command line: who is in line, and what the user's own kubectl is told to write."""
+"""The queue on the command line: the gangs in line, and the writes that the user's own kubectl makes."""
 
 from __future__ import annotations
 
