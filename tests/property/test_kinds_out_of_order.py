@@ -92,15 +92,16 @@ class Lagging(Core):
         self.lag.end()
         super().quiet()
 
+    def is_up_to_date(self) -> bool:
+        return not self.lag.lagging
+
     @invariant()
     def core_is_consistent(self) -> None:
         if hasattr(self, "lag") and self.lag.lagging:
             # What isn't seen can't be heeded: nobody is to blame for what is bound over it.
             for node in self.world.cluster.nodes():
                 self.world.disturb(node.name)
-            self.world.advance(0.011)
-        elif hasattr(self, "lag"):
-            super().core_is_consistent()
+        super().core_is_consistent()
 
 
 def test_core_is_consistent_once_every_kind_has_been_seen() -> None:
