@@ -60,6 +60,11 @@ def _template(
     }
 
 
+def uid_of(kind: str, name: str) -> str:
+    """Return the uid that an object of the manifests has as the owner of its pods."""
+    return f"{kind.lower()}-{name}"
+
+
 def _count(value: Any, default: int) -> int:
     if value is None:
         return default
@@ -75,7 +80,7 @@ def _single(manifest: Manifest) -> Iterator[Manifest]:
 def _of_job(spec: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> Iterator[Manifest]:
     for number in range(_width(spec)):
         index = {COMPLETION_INDEX: str(number)}
-        owner = ("Job", name, f"job-{name}")
+        owner = ("Job", name, uid_of("Job", name))
         yield _template(spec["template"], f"{name}-{number}", {JOB_NAME: name, **labels}, index, owner)
 
 
@@ -96,7 +101,7 @@ def _cron_job(manifest: Manifest) -> Iterator[Manifest]:
 
 def _replicas(manifest: Manifest) -> Iterator[Manifest]:
     spec, name, kind = manifest["spec"], manifest["metadata"]["name"], manifest["kind"]
-    owner = ("ReplicaSet" if kind == "Deployment" else kind, name, f"{kind}-{name}")
+    owner = ("ReplicaSet" if kind == "Deployment" else kind, name, uid_of(kind, name))
     added = labels_for_template(manifest)
     for number in range(_count(spec.get("replicas"), 1)):
         index = {POD_INDEX: str(number)} if kind == "StatefulSet" else {}
@@ -148,7 +153,7 @@ def _mpi_job(manifest: Manifest) -> Iterator[Manifest]:
                 "training.kubeflow.org/job-role": role.lower(),
                 TRAINING_REPLICA_INDEX: str(number),
             }
-            owner = ("MPIJob", name, f"mpijob-{name}")
+            owner = ("MPIJob", name, uid_of("MPIJob", name))
             yield _template(replica["template"], f"{name}-{role.lower()}-{number}", labels, {}, owner)
 
 

@@ -24,14 +24,17 @@ from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group
 from fluence_extender.cluster.decode.replicas import decode_replica_set, decode_stateful_set
 from fluence_extender.gangs.membership.assembly import agreed_size
 from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads
+from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.workloads import Found, WorkloadIndex, owner_topology
+from fluence_extender.gangs.queue.submissions import submission_of
 from fluence_extender.model.gang import Convention, GangKey
-from fluence_extender.model.names import SCHEDULER_NAME
+from fluence_extender.model.names import AFTER_ANNOTATION, HOLD_ANNOTATION, SCHEDULER_NAME
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import Reason
+from fluence_extender.model.submission import NOTHING_SAID, QUEUE_LABELS, Submission
 from fluence_extender.model.workload import CoschedulingGroup, PodGroup, Workload
 from fluence_extender.placement.demand import Demand
-from fluence_extender.whatif.controllers import LABELLED_KINDS, MAKERS, Maker, maker
+from fluence_extender.whatif.controllers import LABELLED_KINDS, MAKERS, Maker, maker, uid_of
 from fluence_extender.whatif.documents import BadManifest, Manifest, NothingToSimulate, as_json
 from fluence_extender.whatif.priority_classes import PriorityClasses
 from fluence_extender.whatif.remarks import Remarks, full_name
@@ -55,6 +58,7 @@ class RequestedGang:
 
     ``topology`` holds, by pod uid, the levels that a PodGroup requires and the size of the pod's Job.
     ``unknown_class`` is a PriorityClass that one of the pods names and that isn't known, "" if there is none.
+    ``submission`` is what it states about its place in the queue.
     """
 
     key: GangKey
@@ -62,6 +66,7 @@ class RequestedGang:
     size: int | Reason = 1
     topology: dict[str, tuple[tuple[str, ...], int]] = field(default_factory=dict)
     unknown_class: str = ""
+    submission: Submission = NOTHING_SAID
 
     def demand(self, pod: Pod) -> Demand:
         """Return what a planner is asked for one of the pods."""
@@ -251,10 +256,15 @@ def _put_workload(manifest: Manifest, index: WorkloadIndex) -> bool:
     """Put an object that describes gangs into the index; return whether this is one."""
     if manifest["kind"] not in _DECODED:
         return False
+    meta = manifest["metadata"]
     if manifest["kind"] in LABELLED_KINDS:
         # Their size is in their spec. Labels and annotations that the API server would refuse do no harm.
-        meta = manifest["metadata"]
-        manifest = {**manifest, "metadata": {key: meta[key] for key in ("namespace", "name")}}
+        meta = {
+            **{key: meta[key] for key in ("namespace", "name")},
+            "labels": _texts(meta.get("labels"), QUEUE_LABELS),
+            "annotations": _texts(meta.get("annotations"), (HOLD_ANNOTATION, AFTER_ANNOTATION)),
+        }
+    manifest = {**manifest, "metadata": {**meta, "uid": uid_of(manifest["kind"], meta["name"])}}
     try:
         thing = workload(manifest["kind"], as_json(manifest))
     except (msgspec.MsgspecError, ValueError, TypeError) as error:
@@ -262,6 +272,12 @@ def _put_workload(manifest: Manifest, index: WorkloadIndex) -> bool:
     if thing is not None:
         index.put(thing)
     return thing is not None
+
+
+def _texts(given: object, keys: Iterable[str]) -> dict[str, str]:
+    """Return those entries of a mapping that have these keys and are texts."""
+    found = {key: given.get(key) for key in keys} if isinstance(given, dict) else {}
+    return {key: value for key, value in found.items() if isinstance(value, str)}
 
 
 class _Typed(msgspec.Struct, rename="camel"):
@@ -290,6 +306,11 @@ def _gangs(pods: list[Pod], index: WorkloadIndex) -> list[RequestedGang]:
         gang.topology[pod.uid] = owner_topology(index, pod)
     for key, gang in found.items():
         gang.size = agreed_size(key, memberships[key])
+        members = {
+            pod.uid: Member(pod, membership)
+            for pod, membership in zip(gang.pods, memberships[key], strict=True)
+        }
+        gang.submission = submission_of(Gang(key, members), index)
     return list(found.values())
 
 

@@ -12,9 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fluence_extender.gangs.membership.conventions.membership import Membership
+from fluence_extender.gangs.queue.beside import Terms
 from fluence_extender.model.assignment import Assignment
+from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, ReasonCode, waiting
+from fluence_extender.model.reason import Reason, ReasonCode, behind_reservation, waiting
 from fluence_extender.placement.demand import Demand, shape_key
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
@@ -44,6 +46,7 @@ NOT_PLANNED = Reason(
     "not planned: the time for one question is spent; ask about fewer pods at once",
 )
 BUDGETS_UNKNOWN = "PodDisruptionBudgets are not known here: they may forbid the preemptions"
+FREELY = Terms()
 NEVER_FIT = (ReasonCode.INVALID_REQUEST, ReasonCode.NO_BACKEND)
 
 
@@ -69,8 +72,9 @@ class Simulation:
     """What is simulated on which cluster; it can be run once.
 
     ``ends`` holds by uid when running pods end, and ``now`` is the current time, both in seconds since the epoch.
-    ``context`` is what preemption depends on. ``patience`` is how many seconds may be spent on details about gangs that
-    don't fit.
+    ``context`` is what preemption depends on. ``terms`` are those on which the queue lets gangs start, or why it
+    doesn't; a gang that isn't named there starts freely. ``patience`` is how many seconds may be spent on details about
+    gangs that don't fit.
     """
 
     def __init__(
@@ -80,9 +84,11 @@ class Simulation:
         now: float,
         ends: Mapping[str, float],
         context: PreemptionContext,
+        terms: Mapping[GangKey, Terms | Reason] | None = None,
         patience: float = PATIENCE,
     ) -> None:
         self.now = now
+        self._terms = terms or {}
         self._request = request
         self._context = context
         self._patience = patience
@@ -104,7 +110,10 @@ class Simulation:
 
     def _result(self, gang: RequestedGang) -> SimulationResult:
         name, count = str(gang.key), len(gang.pods)
+        terms = self._terms.get(gang.key, FREELY)
         obstacle = _obstacle(gang, self._ledger.planner)
+        if obstacle is None and isinstance(terms, Reason):
+            obstacle = terms
         if obstacle is not None:
             return SimulationResult(name, count, False, reason=obstacle)
         if time.monotonic() > self._began + LONGEST * max(self._patience, 0.0) > self._began:
@@ -119,10 +128,12 @@ class Simulation:
         if reason is None:
             try:
                 with self._ledger.preemptor_holds.ignoring(self._previewer.passes(pods)):
-                    placed = self._ledger.planner.plan(demands, gang.key)
+                    placed = self._plan(demands, gang.key, terms)
             except GangRefused as refused:
                 reason = self._previewer.behind(gang.key, pods, refused.reason)
             else:
+                if placed is None:
+                    return SimulationResult(name, count, False, reason=behind_reservation())
                 self._hold(gang, pods, placed)
                 named = tuple((pod.name, one) for pod, one in zip(pods, placed, strict=True))
                 return SimulationResult(name, count, True, named)
@@ -134,6 +145,17 @@ class Simulation:
         if alike is not None and in_vain and not found.reductions and found.earliest is None:
             self._in_vain[alike] = found
         return found
+
+    def _plan(
+        self, demands: Sequence[Demand], gang: GangKey, terms: Terms | Reason
+    ) -> Sequence[Assignment] | None:
+        """Place a gang; return None if the queue keeps for others what it needs. Raise `GangRefused`."""
+        placed = self._ledger.planner.plan(demands, gang)
+        if isinstance(terms, Reason) or terms == FREELY:
+            return placed
+        self._ledger.undo([demand.pod.uid for demand in demands])
+        kept = [replace(one, barred=one.barred | terms.closed) for one in demands]
+        return self._ledger.planner_beside(terms.kept).find(kept, gang)
 
     def _alike(self, gang: RequestedGang, pods: Sequence[Pod]) -> object:
         """Return what a result without any place in it depends on, None where that is too much to compare.
@@ -149,7 +171,7 @@ class Simulation:
         if any(pod.devices or any(key in pod.annotations for key in TOPOLOGY_KEYS) for pod in pods):
             return None
         shapes = Counter((shape_key(Demand(pod)), pod.priority, pod.preempts) for pod in pods)
-        return gang.size, gang.unknown_class, frozenset(shapes.items())
+        return gang.size, gang.unknown_class, id(self._terms.get(gang.key)), frozenset(shapes.items())
 
     def _hold(self, gang: RequestedGang, pods: Sequence[Pod], placed: Sequence[Assignment]) -> None:
         """Let later gangs find the places of this one taken, unless they preempt it."""

@@ -20,13 +20,17 @@ from typing import Any
 from fluence_extender.cluster.budgets import PreemptionRules
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.conventions.membership import Workloads
+from fluence_extender.gangs.queue.beside import Terms
 from fluence_extender.gangs.queue.ends import end_of, owning_job
 from fluence_extender.matcher.collector import paused_collector
+from fluence_extender.model.gang import GangKey
+from fluence_extender.model.reason import Reason
 from fluence_extender.queueing.ends import expected_end
 from fluence_extender.whatif.computation import Overrun, computed
 from fluence_extender.whatif.documents import read_manifests
 from fluence_extender.whatif.manifests import SimulationRequest, requested_gangs
 from fluence_extender.whatif.preemption_preview import PreemptionContext
+from fluence_extender.whatif.queue_terms import queue_terms
 from fluence_extender.whatif.result_json import results_as_json
 from fluence_extender.whatif.simulation import Simulation
 from fluence_extender.whatif.snapshot import CopiedGangs, Snapshot, copies_of_gangs, snapshot
@@ -140,10 +144,22 @@ class Simulator:
         with short_switch_interval(), paused_collector():
             request = await computed(partial(_read, body, namespace, rules, workloads), LONGEST_ANSWER)
             context = await self._context(request, rules)
+            terms = await self._terms(request)
             taken, ends = snapshot_with_ends(self._controller, self._now())
             return await computed(
-                partial(_simulated, taken, request, self._now(), ends, context), LONGEST_ANSWER
+                partial(_simulated, taken, request, self._now(), ends, context, terms), LONGEST_ANSWER
             )
+
+    async def _terms(self, request: SimulationRequest) -> dict[GangKey, Terms | Reason]:
+        """Return the terms of the queue for each gang, a few at a time."""
+        found: dict[GangKey, Terms | Reason] = {}
+        began = time.monotonic()
+        for key, terms in queue_terms(self._controller, request, self._now()):
+            found[key] = terms
+            if time.monotonic() - began > SLICE:
+                await asyncio.sleep(0)
+                began = time.monotonic()
+        return found
 
     async def _context(self, request: SimulationRequest, rules: PreemptionRules) -> PreemptionContext:
         """Copy the gangs that may become victims, a few at a time, and the preemptions under way."""
@@ -171,5 +187,6 @@ def _simulated(
     now: float,
     ends: dict[str, float],
     context: PreemptionContext,
+    terms: dict[GangKey, Terms | Reason],
 ) -> dict[str, Any]:
-    return results_as_json(Simulation(taken, request, now, ends, context).run(), request, now)
+    return results_as_json(Simulation(taken, request, now, ends, context, terms).run(), request, now)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.queue.beside import Kept, LedgerBeside
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
 from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.ledger.capacity import CapacityTable
@@ -116,6 +117,15 @@ class LedgerCopy(PlanningCopy):
         devices = _DraftedDevices(taken.tables[0], index.nodes.keys(), taken.graph.catalogue, shares)
         super().__init__(taken, taken.tables, holders, devices)
         self.planner = Planner(self, index)
+        self._beside = LedgerBeside(self)
+        self._careful_planner = Planner(self._beside, index)
+
+    def planner_beside(self, kept: Kept | None) -> Planner:
+        """Return a planner that leaves free what is ``kept``, until the next call."""
+        if kept is None:
+            return self.planner
+        self._beside.keep(kept)
+        return self._careful_planner
 
     def hold(self, uid: str, gang: object) -> None:
         """Let what a pod of ``gang`` was given here count as what it holds."""

@@ -7,12 +7,12 @@ counts at once, so no limit is exceeded within a step.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fluence_extender.gangs.lifecycle.member_states import BOUND
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.gangs.queue.dependencies import Dependee, Dependencies
+from fluence_extender.gangs.queue.dependencies import Dependee, Dependencies, unmet
 from fluence_extender.gangs.queue.obstacles import (
     duration_obstacle,
     hold_obstacle,
@@ -22,11 +22,11 @@ from fluence_extender.gangs.queue.obstacles import (
 from fluence_extender.gangs.queue.settings import Queues, usual_seconds
 from fluence_extender.gangs.queue.submissions import submission_of
 from fluence_extender.gangs.queue.usage import Place, Usage
-from fluence_extender.model.dependency import Ending, Target
+from fluence_extender.model.dependency import Ending, Target, parse_dependencies
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import Queue
-from fluence_extender.model.reason import Reason
+from fluence_extender.model.reason import Reason, ReasonCode, waits_for
 from fluence_extender.model.submission import Submission
 from fluence_extender.model.workload import Job
 
@@ -84,6 +84,30 @@ class QueueAdmission:
         stopped = stop_obstacle(queue, gang.created)
         too_long = duration_obstacle(queue, (one.pod.duration for one in gang.alive()))
         return stopped or too_long or limit_obstacle(gang.key, queue, _user(gang, said), self.usage)
+
+    def queue_for(self, key: GangKey, pods: Sequence[Pod], said: Submission, now: float) -> Queue | Reason:
+        """Return the queue of a gang that would be created ``now``, or why it would not be let start.
+
+        Who would create it isn't known, so limits of one user don't count unless ``said`` names one.
+        """
+        held = hold_obstacle(said.hold)
+        if held is not None:
+            return held
+        after = parse_dependencies(said.after or "")
+        if isinstance(after, str):
+            return Reason(ReasonCode.INVALID_REQUEST, after)
+        for _, text in unmet(after, lambda target: self._look(key.namespace, target)):
+            return waits_for(text)
+        queue = self._queues.queue_of(pods, dict(said.queues))
+        if isinstance(queue, Reason):
+            return queue
+        user = said.user or f"namespace {key.namespace}"
+        return (
+            stop_obstacle(queue, (now, 0))
+            or duration_obstacle(queue, (pod.duration for pod in pods))
+            or limit_obstacle(key, queue, user, self.usage)
+            or queue
+        )
 
     def note(self, gang: Gang) -> None:
         """Count a gang as it is now."""

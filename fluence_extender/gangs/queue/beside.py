@@ -14,15 +14,13 @@ import numpy as np
 
 from fluence_extender.graph.catalogue import Device
 from fluence_extender.ledger.accounts import Allocation
-from fluence_extender.ledger.capacity import CapacityTable, LiveCapacity
-from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.ledger.pod_use import PodUse
-from fluence_extender.ledger.synced_graph import SyncedGraph
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.resources import NOTHING, Resources
-from fluence_extender.placement.ledger_port import Devices
+from fluence_extender.placement.ledger_port import CapacitySource, Devices, GraphView, LedgerPort
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.trial import SEARCHED
 from fluence_extender.queueing.entry import Amounts
@@ -44,33 +42,46 @@ FREELY = Beside()
 """Nothing is kept from the gang."""
 
 
-class LedgerBeside:
-    """A `LedgerPort` on ``ledger`` that keeps what `keep` was told last."""
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What has to stay free beside a gang.
 
-    def __init__(self, ledger: Ledger) -> None:
+    ``rows`` and ``columns`` say which rows and columns of ``amounts`` are those of which node and resource. ``shares``
+    are devices. ``closed`` are nodes that others are to use alone.
+    """
+
+    amounts: Amounts
+    rows: Mapping[str, int]
+    columns: Mapping[str, int]
+    shares: tuple[DeviceShare, ...] = ()
+    closed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a gang that doesn't exist yet could start: beside what is ``kept``, and off the nodes ``closed`` to it."""
+
+    kept: Kept | None = None
+    closed: frozenset[str] = frozenset()
+
+
+class LedgerBeside:
+    """A `LedgerPort` on ``ledger`` that keeps what `keep` was given last."""
+
+    def __init__(self, ledger: LedgerPort) -> None:
         self._ledger = ledger
         self._free = _Less(ledger.free)
         self._shares: tuple[DeviceShare, ...] = ()
         self._closed: frozenset[str] = frozenset()
 
-    def keep(
-        self,
-        amounts: Amounts,
-        rows: Mapping[str, int],
-        columns: Mapping[str, int],
-        shares: Sequence[DeviceShare],
-        closed: frozenset[str],
-    ) -> None:
-        """Keep these ``amounts``, whose ``rows`` and ``columns`` are those of nodes and resources, and devices.
-
-        ``closed`` are nodes that others are to use alone.
-        """
-        self._free.keep(amounts, rows, columns)
-        self._shares = tuple(shares)
-        self._closed = closed
+    def keep(self, kept: Kept) -> None:
+        """Keep this from now on, and nothing else."""
+        self._free.keep(kept)
+        self._shares = kept.shares
+        self._closed = kept.closed
 
     @property
-    def graph(self) -> SyncedGraph:
+    def graph(self) -> GraphView:
         """The resource graph."""
         return self._ledger.graph
 
@@ -80,7 +91,7 @@ class LedgerBeside:
         return self._free
 
     @property
-    def whole(self) -> LiveCapacity:
+    def whole(self) -> CapacitySource:
         """What the nodes have when nothing runs."""
         return self._ledger.whole
 
@@ -94,7 +105,7 @@ class LedgerBeside:
     @property
     def devices(self) -> Devices:
         """The virtual devices; where some are kept, those of all members are searched for together."""
-        return _KeptDevices(self._ledger) if self._shares else self._ledger.devices
+        return _KeptDevices(self._ledger.devices) if self._shares else self._ledger.devices
 
     def in_order(self, names: Collection[str]) -> tuple[str, ...]:
         """Return those of ``names`` that exist, in the order in which the policy fills nodes."""
@@ -130,9 +141,9 @@ class LedgerBeside:
 class _Less:
     """Capacity less what is kept of it."""
 
-    def __init__(self, real: LiveCapacity) -> None:
+    def __init__(self, real: CapacitySource) -> None:
         self._real = real
-        self._kept: tuple[Amounts, Mapping[str, int], Mapping[str, int]] | None = None
+        self._kept: Kept | None = None
         self._shown: tuple[CapacityTable, int, CapacityTable] | None = None
 
     @property
@@ -140,9 +151,9 @@ class _Less:
         """How often the capacity has changed."""
         return self._real.revision
 
-    def keep(self, amounts: Amounts, rows: Mapping[str, int], columns: Mapping[str, int]) -> None:
+    def keep(self, kept: Kept) -> None:
         """Keep these amounts."""
-        self._kept, self._shown = (amounts, rows, columns), None
+        self._kept, self._shown = kept, None
 
     def now(self) -> CapacityTable:
         """Return what is left beside what is kept."""
@@ -151,7 +162,7 @@ class _Less:
             return self._shown[2]
         found = CapacityTable(real.rows, real.columns, real.free.copy(), real.ports, real.names)
         if self._kept is not None:
-            amounts, rows, columns = self._kept
+            amounts, rows, columns = self._kept.amounts, self._kept.rows, self._kept.columns
             at = np.array([rows.get(name, -1) for name in real.names], dtype=np.intp)
             there = np.flatnonzero(at >= 0)
             for kind, column in real.columns.items():
@@ -162,10 +173,10 @@ class _Less:
 
 
 class _KeptDevices:
-    """Devices of the ledger, of which a planner chooses by search alone."""
+    """Devices of which a planner chooses by search alone."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, devices: Devices) -> None:
+        self._devices = devices
 
     def draft(self, pod: Pod, barred_nodes: Iterable[str] = ()) -> Reason:
         """Return a reason that makes the planner search."""
@@ -175,4 +186,4 @@ class _KeptDevices:
         self, pod: Pod, chosen: Iterable[Sequence[tuple[Device, int]]]
     ) -> tuple[DeviceShare, ...] | None:
         """Hold exactly these devices; None when they aren't free."""
-        return self._ledger.devices.hold(pod, chosen)
+        return self._devices.hold(pod, chosen)

@@ -19,7 +19,7 @@ import numpy as np
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import QueueAdmission
-from fluence_extender.gangs.queue.beside import FREELY, Beside, LedgerBeside
+from fluence_extender.gangs.queue.beside import FREELY, Beside, Kept, LedgerBeside, Terms
 from fluence_extender.gangs.queue.device_rows import EXCLUSIVE
 from fluence_extender.gangs.queue.ends import Ends
 from fluence_extender.gangs.queue.future import FuturePlanner, Request
@@ -31,7 +31,7 @@ from fluence_extender.gangs.queue.turns import entry_key, turn
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import DEFAULT_QUEUE
+from fluence_extender.model.queue import DEFAULT_QUEUE, Queue
 from fluence_extender.model.reason import Reason, ReasonCode, queued
 from fluence_extender.placement.plan import Planner
 from fluence_extender.queueing.entry import NEVER, Entry
@@ -122,11 +122,18 @@ class QueueBook:
         self._covered: tuple[object, Mapping[str, Collection[str]]] = ((), {})
         self._told: tuple[object, list[OperatorReservation]] = ((), [])
         self._over = 0
+        self._line: tuple[object, Sequence[Standing]] = (None, ())
 
     # What users see.
 
     def line(self) -> Sequence[Standing]:
         """Return the gangs that wait, in the order in which they are served."""
+        basis = self._registry.revision, self._ledger.version, self.settings.revision
+        if self._line[0] != basis:
+            self._line = basis, self._standings()
+        return self._line[1]
+
+    def _standings(self) -> Sequence[Standing]:
         waiting = [gang for gang in self._registry.gangs.values() if _waits(gang)]
         reserved = {one.gang: one for one in self.reservations()}
         found = []
@@ -236,12 +243,30 @@ class QueueBook:
                     return AFTER_BLOCKED
             elif self.followed.timeline.reservations:
                 found = self._aside(duration)
-        closed = self._closed(gang, duration) if rank[0] and self.settings.reservations else None
+        closed = (
+            self._closed(self._queue_name(gang), duration) if rank[0] and self.settings.reservations else None
+        )
         return Beside(found.planner, closed, (found.token, closed)) if closed else found
 
-    def _closed(self, gang: Gang, duration: float) -> frozenset[str]:
-        """Return the nodes of operators' reservations that a gang may not use if it starts now."""
-        now, queue = self.followed.now(), self._queue_name(gang)
+    def terms(self, queue: Queue, rank: Rank, duration: float) -> Terms | Reason:
+        """Return how a gang of that rank that doesn't exist yet could start now, or why it wouldn't be tried.
+
+        Reservations that have yet to be found don't count.
+        """
+        if self._cut is not None and rank > self._cut:
+            return BEYOND_DEPTH
+        ahead = [head for head in self.heads.blocked if head.rank < rank]
+        kept = None
+        if self.settings.policy.policy is PolicyName.FCFS:
+            if any(head.possible for head in ahead):
+                return AFTER_BLOCKED
+        elif ahead and self.followed.timeline.reservations:
+            kept = self._kept_for(duration)
+        return Terms(kept, self._closed(queue.name, duration))
+
+    def _closed(self, queue: str, duration: float) -> frozenset[str]:
+        """Return the nodes of operators' reservations that a gang of a queue may not use if it starts now."""
+        now = self.followed.now()
         covered = self._covered_nodes()
         return frozenset().union(
             *(
@@ -275,18 +300,23 @@ class QueueBook:
             timeline.levels_within(duration),
         )
         if self._kept[0] != basis:
-            kept = np.maximum(timeline.unreserved(timeline.now) - timeline.slack(duration), 0)
-            if kept.any():
-                shares = self.followed.devices.used(self.followed.timeline.room - kept)
-                names = self.followed.names
-                closed = frozenset(
-                    names[row] for row in np.flatnonzero(kept[: len(names), EXCLUSIVE]).tolist()
-                )
-                self._view.keep(kept, self.followed.rows, self.followed.columns, shares, closed)
+            kept = self._kept_for(duration)
+            if kept is not None:
+                self._view.keep(kept)
                 self._kept = basis, Beside(self._beside, token=basis)
             else:
                 self._kept = basis, FREELY
         return self._kept[1]
+
+    def _kept_for(self, duration: float) -> Kept | None:
+        """Return what a gang that runs for ``duration`` has to leave free, None for nothing."""
+        timeline, names = self.followed.timeline, self.followed.names
+        kept = np.maximum(timeline.unreserved(timeline.now) - timeline.slack(duration), 0)
+        if not kept.any():
+            return None
+        shares = self.followed.devices.used(timeline.room - kept)
+        closed = frozenset(names[row] for row in np.flatnonzero(kept[: len(names), EXCLUSIVE]).tolist())
+        return Kept(kept, self.followed.rows, self.followed.columns, tuple(shares), closed)
 
     def avoided(self, gang: Gang) -> frozenset[str]:
         """Return the nodes of reservations ahead of a gang: nobody is evicted there for it."""

@@ -75,9 +75,9 @@ class Usage:
         return {queue for queue, user in (*self._running, *self._waiting) if user is None}
 
     def older(self, key: GangKey, group: Group) -> int:
-        """Return how many gangs of the group wait that were created before this one."""
-        place = self._places.get(key)
-        return 0 if place is None else bisect_left(self._waiting.get(group, []), (place.created, key))
+        """Return how many gangs of the group wait that were created before this one: all, if it doesn't exist yet."""
+        place, waiting = self._places.get(key), self._waiting.get(group, [])
+        return len(waiting) if place is None else bisect_left(waiting, (place.created, key))
 
     def last_within(self, group: Group, most: int) -> GangKey | None:
         """Return the youngest of the ``most`` oldest gangs of the group that wait, None where fewer wait."""

@@ -76,7 +76,7 @@ class Cluster:
             gangs=CopiedGangs(dict(self.context.gangs.gangs)),
             preemptors=dict(self.context.preemptors),
         )
-        results = Simulation(taken, self.request, NOW, self.ends, context, patience).run()
+        results = Simulation(taken, self.request, NOW, self.ends, context, patience=patience).run()
         assert self.state() == before
         return results
 

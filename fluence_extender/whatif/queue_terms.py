@@ -1,0 +1,51 @@
+"""The terms on which the queue would let the gangs of a question start now, if they were created now.
+
+They are read from the live queue on the event loop. A gang that waits for capacity is planned on them in another
+thread. Invariant: nothing of a question is counted or reserved in the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.queue.beside import Terms
+from fluence_extender.gangs.queue.settings import usual_seconds
+from fluence_extender.gangs.queue.turns import newcomer
+from fluence_extender.model.gang import GangKey
+from fluence_extender.model.queue import Queue
+from fluence_extender.model.reason import Reason
+from fluence_extender.queueing.entry import NEVER
+from fluence_extender.whatif.manifests import RequestedGang, SimulationRequest
+
+
+def queue_terms(
+    controller: Controller, request: SimulationRequest, now: float
+) -> Iterator[tuple[GangKey, Terms | Reason]]:
+    """Yield, for each gang, how it could start ``now`` or why it would not be tried; equal gangs share the terms."""
+    book = controller.queue
+    known: dict[tuple[str, int, float], Terms | Reason] = {}
+    for gang in request.gangs:
+        queue = book.admission.queue_for(gang.key, gang.pods, gang.submission, now)
+        if isinstance(queue, Reason):
+            yield gang.key, queue
+            continue
+        asked = queue.name, _priority(gang, book.settings.usual_priority(queue)), _duration(gang, queue)
+        if asked not in known:
+            known[asked] = book.terms(queue, newcomer(gang.key, asked[1]), asked[2])
+        yield gang.key, known[asked]
+
+
+def _priority(gang: RequestedGang, usual: int | None) -> int:
+    """Return the priority by which the gang would have its turn; ``usual`` is that of work without a class."""
+    highest = max(pod.priority for pod in gang.pods)
+    if usual is None or any(pod.priority_class for pod in gang.pods):
+        return highest
+    return max(highest, usual)
+
+
+def _duration(gang: RequestedGang, queue: Queue) -> float:
+    """Return for how many seconds the gang would run, `NEVER` where nothing declares it."""
+    usual = usual_seconds(queue)
+    default = NEVER if usual is None else usual
+    return max(default if pod.duration is None else pod.duration for pod in gang.pods)

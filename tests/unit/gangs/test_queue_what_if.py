@@ -1,0 +1,136 @@
+"""What-if says what the queue would do with a gang: wait behind a reservation, be held, or not be taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fluence_extender.model.names import AFTER_ANNOTATION, DURATION_ANNOTATION, HOLD_ANNOTATION, QUEUE_LABEL
+from fluence_extender.model.queue import DEFAULT_QUEUE, NodeReservation, Queue, QueueLimits, Stop
+from fluence_extender.queueing.policy import PolicyName, QueuePolicy
+from tests.core.values import node
+from tests.core.world import World
+from tests.unit.gangs.conftest import MakeWorld, gang
+from tests.unit.gangs.test_queue_reservations import running, use
+from tests.unit.whatif.conftest import job
+from tests.unit.whatif.test_simulator import simulated
+
+
+def asked(
+    name: str, cpu: str, duration: str = "", priority: int = 0, annotations: dict[str, str] | None = None
+) -> dict[str, Any]:
+    """A Job of one pod that declares how long it runs."""
+    made = job(name, 1, cpu)
+    template = made["spec"]["template"]
+    if duration:
+        template["metadata"]["annotations"] = {DURATION_ANNOTATION: duration}
+    template["spec"]["priority"] = priority
+    made["metadata"]["annotations"] = annotations or {}
+    return made
+
+
+def answer(w: World, manifest: dict[str, Any]) -> tuple[bool, str]:
+    """Whether it fits now, and the code of the reason why not."""
+    (found,) = simulated(w, manifest)
+    return found["fits"], found["why"]
+
+
+@pytest.fixture
+def behind_a_head(world: MakeWorld) -> World:
+    """One node is full for 1,000 s, and a gang that needs both waits for it; one of them is free until then."""
+    w = world(node("n0"), node("n1"))
+    running(w, "runs", 3000, 1000)
+    gang(w, "wide", 3000, 3000, duration=100)
+    w.advance(1)
+    assert w.controller.queue.reservations()
+    return w
+
+
+def test_long_job_would_wait_behind_the_reservation_and_a_short_one_would_start(behind_a_head: World) -> None:
+    w = behind_a_head
+    assert answer(w, asked("long", "3", "2h")) == (False, "BehindReservation")
+    assert answer(w, asked("endless", "3")) == (False, "BehindReservation")
+    assert answer(w, asked("short", "3", "5m")) == (True, "")
+    assert answer(w, asked("urgent", "3", "2h", priority=10)) == (True, "")
+
+
+def test_prediction_is_what_happens(behind_a_head: World) -> None:
+    w = behind_a_head
+    for name, seconds in (("long", 7200), ("short", 300)):
+        fits, _ = answer(w, asked(name, "3", f"{seconds}s"))
+        (pod,) = gang(w, name, 3000, duration=seconds)
+        w.advance(1)
+        assert bool(w.now(pod).node) is fits
+
+
+def test_nobody_overtakes_under_fcfs(behind_a_head: World) -> None:
+    w = behind_a_head
+    use(w, QueuePolicy(PolicyName.FCFS))
+    w.advance(1)
+    assert answer(w, asked("short", "3", "5m")) == (False, "Queued")
+
+
+def test_nothing_of_a_question_is_left_in_the_queue(behind_a_head: World) -> None:
+    w = behind_a_head
+    before = w.controller.queue.line(), w.controller.queue.reservations(), w.controller.ledger.version
+    answer(w, asked("long", "3", "2h"))
+    assert before == (
+        w.controller.queue.line(),
+        w.controller.queue.reservations(),
+        w.controller.ledger.version,
+    )
+
+
+@pytest.mark.parametrize(
+    ("annotations", "why"),
+    [
+        ({HOLD_ANNOTATION: "true"}, "Held"),
+        ({HOLD_ANNOTATION: "maybe"}, "InvalidRequest"),
+        ({AFTER_ANNOTATION: "ok:job/prep"}, "WaitsFor"),
+        ({AFTER_ANNOTATION: "prep"}, "InvalidRequest"),
+    ],
+)
+def test_job_that_is_held_back_would_wait(world: MakeWorld, annotations: dict[str, str], why: str) -> None:
+    assert answer(world(node("n0")), asked("a", "1", annotations=annotations)) == (False, why)
+
+
+@pytest.mark.parametrize(
+    ("queue", "why"),
+    [
+        (Queue(DEFAULT_QUEUE, stop=Stop.HOLD), "QueueStopped"),
+        (Queue(DEFAULT_QUEUE, stop=Stop.DRAIN, stopped_since=0.0), "QueueStopped"),
+        (Queue(DEFAULT_QUEUE, max_duration=60.0), "InvalidRequest"),
+        (Queue(DEFAULT_QUEUE, limits=QueueLimits(running=1)), "Queued"),
+        (Queue(DEFAULT_QUEUE, limits=QueueLimits(running=2)), ""),
+    ],
+)
+def test_queue_that_takes_nothing_is_named(world: MakeWorld, queue: Queue, why: str) -> None:
+    w = world(node("n0"))
+    running(w, "runs", 1000, 1000)
+    w.controller.queue.settings.put(queue)
+    w.advance(1)
+    assert answer(w, asked("a", "1", "5m"))[1] == why
+
+
+def test_queue_that_does_not_exist_is_named_with_the_nearest(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.controller.queue.settings.put(Queue("physics"))
+    manifest = asked("a", "1")
+    manifest["metadata"]["labels"] = {QUEUE_LABEL: "phisics"}
+    (found,) = simulated(w, manifest)
+    assert (found["fits"], found["why"]) == (False, "NoQueue")
+    assert "physics" in found["reason"]
+
+
+def test_nodes_of_a_reservation_are_no_place_for_others(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.controller.queue.settings.put(Queue("upkeep"))
+    start = w.loop.time() + 600
+    w.controller.queue.settings.put(NodeReservation("rack7", start, 3600, queues=frozenset({"upkeep"})))
+    w.advance(1)
+    assert answer(w, asked("short", "1", "5m")) == (True, "")
+    assert answer(w, asked("long", "1", "2h")) == (False, "BehindReservation")
+    manifest = asked("upkeep", "1", "2h")
+    manifest["metadata"]["labels"] = {QUEUE_LABEL: "upkeep"}
+    assert answer(w, manifest) == (True, "")
