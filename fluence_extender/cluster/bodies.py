@@ -193,15 +193,17 @@ def _requirement(one: Requirement) -> dict[str, object]:
 
 
 def first_pod(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the pod that the Job controller creates for index 0 of an Indexed Job (batch/v1 manifest).
+    """Return the first pod that the Job controller creates for a Job (batch/v1 manifest).
 
-    It has a name of its own, because one with a random part would make each refusal read differently. It has no nodes
-    to be born on, and its owner reference doesn't block the Job's deletion, for which the service would need a right.
+    For an Indexed Job it is that of index 0. It has a name of its own, because one with a random part would make each
+    refusal read differently. It has no nodes to be born on, and its owner reference doesn't block the Job's deletion,
+    for which the service would need a right.
     Source: Kubernetes pkg/controller/job, manageJob.
     """
     meta, template = job["metadata"], job["spec"]["template"]
     template_meta, spec = template.get("metadata") or {}, template["spec"]
-    name, index = meta["name"], {COMPLETION_INDEX: "0"}
+    name, indexed = meta["name"], job["spec"].get("completionMode") == "Indexed"
+    index = {COMPLETION_INDEX: "0"} if indexed else {}
     notes = {
         key: text for key, text in (template_meta.get("annotations") or {}).items() if key != NODES_ANNOTATION
     }
@@ -227,13 +229,17 @@ def first_pod(job: Mapping[str, Any]) -> dict[str, Any]:
         },
         "spec": {
             **spec,
-            "hostname": f"{name}-0",
-            **{
-                kind: [_with_index(one) for one in spec[kind]]
-                for kind in ("initContainers", "containers")
-                if spec.get(kind)
-            },
+            **(_indexed(name, spec) if indexed else {}),
         },
+    }
+
+
+def _indexed(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields by which the processes of index 0 learn it."""
+    kinds = ("initContainers", "containers")
+    return {
+        "hostname": f"{name}-0",
+        **{kind: [_with_index(one) for one in spec[kind]] for kind in kinds if spec.get(kind)},
     }
 
 

@@ -298,12 +298,12 @@ class Cluster(Protocol):
         ...
 
     async def foresee(self, job: Job) -> Pod:
-        """Return the pod that the Job controller would create for index 0 of the Job; it isn't created.
+        """Return the first pod that the Job controller would create for the Job; it isn't created.
 
         The pod has passed admission as a pod of a Job that names no nodes: it has its priority, its defaults, injected
-        containers and the gate, and no node. Pods of other indexes differ from it in uid, name and index only (label
-        and annotation `COMPLETION_INDEX`). ``created`` is when the Job was created, so that the Job's turn is the same
-        whenever this is asked.
+        containers and the gate, and no node. Other pods of the Job differ from it in uid and name only, and in their
+        index where the Job is Indexed (label and annotation `COMPLETION_INDEX`). ``created`` is when the Job was
+        created, so that the Job's turn is the same whenever this is asked.
 
         Raise `Gone` where the Job, or the Job of that uid, doesn't exist any more; `Denied` or `Invalid` with the API
         server's message where it would refuse the pod; and `Unforeseeable` where the Job can only be resumed without a

@@ -23,6 +23,7 @@ from fluence_extender.model.names import (
     PINNED_ANNOTATION,
     PLACED_ANNOTATION,
     PLACED_LABEL,
+    QUEUE_LABEL,
     SCHEDULER_NAME,
     SUSPEND_LABEL,
     SUSPENDED_FOR_ANNOTATION,
@@ -71,7 +72,7 @@ def _birth_node(pod: Pod, created: Json, gated_jobs: Collection[str]) -> str:
 
 
 def admit_job(job: Json) -> Json:
-    """Return the Job as it is stored: suspended if it is a gang that is placed before its pods exist.
+    """Return the Job as it is stored: suspended if it is placed before its pods exist, or has its turn in a queue.
 
     What the service writes on Jobs isn't taken over from another Job's copy. The given Job isn't changed.
     """
@@ -84,7 +85,8 @@ def admit_job(job: Json) -> Json:
     if _is_held(job):
         suspended = {"suspend": True}
         meta = _with(meta, "annotations", SUSPENDED_FOR_ANNOTATION, SUSPENDED_FOR_PLACEMENT)
-        template_meta = _with(template_meta, "labels", PLACED_LABEL, AT_BIRTH)
+        if _is_gang(job):
+            template_meta = _with(template_meta, "labels", PLACED_LABEL, AT_BIRTH)
     spec = {**job["spec"], **suspended, "template": {**template, "metadata": template_meta}}
     return {**job, "metadata": meta, "spec": spec}
 
@@ -92,20 +94,31 @@ def admit_job(job: Json) -> Json:
 def _is_held(job: Json) -> bool:
     meta, spec = job["metadata"], job["spec"]
     template, labels = spec["template"], meta.get("labels") or {}
-    pods = spec.get("completions")
-    owners = [one for one in meta.get("ownerReferences") or () if one.get("controller")]
+    said = {**((template.get("metadata") or {}).get("labels") or {}), **labels}
+    owners = _controllers(job)
+    in_turn = spec.get("parallelism", 1) > 0 and said.get(QUEUE_LABEL) and not any(map(_is_job_set, owners))
     return (
-        spec.get("completionMode") == "Indexed"
-        and isinstance(pods, int)
-        and spec.get("parallelism") == pods > (0 if any(map(_is_job_set, owners)) else 1)
+        bool(in_turn or _is_gang(job))
         and not spec.get("suspend")
         and spec.get("managedBy", JOB_CONTROLLER) == JOB_CONTROLLER
         and not any(map(_resumes_it, owners))
-        and KUEUE_QUEUE_LABEL not in {*labels, *((template.get("metadata") or {}).get("labels") or ())}
+        and KUEUE_QUEUE_LABEL not in said
         and labels.get(SUSPEND_LABEL) != NEVER_SUSPEND
         and not template["spec"].get("schedulingGates")
         and not template["spec"].get("nodeName")
     )
+
+
+def _is_gang(job: Json) -> bool:
+    """Return whether the Job has one pod for each index, all at once, so that they can get their nodes at birth."""
+    spec, pods = job["spec"], job["spec"].get("completions")
+    least = 1 if any(map(_is_job_set, _controllers(job))) else 2
+    indexed = spec.get("completionMode") == "Indexed" and isinstance(pods, int)
+    return bool(indexed and spec.get("parallelism") == pods >= least)
+
+
+def _controllers(job: Json) -> list[Json]:
+    return [one for one in job["metadata"].get("ownerReferences") or () if one.get("controller")]
 
 
 def _resumes_it(owner: Json) -> bool:

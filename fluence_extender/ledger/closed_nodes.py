@@ -84,11 +84,6 @@ class GangNodes:
         """Return the gang of a pod, None if the pod isn't recorded."""
         return self._pods[uid][1] if uid in self._pods else None
 
-    def rename(self, uid: str, new: str) -> None:
-        """Record the pod ``uid`` under its ``new`` uid; nothing happens when it isn't recorded."""
-        if uid in self._pods:
-            self._pods[new] = self._pods.pop(uid)
-
     def remove(self, uid: str) -> None:
         """Forget a pod; nothing happens when it isn't recorded."""
         if uid not in self._pods:

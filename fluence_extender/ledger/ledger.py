@@ -331,15 +331,16 @@ class Ledger:
         self._settle(node)
         self.changed()
 
-    def rename(self, uid: str, pod: Pod) -> None:
-        """Let ``pod`` hold what is held under ``uid``, the uid by which the pod was foreseen."""
+    def rename(self, uid: str, pod: Pod, gang: object) -> None:
+        """Let ``pod`` of ``gang`` hold what is held under ``uid``, the uid by which the pod was foreseen."""
         held = self._allocations.pop(uid, None)
         if held is None:
             return
         assignment = replace(held.assignment, uid=pod.uid)
         self._allocations[pod.uid] = replace(held, name=pod.name, assignment=assignment)
         self.bookings.rename(held, pod.uid)
-        self.gang_nodes.rename(uid, pod.uid)
+        self.gang_nodes.remove(uid)
+        self.gang_nodes.add(pod.uid, assignment.node, gang)
         self._account(assignment.node).rename(uid, pod.uid)
         if uid in self.lacking_devices:
             self.lacking_devices.remove(uid)

@@ -100,7 +100,9 @@ class Job(WorkloadObject):
     index, empty where the template names none, and ``placed_with`` is the `Promise` of the pods that get them. ``done``
     are the ranges (first and last) of indexes that have completed or failed for good, in order. ``finished`` is true
     once the Job has ended, or is about to end or to be deleted. ``outcome`` is how it has ended, None before.
-    ``version`` is its resourceVersion. ``job_set`` names the JobSet that controls it, "" where none does.
+    ``version`` is its resourceVersion. ``job_set`` names the JobSet that controls it, "" where none does. ``succeeded``
+    counts its pods that have succeeded. ``queued`` is true where it or its template names a queue of ours, and
+    ``created`` is when it was created, in seconds since the epoch.
     """
 
     parallelism: int
@@ -123,6 +125,21 @@ class Job(WorkloadObject):
     outcome: Ending | None = field(default=None, compare=False)
     version: str = field(default="", compare=False)
     job_set: str = field(default="", compare=False)
+    succeeded: int = field(default=0, compare=False)
+    queued: bool = field(default=False, compare=False)
+    created: float = field(default=0.0, compare=False)
+
+    @property
+    def all_at_once(self) -> bool:
+        """Whether it has one pod for each completion index, all at the same time."""
+        return self.indexed and self.completions == self.parallelism
+
+    @property
+    def width(self) -> int:
+        """How many pods it creates when it is resumed: as many as its parallelism allows and it still needs."""
+        if self.completions is None:
+            return self.parallelism
+        return max(min(self.parallelism, self.completions - self.failed_indexes - self.succeeded), 0)
 
     @property
     def pods(self) -> int:

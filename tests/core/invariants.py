@@ -93,11 +93,19 @@ def holdings_are_those_of_living_pods(world: World) -> None:
 def foreseen_pods(world: World) -> set[str]:
     """The uids of the pods that the cluster's Jobs will have: each index without a pod has at most one.
 
-    A Job of a suspended JobSet has none.
+    A Job of a suspended JobSet has none. Of a Job in a queue, any of its pods may take over any of the foreseen ones.
     """
     found: set[str] = set()
     for job in world.cluster.jobs():
         if not job.ours or job.finished or (job.suspended and not job.held_for_placement):
+            continue
+        if job.queued:
+            claims = {
+                f"{job.uid}/{number}" for number in range(job.parallelism)
+            } & world.ledger.allocations.keys()
+            living = [pod for pod in world.jobs.pods(job) if pod.uid in world.ledger.allocations]
+            assert len(claims) + len(living) <= job.width, f"{job.name} holds more than its parallelism"
+            found |= claims
             continue
         taken = {index_of(pod) for pod in world.jobs.pods(job) if pod.phase != "Failed"}
         done = {index for first, last in job.done for index in range(first, last + 1)}

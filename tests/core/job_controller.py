@@ -142,14 +142,28 @@ class JobController:
         self.cluster.put(job)
         return self.cluster.job(job)
 
+    def submit_array(
+        self,
+        name: str,
+        parallelism: int,
+        completions: int | None,
+        cpu: int = 1000,
+        **fields: Unpack[PodFields],
+    ) -> Job:
+        """Create a Job of a queue that isn't Indexed, as admission lets it through: suspended until its turn."""
+        job = self.submit(name, parallelism, cpu, **fields)
+        first = self.cluster.first_pods[job.uid]
+        labels = {key: text for key, text in first.labels.items() if key != COMPLETION_INDEX}
+        self.cluster.first_pods[job.uid] = replace(first, labels=labels, annotations={})
+        created = self.cluster.first_pods[job.uid].created
+        array = replace(job, completions=completions, indexed=False, queued=True, created=created)
+        self.cluster.put(array)
+        return self.cluster.job(array)
+
     def pods(self, job: Job) -> list[Pod]:
-        """The Job's pods in the order of their indexes."""
-        own = [
-            pod
-            for pod in self.cluster.pods()
-            if pod.owner is not None and pod.owner.uid == job.uid and COMPLETION_INDEX in pod.annotations
-        ]
-        return sorted(own, key=lambda pod: (index_of(pod), pod.created))
+        """The Job's pods in the order of their indexes, or of their creation where they have none."""
+        own = [pod for pod in self.cluster.pods() if pod.owner is not None and pod.owner.uid == job.uid]
+        return sorted(own, key=lambda pod: (index_of(pod) if job.indexed else 0, pod.created))
 
     def nodes(self, job: Job) -> list[str]:
         """The nodes of the Job's pods, in the order of their indexes."""
@@ -177,6 +191,9 @@ class JobController:
 
     def _sync(self, job: Job) -> None:
         pods = self.pods(job)
+        if not job.indexed:
+            self._sync_array(job, pods)
+            return
         done = sorted(index_of(pod) for pod in pods if pod.phase == "Succeeded")
         if job.finished:
             return
@@ -198,20 +215,34 @@ class JobController:
             if index not in there and index not in known:
                 self._create(job, index)
 
+    def _sync_array(self, job: Job, pods: list[Pod]) -> None:
+        succeeded = sum(1 for pod in pods if pod.phase == "Succeeded")
+        if succeeded != job.succeeded and not job.finished:
+            finished = succeeded >= (1 if job.completions is None else job.completions)
+            self.cluster.put(replace(job, succeeded=succeeded, finished=finished))
+            return
+        living = [pod for pod in pods if not (pod.finished or pod.deleting)]
+        if job.finished or job.suspended:
+            for pod in living if job.suspended else ():
+                self.cluster.delete(pod)
+            return
+        for _ in range(job.width - len(living) if self.quota != 0 else 0):
+            self._create(job, 0)
+
     def _create(self, job: Job, index: int) -> None:
         if self.quota is not None:
             if not self.quota:
                 return
             self.quota -= 1
         number = next(self._numbers)
-        text = {COMPLETION_INDEX: str(index)}
+        text = {COMPLETION_INDEX: str(index)} if job.indexed else {}
         first = self.cluster.first_pods[job.uid]
         pod = replace(
             first,
             name=f"{job.name}-{index}-{number}",
             uid=f"pod-{number}",
             labels={**first.labels, **text},
-            annotations=text,
+            annotations={**first.annotations, **text},
             created=float(number),
         )
         node = job.nodes[index] if index < len(job.nodes) else ""

@@ -15,7 +15,7 @@ from fluence_extender.cluster.connection import connect
 from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.errors import Conflict
-from fluence_extender.gangs.membership.foreseen import unsuited
+from fluence_extender.gangs.membership.foreseen import unpinnable
 from fluence_extender.model.names import (
     DOMAIN,
     GATE,
@@ -24,6 +24,7 @@ from fluence_extender.model.names import (
     NODES_ANNOTATION,
     PLACED_ANNOTATION,
     PLACED_LABEL,
+    QUEUE_LABEL,
     SUSPEND_LABEL,
     SUSPENDED_FOR_ANNOTATION,
     SUSPENDED_FOR_PLACEMENT,
@@ -49,7 +50,7 @@ from tests.e2e.births import (
     terms_of,
     tried,
 )
-from tests.e2e.harness import LONGEST, Manifest, Namespace, documents, pod, wait_for
+from tests.e2e.harness import LONGEST, Manifest, Namespace, documents, job, pod, wait_for
 from tests.e2e.installation import BASE, gates_of
 from tests.e2e.test_marks import ADDED_BY, patches_of, sidecars_added
 from tests.e2e.workloads import QPU, ours
@@ -62,6 +63,10 @@ JOB_SET = ("JobSet", "jobset.x-k8s.io/v1alpha2")
 def of(kind: str, version: str) -> dict[str, Any]:
     owner = {"apiVersion": version, "kind": kind, "name": "o", "uid": "1", "controller": True}
     return {"ownerReferences": [owner]}
+
+
+def in_queue(body: Manifest, labels: dict[str, str], **meta: Any) -> Manifest:
+    return body | {"metadata": {"name": "j", "labels": {QUEUE_LABEL: "physics", **labels}, **meta}}
 
 
 def test_indexed_job_waits_without_pods_until_the_leader_names_their_nodes(
@@ -103,6 +108,24 @@ def test_job_keeps_the_labels_and_annotations_that_it_has(
         assert all(where[kind].items() >= entries.items() for kind, entries in noted.items() if entries)
 
 
+SUSPENDED_UNTIL_THEIR_TURN: dict[str, Manifest] = {
+    "not indexed": in_queue(ranks("j", 2, completionMode="NonIndexed"), {}),
+    "a work queue": in_queue(job("j", ours("x"), completions=0), {}),
+    "of more indexes than pods": in_queue(ranks("j", 2, completions=3), {}),
+    "of one pod": in_queue(ranks("j", 1), {}),
+    "whose template names the queue": job("j", ours("x", labels={QUEUE_LABEL: "physics"})),
+    "a CronJob's": in_queue(job("j", ours("x")), {}, **of("CronJob", "batch/v1")),
+}
+SUSPENDED_UNTIL_THEIR_TURN["a work queue"]["spec"].pop("completions")
+
+
+@pytest.mark.parametrize("what", SUSPENDED_UNTIL_THEIR_TURN)
+def test_job_of_a_queue_is_suspended_until_its_turn(leader: Leader, namespace: Namespace, what: str) -> None:
+    stored = tried(namespace, SUSPENDED_UNTIL_THEIR_TURN[what])
+    assert held(stored)
+    assert keys_of(stored) == {SUSPENDED_FOR_ANNOTATION}
+
+
 LEFT_ALONE: dict[str, Manifest] = {
     "held by its user": ranks("j", 2, suspend=True),
     "opted out": ranks("j", 2) | {"metadata": {"name": "j", "labels": {SUSPEND_LABEL: NEVER_SUSPEND}}},
@@ -121,6 +144,12 @@ LEFT_ALONE: dict[str, Manifest] = {
     "of one pod": ranks("j", 1),
     "of no pod": ranks("j", 0),
     "run by another controller": ranks("j", 2, managedBy="example.com/controller"),
+    "of a queue, held by its user": in_queue(job("j", ours("x"), suspend=True), {}),
+    "of a queue, opted out": in_queue(job("j", ours("x")), {SUSPEND_LABEL: NEVER_SUSPEND}),
+    "of a queue and Kueue's": in_queue(job("j", ours("x")), {QUEUE: "q"}),
+    "of a queue and of no pod": in_queue(job("j", ours("x"), parallelism=0), {}),
+    "of a queue, a RayJob's": in_queue(job("j", ours("x")), {}, **of("RayJob", "ray.io/v1")),
+    "of a queue and of another scheduler": in_queue(job("j", pod("x")), {}),
     "gated by others": ranks("j", 2, ours("x", schedulingGates=[{"name": "example.com/quota"}])),
     "with a node": ranks("j", 2, ours("x", nodeName="n")),
 }
@@ -334,7 +363,7 @@ def test_job_whose_pods_get_devices_from_others_without_the_mark_is_not_placed_a
             stored = wait_for(changed, what="the policy to count")
             assert pinned_to(stored) == "a"
             marked = MARK_RESOURCE in (stored["spec"]["containers"][0]["resources"].get("requests") or {})
-            assert (unsuited(decode_pod(json.dumps(stored).encode())) == "") is marked, name
+            assert (unpinnable(decode_pod(json.dumps(stored).encode())) == "") is marked, name
 
 
 def test_pod_at_the_gate_is_marked_unless_it_is_only_tried(leader: Leader, namespace: Namespace) -> None:

@@ -199,6 +199,12 @@ class Core(RuleBasedStateMachine):
             self.made += 1
             self.world.jobs.submit(f"b{self.made}", count, millicores, priority=priority)
 
+    @rule(parallelism=st.integers(1, 4), more=st.sampled_from([None, 0, 2]), millicores=cores)
+    def array_of_a_queue(self, parallelism: int, more: int | None, millicores: int) -> None:
+        self.made += 1
+        completions = None if more is None else parallelism + more
+        self.world.jobs.submit_array(f"a{self.made}", parallelism, completions, millicores)
+
     @rule(counts=st.lists(st.integers(1, 3), min_size=1, max_size=3), millicores=cores)
     def job_set(self, counts: list[int], millicores: int) -> None:
         self.made += 1

@@ -19,6 +19,7 @@ from fluence_extender.model.names import (
     KUEUE_QUEUE_LABEL,
     NODES_ANNOTATION,
     PLACED_ANNOTATION,
+    QUEUE_LABEL,
     SCHEDULER_NAME,
     SUSPENDED_FOR_ANNOTATION,
     SUSPENDED_FOR_PLACEMENT,
@@ -82,8 +83,13 @@ class _Annotations(msgspec.Struct):
         return NOTHING_SAID if self.hold is None and self.after is None else Submission(self.hold, self.after)
 
 
+class _Labels(msgspec.Struct):
+    queue: str = msgspec.field(name=QUEUE_LABEL, default="")
+
+
 class _TemplateMetadata(msgspec.Struct):
     annotations: _Annotations | None = None
+    labels: _Labels | None = None
 
 
 class _PodSpec(msgspec.Struct):
@@ -109,6 +115,12 @@ class _FullSpec(JobSpec):
         meta = self.template.metadata if self.template else None
         return (meta.annotations if meta else None) or _Annotations()
 
+    @property
+    def queued(self) -> bool:
+        """Whether the template names a queue of ours."""
+        meta = self.template.metadata if self.template else None
+        return bool(meta and meta.labels and meta.labels.queue)
+
 
 class _JobCondition(msgspec.Struct):
     type: str = ""
@@ -120,6 +132,7 @@ class _JobStatus(msgspec.Struct, rename="camel"):
     conditions: list[_JobCondition] | None = None
     start_time: Time | None = None
     failed: Int64 | None = None
+    succeeded: Int64 | None = None
     failed_indexes: str | None = None
     completed_indexes: str | None = None
 
@@ -165,6 +178,9 @@ def decode_job(raw: bytes) -> Job:
         version=meta.resource_version,
         submission=meta.submission.over(noted.submission),
         job_set=_job_set(meta),
+        succeeded=status.succeeded or 0,
+        queued=bool(labels.get(QUEUE_LABEL)) or spec.queued,
+        created=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
         problem=problem,
     )
 

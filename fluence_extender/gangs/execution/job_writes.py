@@ -86,7 +86,7 @@ class JobWrites:
 
     async def _resume(self, action: Resume) -> None:
         job = action.job
-        if action.nodes and not self._still_planned(action):
+        if action.uids and not self._still_planned(action):
             self._births.write_failed(job.uid)
             return
         try:
@@ -101,9 +101,11 @@ class JobWrites:
             self._lifecycle.steered(uid)
 
     def _still_planned(self, action: Resume) -> bool:
-        """Return whether the foreseen pods have the places that the patch gives them."""
+        """Return whether the foreseen pods have the places that the patch gives them, or any without a plan."""
         found = (self._registry.member(uid) for uid in action.uids)
         places = {one[1].pod.uid: one[1].assignment for one in found if one is not None}
+        if not action.nodes:
+            return all(places.get(uid) is not None for uid in action.uids)
         wanted = {f"{action.job.uid}/{index}": node for index, node in enumerate(action.nodes) if node}
         return wanted == {uid: place.node for uid, place in places.items() if place is not None}
 

@@ -4,6 +4,11 @@ Admission creates such a Job suspended. Its pods are foreseen, and placed as a g
 writes the nodes into its pod template, and an admission policy confines each new pod to the node of its index. So
 nothing is written for a single pod. What can't be placed this way waits at the gate: the Job is resumed without a plan.
 
+The pods of some Jobs can't be pinned: those that aren't Indexed, that run fewer pods at a time than they have, or
+whose pods are gangs by themselves. If such a Job is in a queue, it waits suspended for its turn too, and is resumed
+without a plan: when its gang has places, or when the first pod has one where each is a gang. The places of its foreseen
+pods are held until its pods take them over at the gate, or for the queue's ``admissionTimeout``.
+
 Each real pod takes over the place of the foreseen one. If a place of the plan is lost, the Job is *gated*: an object
 tells the policy that its new pods get the gate, and they are placed anew.
 
@@ -20,7 +25,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fluence_extender.gangs.execution.actions import Action, Foresee, GateJobs, HoldJob, Resume
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.lifecycle.member_states import STEERING, MemberEvent, move, steer_again
-from fluence_extender.gangs.membership.foreseen import JobPods, completion_index, shape, unsuited
+from fluence_extender.gangs.membership.foreseen import (
+    JobPods,
+    completion_index,
+    job_of,
+    shape,
+    unpinnable,
+    unsuited,
+)
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.ledger.ledger import Ledger
@@ -83,7 +95,8 @@ class Births:
     def job_seen(self, job: Job) -> list[Pod]:
         """Take in a Job; return its real pods if what its template records for them has changed."""
         known = self._jobs.get(job.uid)
-        if not job.ours or job.finished or not (job.held_for_placement or job.nodes):
+        kept = job.held_for_placement or job.nodes or (known is not None and self._claims(known, job))
+        if not job.ours or job.finished or not kept:
             if known is not None:
                 self.job_gone(job)
             return []
@@ -100,6 +113,21 @@ class Births:
         if not job.nodes or (before is not None and before.nodes == job.nodes):
             return []
         return [pod for some in known.pods.values() for pod in some.values()]
+
+    def _claims(self, known: JobPods, job: Job) -> frozenset[int]:
+        """Return the claims of a Job that is now as ``job`` says; those that have a place when it is resumed."""
+        if job.suspended or known.pinned:
+            known.claims = frozenset()
+        elif known.job.suspended:
+            known.claims = frozenset(self._placed(known))
+        return known.claims
+
+    def _placed(self, known: JobPods) -> Iterator[int]:
+        """Iterate over the indexes of the Job's foreseen pods that have places."""
+        for index, pod in sorted(known.foreseen.items()):
+            found = self._registry.member(pod.uid)
+            if found is not None and found[1].assignment is not None:
+                yield index
 
     def job_gone(self, job: Job) -> None:
         """Forget a Job that is gone or finished; its foreseen pods go with the next `changes`."""
@@ -142,7 +170,7 @@ class Births:
 
     def arrived(self, pod: Pod) -> Pod | None:
         """Take in a real pod that is new or has changed; return the foreseen pod whose place it takes over, if any."""
-        place = completion_index(pod)
+        place = job_of(pod)
         if place is None:
             return None
         uid, index = place
@@ -155,13 +183,16 @@ class Births:
         if not new:
             return None
         known.born = self._clock()
+        if not known.pinned:
+            index = next(self._placed(known), index) if known.written or known.claims else index
         foreseen = known.foreseen.get(index)
         if foreseen is None or pod.finished or not self._registry.take_over(foreseen.uid, pod):
             return None
         del known.foreseen[index]
+        known.claims -= {index}
         self._counts[known.job.namespace] -= 1
-        self._ledger.rename(foreseen.uid, pod)
         found = self._registry.member(pod.uid)
+        self._ledger.rename(foreseen.uid, pod, found[0].key if found is not None else None)
         if found is not None and GATE in pod.gates and found[1].assignment is not None:
             # It was created without its node all the same, and has to be steered like any gated pod.
             steer_again(*found, MemberEvent.STEER_FAILED)
@@ -169,7 +200,7 @@ class Births:
 
     def left(self, pod: Pod) -> None:
         """Take in that a real pod is gone."""
-        place = completion_index(pod)
+        place = job_of(pod)
         if place is None:
             return
         uid, index = place
@@ -189,8 +220,11 @@ class Births:
             return
         known.asked, known.refused, known.shape = False, unsuited(pod), shape(pod)
         probe = known.pod(0, "")
-        if self._registry.workloads.membership(probe).key.convention is Convention.ALONE:
+        known.apart = self._registry.workloads.membership(probe).key.convention is Convention.ALONE
+        if known.apart and not known.job.queued:
             known.refused = "its pods are gangs by themselves"
+        elif known.pinned:
+            known.refused = known.refused or unpinnable(pod)
         self._registry.workloads.forget(probe.uid)
         self._changed.add(uid)
 
@@ -264,7 +298,7 @@ class Births:
                         known.foreseen[index] = known.pod(index, node)
                         coming.append(known.foreseen[index])
             self._counts[known.job.namespace] += len(known.foreseen) - before
-            if known.over:
+            if known.over or known.spent:
                 del self._jobs[uid]
                 self._open.discard(uid)
                 if not self._pods.get(uid):
@@ -295,11 +329,12 @@ class Births:
                 continue
             for member in some:
                 move(gang, member, MemberEvent.STEER)
-            if known.waits:
+            if known.waits and not (known.written and not known.pinned):
+                known.written = not known.pinned
                 yield _resume(known, some)
                 continue
             for member in some:
-                # The template has its node already.
+                # The template has its node already, or the Job is being resumed for others of its pods.
                 move(gang, member, MemberEvent.STEER_WRITTEN)
 
     def actions(self, now: float) -> list[Action]:
@@ -335,6 +370,8 @@ class Births:
     def _given_up(self, known: JobPods, now: float) -> list[JobPods]:
         """Give up the plan of a Job that has lost a place, or whose pods aren't created; return whom to suspend again.
 
+        Nobody is suspended for claims: their places are given back.
+
         Before all pods of its gang have had their nodes, these are all Jobs that share the gang, so that it doesn't run
         in part. They are placed anew once; what fails again waits at the gate.
         """
@@ -342,6 +379,12 @@ class Births:
             return []
         members = [found for uid in known.pending() if (found := self._registry.member(uid)) is not None]
         gangs = {gang.key: gang for gang, _ in members}
+        if not known.pinned:
+            patience = min((self._patience(gang) for gang in gangs.values()), default=self._limits.unborn)
+            if now >= known.born + patience:
+                known.claims = frozenset()
+                self._changed.add(known.job.uid)
+            return []
         whole = all(gang.whole for gang in gangs.values())
         placeless = {gang.key: member.pod for gang, member in members if member.assignment is None}
         lost = next((pod for key, pod in placeless.items() if _complete(gangs[key])), None)
@@ -367,12 +410,12 @@ class Births:
         pods = (member.pod for gang in gangs for member in gang.members.values())
         uids = {place[0] for place in map(completion_index, pods) if place is not None}
         others = (self._jobs[uid] for uid in sorted(uids & self._jobs.keys() - self.gated.keys()))
-        running = (one for one in others if not (one.job.suspended or one.leaving or one.over))
+        running = (one for one in others if one.pinned and not (one.job.suspended or one.leaving or one.over))
         return [known, *(one for one in running if one is not known)]
 
     def gate(self, uid: str, why: str) -> None:
         """Have the Job's new pods wait at the gate instead of getting the nodes of the plan."""
-        if uid in self._jobs and uid not in self.gated:
+        if uid in self._jobs and self._jobs[uid].pinned and uid not in self.gated:
             self.gated[uid] = why
             self._changed.add(uid)
 
@@ -406,6 +449,8 @@ def _unsettled(known: JobPods) -> bool:
 def _resume(known: JobPods, members: Sequence[Member]) -> Resume:
     nodes = {member.pod.uid: member.assignment.node for member in members if member.assignment is not None}
     job = known.job
+    if not known.pinned:
+        return Resume(job, uids=tuple(nodes))
     plan = tuple(nodes.get(f"{job.uid}/{index}", "") for index in range(known.indexes))
     uids = tuple(member.pod.uid for member in members)
     if len(",".join(plan)) > LONGEST_PLAN:

@@ -11,6 +11,12 @@ Which pods are foreseen follows from the cluster alone, so that a restart forese
   the first time or as a replacement.
 * None of any other Job: its pods wait at the gate.
 
+Only the pods of a Job that has one for each index, all at once, and that makes one gang of them, can be *pinned*: the
+plan names the node of each index. Any other Job that waits for its turn is resumed without a plan. As many pods are
+foreseen for it as it creates then. From then on, those foreseen pods that have a place are *claims*: each is taken over
+by one of the Job's pods as they come, whichever that is. A claim exists in memory only, so after a restart such a pod
+waits in line like any other.
+
 Invariant: no index has a foreseen pod while it has a real one that holds a place or has succeeded.
 """
 
@@ -40,6 +46,17 @@ WRITTEN_LATER = (ALLOCATION_ANNOTATION, FIRST_SEEN_ANNOTATION, PINNED_ANNOTATION
 """The annotations that a pod gets when it waits or is placed."""
 
 
+ANY_INDEX = -1
+"""What stands for the completion index of a pod that has none."""
+
+
+def job_of(pod: Pod) -> tuple[str, int] | None:
+    """Return the uid of the Job that controls the pod, and the pod's index; None if no Job does."""
+    if pod.owner is None or not pod.owner.is_a("Job", "batch"):
+        return None
+    return completion_index(pod) or (pod.owner.uid, ANY_INDEX)
+
+
 def completion_index(pod: Pod) -> tuple[str, int] | None:
     """Return the uid of the Job that controls the pod and the pod's completion index, None without both."""
     if pod.owner is None or not pod.owner.is_a("Job", "batch"):
@@ -49,9 +66,9 @@ def completion_index(pod: Pod) -> tuple[str, int] | None:
 
 
 def unsuited(pod: Pod) -> str:
-    """Return why a Job with such pods can't be placed before they exist, "" where it can.
+    """Return why a Job with such pods can't wait without them, "" where it can.
 
-    A pod that was created with its node can't be moved, and a gate of others is removed only from a pod that exists.
+    A gate of others is removed only from a pod that exists.
     """
     if pod.problem:
         return pod.problem
@@ -59,6 +76,11 @@ def unsuited(pod: Pod) -> str:
         return f"its pods have scheduling gates of others: {', '.join(gates)}"
     if ROLE_ANNOTATION in pod.annotations:
         return "its pods have different roles in a quantum job"
+    return ""
+
+
+def unpinnable(pod: Pod) -> str:
+    """Return why such pods can't be created with their nodes, "" where they can: they couldn't be moved then."""
     if pod.devices and not pod.marked:
         return f"another client adds devices to its pods, and not {MARK_RESOURCE}"
     if pod.interdependent or pod.host_ports:
@@ -101,6 +123,7 @@ class JobPods:
     without a plan, or suspended again. ``held`` is how often it was suspended again. ``born`` is when it was seen to be
     resumed, or when the last of its pods appeared. ``over``: it has ended or is gone, or its user has resumed it.
     ``paused``: it belongs to a JobSet that is suspended. ``leaving``: it is to be suspended again, until it is seen so.
+    ``apart``: each of its pods is a gang by itself. ``claims`` are the indexes of the foreseen pods that are claims.
     """
 
     job: Job
@@ -116,25 +139,39 @@ class JobPods:
     over: bool = False
     paused: bool = False
     leaving: bool = False
+    apart: bool = False
+    claims: frozenset[int] = frozenset()
+
+    @property
+    def pinned(self) -> bool:
+        """Whether its pods get their nodes when they are created, by their indexes."""
+        return bool(self.job.nodes) or (self.job.all_at_once and not self.apart)
 
     @property
     def indexes(self) -> int:
-        """How many completion indexes the Job has."""
-        return self.job.completions or self.job.parallelism
+        """How many pods of the Job can be foreseen."""
+        return (self.job.completions or self.job.parallelism) if self.pinned else self.job.width
 
     @property
     def waits(self) -> bool:
         """Whether the Job is suspended until its pods are placed, and they can be."""
         return self.job.held_for_placement and not self.refused and not self.paused
 
+    @property
+    def spent(self) -> bool:
+        """Whether the Job was resumed without a plan, and none of its foreseen pods is a claim any more."""
+        return not (self.pinned or self.job.suspended or self.claims)
+
     def missing(self) -> dict[int, str]:
         """Return the indexes whose pods are to be foreseen, each with its node, "" before it is planned."""
         job = self.job
+        if not self.pinned and (self.claims or self.written):
+            return {index: "" for index in self.foreseen if self.written or index in self.claims}
         if self.waits:
             # The API server lets nobody change the template while pods from before still exist.
             if any(not pod.finished for some in self.pods.values() for pod in some.values()):
                 return {}
-            return {index: "" for index in range(self.indexes) if not self._taken(index)}
+            return {index: "" for index in range(self.indexes) if not (self.pinned and self._taken(index))}
         if job.suspended:
             return {}
         return {index: node for index, node in enumerate(job.nodes) if node and not self._taken(index)}
@@ -155,14 +192,14 @@ class JobPods:
         """Return the foreseen pod of that index, confined to ``node`` where there is one."""
         job, common = self.job, self.shape
         assert common is not None, "a pod is foreseen once its shape is known"
-        number = str(index)
+        numbered = {COMPLETION_INDEX: str(index)} if job.indexed else {}
         labels = common.labels
         pod = replace(
             common,
             name=f"{job.name}-{index}",
             uid=f"{job.uid}/{index}",
-            labels={**labels, COMPLETION_INDEX: number} if COMPLETION_INDEX in labels else labels,
-            annotations={**common.annotations, COMPLETION_INDEX: number},
+            labels={**labels, **numbered} if COMPLETION_INDEX in labels else labels,
+            annotations={**common.annotations, **numbered},
             owner=Owner("Job", job.name, job.uid, "batch/v1"),
             resource_version=self.version,
         )

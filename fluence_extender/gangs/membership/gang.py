@@ -44,10 +44,12 @@ class Member:
 
     ``membership`` is what the pod states about the gang. `move` alone changes ``state``, ``data`` (that of the state)
     and ``assignment`` (the member's planned or actual place), as well as ``promise``: what the gang was promised when
-    the member got that place, None if it got none with a gang or was bound by other means. ``refusals`` is what failed
-    attempts have taught. ``excused``: the next failed attempt was our own doing. ``trouble`` is why its node can't be
-    written to the cluster. ``written_off``: the gang does without this member since the kubelet rejected it.
-    ``first_seen`` is the resourceVersion of its pod when it was first seen, 0 if it had none.
+    the member got that place, None if it got none with a gang or was bound by other means. `Registry.take_over` alone
+    renames what these name. ``refusals`` is what failed attempts have taught. ``excused``: the next failed attempt was
+    our own doing. ``trouble`` is why its node can't be written to the cluster. ``written_off``: the gang does without
+    this member since the kubelet rejected it. ``first_seen`` is the resourceVersion of its pod when it was first seen,
+    0 if it had none. ``submitted`` is when the work was created that it is a part of, in seconds since the epoch, None
+    where that is the pod itself.
     """
 
     pod: Pod
@@ -60,6 +62,7 @@ class Member:
     trouble: str = ""
     written_off: bool = False
     promise: Promise | None = None
+    submitted: float | None = None
     first_seen: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -395,12 +398,13 @@ class Gang:
 
     @property
     def created(self) -> tuple[float, int]:
-        """When its first living member was created, in seconds since the epoch, and as what resourceVersion.
+        """When its first living member was created or submitted, in seconds since the epoch, as what resourceVersion.
 
         The time is a whole second; the resourceVersion orders what was created in the same one. A bound pod that was
         placed otherwise makes the gang no older.
         """
-        return min(((one.pod.created, one.first_seen) for one in self._own()), default=(0.0, 0))
+        own = ((one.submitted or one.pod.created, one.first_seen) for one in self._own())
+        return min(own, default=(0.0, 0))
 
     def _own(self) -> list[Member]:
         """Return the living members that wait or were placed with this gang, or all if there are none."""

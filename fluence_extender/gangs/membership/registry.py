@@ -96,11 +96,19 @@ class Registry:
         return self._put(pod, membership or self.workloads.membership(pod))
 
     def take_over(self, uid: str, pod: Pod) -> bool:
-        """Let ``pod`` become the member that was foreseen as ``uid``; return False if it belongs to another gang."""
+        """Let ``pod`` become the member that was foreseen as ``uid``; return False if it belongs to another gang.
+
+        If each of them is a gang by itself, the foreseen pod's gang becomes that of ``pod``.
+        """
         found = self.member(uid)
-        if found is None or self.workloads.membership(pod).key != found[0].key:
+        membership = self.workloads.membership(pod)
+        if found is None:
             return False
         gang, member = found
+        if membership.key != gang.key:
+            if not membership.key.convention is gang.key.convention is Convention.ALONE:
+                return False
+            self._rename(gang, member, membership)
         gang.members[pod.uid] = gang.members.pop(uid)
         self._gang_of[pod.uid] = self._gang_of.pop(uid)
         self.workloads.forget(uid)
@@ -108,6 +116,21 @@ class Registry:
         if member.assignment is not None:
             member.assignment = replace(member.assignment, uid=pod.uid)
         return True
+
+    def _rename(self, gang: Gang, member: Member, membership: Membership) -> None:
+        """Give a gang of one member another key."""
+        before, key = gang.key, membership.key
+        self._remove(gang)
+        self.left.add(before)
+        gang.key, member.membership = key, membership
+        self._add(gang)
+        self.dirty.add(key)
+        self._gang_of[member.pod.uid] = key
+        if member.promise is not None:
+            member.promise = replace(member.promise, gang=key)
+        if member.pod.owner is not None:
+            self._disown(member.pod, before)
+            self._by_owner.setdefault(member.pod.owner.uid, Counter())[key] += 1
 
     def _put(self, pod: Pod, membership: Membership) -> Member:
         key = membership.key
@@ -127,6 +150,7 @@ class Registry:
             self._by_owner.setdefault(pod.owner.uid, Counter())[key] += 1
         self._priorities[pod.priority] += 1
         member.pod, member.membership = pod, membership
+        member.submitted = self._submitted(pod)
         if pod.uid not in gang.members:
             gang.members[pod.uid] = member
             gang.note(HistoryKind.SEEN, pod.name)
@@ -137,6 +161,14 @@ class Registry:
         self.dirty.add(key)
         return member
 
+    def _submitted(self, pod: Pod) -> float | None:
+        """Return when the pod's Job was created, if it is in a queue: its pods have its place in line."""
+        owner = pod.owner
+        if owner is None or not owner.is_a("Job", "batch"):
+            return None
+        job = self.workloads.find(Job, pod.namespace, owner.name)
+        return job.created if job is not None and job.queued and job.uid == owner.uid else None
+
     def _gang(self, key: GangKey) -> Gang:
         """Return the gang of that key, new if need be; a gang that comes back continues its history."""
         found = self.gangs.get(key)
@@ -146,9 +178,22 @@ class Registry:
                 found = Gang(key, history=History(self.gone.clock))
             else:
                 found = Gang(key, history=before.history, unpinned=before.unpinned)
-            self.gangs[key] = found
-            self._by_name.setdefault(_begins(key.namespace, key.name), set()).add(key)
+            self._add(found)
         return found
+
+    def _add(self, gang: Gang) -> None:
+        key = gang.key
+        self.gangs[key] = gang
+        self._by_name.setdefault(_begins(key.namespace, key.name), set()).add(key)
+
+    def _remove(self, gang: Gang) -> None:
+        key = gang.key
+        del self.gangs[key]
+        self.dirty.discard(key)
+        begins = _begins(key.namespace, key.name)
+        self._by_name[begins].discard(key)
+        if not self._by_name[begins]:
+            del self._by_name[begins]
 
     def drop_pod(self, uid: str) -> None:
         """Forget a pod of ours that is gone."""
@@ -181,13 +226,9 @@ class Registry:
         if self.gangs[key].members:
             self.dirty.add(key)
             return
-        gang = self.gangs.pop(key)
+        gang = self.gangs[key]
+        self._remove(gang)
         gang.barrier.fail("the gang is gone")
-        self.dirty.discard(key)
-        begins = _begins(key.namespace, key.name)
-        self._by_name[begins].discard(key)
-        if not self._by_name[begins]:
-            del self._by_name[begins]
         gang.note(HistoryKind.GONE)
         self.gone.keep(key, gang)
         self.left.add(key)
@@ -282,6 +323,7 @@ class Registry:
             pod = found[1].pod
             self.on_restated(pod)
             membership = self.workloads.membership(pod)
+            found[1].submitted = self._submitted(pod)
             if membership != found[1].membership:
                 self._put(pod, membership)
                 self.gangs[membership.key].reports.group_scheduled = False

@@ -1,0 +1,204 @@
+"""Jobs of a queue on a real control plane: they wait without pods, and are resumed in their turn."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from fluence_extender.model.names import GATE, QUEUE_LABEL, SUSPENDED_FOR_ANNOTATION
+from tests.e2e.births import held, path_of
+from tests.e2e.harness import Manifest, Namespace, annotations_of, job, phase_of, wait_for
+from tests.e2e.installation import gates_of
+from tests.e2e.nodes import NodeFactory
+from tests.e2e.service import Fluence
+from tests.e2e.workloads import ours
+
+JOBS = 2_000
+SLOTS = 200
+"""How many of their pods fit at the same time."""
+
+DRAINED_WITHIN = 600.0
+ENDED = ("Succeeded", "Failed")
+
+
+def queued(name: str, count: int = 1, run_for: str | None = None, **spec: Any) -> Manifest:
+    """A Job of the default queue that isn't Indexed; each of its pods asks for one core."""
+    body = job(name, ours("x", cpu="1", run_for=run_for), parallelism=count, **spec)
+    body["metadata"]["labels"] = {QUEUE_LABEL: "default"}
+    return body
+
+
+def now(namespace: Namespace, name: str) -> Manifest:
+    return namespace.api.get(path_of(namespace, name))
+
+
+def pods_of(namespace: Namespace, name: str) -> list[Manifest]:
+    return namespace.pods(**{"batch.kubernetes.io/job-name": name})
+
+
+def running(namespace: Namespace, name: str, count: int) -> None:
+    """Wait until so many pods of the Job run."""
+    wait_for(
+        lambda: [phase_of(one) for one in pods_of(namespace, name)].count("Running") == count,
+        what=f"{count} running pods of {name}",
+        seen=lambda: [phase_of(one) for one in pods_of(namespace, name)],
+    )
+
+
+def delete(namespace: Namespace, name: str) -> None:
+    """Delete a Job with its pods."""
+    namespace.api.request("DELETE", path_of(namespace, name), {"propagationPolicy": "Background"})
+
+
+@contextmanager
+def followed(namespace: Namespace, path: str, take: Callable[[str, Manifest], None]) -> Iterator[None]:
+    """Tell every change of the objects at ``path`` while this lasts."""
+    over = threading.Event()
+    version = str(namespace.api.get(path)["metadata"]["resourceVersion"])
+    watch = namespace.api.watch(path, version)
+
+    def follow() -> None:
+        nonlocal version, watch
+        while not over.is_set():
+            for event in watch:
+                version = str(event["object"]["metadata"]["resourceVersion"])
+                take(event["type"], event["object"])
+            if not over.is_set():
+                watch = namespace.api.watch(path, version)
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watch.close()
+        thread.join(10)
+
+
+def test_2000_jobs_without_pods_drain_in_order(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(4, cpu=str(SLOTS // 4), pods=SLOTS)
+    names = [f"job-{number:04}" for number in range(JOBS)]
+    namespace.create(queued("full", SLOTS))
+    running(namespace, "full", SLOTS)
+    with ThreadPoolExecutor(4) as creators:
+        list(creators.map(lambda name: namespace.create(queued(name, run_for="1s")), names))
+    jobs = f"/apis/batch/v1/namespaces/{namespace.name}/jobs"
+    listed = [one for one in namespace.api.get(jobs)["items"] if one["metadata"]["name"] != "full"]
+    assert len(listed) == JOBS
+    assert all(map(held, listed))
+    # The API server orders what is created in the same second by the resourceVersion.
+    listed.sort(
+        key=lambda one: (one["metadata"]["creationTimestamp"], int(one["metadata"]["resourceVersion"]))
+    )
+    order = {one["metadata"]["name"]: place for place, one in enumerate(listed)}
+    fluence.wait_for_reason(namespace.name, f"{listed[-1]['metadata']['name']}-0", "busy")
+    assert len(namespace.pods()) == SLOTS
+
+    resumed: dict[str, None] = {}
+    complete: set[str] = set()
+    alive: set[str] = set()
+    most = [0]
+
+    def take_job(_: str, one: Manifest) -> None:
+        name = one["metadata"]["name"]
+        if name in order and not one["spec"].get("suspend"):
+            resumed.setdefault(name)
+        if any(each["type"] == "Complete" for each in one["status"].get("conditions") or ()):
+            complete.add(name)
+
+    def take_pod(event: str, one: Manifest) -> None:
+        if one["metadata"]["name"].startswith("job-"):
+            ended = event == "DELETED" or phase_of(one) in ENDED
+            (alive.discard if ended else alive.add)(one["metadata"]["uid"])
+            most[0] = max(most[0], len(alive))
+
+    pods = f"/api/v1/namespaces/{namespace.name}/pods"
+    with followed(namespace, jobs, take_job), followed(namespace, pods, take_pod):
+        delete(namespace, "full")
+        wait_for(
+            lambda: len(complete) == JOBS,
+            DRAINED_WITHIN,
+            "all Jobs to complete",
+            lambda: (len(resumed), len(complete)),
+        )
+    assert most[0] <= SLOTS
+    places = [order[name] for name in resumed]
+    assert sorted(places) == list(range(JOBS))
+    # Those whose room is found in one step are resumed by writes that are under way at the same time.
+    assert all(abs(place - turn) <= SLOTS for turn, place in enumerate(places))
+
+
+def test_throttled_job_runs_no_more_pods_than_its_parallelism_and_waits_without_any(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(1, cpu="3")
+    namespace.create(queued("full", 3))
+    running(namespace, "full", 3)
+    namespace.create(queued("array", 2, run_for="1s", completions=5))
+    fluence.wait_for_reason(namespace.name, "array-0", "busy")
+    assert not pods_of(namespace, "array")
+    most = [0]
+    alive: set[str] = set()
+
+    def take(event: str, one: Manifest) -> None:
+        if one["metadata"]["name"].startswith("array-"):
+            ended = event == "DELETED" or phase_of(one) in ENDED
+            (alive.discard if ended else alive.add)(one["metadata"]["uid"])
+            most[0] = max(most[0], len(alive))
+
+    with followed(namespace, f"/api/v1/namespaces/{namespace.name}/pods", take):
+        delete(namespace, "full")
+        wait_for(
+            lambda: now(namespace, "array")["status"].get("succeeded") == 5, what="the array to complete"
+        )
+    assert most[0] == 2
+
+
+def test_job_that_its_user_resumes_early_gains_nothing(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(1, cpu="2")
+    namespace.create(queued("full", 2))
+    running(namespace, "full", 2)
+    namespace.create(queued("first", 2))
+    fluence.wait_for_reason(namespace.name, "first-0", "busy")
+    namespace.create(queued("early", 2))
+    namespace.api.patch(path_of(namespace, "early"), {"spec": {"suspend": False}})
+    assert SUSPENDED_FOR_ANNOTATION not in annotations_of(now(namespace, "early"))
+    wait_for(lambda: len(pods_of(namespace, "early")) == 2, what="the pods of the Job")
+    assert [gates_of(one) for one in pods_of(namespace, "early")] == [[GATE], [GATE]]
+    assert not pods_of(namespace, "first")
+    delete(namespace, "full")
+    running(namespace, "first", 2)
+    assert [gates_of(one) for one in pods_of(namespace, "early")] == [[GATE], [GATE]]
+
+
+@pytest.mark.usefixtures("fluence")
+def test_job_that_its_user_suspends_stays_so(namespace: Namespace, own_nodes: NodeFactory) -> None:
+    own_nodes(1, cpu="2")
+    namespace.create(queued("mine", suspend=True), queued("ours"))
+    running(namespace, "ours", 1)
+    assert now(namespace, "mine")["spec"]["suspend"]
+    assert not pods_of(namespace, "mine")
+    namespace.api.patch(path_of(namespace, "mine"), {"spec": {"suspend": False}})
+    running(namespace, "mine", 1)
+
+
+@pytest.mark.usefixtures("fluence")
+def test_jobs_that_are_deleted_while_they_are_resumed_leave_nothing_behind(
+    namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(1, cpu="4")
+    for number in range(20):
+        namespace.create(queued(f"gone-{number}", 4))
+        delete(namespace, f"gone-{number}")
+    namespace.create(queued("last", 4))
+    running(namespace, "last", 4)
