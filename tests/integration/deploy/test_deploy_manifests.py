@@ -44,6 +44,7 @@ from fluence_extender.model.names import (
     PINNED_ANNOTATION,
     PLACED_ANNOTATION,
     PLACED_LABEL,
+    QUEUE_LABEL,
     RESOURCE_DOMAIN,
     RESOURCES_CONFIGMAP,
     RESOURCES_KEY,
@@ -517,6 +518,9 @@ def test_policies_of_jobs_know_the_keys_by_which_they_are_placed_at_birth(object
     assert f"{{'{PLACED_LABEL}': '{AT_BIRTH}'}}" in written
     assert f"{{'{SUSPENDED_FOR_ANNOTATION}': '{SUSPENDED_FOR_PLACEMENT}'}}" in written
     (opted_out,) = (one["expression"] for one in suspend["variables"] if one["name"] == "optedOut")
+    (in_turn,) = (one["expression"] for one in suspend["variables"] if one["name"] == "inTurn")
+    assert f"[?'{QUEUE_LABEL}']" in in_turn
+    assert f"'{QUEUE_LABEL}'" in str(suspend["matchConditions"][-1])
     assert opted_out.count(f"[?'{SUSPEND_LABEL}'].orValue('') == '{NEVER_SUSPEND}'") == 2
     for policy in (suspend, stamps):
         first, *_ = policy["matchConditions"]

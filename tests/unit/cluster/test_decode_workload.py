@@ -21,7 +21,13 @@ from fluence_extender.cluster.decode.operators import (
 )
 from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
 from fluence_extender.cluster.decode.replicas import decode_replica_set, decode_stateful_set
-from fluence_extender.model.names import NODES_ANNOTATION, SUSPENDED_FOR_ANNOTATION, UNSATISFIABLE_CONDITION
+from fluence_extender.model.names import (
+    KUEUE_QUEUE_LABEL,
+    NODES_ANNOTATION,
+    QUEUE_LABEL,
+    SUSPENDED_FOR_ANNOTATION,
+    UNSATISFIABLE_CONDITION,
+)
 from fluence_extender.model.workload import (
     CoschedulingGroup,
     Job,
@@ -42,6 +48,38 @@ ME = ("ns", "p", "u1")
 
 def raw(spec: Any, status: Any = None, **labels: str) -> bytes:
     return json.dumps({"metadata": META | {"labels": labels}, "spec": spec, "status": status}).encode()
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "width"),
+    [
+        ({}, {}, 1),
+        ({"parallelism": 0}, {}, 0),
+        ({"parallelism": 4}, {"succeeded": 9}, 4),
+        ({"parallelism": 4, "completions": 3}, {}, 3),
+        ({"parallelism": 4, "completions": 9}, {"succeeded": 6}, 3),
+        ({"parallelism": 4, "completions": 9}, {"succeeded": 4, "failedIndexes": "0-2"}, 2),
+        ({"parallelism": 4, "completions": 4}, {"succeeded": 4}, 0),
+    ],
+)
+def test_job_creates_as_many_pods_as_it_may_and_still_needs(spec: Any, status: Any, width: int) -> None:
+    assert decode_job(raw(spec, status)).width == width
+
+
+@pytest.mark.parametrize(
+    ("labels", "template", "queued"),
+    [
+        ({QUEUE_LABEL: "q"}, {}, True),
+        ({}, {QUEUE_LABEL: "q"}, True),
+        ({KUEUE_QUEUE_LABEL: "q"}, {KUEUE_QUEUE_LABEL: "q"}, False),
+        ({QUEUE_LABEL: ""}, {}, False),
+        ({}, {QUEUE_LABEL: 7}, False),
+        ({}, None, False),
+    ],
+)
+def test_job_or_its_template_names_a_queue(labels: dict[str, str], template: Any, queued: bool) -> None:
+    body = raw({"template": {"metadata": {"labels": template}}}, **labels)
+    assert decode_job(body).queued is queued
 
 
 @pytest.mark.parametrize(

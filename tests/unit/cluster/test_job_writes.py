@@ -45,6 +45,7 @@ MANIFEST: dict[str, Any] = {
         "creationTimestamp": "2026-01-02T03:04:05Z",
     },
     "spec": {
+        "completionMode": "Indexed",
         "template": {
             "metadata": {
                 "creationTimestamp": None,
@@ -57,7 +58,7 @@ MANIFEST: dict[str, Any] = {
                 "initContainers": [{"name": "i", "env": [{"name": "JOB_COMPLETION_INDEX", "value": "mine"}]}],
                 "containers": [{"name": "c", "env": [{"name": "A", "value": "b"}]}],
             },
-        }
+        },
     },
 }
 
@@ -122,9 +123,17 @@ def test_name_of_the_first_pod_is_stable_and_never_too_long() -> None:
     assert first_pod({**MANIFEST, "metadata": meta}) == pod
 
 
+def test_pod_of_a_job_that_is_not_indexed_has_no_index() -> None:
+    spec = {"completionMode": "NonIndexed", "template": MANIFEST["spec"]["template"]}
+    pod = first_pod({**MANIFEST, "spec": spec})
+    assert pod["metadata"]["labels"] == {"app": "x", "batch.kubernetes.io/job-name": "j"}
+    assert pod["metadata"]["annotations"] == {"note": "y"}
+    assert pod["spec"] == MANIFEST["spec"]["template"]["spec"]
+
+
 def test_first_pod_of_the_smallest_template() -> None:
     template = {"spec": {"containers": [{"name": "c"}]}}
-    pod = first_pod({**MANIFEST, "spec": {"template": template}})
+    pod = first_pod({**MANIFEST, "spec": {"completionMode": "Indexed", "template": template}})
     assert pod["metadata"]["annotations"] == {COMPLETION_INDEX: "0"}
     assert "initContainers" not in pod["spec"]
 
