@@ -16,7 +16,7 @@ from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.gangs.membership.assembly import agreed_size
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
-from fluence_extender.gangs.queue.ends import end_of, owning_job
+from fluence_extender.gangs.queue.ends import Ends
 from fluence_extender.graph.catalogue import DeviceCatalogue, device_catalogue
 from fluence_extender.graph.cluster_graph import build_containment
 from fluence_extender.graph.resources_file import parse_resources
@@ -31,6 +31,7 @@ from fluence_extender.model.assignment import Assignment, DeviceShare, recorded_
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
+from fluence_extender.queueing.entry import NEVER
 from fluence_extender.whatif.documents import BadManifest, Manifest, read_manifests
 from fluence_extender.whatif.manifests import SimulationRequest, requested_gangs, workload
 from fluence_extender.whatif.preemption_preview import PreemptionContext
@@ -132,13 +133,14 @@ def _simulation(
     accounts = {node.name: NodeAccount(node.name, node.allocatable) for node in objects.nodes}
     uses: dict[str, PodUse] = {}
     ends: dict[str, float] = {}
+    known, now = Ends(objects.workloads), time.time()
     running = [pod for pod in objects.pods if not pod.finished and pod.node in accounts]
     for pod in running:
         accounts[pod.node].add(pod.uid, pod.requests, foreign=not pod.ours, ports=pod.host_ports)
         assignment = Assignment(pod.uid, pod.node, _shares(pod, catalogue))
         uses[pod.uid] = PodUse(assignment, pod.requests, pod.host_ports)
-        end = end_of(pod, owning_job(pod, objects.workloads))
-        if end is not None:
+        end = known.end(pod, now)
+        if end < NEVER:
             ends[pod.uid] = end
     gangs = _gangs(objects, [pod for pod in running if pod.ours], uses)
     ranked = sorted(containment.nodes, key=lambda name: containment.vertex(containment.nodes[name]).rank)
@@ -157,7 +159,7 @@ def _simulation(
     )
     departing = frozenset(pod.uid for pod in running if pod.ours and pod.deleting)
     context = PreemptionContext(gangs, departing, budgets=objects.budgets)
-    return Simulation(taken, request, time.time(), ends, context)
+    return Simulation(taken, request, now, ends, context)
 
 
 def _gangs(objects: ClusterObjects, running: Iterable[Pod], uses: Mapping[str, PodUse]) -> CopiedGangs:

@@ -21,11 +21,11 @@ from fluence_extender.cluster.budgets import PreemptionRules
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.conventions.membership import Workloads
 from fluence_extender.gangs.queue.beside import Terms
-from fluence_extender.gangs.queue.ends import end_of, owning_job
 from fluence_extender.matcher.collector import paused_collector
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason
 from fluence_extender.queueing.ends import expected_end
+from fluence_extender.queueing.entry import NEVER
 from fluence_extender.whatif.computation import Overrun, computed
 from fluence_extender.whatif.documents import read_manifests
 from fluence_extender.whatif.manifests import SimulationRequest, requested_gangs
@@ -84,24 +84,16 @@ def short_switch_interval() -> Iterator[None]:
 
 def snapshot_with_ends(controller: Controller, now: float) -> tuple[Snapshot, dict[str, float]]:
     """Take a snapshot of the ledger; return it with when running pods are expected to end, by uid."""
-    ends = {uid: expected_end(end, now) for uid, end in _known_ends(controller).items()}
+    ends = {uid: expected_end(end, now) for uid, end in _known_ends(controller, now).items()}
     return snapshot(controller.ledger, controller.eligibility.nodes.values(), ends), ends
 
 
-def _known_ends(controller: Controller) -> dict[str, float]:
-    """Return when running pods end, by uid, as far as they declare it."""
-    workloads = controller.registry.workloads
-    found: dict[str, float] = {}
-    for pod in controller.pods.values():
-        if not pod.node or pod.finished:
-            continue
-        job = owning_job(pod, workloads)
-        if job is None and pod.duration is None:
-            continue
-        end = end_of(pod, job)
-        if end is not None:
-            found[pod.uid] = end
-    return found
+def _known_ends(controller: Controller, now: float) -> dict[str, float]:
+    """Return when running pods end, by uid, as far as they or their Jobs and queues declare it."""
+    ends = controller.queue.ends
+    running = (pod for pod in controller.pods.values() if pod.node and not pod.finished)
+    found = ((pod.uid, ends.end(pod, now)) for pod in running)
+    return {uid: end for uid, end in found if end < NEVER}
 
 
 class Simulator:

@@ -101,8 +101,8 @@ class QueueBook:
         self._registry = registry
         self._ledger = ledger
         self._clock = clock
-        self._ends = Ends(registry.workloads, self.admission.default_duration)
-        self.followed = LedgerTimeline(ledger, planner.eligibility.nodes, self._ends, registry.gone.clock)
+        self.ends = Ends(registry.workloads, self.admission.default_duration)
+        self.followed = LedgerTimeline(ledger, planner.eligibility.nodes, self.ends, registry.gone.clock)
         self._future = FuturePlanner(ledger, planner, self.followed)
         self.heads = Heads(
             self.followed,
@@ -235,7 +235,7 @@ class QueueBook:
         if self._cut is not None and rank > self._cut and rank[0]:
             return BEYOND_DEPTH
         heads, found = self.heads, FREELY
-        duration = self._ends.duration([one.pod for one in members], self.followed.now())
+        duration = self.ends.duration([one.pod for one in members], self.followed.now())
         if heads.blocked and heads.blocked[0].rank < rank:
             heads.settle(rank)
             if self.settings.policy.policy is PolicyName.FCFS and rank[0]:
@@ -336,7 +336,7 @@ class QueueBook:
         self, gang: Gang, rank: Rank, members: Sequence[Member], request: Request, alike: object
     ) -> None:
         """Record that the ``members`` of a gang lack capacity, and so may get a reservation."""
-        duration = self._ends.duration([one.pod for one in members], self.followed.now())
+        duration = self.ends.duration([one.pod for one in members], self.followed.now())
         key, queue = entry_key(gang.key), self._queue_name(gang)
         entry = Entry(
             key, (), gang.created, duration, gang.priority, begun=not rank[0], where=key, queue=queue

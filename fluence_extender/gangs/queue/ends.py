@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
-from fluence_extender.gangs.membership.conventions.membership import Workloads
+from fluence_extender.gangs.membership.conventions.membership import Workloads, job_of
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job
 from fluence_extender.queueing.entry import NEVER
 
 LATEST = datetime.max.replace(microsecond=0, tzinfo=UTC).timestamp()
@@ -19,21 +18,6 @@ LATEST = datetime.max.replace(microsecond=0, tzinfo=UTC).timestamp()
 
 DefaultDuration = Callable[[Pod], float | None]
 """Returns how long a pod runs that declares no duration, None where its queue doesn't say it."""
-
-
-def owning_job(pod: Pod, workloads: Workloads) -> Job | None:
-    """Return the Job that made the pod, None for other pods and while the Job isn't known."""
-    if pod.owner is None or pod.owner.kind != "Job":
-        return None
-    return workloads.find(Job, pod.namespace, pod.owner.name)
-
-
-def end_of(pod: Pod, job: Job | None) -> float | None:
-    """Return when a running pod ends at the latest, in seconds since the epoch; None where nothing declares it."""
-    ends = [job.ends] if job is not None and job.ends is not None else []
-    if pod.duration is not None and pod.started:
-        ends.append(pod.started + pod.duration)
-    return min((end for end in ends if end <= LATEST), default=None)
 
 
 class Ends:
@@ -64,7 +48,7 @@ class Ends:
         return NEVER if pod.duration is None else pod.duration
 
     def _job_ends(self, pod: Pod) -> float:
-        job = owning_job(pod, self._workloads)
+        job = job_of(pod, self._workloads)
         return NEVER if job is None or job.ends is None else job.ends
 
     def _or_default(self, pod: Pod, end: float, since: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +11,12 @@ import pytest
 from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.decode.pod_groups import decode_pod_group
-from fluence_extender.gangs.queue.ends import end_of
+from fluence_extender.gangs.membership.workloads import WorkloadIndex
+from fluence_extender.gangs.queue.ends import Ends
 from fluence_extender.model.names import DURATION_ANNOTATION, KUEUE_LONGEST_LABEL
+from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.workload import Job
+from fluence_extender.queueing.entry import NEVER
 
 START = "2026-01-01T00:00:00Z"
 AT = 1_767_225_600.0
@@ -26,6 +30,15 @@ def pod(spec: dict[str, Any], annotation: str | None = None, start: str | None =
         "status": {"startTime": start} if start else {},
     }
     return decode_pod(json.dumps(document).encode())
+
+
+def end_of(one: Pod, job: Job | None = None, usual: float | None = None) -> float:
+    """When a pod ends that was placed a second before `AT`, with its Job and its queue's default."""
+    workloads = WorkloadIndex()
+    if job is not None:
+        workloads.put(job)
+        one = replace(one, owner=Owner("Job", job.name, job.uid))
+    return Ends(workloads, lambda _: usual).end(one, AT - 1)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +58,7 @@ def test_pod_runs_for_the_shorter_of_its_duration_and_its_deadline(
 ) -> None:
     one = pod({"activeDeadlineSeconds": deadline} if deadline is not None else {}, annotation)
     assert one.duration == seconds
-    assert end_of(one, None) == (None if seconds is None else AT + seconds)
+    assert end_of(one) == (NEVER if seconds is None else AT + seconds)
 
 
 def test_kueues_label_limits_pods_and_jobs() -> None:
@@ -62,13 +75,18 @@ def test_kueues_label_limits_pods_and_jobs() -> None:
     assert decode_job(json.dumps(raw).encode()).ends == AT + 40
 
 
-def test_pod_that_has_not_started_has_no_known_end() -> None:
+def test_pod_that_has_not_started_is_to_run_from_its_placement_on() -> None:
     one = pod({"activeDeadlineSeconds": 60}, start=None)
-    assert (one.started, one.duration, end_of(one, None)) == (0.0, 60, None)
+    assert (one.started, one.duration, end_of(one)) == (0.0, 60, AT - 1 + 60)
+
+
+def test_queues_default_counts_where_nothing_else_tells_the_end() -> None:
+    assert end_of(pod({}), usual=20) == AT + 20
+    assert end_of(pod({"activeDeadlineSeconds": 60}), usual=20) == AT + 60
 
 
 def test_pod_that_ends_after_the_last_date_has_no_known_end() -> None:
-    assert end_of(pod({}, "999999999d"), None) is None
+    assert end_of(pod({}, "999999999d")) == NEVER
     assert end_of(pod({"activeDeadlineSeconds": 10**18}, "2m"), Job("d", "j", "u", 1, ends=1e18)) == AT + 120
 
 
@@ -82,7 +100,7 @@ def test_job_with_a_deadline_has_an_end() -> None:
     assert job.ends == AT + 30
     assert end_of(pod({}), job) == AT + 30
     assert end_of(pod({"activeDeadlineSeconds": 10}), job) == AT + 10
-    assert end_of(pod({}), Job("d", "j", "u", 1)) is None
+    assert end_of(pod({}), Job("d", "j", "u", 1)) == NEVER
 
 
 @pytest.mark.parametrize(
