@@ -35,8 +35,8 @@ def main() -> None:
     parser.add_argument("--running", type=int, default=2000)
     asked = parser.parse_args()
     if asked.costs:
-        for depth in (1, 64):
-            show(costs.HEADINGS, costs.measure(asked.nodes, asked.waiting, asked.running, depth))
+        for policy in (costs.EASY, costs.HYBRID):
+            show(costs.HEADINGS, costs.measure(asked.nodes, asked.waiting, asked.running, policy))
         return
     jobs, size = generated(asked.jobs, asked.machine, asked.load, seed=1), asked.machine
     if asked.swf is not None:

@@ -1,39 +1,40 @@
-"""What the queue costs on a large cluster: one event, one reservation, and a pass over everything that waits.
+"""What the queue costs on a large cluster: a submission, a start or end, a reservation, a pass over all that wait.
 
-The nodes are half full of jobs with declared ends. The waiting entries ask for 1 to 512 slots of 168 sizes. Times are
-processor time, so that other programs count as little as possible.
+The cluster is full of running gangs that declare when they end, each alone on one to four nodes. The waiting gangs have
+one to four pods and ask for more than is free anywhere, so a pass tries them in vain. All goes through the controller,
+as observations of the cluster do. Times are processor time, so that other programs count as little as possible.
 """
 
 from __future__ import annotations
 
+import gc
 import random
 import statistics
 import time
 import tracemalloc
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
-import numpy as np
-
-from fluence_extender.queueing.engine import QueueEngine, Start
-from fluence_extender.queueing.entry import Amounts, Entry, Footprint, Running, Slots
-from fluence_extender.queueing.order import WaitingEntries
-from fluence_extender.queueing.policy import PolicyName, QueuePolicy
-from fluence_extender.queueing.timeline import Timeline
-from tests.queueing.planner import FirstFit
+from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed
+from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.gangs.queue.heads import Head
+from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.queue import DEFAULT_QUEUE, PolicyName, Queue, SchedulingOptions
+from fluence_extender.model.resources import Resources
+from fluence_extender.queueing.earliest import earliest
+from tests.core.engine import FINE_EMBEDDED
 
 GIB = 2**30
-NODE = (64_000, 256 * GIB, 8, 110)
-SIZES = [
-    (cores * 1000, gib * GIB, gpus, 1)
-    for cores in (1, 2, 4, 8, 16, 32, 64)
-    for gib in (1, 4, 16, 64, 128, 250)
-    for gpus in (0, 1, 4, 8)
-]
+NODE = Resources({"cpu": 64_000, "memory": 256 * GIB, "nvidia.com/gpu": 8, "pods": 110})
 HOUR = 3600.0
-EVENTS = 200
+EVENTS = 100
+MOST_STEPS = 2000
 HEADINGS = ("what", "median", "slowest")
+EASY, HYBRID = PolicyName.EASY, PolicyName.HYBRID
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,47 +51,112 @@ class Cost:
         return [self.what, *(f"{one:,.3f} {self.unit}" for one in (self.median, self.slowest))]
 
 
-def measure(nodes: int, waiting: int, running: int, depth: int) -> list[Cost]:
-    """Return the costs at a reservation depth."""
+def measure(nodes: int, waiting: int, running: int, policy: PolicyName) -> list[Cost]:
+    """Return the costs under a policy."""
     dice = random.Random(nodes)
-    tracemalloc.start()
-    entries = [_entry(dice, number) for number in range(waiting)]
-    order = WaitingEntries()
-    for one in entries:
-        order.put(one)
-    memory = tracemalloc.get_traced_memory()[0] / waiting
-    tracemalloc.stop()
-    timeline = Timeline(_room(nodes))
-    queue = QueueEngine(timeline, FirstFit(), QueuePolicy(PolicyName.HYBRID, depth))
-    for number in range(running):
-        _fill(dice, queue, number)
-    name = f"at depth {depth}:"
-    found = [Cost("memory of an entry", memory, memory, "B")]
-    found.append(_summary(f"{name} submission", [_timed(partial(queue.submit, one)) for one in entries]))
-    for now, what in enumerate(("first pass", "pass, all found anew", "pass, nothing changed")):
-        found.extend(_pass(queue, float(now), f"{name} {what}"))
-    keys = dice.sample(sorted(timeline.holds), min(EVENTS, running))
-    ended = [timeline.holds[key] for key in keys]
-    timeline.slack(24 * HOUR)
-    found.append(_summary(f"{name} end of a pod", [_timed(partial(queue.release, key)) for key in keys]))
-    found.append(_summary(f"{name} start of a pod", [_timed(partial(queue.hold, one)) for one in ended]))
+    controller = Controller(FINE_EMBEDDED.ledger(), Limits(completion=None, assembly=None))
+    queue = Queue(DEFAULT_QUEUE, scheduling=SchedulingOptions(policy), uid="default")
+    there = _running(dice, nodes, running)
+    controller.observe(
+        Listed(Kind.NODE, tuple(Node(f"n{number}", allocatable=NODE) for number in range(nodes)))
+    )
+    controller.observe(Listed(Kind.QUEUE, (queue,)))
+    controller.observe(Listed(Kind.POD, tuple(pod for gang in there for pod in gang)))
+    controller.start()
+    coming = [_gang(dice, number) for number in range(waiting)]
+    name = f"{policy.value}:"
+    found = [_memory(controller, coming[: waiting // 2])]
+    submissions = [_timed(partial(_see, controller, gang)) for gang in coming[waiting // 2 :]]
+    found.append(_summary(f"{name} submission", submissions))
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        found.extend(_passes(controller, there, name))
+        found.append(_summary(f"{name} reservation found anew", _found_anew(controller)))
+        found.extend(_events(controller, there, name))
+    finally:
+        gc.enable()
+        gc.unfreeze()
     return found
 
 
-def _pass(queue: QueueEngine, now: float, what: str) -> list[Cost]:
-    steps, starts, before = [], 0, time.thread_time()
-    known = len(queue.promises)
-    for decision in queue.decide(now):
-        after = time.thread_time()
-        steps.append((after - before) * 1000)
-        starts += isinstance(decision, Start)
-        before = after
+def _passes(controller: Controller, there: list[list[Pod]], name: str) -> list[Cost]:
+    """Measure the first pass, one after a gang has ended, and one after another was submitted."""
+    found = _pass(controller, f"{name} first pass")
+    for _ in range(2):
+        _end(controller, there.pop())
+        found.extend(_pass(controller, f"{name} pass after an end"))
+    again = []
+    for number in range(EVENTS):
+        _see(controller, _gang(random.Random(number), 10**6 + number))
+        again.append(_timed(lambda: controller.step()))
+    return [*found, _summary(f"{name} step after a submission", again)]
+
+
+def _pass(controller: Controller, what: str) -> list[Cost]:
+    """Measure the steps until the core is at rest."""
+    steps: list[float] = []
+    while not steps or (controller.lifecycle.restless and len(steps) < MOST_STEPS):
+        steps.append(_timed(lambda: controller.step()))
     whole = sum(steps)
-    title = f"{what} ({starts} starts, {known} then {len(queue.promises)} reservations)"
+    title = f"{what} ({len(controller.queue.reservations())} reservations)"
     return [Cost(title, whole, whole), Cost(f"{what}: a step", statistics.median(steps), max(steps))]
 
 
-def _timed(action: Callable[[], None]) -> float:
+def _found_anew(controller: Controller) -> list[float]:
+    """Measure the search for the earliest start of each gang with a reservation, behind all others."""
+    queue = controller.queue
+    queue.heads.settle()
+
+    def search(head: Head) -> None:
+        for _ in earliest(queue.followed.timeline, head.entry, queue.future):
+            pass
+
+    return [_timed(partial(search, head)) for head in queue.heads.blocked]
+
+
+def _events(controller: Controller, there: list[list[Pod]], name: str) -> list[Cost]:
+    """Measure the end of a pod, and the start of another in its place: the ledger and the timeline follow."""
+    followed = controller.queue.followed
+    followed.follow()
+    ends: list[float] = []
+    starts: list[float] = []
+    for number in range(EVENTS):
+        pod = there[number][0]
+        again = replace(pod, uid=f"{pod.uid}-again", name=f"{pod.name}-again", scheduler="default-scheduler")
+        for observed, times in ((Deleted(Kind.POD, pod), ends), (Changed(Kind.POD, again), starts)):
+            controller.observe(observed)
+            times.append(_timed(followed.follow))
+    return [
+        _summary(f"{name} the timeline follows an end", ends),
+        _summary(f"{name} the timeline follows a start", starts),
+    ]
+
+
+def _memory(controller: Controller, coming: Sequence[Sequence[Pod]]) -> Cost:
+    """Measure what the controller keeps of a waiting gang besides its pods."""
+    gc.collect()
+    tracemalloc.start()
+    for gang in coming:
+        _see(controller, gang)
+    gc.collect()
+    each = tracemalloc.get_traced_memory()[0] / len(coming)
+    tracemalloc.stop()
+    return Cost("memory of a waiting gang besides its pods", each, each, "B")
+
+
+def _see(controller: Controller, gang: Sequence[Pod]) -> None:
+    for pod in gang:
+        controller.observe(Changed(Kind.POD, pod))
+
+
+def _end(controller: Controller, gang: Sequence[Pod]) -> None:
+    for pod in gang:
+        controller.observe(Deleted(Kind.POD, pod))
+
+
+def _timed(action: Callable[[], object]) -> float:
     before = time.thread_time()
     action()
     return (time.thread_time() - before) * 1000
@@ -100,21 +166,51 @@ def _summary(what: str, times: list[float]) -> Cost:
     return Cost(what, statistics.median(times), max(times))
 
 
-def _room(nodes: int) -> Amounts:
-    return np.tile(np.array(NODE, dtype=np.int64), (nodes, 1))
+def _running(dice: random.Random, nodes: int, gangs: int) -> list[list[Pod]]:
+    """Return gangs that together fill all nodes but for a few cores of each."""
+    now = time.time()
+    left = list(range(nodes))
+    dice.shuffle(left)
+    found = []
+    for number in range(gangs):
+        share = max(1, round(len(left) / (gangs - number)))
+        size = dice.randint(1, 2 * share - 1) if number < gangs - 1 else len(left)
+        mine, left = left[:size], left[size:]
+        duration = dice.uniform(60, 24 * HOUR)
+        requests = Resources({"cpu": 60_000, "memory": 200 * GIB, "nvidia.com/gpu": 8, "pods": 1})
+        placed = (
+            replace(pod, gates=(), node=f"n{node}", started=now, phase="Running")
+            for pod, node in zip(_pods(f"r{number}", len(mine), requests, duration, 1.0), mine, strict=True)
+        )
+        found.append(list(placed))
+    return [gang for gang in found if gang]
 
 
-def _entry(dice: random.Random, number: int) -> Entry:
-    count = max(1, int(2 ** dice.uniform(0, 9)))
-    duration = dice.choice((HOUR / 6, HOUR, 4 * HOUR, 24 * HOUR)) * dice.uniform(0.5, 1)
-    return Entry(f"team/job-{number}", (Slots(count, dice.choice(SIZES)),), (0.0, number), duration)
-
-
-def _fill(dice: random.Random, queue: QueueEngine, number: int) -> None:
-    """Let a job run on one to five nodes that have room for it."""
-    free = queue.timeline.free
-    rows = np.array(sorted(dice.sample(range(len(free)), dice.choice((1, 1, 2, 4, 5)))))
-    share = np.minimum(free[rows].min(axis=0), np.array(NODE) // 2)
-    queue.hold(
-        Running(f"run-{number}", Footprint(rows, np.tile(share, (len(rows), 1))), dice.uniform(60, 24 * HOUR))
+def _gang(dice: random.Random, number: int) -> list[Pod]:
+    """Return a gang that waits."""
+    cores, gib, gpus = (
+        dice.choice((8, 16, 32, 64)),
+        dice.choice((16, 64, 128, 250)),
+        dice.choice((0, 1, 4, 8)),
     )
+    requests = Resources({"cpu": cores * 1000, "memory": gib * GIB, "nvidia.com/gpu": gpus, "pods": 1})
+    duration = dice.choice((HOUR / 6, HOUR, 4 * HOUR, 24 * HOUR)) * dice.uniform(0.5, 1)
+    return _pods(f"g{number}", dice.choice((1, 1, 2, 4)), requests, duration, time.time())
+
+
+def _pods(name: str, count: int, requests: Resources, duration: float, created: float) -> list[Pod]:
+    labels, said = {GROUP_LABEL: name}, {GROUP_SIZE_ANNOTATION: str(count)}
+    return [
+        Pod(
+            "team",
+            f"{name}-{number}",
+            f"{name}-{number}",
+            labels,
+            said,
+            gates=(GATE,),
+            requests=requests,
+            created=created,
+            duration=duration,
+        )
+        for number in range(count)
+    ]

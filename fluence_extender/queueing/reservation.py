@@ -55,13 +55,3 @@ class DelayCause(StrEnum):
     FOREIGN = "Foreign"
     OUTRANKED = "Outranked"
     QUEUE_CHANGED = "QueueChanged"
-
-
-@dataclass(frozen=True, slots=True)
-class Delay:
-    """The start that was ``promised`` to an entry has moved to ``start``, `NEVER` if none is known any more."""
-
-    key: str
-    promised: float
-    start: float
-    cause: DelayCause

@@ -85,10 +85,6 @@ class Timeline:
         found: Amounts = self._levels[self._order[number]].T
         return found
 
-    def next_end(self) -> float:
-        """Return when the next pod is expected to end."""
-        return self._ends[0][0] if self._ends else NEVER
-
     def until(self, key: str) -> float:
         """Return when what holds ``key`` is expected to end."""
         return self._until[key]

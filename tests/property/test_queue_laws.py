@@ -1,76 +1,65 @@
 """The queue's laws under arbitrary histories.
 
-Entries come and go, pods end early and late, nodes are cordoned and lost, other schedulers' pods and operators'
-reservations appear. Before each pass a second queue is built from the entries and the holds alone, as after a restart.
+Gangs come and go, pods end early and late, nodes are cordoned and lost, other schedulers' pods and Reservations appear.
+Before each decision a second core is started on what the API server has, as after a restart.
 """
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from fluence_extender.queueing.engine import Decision, QueueEngine, Start
-from fluence_extender.queueing.entry import NEVER, Entry, Footprint, Rows, Running, Slots
-from fluence_extender.queueing.fitting import may_fit
-from fluence_extender.queueing.order import rank
-from fluence_extender.queueing.policy import PolicyName, QueuePolicy
-from fluence_extender.queueing.reservation import Delay, DelayCause, OperatorReservation, Reservation
-from fluence_extender.queueing.timeline import Timeline
-from tests.queueing.planner import FirstFit
-from tests.queueing.values import decisions, free_at, room
+from fluence_extender.gangs.queue.book import BLOCKED
+from fluence_extender.gangs.queue.turns import turn
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.queue import NodeReservation, PolicyName, Queue
+from fluence_extender.queueing.entry import NEVER
+from fluence_extender.queueing.order import Rank
+from fluence_extender.queueing.policy import QueuePolicy
+from fluence_extender.queueing.reservation import DelayCause
+from tests.queueing.cluster import EPOCH, Cluster, Slot, machine, rules
 
-NODES = 4
-WHOLE = [(4, 2, 0)] * NODES + [(0, 0, 3)]
-"""Nodes with cores and gpus, and a pool of devices as the last row."""
+WHOLE = (4, 2)
+"""Cores and gpus of each node."""
 
-ALLOWED = {"left": np.array([True, True, False, False, True])}
-COUNTED = {
+NODES = machine(*[WHOLE] * 4)
+LEFT = ("n0", "n1")
+TEAM = Queue("team", uid="t")
+
+HAPPENED = {
     DelayCause.OVERRUN: "overrun",
     DelayCause.NODE_LOST: "lost",
     DelayCause.FOREIGN: "foreign",
 }
 
-sizes = st.sampled_from([(1, 0, 0), (2, 0, 0), (4, 0, 0), (1, 1, 0), (3, 2, 0)])
-equal = st.builds(lambda count, size: (Slots(count, size),), st.integers(1, 4), sizes)
-mixed = st.builds(
-    lambda count, size, devices: (Slots(count, size), Slots(devices, (0, 0, 1))),
-    st.integers(1, 2),
-    sizes,
-    st.integers(1, 2),
-)
+sizes = st.sampled_from([(1, 0), (2, 0), (4, 0), (1, 1), (3, 2)])
+equal = st.builds(lambda count, size: [Slot(size)] * count, st.integers(1, 4), sizes)
+confined = st.builds(lambda count, size: [Slot(size, LEFT)] * count, st.integers(1, 2), sizes)
+mixed = st.builds(lambda one, other: [Slot(one), Slot(other), Slot(other)], sizes, sizes)
 durations = st.sampled_from([5.0, 10.0, 30.0, 100.0, NEVER])
 pauses = st.sampled_from([0.0, 1.0, 5.0, 30.0, 200.0])
-asked = st.builds(
-    Entry,
-    key=st.just(""),
-    slots=st.one_of(equal, equal, mixed),
-    created=st.just((0.0, 0)),
-    duration=durations,
-    priority=st.sampled_from([0, 0, 0, 1]),
-    begun=st.sampled_from([False] * 9 + [True]),
-    where=st.sampled_from(["", "", "left"]),
-    queue=st.sampled_from(["", "team"]),
+asked = st.tuples(
+    st.one_of(equal, equal, mixed, confined),
+    durations,
+    st.sampled_from([0, 0, 0, 1]),
+    st.sampled_from(["", "team"]),
 )
-rows = st.integers(0, NODES)
+nodes = st.sampled_from([node.name for node in NODES])
 choice = st.integers(0, 10**6)
 
 
 class Laws(RuleBasedStateMachine):
-    """Rules are what users, pods, nodes and operators do; ``decide`` is a pass, after which the laws are checked."""
+    """Rules are what users, pods, nodes and operators do; after each decision the laws are checked."""
 
     @initialize(
         policy=st.sampled_from(list(PolicyName)),
         depth=st.sampled_from([None, 2]),
-        starvation=st.sampled_from([20.0, NEVER]),
-        running=st.lists(
-            st.tuples(st.integers(0, NODES - 1), st.integers(1, 4), durations), min_size=1, max_size=6
-        ),
+        starvation=st.sampled_from([20.0, 1e9]),
+        running=st.lists(st.tuples(nodes, st.integers(1, 4), durations), min_size=1, max_size=6),
         some=st.lists(asked, min_size=2, max_size=6),
     )
     def begin(
@@ -78,79 +67,95 @@ class Laws(RuleBasedStateMachine):
         policy: PolicyName,
         depth: int | None,
         starvation: float,
-        running: list[tuple[int, int, float]],
-        some: list[Entry],
+        running: list[tuple[str, int, float]],
+        some: list[tuple[list[Slot], float, int, str]],
     ) -> None:
-        self.now = 0.0
         self.number = 0
-        self.policy = QueuePolicy(policy, depth, None, starvation)
-        self.operators: list[OperatorReservation] = []
-        self.queue = QueueEngine(Timeline(room(*WHOLE)), FirstFit(ALLOWED), self.policy)
-        self.submitted: dict[str, Entry] = {}
-        self.started: dict[str, Footprint] = {}
-        self.happened: dict[str, set[int]] = {"overrun": set(), "lost": set(), "foreign": set()}
+        self.starvation = starvation
+        self.queue = rules(policy, depth, starvation_after=starvation)
+        self.operators: list[NodeReservation] = []
+        self.happened: dict[str, set[str]] = {name: set() for name in HAPPENED.values()}
         self.changed = False
-        for row, cores, end in running:
-            at = Footprint(np.array([row]), room((cores, 0, 0)))
-            self.queue.hold(Running(f"h{self.number}", at, end))
-            self.number += 1
+        self.w = Cluster(NODES, self.queue, TEAM)
+        self.submitted: dict[str, int] = {}
+        self.started: set[str] = set()
+        left = dict.fromkeys(self.w.nodes, WHOLE[0])
+        for node, cores, end in running:
+            if cores <= left[node]:
+                left[node] -= cores
+                self.w.run(self._name("r"), {node: (cores, 0)}, end)
         self.submit(some)
-        self._pass(1.0)
+        self._decide(1.0)
+
+    def _name(self, letter: str) -> str:
+        self.number += 1
+        return f"{letter}{self.number:03}"
 
     # Users.
 
     @rule(some=st.lists(asked, min_size=1, max_size=4))
-    def submit(self, some: list[Entry]) -> None:
-        for one in some:
-            key = f"e{self.number}"
-            self.submitted[key] = replace(one, key=key, created=(self.now, self.number))
-            self.queue.submit(self.submitted[key])
-            self.number += 1
+    def submit(self, some: list[tuple[list[Slot], float, int, str]]) -> None:
+        for slots, duration, priority, queue in some:
+            name = self._name("g")
+            self.submitted[name] = len(slots)
+            self.w.submit_slots(name, slots, duration, priority=priority, queue=queue)
 
     @rule(pick=choice)
     def withdraw(self, pick: int) -> None:
-        key = self._pick(sorted(self.queue.waiting.entries), pick)
-        if key:
-            self.queue.withdraw(key)
-            del self.submitted[key]
+        name = self._pick(sorted(self.submitted.keys() - self.started), pick)
+        if name:
+            self.w.withdraw(name)
+            del self.submitted[name]
 
     # Pods.
 
     @rule(pick=choice)
     def end(self, pick: int) -> None:
-        key = self._pick(sorted(self.queue.timeline.holds), pick)
-        if key:
-            self.queue.release(key)
+        name = self._pick([name for name, pods in self.w.pods.items() if pods[0].node], pick)
+        if name:
+            self.w.end(name)
+            self._gone(name)
 
-    @rule(row=rows, amount=st.integers(1, 3), end=st.sampled_from([7.0, 50.0, NEVER]))
-    def foreign_pod(self, row: int, amount: int, end: float) -> None:
-        at = Footprint(np.array([row]), room((amount, 0, 0)))
-        self.queue.hold(Running(f"f{self.number}", at, self.now + end, foreign=True))
-        self.happened["foreign"].add(row)
-        self.number += 1
+    @rule(node=nodes, amount=st.integers(1, 3), end=st.sampled_from([7.0, 50.0, NEVER]))
+    def foreign_pod(self, node: str, amount: int, end: float) -> None:
+        if node in self.w.nodes:
+            self.w.run(self._name("f"), {node: (amount, 0)}, self.w.now + end, foreign=True)
+            self.happened["foreign"].add(node)
 
     # Nodes and operators.
 
-    @rule(row=rows, up=st.booleans())
-    def cordon(self, row: int, up: bool) -> None:
-        self._resize(np.array([row]), up)
+    @rule(node=nodes, closed=st.booleans())
+    def cordon(self, node: str, closed: bool) -> None:
+        if node in self.w.nodes:
+            self.w.put_node(replace(self.w.nodes[node], unschedulable=closed))
+            self.happened["lost"].add(node)
 
-    @rule(row=rows)
-    def lose_node(self, row: int) -> None:
-        self._resize(np.array([row]), False)
-        for key, hold in list(self.queue.timeline.holds.items()):
-            if row in hold.places.rows.tolist():
-                self.queue.release(key)
+    @rule(node=nodes)
+    def lose_node(self, node: str) -> None:
+        if node in self.w.nodes and len(self.w.nodes) > 1:
+            before = set(self.w.pods)
+            self.w.drop_node(node)
+            for name in before - self.w.pods.keys():
+                self._gone(name)
+            self.happened["lost"].add(node)
+
+    @rule(node=nodes)
+    def node_joins(self, node: str) -> None:
+        if node not in self.w.nodes:
+            self.w.put_node(next(one for one in NODES if one.name == node))
+            self.happened["lost"].add(node)
 
     @rule(
-        row=rows, wide=st.booleans(), start=pauses, length=st.sampled_from([10.0, 60.0]), team=st.booleans()
+        some=st.sets(nodes, min_size=1),
+        start=pauses,
+        length=st.sampled_from([10.0, 60.0]),
+        team=st.booleans(),
     )
-    def reserve_nodes(self, row: int, wide: bool, start: float, length: float, team: bool) -> None:
-        which = np.arange(NODES + 1)[row:] if wide else np.array([row])
-        users = frozenset(["team"]) if team else frozenset()
-        since = self.now + start
-        self.operators.append(OperatorReservation(f"o{self.number}", which, since, since + length, users))
-        self.number += 1
+    def reserve_nodes(self, some: set[str], start: float, length: float, team: bool) -> None:
+        users = frozenset(["team"] if team else [])
+        since = EPOCH + self.w.now + start
+        name = self._name("o")
+        self.operators.append(NodeReservation(name, since, length, frozenset(some), queues=users, uid=name))
         self._configure()
 
     @rule()
@@ -161,186 +166,182 @@ class Laws(RuleBasedStateMachine):
 
     @rule(policy=st.sampled_from(list(PolicyName)), depth=st.sampled_from([None, 1, 3]))
     def change_policy(self, policy: PolicyName, depth: int | None) -> None:
-        self.policy = QueuePolicy(policy, depth, None, self.policy.starvation_after)
+        self.queue = rules(policy, depth, starvation_after=self.starvation)
         self._configure()
 
-    # Passes.
+    def _configure(self) -> None:
+        self.changed = True
+        self.w.configure(self.queue, TEAM, *self.operators)
+
+    # Decisions.
 
     @rule(pause=pauses)
     def decide(self, pause: float) -> None:
-        self._pass(self.now + pause)
-
-    @rule()
-    def decide_at_once(self) -> None:
-        self._pass(self.now)
+        self._decide(self.w.now + pause)
 
     @rule(late=st.sampled_from([0.0, 1.0]))
-    def decide_when_it_asks(self, late: float) -> None:
-        wake = self.queue.wake_at()
-        if wake < NEVER:
-            self._pass(wake + late)
+    def decide_when_something_is_due(self, late: float) -> None:
+        times = [
+            *self.w.promised().values(),
+            *(one.started + one.duration - EPOCH for one in self._running() if one.duration is not None),
+            *(one.end - EPOCH for one in self.operators),
+        ]
+        due = [time for time in times if self.w.now < time < NEVER]
+        if due:
+            self._decide(min(due) + late)
 
-    def _pass(self, now: float) -> None:
-        self.now = now
-        promised = dict(self.queue.promises)
-        again = self._restarted()
-        for hold in self.queue.timeline.holds.values():
-            if self.queue.timeline.until(hold.key) <= now:
-                self.happened["overrun"].update(hold.places.rows.tolist())
-        found = decisions(self.queue, now)
-        self._check_restart(found, again, decisions(again, now))
-        for one in found:
-            if isinstance(one, Start):
-                self._check_start(one)
-        delays = [one for one in found if isinstance(one, Delay)]
+    def _decide(self, now: float) -> None:
+        promised, told = self._promises(self.w), self._told()
+        for pod in self._running():
+            if pod.duration is not None and pod.started + pod.duration <= EPOCH + now:
+                self.happened["overrun"].add(pod.node)
+        again = self.w.restarted()
+        found = self.w.decide(now)
+        self._check_starts(found)
+        self._check_restart(again, found, again.decide(now))
         self._check_reservations()
-        self._check_promises(promised, delays)
+        self._check_promises(promised, told)
         self._check_policy(found)
         self.happened = {name: set() for name in self.happened}
         self.changed = False
-
-    def _restarted(self) -> QueueEngine:
-        timeline = Timeline(self.queue.timeline.room, self.queue.timeline.now)
-        again = QueueEngine(timeline, FirstFit(ALLOWED), self.policy, self.operators)
-        for hold in self.queue.timeline.holds.values():
-            again.hold(hold)
-        for one in self.queue.waiting.entries.values():
-            again.submit(one)
-        return again
 
     # Laws.
 
     @invariant()
     def nothing_is_lost_or_started_twice(self) -> None:
         if hasattr(self, "submitted"):
-            assert set(self.submitted) == set(self.queue.waiting.entries) | set(self.started)
-            assert not set(self.queue.waiting.entries) & set(self.started)
+            assert self.submitted.keys() <= self.w.pods.keys()
+            assert all(all(self.w.nodes_of(name)) for name in self.started)
+            assert not any(any(self.w.nodes_of(name)) for name in self.submitted.keys() - self.started)
 
-    @invariant()
-    def the_timeline_is_the_sum_of_its_parts(self) -> None:
-        if not hasattr(self, "submitted"):
-            return
-        timeline = self.queue.timeline
-        assert np.array_equal(timeline.free, free_at(timeline, timeline.now))
-        for number, start in enumerate(timeline.starts):
-            assert np.array_equal(timeline.level(number), free_at(timeline, start))
+    def _check_restart(self, again: Cluster, found: list[str], others: list[str]) -> None:
+        """A restart decides the same.
 
-    def _check_restart(self, found: list[Decision], again: QueueEngine, others: list[Decision]) -> None:
-        """A queue built from the entries and the holds decides the same."""
-        assert _starts(found) == _starts(others)
-        assert _promises(self.queue) == _promises(again)
+        What is promised already stays where it is while that is as early as anywhere, so other nodes may be reserved
+        than were found anew. The first in line is promised the same start nevertheless.
+        """
+        assert [one for one in again.waiting if one not in found] == [
+            one for one in self.w.waiting if one not in others
+        ]
+        kept, anew = self._promises(self.w), self._promises(again)
+        if all(anew[name] == kept[name] for name in kept.keys() & anew.keys()):
+            assert (others, anew) == (found, kept)
+            assert all(again.nodes_of(name) == self.w.nodes_of(name) for name in found)
+        elif found == others:
+            assert next(iter(kept.items()))[1][0] == next(iter(anew.items()))[1][0]
 
-    def _check_start(self, start: Start) -> None:
-        """A start has room, on rows that are open to it for as long as it runs."""
-        key, entry = start.entry.key, start.entry
-        assert key not in self.started
-        assert self.submitted[key] is entry
-        self.started[key] = start.places
-        timeline, taken = self.queue.timeline, start.places.rows
-        left = timeline.room.copy()
-        for hold in timeline.holds.values():
-            left[hold.places.rows] -= hold.places.amounts
-        assert (left[taken][start.places.amounts > 0] >= 0).all()
-        assert start.places.amounts.sum() == sum(one.count * sum(one.size) for one in entry.slots)
-        if entry.where:
-            assert ALLOWED[entry.where][taken].all()
-        for one in self.operators:
-            if one.closes(entry, self.now, self.now + entry.duration):
-                assert not set(one.rows.tolist()) & set(taken.tolist())
+    def _check_starts(self, found: list[str]) -> None:
+        """What starts has room, on nodes that are open to it for as long as it runs."""
+        for name in found:
+            assert name not in self.started
+            self.started.add(name)
+            assert len(self.w.pods[name]) == self.submitted[name]
+            for pod in self.w.pods[name]:
+                ends = pod.started + (NEVER if pod.duration is None else pod.duration)
+                for one in self.operators:
+                    free = one.end <= pod.started or one.start >= ends
+                    assert free or pod.node not in one.names or self._queue(pod) in one.queues
+        for node in {pod.node for name in found for pod in self.w.pods[name]}:
+            used: Counter[str] = Counter()
+            for pod in self._running():
+                if pod.node == node:
+                    used.update(pod.requests)
+            # What other schedulers have taken too much of is still too much, but nobody was added there.
+            ours = {pod.node for name in found for pod in self.w.pods[name]}
+            room = self.w.nodes[node].allocatable
+            assert node in ours
+            for kind in ("cpu", "nvidia.com/gpu"):
+                asked = any(
+                    pod.requests[kind] for name in found for pod in self.w.pods[name] if pod.node == node
+                )
+                assert not asked or used[kind] <= room[kind]
 
     def _check_reservations(self) -> None:
         """At each start, on each node of the reservation: what is held and reserved is no more than there is."""
-        timeline = self.queue.timeline
-        assert set(timeline.reservations) == set(self.queue.promises)
-        for one in timeline.reservations.values():
-            if one.draining:
+        followed = self.w.controller.queue.followed
+        followed.follow()
+        timeline = followed.timeline
+        for head in self.w.promises.values():
+            promise = head.promise
+            assert promise is not None
+            if promise.draining:
                 continue
-            assert one.start > self.now
-            for moment in [one.start, *(other for other in timeline.starts if one.start < other < one.end)]:
-                left = free_at(timeline, moment)[one.places.rows]
-                assert (left[one.places.amounts > 0] >= 0).all(), (one.key, moment)
+            assert promise.start > timeline.now
+            left = timeline.at(promise.start)[promise.places.rows]
+            assert (left[promise.places.amounts > 0] >= 0).all(), head.gang.key
 
-    def _check_promises(self, promised: dict[str, Reservation], delays: list[Delay]) -> None:
+    def _check_promises(
+        self, before: dict[str, tuple[float, list[str]]], told: dict[str, Counter[str]]
+    ) -> None:
         """A promised start moves later only with a cause that there is."""
-        told = {one.key: one for one in delays}
-        for key, old in promised.items():
-            if key in self.started:
-                assert key not in told
+        now = self._promises(self.w)
+        for name, (start, places) in before.items():
+            if name not in self.w.pods or name in self.started:
                 continue
-            now = self.queue.promises.get(key)
-            start = NEVER if now is None else now.start
-            assert (key in told) == (start > old.start), (key, old.start, start)
-            if key in told:
-                assert (told[key].promised, told[key].start) == (old.start, start)
-                self._check_cause(told[key].cause, old)
+            gang, new = self.w.gang(name), Counter(self.w.delays(name)) - told[name]
+            if gang.reason is not None and gang.reason.code not in BLOCKED:
+                assert gang.starts_about is None
+                continue
+            later = now.get(name, (NEVER, []))[0] > start
+            assert bool(new) == later, (name, start, now.get(name), new)
+            for cause in new:
+                self._check_cause(DelayCause(cause), name, set(places))
 
-    def _check_cause(self, cause: DelayCause, old: Reservation) -> None:
-        there = set(old.places.rows.tolist())
-        if cause in COUNTED:
-            assert there & self.happened[COUNTED[cause]]
+    def _check_cause(self, cause: DelayCause, name: str, there: set[str]) -> None:
+        if cause in HAPPENED:
+            assert there & self.happened[HAPPENED[cause]]
         elif cause is DelayCause.QUEUE_CHANGED:
             assert self.changed
         else:
-            own = rank(self.submitted[old.key])
-            before = sum(1 for one in self.queue.waiting.entries.values() if rank(one) < own)
-            if old.key not in self.queue.promises and before >= self.policy.depth:
-                return  # Entries that are served earlier have all the reservations.
-            earlier = [
-                places
-                for key, places in [
-                    *self.started.items(),
-                    *((key, one.places) for key, one in self.queue.promises.items()),
-                ]
-                if rank(self.submitted[key]) < own
-            ]
-            assert any(there & set(places.rows.tolist()) for places in earlier)
+            own = self._rank(name)
+            ahead = [other for other in self._promises(self.w) if self._rank(other) < own]
+            lost = name not in self._promises(self.w) and len(ahead) >= self._policy.depth
+            earlier = [self.w.reserved(other) for other in ahead]
+            earlier += [self.w.nodes_of(other) for other in self.started if self._rank(other) < own]
+            assert lost or any(there & set(places) for places in earlier)
 
-    def _check_policy(self, found: list[Decision]) -> None:
-        depth = self.policy.depth
-        assert len(self.queue.promises) <= depth
-        if self.policy.policy is PolicyName.FCFS:
-            capacity = self.queue.timeline.capacity
-            waiting = [
-                rank(one)
-                for one in self.queue.waiting.entries.values()
-                if may_fit(one.slots, capacity, ALLOWED.get(one.where))
-            ]
-            ranks = [rank(one.entry) for one in found if isinstance(one, Start)]
-            assert not ranks or not waiting or max(ranks) < min(waiting)
+    def _check_policy(self, found: list[str]) -> None:
+        assert len(self._promises(self.w)) <= self._policy.depth
+        if self._policy.policy is PolicyName.FCFS:
+            blocked = [head for head in self.w.controller.queue.heads.blocked if head.possible]
+            assert not found or not blocked or max(map(self._rank, found)) < min(one.rank for one in blocked)
 
     # Helpers.
 
-    def _resize(self, which: Rows, up: bool) -> None:
-        amounts = room(*(WHOLE[row] if up else (0, 0, 0) for row in which.tolist()))
-        self.happened["lost"].update(which.tolist())
-        self.queue.resize(which, amounts)
+    @property
+    def _policy(self) -> QueuePolicy:
+        return self.w.controller.queue.settings.policy
 
-    def _configure(self) -> None:
-        self.changed = True
-        self.queue.configure(self.policy, self.operators)
+    def _running(self) -> list[Pod]:
+        return [pod for pods in self.w.pods.values() for pod in pods if pod.node]
+
+    def _promises(self, w: Cluster) -> dict[str, tuple[float, list[str]]]:
+        return {name: (start, w.reserved(name)) for name, start in w.promised().items()}
+
+    def _told(self) -> dict[str, Counter[str]]:
+        return {name: Counter(self.w.delays(name)) for name in self.w.promised() if name in self.w.pods}
+
+    def _rank(self, name: str) -> Rank:
+        _, *rest = turn(self.w.gang(name))
+        return (True, *rest)  # type: ignore[return-value]
+
+    def _queue(self, pod: Pod) -> str:
+        found = self.w.controller.queue.admission.queue_of(self.w.gang(pod.name.rpartition("-")[0]))
+        assert isinstance(found, Queue)
+        return found.name
+
+    def _gone(self, name: str) -> None:
+        self.submitted.pop(name, None)
+        self.started.discard(name)
 
     @staticmethod
-    def _pick(keys: list[str], pick: int) -> str:
-        return keys[pick % len(keys)] if keys else ""
-
-
-def _starts(found: list[Decision]) -> list[tuple[str, Any]]:
-    return [(one.entry.key, _plain(one.places)) for one in found if isinstance(one, Start)]
-
-
-def _promises(queue: QueueEngine) -> dict[str, Any]:
-    return {
-        key: (one.start, one.end, one.draining, _plain(one.places)) for key, one in queue.promises.items()
-    }
-
-
-def _plain(places: Footprint) -> str:
-    return json.dumps([places.rows.tolist(), places.amounts.tolist()])
+    def _pick(names: list[str], pick: int) -> str:
+        return names[pick % len(names)] if names else ""
 
 
 TestLaws = Laws.TestCase
 TestLaws.settings = settings(
-    max_examples=settings().max_examples // 2,
-    stateful_step_count=40,
+    max_examples=settings().max_examples // 5,
+    stateful_step_count=25,
     suppress_health_check=list(HealthCheck),
 )

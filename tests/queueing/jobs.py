@@ -1,9 +1,11 @@
 """Jobs of a trace, and workloads like those of real machines.
 
-The generated workload has the traits that Lublin and Feitelson found in logs of parallel machines (JPDC 63, 2003).
-Sizes are spread evenly over their logarithm, with many powers of two and many single nodes. Run times have two humps,
-and the larger a job, the likelier the later hump. Arrivals come in bursts that follow the hour of the day. Users
-estimate too long, and in round numbers.
+The generated workload follows the model of Lublin and Feitelson (JPDC 63, 2003), with the parameters that they
+published for all jobs together. Sizes: single units, and numbers whose logarithm is uniform in two stages, with many
+powers of two. Run times: the logarithm is drawn from one of two gamma distributions, and the larger a job, the likelier
+the one of long times. Arrivals: the logarithm of a pause is a gamma variate, and a gamma-shaped daily cycle stretches
+the pauses at night. The pauses are scaled to the load that is asked for. The model says nothing of estimates: here some
+jobs are estimated well and most too long, in the round numbers that users choose.
 """
 
 from __future__ import annotations
@@ -15,6 +17,24 @@ from dataclasses import dataclass
 HOUR = 3600
 ROUND = (60, 300, 900, 1800, HOUR, 2 * HOUR, 4 * HOUR, 8 * HOUR, 12 * HOUR, 24 * HOUR, 48 * HOUR)
 """The estimates that users make, in seconds."""
+
+SERIAL, POWER_OF_TWO = 0.244, 0.576
+SMALLEST, BELOW_MIDDLE = 0.8, 0.86
+"""The smallest logarithm of the size of a parallel job, and the share of sizes in the lower stage."""
+
+SHORT, LONG = (4.2, 0.94), (312.0, 0.03)
+PA, PB = -0.0054, 0.78
+"""The gamma distributions of the logarithm of run times, and by size the probability of the first."""
+
+LONGEST = 12.0
+"""The largest logarithm of a run time: two days."""
+
+BETWEEN, LONGEST_GAP = (10.2303, 0.4871), 13.0
+"""The distribution of the logarithm of a pause, and its largest value: five days."""
+
+BY_TIME_OF_DAY = (8.1737, 3.9631)
+BUCKETS, BUCKET, DAY_BEGINS = 48, 1800, 11
+"""The gamma distribution of submissions over the half hours of a day, which begins with the bucket ``DAY_BEGINS``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +61,41 @@ def generated(count: int, machine: int, load: float, seed: int) -> list[TraceJob
 
 
 def _shape(dice: random.Random, machine: int) -> tuple[int, int, int]:
-    size = 1
-    if dice.random() > 0.24:
-        power = dice.uniform(0, math.log2(machine)) * dice.choice((0.6, 1.0))
-        size = min(machine, max(1, round(2 ** (round(power) if dice.random() < 0.75 else power))))
-    long = dice.random() < 0.3 + 0.4 * math.log2(size + 1) / math.log2(machine + 1)
-    run = max(1, min(48 * HOUR, int(dice.gammavariate(10, 900) if long else dice.gammavariate(4, 60))))
+    """Return the run time, the estimate and the size of a job."""
+    size = _size(dice, machine)
+    short = dice.random() < min(max(PA * size + PB, 0.0), 1.0)
+    run = int(math.exp(min(dice.gammavariate(*(SHORT if short else LONG)), LONGEST))) + 1
     guess = run * (1 if dice.random() < 0.15 else dice.uniform(1, 10))
     estimate = next((one for one in ROUND if one >= guess), ROUND[-1])
     return run, max(run, estimate), size
 
 
+def _size(dice: random.Random, machine: int) -> int:
+    """Return how many units a job takes: one, or a number whose logarithm is uniform in two stages."""
+    if machine == 1 or dice.random() < SERIAL:
+        return 1
+    low, high = SMALLEST, math.log2(machine)
+    middle = max(low, high - 2.5)
+    power = dice.uniform(low, middle) if dice.random() < BELOW_MIDDLE else dice.uniform(middle, high)
+    return min(machine, max(1, round(2 ** (round(power) if dice.random() < POWER_OF_TWO else power))))
+
+
 def _gaps(dice: random.Random, count: int, span: float) -> list[float]:
-    """Return pauses between submissions: bursts, and a quarter of the rate at night."""
-    raw, clock = [], 0.0
-    for _ in range(count):
-        rate = 0.625 - 0.375 * math.cos(2 * math.pi * (clock % 24) / 24)
-        gap = dice.gammavariate(0.5, 2) / rate
-        raw.append(gap)
-        clock += gap / count * 24 * 7
+    """Return pauses between submissions that add up to ``span``, denser where the daily cycle has more jobs."""
+    raw = [math.exp(min(dice.gammavariate(*BETWEEN), LONGEST_GAP)) for _ in range(count)]
     scale = span / sum(raw)
-    return [gap * scale for gap in raw]
+    usual = sum(map(_busyness, range(BUCKETS))) / BUCKETS
+    gaps, clock = [], 0.0
+    for one in raw:
+        gap = one * scale * usual / max(_busyness(int(clock / BUCKET) % BUCKETS), usual / 20)
+        gaps.append(gap)
+        clock += gap
+    stretch = span / sum(gaps)
+    return [gap * stretch for gap in gaps]
+
+
+def _busyness(bucket: int) -> float:
+    """Return in proportion how many jobs come in a half hour of the day; the day begins at half past five."""
+    at = bucket if bucket >= DAY_BEGINS else bucket + BUCKETS
+    shape, scale = BY_TIME_OF_DAY
+    return math.exp((shape - 1) * math.log(at / 30) - (at - 30) / scale)

@@ -1,40 +1,32 @@
-"""The queue under a virtual clock: jobs of a trace are submitted, started as it decides, and end when they end."""
+"""The product under a virtual clock: jobs of a trace are submitted, started as it decides, and end when they end."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
 
-import numpy as np
-
-from fluence_extender.queueing.engine import QueueEngine, Start
-from fluence_extender.queueing.entry import Entry, Slots
-from fluence_extender.queueing.policy import PolicyName, QueuePolicy
-from fluence_extender.queueing.timeline import Timeline
+from fluence_extender.model.queue import PolicyName
+from tests.queueing.cluster import Cluster, machine, rules
 from tests.queueing.jobs import TraceJob
-from tests.queueing.planner import FirstFit
 
 
 def simulate(
     jobs: Sequence[TraceJob], nodes: int, units: int, policy: PolicyName, depth: int | None = None
 ) -> list[int]:
     """Return when each job starts on so many nodes of so many units; ``jobs`` are in the order of submission."""
-    room = np.full((nodes, 1), units, dtype=np.int64)
-    queue = QueueEngine(Timeline(room), FirstFit(), QueuePolicy(policy, depth))
+    cluster = Cluster(machine(*[units] * nodes), rules(policy, depth))
     started = [-1] * len(jobs)
     ends: list[tuple[int, int]] = []
     coming = 0
     while coming < len(jobs) or ends:
         now = min([end for end, _ in ends[:1]] + [job.submit for job in jobs[coming : coming + 1]])
+        cluster.now = now
         while ends and ends[0][0] == now:
-            queue.release(str(heapq.heappop(ends)[1]))
+            cluster.end(str(heapq.heappop(ends)[1]))
         while coming < len(jobs) and jobs[coming].submit == now:
-            job = jobs[coming]
-            queue.submit(Entry(str(coming), (Slots(job.size, (1,)),), (now, coming), job.estimate))
+            cluster.submit(str(coming), jobs[coming].size, 1, jobs[coming].estimate)
             coming += 1
-        for decision in queue.decide(now):
-            if isinstance(decision, Start):
-                number = int(decision.entry.key)
-                started[number] = now
-                heapq.heappush(ends, (now + jobs[number].run, number))
+        for name in cluster.decide(now):
+            started[int(name)] = now
+            heapq.heappush(ends, (now + jobs[int(name)].run, int(name)))
     return started

@@ -6,12 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fluence_extender.queueing.engine import Decision, QueueEngine, Start
-from fluence_extender.queueing.entry import NEVER, Amounts, Entry, Footprint, Mask, Running, Slots
-from fluence_extender.queueing.policy import PolicyName, QueuePolicy
-from fluence_extender.queueing.reservation import Delay, OperatorReservation, Reservation
+from fluence_extender.queueing.entry import Amounts, Entry, Footprint, Slots
+from fluence_extender.queueing.reservation import Reservation
 from fluence_extender.queueing.timeline import Timeline
-from tests.queueing.planner import FirstFit
 
 
 def room(*nodes: Sequence[int] | int) -> Amounts:
@@ -37,50 +34,6 @@ def entry(
     """Return an entry of equal slots; those made of keys in alphabetical order are in the order of their age."""
     sizes = (size,) if isinstance(size, int) else tuple(size)
     return Entry(key, (Slots(count, sizes),), (at, 0), duration, priority, where=where, queue=queue)
-
-
-def engine(
-    nodes: Amounts,
-    policy: PolicyName = PolicyName.EASY,
-    depth: int | None = None,
-    queue_depth: int | None = None,
-    starvation_after: float = NEVER,
-    operators: Sequence[OperatorReservation] = (),
-    allowed: Mapping[str, Mask] | None = None,
-) -> QueueEngine:
-    """Return a queue at time 0."""
-    rules = QueuePolicy(policy, depth, queue_depth, starvation_after)
-    return QueueEngine(Timeline(nodes), FirstFit(allowed), rules, operators)
-
-
-def run(queue: QueueEngine, key: str, taken: Mapping[int, Sequence[int] | int], end: float = NEVER) -> None:
-    """Let something run."""
-    queue.hold(Running(key, places(taken), end))
-
-
-def decisions(queue: QueueEngine, now: float) -> list[Decision]:
-    """Run a whole pass."""
-    return [one for one in queue.decide(now) if one is not None]
-
-
-def started(queue: QueueEngine, now: float) -> list[str]:
-    """Run a whole pass and return the keys of what starts."""
-    return [one.entry.key for one in decisions(queue, now) if isinstance(one, Start)]
-
-
-def delays(queue: QueueEngine, now: float) -> list[Delay]:
-    """Run a whole pass and return the delays."""
-    return [one for one in decisions(queue, now) if isinstance(one, Delay)]
-
-
-def promised(queue: QueueEngine) -> dict[str, float]:
-    """Return the promised starts."""
-    return {key: one.start for key, one in queue.promises.items()}
-
-
-def taken(one: Footprint) -> dict[int, list[int]]:
-    """Return places by row."""
-    return dict(zip(one.rows.tolist(), one.amounts.tolist(), strict=True))
 
 
 def free_at(timeline: Timeline, time: float) -> Amounts:

@@ -89,7 +89,7 @@ class Attempts:
 
     def begin(self, looked_at: Set[GangKey], waiting: Set[GangKey]) -> Set[GangKey]:
         """Return which gangs might fit: those just looked at, or all that wait if more capacity may be free."""
-        self._queue.begin(waiting)
+        self._queue.begin(looked_at, waiting)
         version = self._ledger.version, self._queue.version
         hopeful = looked_at if version == self._tried_version else looked_at | waiting
         self._tried_version = version

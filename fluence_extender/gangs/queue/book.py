@@ -11,7 +11,7 @@ member that has to move goes where there is room.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,10 +103,10 @@ class QueueBook:
         self._clock = clock
         self.ends = Ends(registry.workloads, self.admission.default_duration)
         self.followed = LedgerTimeline(ledger, planner.eligibility.nodes, self.ends, registry.gone.clock)
-        self._future = FuturePlanner(ledger, planner, self.followed)
+        self.future = FuturePlanner(ledger, planner, self.followed)
         self.heads = Heads(
             self.followed,
-            self._future,
+            self.future,
             lambda: (ledger.version, self.settings.revision, self._over),
             lambda: self.settings.policy,
             self._operators,
@@ -200,12 +200,13 @@ class QueueBook:
         """Whether another step is wanted at once, because some reservations aren't found yet."""
         return self.heads.unfinished
 
-    def begin(self, waiting: Collection[GangKey]) -> None:
-        """Begin a step in which some of the ``waiting`` gangs are tried."""
+    def begin(self, looked_at: Set[GangKey], waiting: Set[GangKey]) -> None:
+        """Begin a step in which gangs are tried that were just ``looked_at`` or are known to be ``waiting``."""
         self.heads.begin()
         if self._stated != self.settings.revision:
             self._stated = self.settings.revision
             self.heads.version += 1
+            self.followed.incidents.queue_changed = True
             for _, member in self._registry.members():
                 self.followed.restated(member.pod)
         over = sum(1 for one in self.settings.reservations.values() if one.end <= self.followed.now())
@@ -216,10 +217,11 @@ class QueueBook:
             if known is not head.gang or not _waits(known):
                 self.heads.unblock(head.gang.key)
         depth, cut = self.settings.policy.queue_depth, None
-        if depth is not None and len(waiting) > depth:
-            gangs = self._registry.gangs
-            ranks = (turn(gangs[key]) for key in waiting if key in gangs)
-            cut = max(heapq.nsmallest(depth, ranks), default=None)
+        if depth is not None and len(waiting) + len(looked_at) > depth:
+            there = self._registry.gangs
+            gangs = (there[key] for key in looked_at | waiting if key in there)
+            first = heapq.nsmallest(depth + 1, (turn(gang) for gang in gangs if _waits(gang)))
+            cut = first[depth - 1] if len(first) > depth else None
         if cut != self._cut:
             self._cut = cut
             self.heads.version += 1
@@ -344,9 +346,11 @@ class QueueBook:
         self.heads.block(gang, rank, entry, request, alike)
 
     def unblock(self, gang: Gang) -> None:
-        """Record that a gang isn't blocked."""
-        self.heads.unblock(gang.key)
-        if not _waits(gang):
+        """Record that a gang isn't blocked, or that too many are blocked before it."""
+        waits = _waits(gang)
+        blocked = waits and gang.reason is not None and gang.reason.code in BLOCKED
+        self.heads.unblock(gang.key, outranked=blocked)
+        if not waits:
             gang.starts_about = None
 
     def finish(self, now: float) -> list[Gang]:
@@ -354,7 +358,7 @@ class QueueBook:
 
         Return the gangs that are to be tried again at a certain time if nothing happens until then.
         """
-        self.heads.settle()
+        self.heads.finish()
         for head in self.heads.blocked:
             start = head.promise.start if head.promise is not None else NEVER
             if start < NEVER and head.gang.starts_about != start:
@@ -370,9 +374,12 @@ class QueueBook:
 
     def _operators(self) -> Sequence[OperatorReservation]:
         """Return the operators' reservations on the rows of the timeline; one that is over isn't among them."""
-        reservations, rows = self.settings.reservations, self.followed.rows
+        reservations = self.settings.reservations
         if not reservations:
             return ()
+        if not self.followed.built:
+            self.followed.follow()
+        rows = self.followed.rows
         basis = self.settings.revision, self.followed.built, self._eligibility.journal.now
         if self._told[0] != basis:
             self._told = basis, operator_reservations(reservations.values(), self._nodes, rows)

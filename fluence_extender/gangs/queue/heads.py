@@ -29,7 +29,7 @@ from fluence_extender.queueing.entry import NEVER, Entry
 from fluence_extender.queueing.order import Rank
 from fluence_extender.queueing.policy import PolicyName, QueuePolicy
 from fluence_extender.queueing.promises import still_free
-from fluence_extender.queueing.reservation import Delay, OperatorReservation, Reservation
+from fluence_extender.queueing.reservation import OperatorReservation, Reservation
 
 ORDER = attrgetter("rank")
 
@@ -118,10 +118,15 @@ class Heads:
             self.version += self._keeps_others(old)
         bisect.insort(self._heads, head, key=ORDER)
 
-    def unblock(self, key: GangKey) -> None:
-        """Record that a gang isn't blocked."""
+    def unblock(self, key: GangKey, outranked: bool = False) -> None:
+        """Record that a gang isn't blocked, or doesn't count because gangs before it have all the reservations."""
         head = self._pop(key)
         if head is not None:
+            if head.promise is not None:
+                head.gang.starts_about = None
+                if outranked:
+                    self._followed.follow()
+                    self._delayed(head, head.promise, NEVER)
             self._dropped(head)
 
     def _pop(self, key: GangKey) -> Head | None:
@@ -151,6 +156,12 @@ class Heads:
         self._until = self._clock() + DECIDED_WITHIN
         self.unfinished = False
 
+    def finish(self) -> None:
+        """End a step: let the timeline have all reservations."""
+        self.settle()
+        if not self.unfinished:
+            self._followed.incidents.clear()
+
     def settle(self, before: Rank | None = None) -> None:
         """Let the timeline have exactly the reservations of gangs ``before`` that rank, of all by default."""
         if not self._heads or not self._reserves:
@@ -166,8 +177,8 @@ class Heads:
                 self._lift(self._heads[number:])
                 return
             if not left or number >= self._most + HOPELESS:
-                while len(self._heads) > number:
-                    self._dropped(self._heads.pop())
+                for gang in [late.gang for late in self._heads[number:]]:
+                    self.unblock(gang.key, outranked=True)
                 break
             basis = (state, prefix, self._starves(head))
             there = head.entry.key in timeline.reservations
@@ -187,18 +198,16 @@ class Heads:
                 timeline.reserve(promise)
             prefix = (*prefix, head.promise)
             left -= head.possible
-        if before is None:
-            self._followed.incidents.clear()
 
     @property
     def _reserves(self) -> bool:
-        """Whether any gang may get a reservation, or has to be judged for another reason."""
+        """Whether any gang may get or has a reservation, or has to be judged for another reason."""
         policy = self._policy()
         return (
             policy.policy is PolicyName.FCFS
             or self._followed.any_ends
             or bool(self._operators())
-            or any(map(self._starves, self._heads))
+            or any(head.promise is not None or self._starves(head) for head in self._heads)
         )
 
     def _postpone(self, head: Head) -> None:
@@ -214,14 +223,14 @@ class Heads:
         entry = head.entry = replace(head.entry, slots=slots)
         same_before = isinstance(head.basis, tuple) and head.basis[1] == prefix
         free = old is not None and self._keeps(head, old)
-        if free and same_before and head.freed == self._followed.freed:
+        if not self._policy().depth:
+            found = None
+        elif free and same_before and head.freed == self._followed.freed:
             found = old
-        elif self._policy().depth:
+        else:
             found = self._found(head)
             if free and old is not None and (found is None or found.start > old.start or _same(found, old)):
                 found = old
-        else:
-            found = None
         head.possible = found is not None or self._planner.place(entry, timeline.capacity) is not None
         head.freed = self._followed.freed
         if found is None and head.possible and self._policy().depth and self._starves(head):
@@ -234,8 +243,7 @@ class Heads:
             self.version += 1
             start = NEVER if found is None else found.start
             if start > old.start:
-                cause = self._followed.incidents.cause(old, timeline)
-                self._delayed(head, Delay(entry.key, old.start, start, cause))
+                self._delayed(head, old, start)
         head.promise = found
         if found is not None:
             timeline.reserve(found)
@@ -280,9 +288,12 @@ class Heads:
         for head in heads:
             self._followed.timeline.cancel(head.entry.key)
 
-    @staticmethod
-    def _delayed(head: Head, delay: Delay) -> None:
-        head.gang.note(HistoryKind.DELAYED, "", f"it is expected to start later: {delay.cause.value}")
+    def _delayed(self, head: Head, promise: Reservation, start: float) -> None:
+        """Tell a gang that it starts later than it was promised, at ``start``."""
+        cause = self._followed.incidents.cause(promise, self._followed.timeline)
+        head.gang.note(HistoryKind.DELAYED, "", f"it is expected to start later: {cause.value}")
+        if start == NEVER:
+            head.gang.starts_about = None
 
 
 def _same(one: Reservation, other: Reservation) -> bool:

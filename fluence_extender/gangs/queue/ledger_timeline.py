@@ -169,12 +169,12 @@ class LedgerTimeline:
             self.freed += 1
             self.incidents.note(rows, DelayCause.NODE_LOST)
             self._states[name] = state
-        if ends_changed:
-            self.incidents.note(rows, DelayCause.OVERRUN)
         before, after = self._held.get(name, {}), self._holds_on(account)
         self._held[name] = after
         if _grows(before, after, foreign=True):
             self.incidents.note(rows, DelayCause.FOREIGN)
+        if ends_changed:
+            self.incidents.note(rows, DelayCause.OVERRUN)
         for key in before.keys() - after.keys():
             self.timeline.release(_key(name, key))
         for key, amounts in after.items():
