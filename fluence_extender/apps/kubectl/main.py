@@ -43,13 +43,14 @@ COMMANDS = {
     "backends": ("backends:backends", "The virtual devices, what is free, who holds the rest"),
     "top": ("top:top", "Which nodes are full, which gangs hold the most"),
     "simulate": ("simulate:simulate", "Would these manifests fit, where, if not why"),
+    "dashboard": ("fluence_extender.dashboard.command:dashboard", "All of this as pages in your browser"),
     "doctor": ("doctor.command:doctor", "Checks the installation and says what to do"),
     "explain": ("explain:explain", "What a label or annotation of ours does"),
     "completion": ("completion:completion", "Make a shell complete kubectl-fluence"),
     "version": ("main:version", "Print the version"),
     "help": ("main:show_help", "Explain a command"),
 }
-"""Name -> module and function, summary."""
+"""Name -> module and function, summary. A module outside this package is named in full."""
 
 _SYNONYMS = {
     "gang": "jobs",
@@ -82,7 +83,8 @@ class _Plugin(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, function = COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(import_module(f"{_PACKAGE}.{module}"), function)
+        whole = module if module.startswith("fluence_extender.") else f"{_PACKAGE}.{module}"
+        command: click.Command = getattr(import_module(whole), function)
         return command
 
     def resolve_command(

@@ -54,7 +54,7 @@ class StateApiClient:
     ) -> None:
         self.service_namespace = service_namespace
         self.connection = list(connection)
-        self._server = server.rstrip("/")
+        self.server = server.rstrip("/")
         self._patience = patience
         self._noted: set[str] = set()
 
@@ -90,7 +90,7 @@ class StateApiClient:
         whole = quote(path) + (f"?{urlencode(parameters)}" if parameters else "")
         try:
             with waiting(f"asking {self._where()}"):
-                return self._direct(whole, body) if self._server else self._proxied(whole, body)
+                return self._direct(whole, body) if self.server else self._proxied(whole, body)
         except NotFound:
             raise self._missing(path) from None
 
@@ -110,7 +110,7 @@ class StateApiClient:
         try:
             return kubectl_output([*arguments, *which], 10).decode().strip() or "default"
         except CommandError:
-            return "" if self._server else "default"
+            return "" if self.server else "default"
 
     def _note_once(self, note: str, count: str = "") -> None:
         if note not in self._noted:
@@ -118,7 +118,7 @@ class StateApiClient:
             tell_note(f"{count}{note}")
 
     def _where(self) -> str:
-        return self._server or f"the service {self.service_namespace}/{SERVICE}"
+        return self.server or f"the service {self.service_namespace}/{SERVICE}"
 
     def _missing(self, path: str) -> NotFound:
         return NotFound(
@@ -179,13 +179,13 @@ class StateApiClient:
         from urllib.error import HTTPError, URLError
         from urllib.request import Request, urlopen
 
-        if not self._server.startswith(("http://", "https://")):
+        if not self.server.startswith(("http://", "https://")):
             raise StateApiError(
-                f'--server "{self._server}" is no URL; write e.g. --server http://127.0.0.1:8889'
+                f'--server "{self.server}" is no URL; write e.g. --server http://127.0.0.1:8889'
             )
         try:
-            request = Request(self._server + path, body, self._authorization())
-            with urlopen(request, timeout=self._patience, context=self._tls()) as response:
+            request = Request(self.server + path, body, self.authorization())
+            with urlopen(request, timeout=self._patience, context=self.tls()) as response:
                 content: bytes = response.read()
                 return content
         except HTTPError as error:
@@ -204,13 +204,14 @@ class StateApiClient:
             why = error.reason if isinstance(error, URLError) else error
             raise StateApiError(f"{self._where()} can't be reached: {why}; check --server") from None
 
-    def _authorization(self) -> dict[str, str]:
+    def authorization(self) -> dict[str, str]:
+        """Return the header by which the service knows the user at its own address."""
         token = self._flag("token")
         return {"Authorization": f"Bearer {token}"} if token else {}
 
-    def _tls(self) -> SSLContext | None:
+    def tls(self) -> SSLContext | None:
         """Return how to verify the service's certificate, by kubectl's flags. Raise `StateApiError`."""
-        if not self._server.startswith("https://"):
+        if not self.server.startswith("https://"):
             return None
         import ssl
 

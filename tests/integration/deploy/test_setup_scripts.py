@@ -275,6 +275,7 @@ def test_make_image_tags_the_version(checkout: Checkout) -> None:
 
 def test_ci_checks_then_tests(checkout: Checkout) -> None:
     checkout.write("python3", stand_in_python("ensurepip pip"))
+    checkout.write("chromium", "")
     (checkout.bin / "make").unlink()
     checkout.write("make", 'echo "make $*"')
     result = checkout.run("bash", ".ci/run")
@@ -285,6 +286,7 @@ def test_ci_checks_then_tests(checkout: Checkout) -> None:
 
 def test_ci_stops_at_a_failed_check(checkout: Checkout) -> None:
     checkout.write("python3", stand_in_python("ensurepip pip"))
+    checkout.write("chromium", "")
     (checkout.bin / "make").unlink()
     checkout.write("make", 'echo "make $*"; exit 2')
     result = checkout.run("bash", ".ci/run")
@@ -305,7 +307,10 @@ def test_ci_installs_what_is_missing_as_root_and_names_it_otherwise(checkout: Ch
     if user == "root":
         assert result.returncode == 0, result.stderr
         assert result.stdout.splitlines()[0] == "apt-get update"
-        assert "install --yes --no-install-recommends python3-venv make gcc libc6-dev" in result.stdout
+        assert (
+            "install --yes --no-install-recommends python3-venv make gcc libc6-dev chromium fonts-dejavu-core"
+            in result.stdout
+        )
     else:
         assert result.returncode == 1
-        assert "lacks: python3-venv make gcc libc6-dev" in result.stderr
+        assert "lacks: python3-venv make gcc libc6-dev chromium fonts-dejavu-core" in result.stderr

@@ -1,0 +1,149 @@
+"""The pages of nodes: the map with the table, and one node."""
+
+from __future__ import annotations
+
+import htpy as h
+from htpy import Element
+
+from fluence_extender.dashboard.pages.frame import PageContent
+from fluence_extender.dashboard.pages.parts import (
+    bar,
+    command_button,
+    filter_form,
+    heading,
+    note,
+    pager,
+    select_field,
+    table,
+)
+from fluence_extender.dashboard.service import Item
+from fluence_extender.dashboard.state import ClusterState
+from fluence_extender.dashboard.views import commands, links
+from fluence_extender.dashboard.views.filters import Filters
+from fluence_extender.dashboard.views.nodes import (
+    STEPS,
+    MapPlace,
+    NodeStory,
+    NodesView,
+    Tile,
+    node_story,
+    nodes_view,
+)
+
+SHOWN = ("open", "closed", "free")
+
+
+def nodes_page(state: ClusterState, filters: Filters) -> PageContent:
+    """Return the map and the table of the nodes that the filters let through."""
+    found = nodes_view(state, filters)
+    controls = filter_form(links.NODES, filters, select_field("Show", "show", SHOWN, filters), kept=("in",))
+    live = [
+        h.nav(".way", aria_label="Place")[
+            h.a(href=filters.address(links.NODES, **{"in": "", "page": ""}))["cluster"],
+            ([" / ", h.a(href=link)[name]] for name, link in found.within),
+        ]
+        if found.within
+        else None,
+        h.section[heading("Map", commands.tree()), _map(found)],
+        _table(found, filters),
+    ]
+    return PageContent("Nodes", links.NODES, live, controls)
+
+
+def node_page(name: str, item: Item | None, state: ClusterState) -> PageContent:
+    """Return the page of one node, which says so if there is none."""
+    title = f"Node {name}"
+    if item is None:
+        advice = ["It has left the cluster, or never was in it. ", h.a(href=links.NODES)["All nodes"]]
+        return PageContent(title, links.node(name), note("No node has this name.", advice), status=404)
+    story = node_story(item, state.reservations)
+    return PageContent(title, links.node(name), [_story(story), _pods(story)])
+
+
+def _map(found: NodesView) -> Element:
+    if not found.rows.total:
+        return h.p(".empty")["No node is like this. Change the filters, or join nodes to the cluster."]
+    colors = ("empty", "a little", "a half", "much", "most", "full")
+    return h.div(".map")[
+        (_place(place) for place in found.places if place.tiles or place.depth),
+        h.p(".legend")[
+            (h.span(class_=["key", f"step-{step}"])[colors[step]] for step in range(STEPS + 1)),
+            h.span(".key.closed")["closed to new pods"],
+        ],
+    ]
+
+
+def _place(place: MapPlace) -> Element:
+    return h.section(class_=["place", f"depth-{min(place.depth, 3)}"])[
+        h.h3[h.a(href=place.link)[place.name], h.small[f" {place.nodes:,} nodes, {place.percent} used"]],
+        h.ul(".tiles")[(h.li[_tile(tile)] for tile in place.tiles)] if place.tiles else None,
+    ]
+
+
+def _tile(tile: Tile) -> Element:
+    closed = tile.step < 0
+    kind = "closed" if closed else f"step-{tile.step}"
+    return h.a(class_=["tile", kind], href=tile.link, title=tile.title)[
+        h.span(".name")[tile.name],
+        h.span(".percent")[f"✕ {tile.percent}" if closed else tile.percent],
+    ]
+
+
+def _table(found: NodesView, filters: Filters) -> Element:
+    return h.section[
+        heading(f"{found.rows.total:,} nodes", found.command),
+        table(
+            "Nodes",
+            ("Node", "Place", "CPU", "Memory", "More", "Gangs", "Problems", "Command"),
+            (
+                (
+                    h.a(href=row.link)[row.name],
+                    row.place or "-",
+                    bar(row.cpu),
+                    bar(row.memory),
+                    row.more or "-",
+                    f"{row.gangs:,}",
+                    row.problems or "-",
+                    command_button(row.command),
+                )
+                for row in found.rows.rows
+            ),
+            "No node is like this. Change the filters.",
+        ),
+        pager(found.rows, links.NODES, filters),
+    ]
+
+
+def _story(story: NodeStory) -> Element:
+    return h.section[
+        h.div(".heading")[h.h2["What it has"], command_button(story.command)],
+        h.p[story.place] if story.place else None,
+        h.ul(".gauges")[(h.li[h.span[one.name], bar(one)] for one in story.use)],
+        h.h3["Why nothing new lands here" if not story.open else "What keeps new pods away"],
+        h.ul(".lines")[(h.li[why] for why in story.why_closed)]
+        if story.why_closed
+        else h.p["Nothing: it is open, and it has room."],
+    ]
+
+
+def _pods(story: NodeStory) -> Element:
+    hidden = f"{story.hidden:,} more pods are in namespaces that you may not see." if story.hidden else None
+    return h.section[
+        heading("Who holds what", commands.nodes()),
+        table(
+            "Pods on the node",
+            ("Pod", "Gang", "Claim", "Holds", "Command"),
+            (
+                (
+                    f"{one.namespace}/{one.pod}",
+                    h.a(href=one.link)[one.gang] if one.gang else "-",
+                    "of another scheduler" if one.claim == "other" else one.claim,
+                    one.requests or "a pod slot only",
+                    command_button(one.command),
+                )
+                for one in story.pods
+            ),
+            "No pod uses this node.",
+        ),
+        h.p[hidden] if hidden else None,
+    ]

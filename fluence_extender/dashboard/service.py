@@ -1,0 +1,168 @@
+"""How the dashboard reads ``/v1``: with conditional requests, so that a state that hasn't changed costs nothing.
+
+The address is the service's own, or a socket on which ``kubectl proxy`` passes requests on to the API server. Failures
+become a `Trouble`, which says what happened and what to do.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from fluence_extender.apps.kubectl.state_api import ROLE, SIMULATE_ROLE
+
+PATIENCE = aiohttp.ClientTimeout(total=60, connect=5)
+LARGEST_MANIFEST = 4 * 2**20
+"""Bytes that the service takes as a question."""
+
+Item = dict[str, Any]
+
+
+class Trouble(Exception):
+    """A question that wasn't answered: what happened, and what to do about it."""
+
+    def __init__(self, text: str, advice: str) -> None:
+        super().__init__(text)
+        self.text = text
+        self.advice = advice
+
+
+class Concealed(Trouble):
+    """The service answers, and shows this to users with a right that the caller lacks."""
+
+
+class Absent(Trouble):
+    """The service has nothing under this path."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAddress:
+    """Where ``/v1`` is: below ``base``, reached through ``unix_socket`` if there is one, with ``headers``."""
+
+    base: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    unix_socket: str = ""
+    tls: ssl.SSLContext | None = None
+    name: str = "the service"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A document, and the entity tag by which to ask for the next one."""
+
+    document: Item
+    tag: str
+
+
+class ServiceReader:
+    """Reads documents of ``/v1``, as an asynchronous context."""
+
+    def __init__(self, origin: ServiceAddress) -> None:
+        self._origin = origin
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> ServiceReader:
+        origin = self._origin
+        connector: aiohttp.BaseConnector
+        if origin.unix_socket:
+            connector = aiohttp.UnixConnector(origin.unix_socket)
+        else:
+            connector = aiohttp.TCPConnector(ssl=origin.tls if origin.tls is not None else True)
+        self._session = aiohttp.ClientSession(connector=connector, timeout=PATIENCE, headers=origin.headers)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def read(self, path: str, query: Mapping[str, str] | None = None, tag: str = "") -> Reading | None:
+        """Return the document under ``path``, None if it is still the one that has ``tag``. Raise `Trouble`."""
+        headers = {"If-None-Match": tag} if tag else {}
+        status, content, new = await self._send("GET", path, query or {}, None, headers)
+        if status == 304:
+            return None
+        if status != 200:
+            raise self._trouble(status, content, ROLE)
+        return Reading(self._decoded(content), new)
+
+    async def simulate(self, manifest: bytes, namespace: str) -> Item:
+        """Return the answer to a what-if question. Raise `Trouble`."""
+        headers = {"Content-Type": "application/yaml"}
+        query = {"namespace": namespace or "default"}
+        status, content, _ = await self._send("POST", "/v1/simulate", query, manifest, headers)
+        # The API server answers what was created with 201.
+        if status not in (200, 201):
+            raise self._trouble(status, content, SIMULATE_ROLE)
+        return self._decoded(content)
+
+    async def _send(
+        self, method: str, path: str, query: Mapping[str, str], body: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[int, bytes, str]:
+        assert self._session is not None
+        url = self._origin.base + path
+        try:
+            async with self._session.request(
+                method, url, params=dict(query), data=body, headers=dict(headers)
+            ) as answer:
+                return answer.status, await answer.read(), answer.headers.get("ETag", "")
+        except (aiohttp.ClientError, OSError) as error:
+            raise Trouble(
+                f"{self._origin.name} can't be reached: {_cause(error)}",
+                "The page goes on by itself once it is back. kubectl fluence doctor says what is wrong.",
+            ) from None
+
+    def _decoded(self, content: bytes) -> Item:
+        try:
+            return msgspec.json.decode(content, type=dict[str, Any])
+        except msgspec.DecodeError:
+            raise Trouble(
+                f"{self._origin.name} gave no JSON", "Check that --server is the service's address."
+            ) from None
+
+    def _trouble(self, status: int, content: bytes, role: str) -> Trouble:
+        """Return what an answer that isn't 200 means."""
+        message = _message(content) or f"HTTP status {status}"
+        name = self._origin.name
+        if status == 403 and "forbidden: User" in message:
+            return Trouble(
+                f"You may not ask {name}: {message}",
+                "An administrator allows it with kubectl create clusterrolebinding"
+                f" {role} --clusterrole={role} --user=YOU",
+            )
+        if status == 403:
+            return Concealed(message, "An administrator can give you this right.")
+        if status == 401:
+            return Trouble(
+                f"{name} doesn't know you: {message}",
+                "Log in again and start kubectl fluence dashboard anew.",
+            )
+        if status == 404:
+            return Absent(
+                f"{name} has nothing here: {message}",
+                "Check that the service is installed and of this version.",
+            )
+        if status in (500, 502, 503, 504):
+            return Trouble(
+                f"{name} isn't ready: {message}",
+                "The page goes on by itself once it is. kubectl fluence doctor says what is wrong.",
+            )
+        return Trouble(message, "Change the question and ask again.")
+
+
+def _cause(error: Exception) -> str:
+    """Return why a connection failed, in the system's own words if it has some."""
+    below = getattr(error, "os_error", error)
+    return getattr(below, "strerror", None) or str(error) or type(error).__name__
+
+
+def _message(content: bytes) -> str:
+    try:
+        document = msgspec.json.decode(content)
+        return str(document.get("detail") or document.get("message") or "")
+    except (msgspec.DecodeError, AttributeError):
+        return content[:200].decode(errors="replace").strip()

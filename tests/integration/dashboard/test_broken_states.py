@@ -1,0 +1,119 @@
+"""The dashboard in a real Chromium when things go wrong: hostile names, a service that goes away, missing rights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.network.browser import chromium, dashboard, origin
+from tests.network.state_api import StateApi, device, entry, gang, node, queue, story
+
+HOSTILE = (
+    "<img src=x onerror=\"document.title='owned'\">'\"&amp;</script><script>document.title='owned'</script>"
+)
+LIMIT = 20_000
+"""Milliseconds in which a page has to show something new, on a busy machine too."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[StateApi]:
+    with StateApi() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def address(served: StateApi) -> Iterator[str]:
+    with dashboard(served.url) as found:
+        yield found
+
+
+@pytest.fixture
+def service(served: StateApi) -> StateApi:
+    """Return the service with one gang that waits and one that runs."""
+    waits, runs = gang("waits"), gang("runs", "bound")
+    served.lists.update(
+        gangs=[runs, waits],
+        queues=[queue("physics")],
+        queue=[entry(waits)],
+        reservations=[],
+        nodes=[node("n1", 4), node("n2", 1)],
+        backends=[device("ibm_fez")],
+    )
+    served.documents = {f"/v1/gangs/lab/{one['name']}": story(one) for one in (waits, runs)}
+    served.refused, served.leading = {}, True
+    return served
+
+
+@pytest.fixture
+def page(browser: Browser, service: StateApi, address: str) -> Iterator[Page]:
+    context = browser.new_context(base_url=origin(address))
+    opened = context.new_page()
+    opened.set_default_timeout(LIMIT)
+    opened.goto(address)
+    yield opened
+    context.close()
+
+
+def test_hostile_names_stay_text(page: Page, service: StateApi) -> None:
+    bad = gang(
+        HOSTILE, "bound", namespace=HOSTILE, reason=HOSTILE, queue=HOSTILE, why=HOSTILE, former=[HOSTILE]
+    )
+    waits = gang(HOSTILE, namespace=HOSTILE, reason=HOSTILE, queue=HOSTILE)
+    service.lists.update(
+        gangs=[bad],
+        queues=[queue(HOSTILE, problems=[HOSTILE], head=f"lab/{HOSTILE}")],
+        queue=[entry(waits, user=HOSTILE, reserved_nodes=[HOSTILE])],
+        nodes=[node(HOSTILE, problems=[HOSTILE], levels={"zone": HOSTILE})],
+        backends=[device(HOSTILE, attributes={HOSTILE: HOSTILE}, problems=[HOSTILE])],
+    )
+    service.documents = {f"/v1/gangs/{HOSTILE}/{HOSTILE}": story(bad)}
+    page.goto("/gangs")
+    expect(page.locator("#live")).to_contain_text(HOSTILE, timeout=LIMIT)
+    link = page.locator("tbody a").first.get_attribute("href") or ""
+    for path in ("/", "/queue", "/nodes", "/devices", "/search?q=img", link, f"/gangs?text={HOSTILE}"):
+        page.goto(path)
+        expect(page.locator("main")).to_contain_text(HOSTILE, timeout=LIMIT)
+        assert page.locator("main img, main script").count() == 0
+        assert "Fluence" in page.title()
+
+
+def test_service_that_goes_away_and_comes_back(page: Page, service: StateApi) -> None:
+    page.goto("/gangs")
+    expect(page.locator("#live")).to_contain_text("lab/waits", timeout=LIMIT)
+    service.stop()
+    expect(page.locator("#live .notice.trouble")).to_contain_text("can't be reached", timeout=LIMIT)
+    expect(page.locator("#live")).to_contain_text("lab/waits")
+    service.lists["gangs"] = [gang("after")]
+    service.start()
+    expect(page.locator("#live")).to_contain_text("lab/after", timeout=LIMIT)
+    expect(page.locator("#live .notice.trouble")).to_have_count(0)
+
+
+def test_standby_and_missing_rights_and_no_queue_say_what_to_do(page: Page, service: StateApi) -> None:
+    service.leading = False
+    service.lists["queues"] = []
+    service.refused["/v1/nodes"] = (403, "listing nodes needs the right to list nodes")
+    live = page.locator("#live")
+    expect(live).to_contain_text("A standby replica answers", timeout=LIMIT)
+    expect(live).to_contain_text("You may not see: nodes.")
+    expect(live).to_contain_text("listing nodes needs the right to list nodes")
+    expect(live).to_contain_text("There is no queue")
+    service.refused["/v1/gangs"] = (403, 'forbidden: User "ada" cannot get path "/v1/gangs"')
+    expect(page.locator("#live .notice.trouble")).to_contain_text("--clusterrole=fluence-view", timeout=LIMIT)
+
+
+def test_dashboard_that_ends_says_so(browser: Browser, service: StateApi) -> None:
+    with dashboard(service.url) as found:
+        page = browser.new_page()
+        page.goto(found)
+        expect(page.locator("#live")).to_contain_text("physics", timeout=LIMIT)
+    expect(page.locator("#lost")).to_contain_text("The dashboard itself doesn't answer.", timeout=LIMIT)
+    page.close()
