@@ -181,7 +181,7 @@ def test_what_if_asks_the_service(page: Page) -> None:
     expect(answer).to_contain_text("default/train (8 pods)")
     page.get_by_label("Manifest").fill("kind: [")
     page.get_by_role("button", name="Would it fit?").click()
-    expect(page.locator(".notice.trouble")).to_contain_text("Change the question and ask again.")
+    expect(page.locator("#live .notice.trouble")).to_contain_text("Change the question and ask again.")
     expect(page.get_by_label("Manifest")).to_have_value("kind: [")
 
 
