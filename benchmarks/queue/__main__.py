@@ -2,7 +2,7 @@
 
 The workload is generated, or read from a file in the Standard Workload Format.
 
-    python -m benchmarks.queue [--jobs 1000] [--machine 128] [--load 0.9] [--swf FILE]
+    python -m benchmarks.queue [--jobs 1000] [--machine 128] [--load 0.9] [--swf FILE] [--plot FILE]
     python -m benchmarks.queue --costs [--nodes 5000] [--waiting 10000] [--running 2000]
 """
 
@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.queue import costs, quality, swf
+from benchmarks.queue.plot import curves
 from benchmarks.report import Figures, machine
 from tests.queueing.jobs import generated
 
@@ -29,6 +30,7 @@ def main() -> None:
     parser.add_argument("--machine", type=int, default=128, help="nodes of the generated workload's machine")
     parser.add_argument("--load", type=float, default=0.9, help="the share of it that the jobs would use")
     parser.add_argument("--swf", type=Path, help="a workload in the Standard Workload Format")
+    parser.add_argument("--plot", type=Path, help="an SVG file to draw the waits in")
     parser.add_argument("--costs", action="store_true", help="measure what the queue costs instead")
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--waiting", type=int, default=10_000)
@@ -41,7 +43,12 @@ def main() -> None:
     jobs, size = generated(asked.jobs, asked.machine, asked.load, seed=1), asked.machine
     if asked.swf is not None:
         jobs, size = swf.read(asked.swf, asked.jobs)
-    show(quality.HEADINGS, quality.compare(jobs, size))
+    found = quality.compare(jobs, size)
+    show(quality.HEADINGS, [quality.judge(name, jobs, started, size) for name, started in found.items()])
+    if asked.plot is not None:
+        title = f"{len(jobs)} jobs on {size} nodes"
+        drawn = curves(title, {name: quality.waits(jobs, started) for name, started in found.items()})
+        asked.plot.write_text(drawn, encoding="utf-8")
 
 
 def show(headings: Sequence[str], found: Sequence[Figures]) -> None:

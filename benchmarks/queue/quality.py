@@ -1,4 +1,6 @@
-"""What the decisions of the queue are worth on a workload, under each policy and beside textbook EASY.
+"""What the decisions of the queue are worth on a workload, under some policies and beside textbook EASY.
+
+The product decides on a virtual clock: its order, timeline, reservations and planner (`tests.queueing.cluster`).
 
 * mean bounded slowdown: (wait + run) / run, at least 1, with a run of at least 10 s
 * utilization: the share of the machine that is used from the first submission to the last start
@@ -12,12 +14,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fluence_extender.queueing.policy import PolicyName
+from fluence_extender.model.queue import PolicyName
 from tests.queueing.jobs import TraceJob
 from tests.queueing.reference import starts
 from tests.queueing.simulation import simulate
 
 SHORTEST = 10
+PRODUCT = (
+    ("fcfs", PolicyName.FCFS, None),
+    ("easy", PolicyName.EASY, None),
+    ("easy, no reservations", PolicyName.EASY, 0),
+    ("hybrid, 8 reservations", PolicyName.HYBRID, 8),
+)
+"""The policies that are simulated, with their numbers of reservations."""
+
 HEADINGS = ("scheduler", "mean bounded slowdown", "utilization", "wait of the widest, p99")
 
 
@@ -57,12 +67,17 @@ def judge(scheduler: str, jobs: Sequence[TraceJob], started: Sequence[int], mach
     )
 
 
-def compare(jobs: Sequence[TraceJob], machine: int) -> list[Quality]:
-    """Return the figures of the references and of each policy, on nodes that jobs take whole."""
-    found = [
-        judge("reference FCFS", jobs, starts(jobs, machine, backfill=False), machine),
-        judge("reference EASY", jobs, starts(jobs, machine, backfill=True), machine),
-    ]
-    for policy in PolicyName:
-        found.append(judge(policy.value, jobs, simulate(jobs, machine, 1, policy), machine))
+def compare(jobs: Sequence[TraceJob], machine: int) -> dict[str, list[int]]:
+    """Return when each job starts under the references and under the product, on nodes that jobs take whole."""
+    found = {
+        f"reference {name}": starts(jobs, machine, backfill)
+        for name, backfill in (("FCFS", False), ("EASY", True))
+    }
+    for name, policy, depth in PRODUCT:
+        found[name] = simulate(jobs, machine, 1, policy, depth)
     return found
+
+
+def waits(jobs: Sequence[TraceJob], started: Sequence[int]) -> list[float]:
+    """Return how long each job waits."""
+    return [float(start - job.submit) for start, job in zip(started, jobs, strict=True)]

@@ -37,7 +37,7 @@ HOPELESS = 16
 """So many gangs that wouldn't fit on empty nodes are looked at besides those that count."""
 
 DECIDED_WITHIN = 0.05
-"""Seconds for which a step finds reservations. Gangs that aren't reached keep what they were promised."""
+"""Seconds for which a step finds reservations, at least one. Gangs that aren't reached keep what they were promised."""
 
 
 @dataclass(slots=True)
@@ -73,6 +73,7 @@ class Heads:
     ) -> None:
         self._clock = clock
         self._until = NEVER
+        self._first = True
         self._followed = followed
         self._planner = planner
         self._state = state
@@ -154,6 +155,7 @@ class Heads:
     def begin(self) -> None:
         """Begin a step: there is time to find reservations again."""
         self._until = self._clock() + DECIDED_WITHIN
+        self._first = True
         self.unfinished = False
 
     def finish(self) -> None:
@@ -185,7 +187,8 @@ class Heads:
             promise = head.promise
             due = promise is not None and not there and promise.start <= timeline.now
             if head.basis != basis or due:
-                if self._clock() <= self._until:
+                if self._first or self._clock() <= self._until:
+                    self._first = False
                     self._lift(self._heads[number:])
                     self._decide(head, prefix)
                     head.basis = basis

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from xml.etree import ElementTree
+
+from benchmarks.queue.plot import curves
 from benchmarks.queue.quality import judge
 from benchmarks.queue.swf import parse
 from tests.queueing.jobs import TraceJob, generated
@@ -40,3 +43,13 @@ def test_a_job_that_waits_as_long_as_it_runs_is_slowed_down_by_two() -> None:
     found = judge("in turn", jobs, [0, 100], 4)
     assert (found.slowdown, found.utilization) == (1.5, 1.0)
     assert 90 < found.wait <= 100
+
+
+def test_waits_are_drawn_as_one_curve_for_each_scheduler() -> None:
+    drawn = ElementTree.fromstring(curves("two jobs", {"easy": [0.0, 20.0], "reference EASY": [5.0, 3600.0]}))
+    lines = drawn.findall("{*}polyline")
+    shares = [[float(point.split(",")[1]) for point in line.attrib["points"].split()] for line in lines]
+    assert len(lines) == 2
+    # Half of the jobs wait for longer than 10 seconds, and none for longer than the longest wait.
+    assert [heights == sorted(heights) and heights[0] < heights[-1] for heights in shares] == [True, True]
+    assert [one.text for one in drawn.findall("{*}text")][-2:] == ["easy", "reference EASY"]
