@@ -62,7 +62,11 @@ class Site(Startable):
 
     def commands(self) -> Sequence[str]:
         """Return commands with which a user can look at the cluster from another shell."""
-        return (f"{plugin()} jobs --server {self.api_url}", f"curl {self.api_url}/v1/gangs")
+        return (
+            f"{plugin()} jobs --server {self.api_url}",
+            f"{plugin()} dashboard --server {self.api_url}",
+            f"curl {self.api_url}/v1/gangs",
+        )
 
     def upkeep(self) -> Iterator[str]:
         """Yield a line for each thing that went wrong, or was mended, since the last call."""

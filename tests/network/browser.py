@@ -30,10 +30,11 @@ def chromium() -> Iterator[Browser]:
 
 
 @contextmanager
-def dashboard(server: str) -> Iterator[str]:
-    """Yield the address that the command prints for the service at ``server``."""
+def dashboard(server: str = "", *arguments: str) -> Iterator[str]:
+    """Yield the address that the command prints for the service at ``server``, or for other ``arguments``."""
     command = [sys.executable, "-m", "fluence_extender.apps.kubectl.main", "dashboard", "--no-browser"]
-    with subprocess.Popen([*command, "--server", server], stdout=subprocess.PIPE, text=True) as process:
+    command += [*(("--server", server) if server else ()), *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             yield process.stdout.readline().split()[-1]
