@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from fluence_extender.gangs.queue.book import GangReservation
 from fluence_extender.gangs.queue.dependencies import Dependee, circle, unmet
 from fluence_extender.gangs.queue.obstacles import hold_obstacle, limit_obstacle, stop_obstacle
 from fluence_extender.gangs.queue.usage import Place, Usage
@@ -25,6 +24,7 @@ from fluence_extender.model.queue import DEFAULT_QUEUE, Queue, QueueLimits, Stop
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.submission import Submission
 from fluence_extender.model.workload import Job, JobSet, LeaderWorkerSet, PodGroup, ReplicaSet
+from fluence_extender.queueing.entry import NEVER
 from tests.core.values import asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld
@@ -209,8 +209,8 @@ def test_room_that_is_kept_is_told_once(world: MakeWorld, monkeypatch: pytest.Mo
     w.advance(2)
     single(w, "waits")
     w.advance(1)
-    kept = [GangReservation(w.gang("waits").key, ("n0",), None, None)]
-    monkeypatch.setattr(w.controller.queue, "reservations", lambda: kept)
+    kept = {w.gang("waits").key: NEVER}
+    monkeypatch.setattr(w.controller.queue, "promised_starts", lambda: kept)
     w.controller.lifecycle.look_at_all()
     w.advance(5)
     kept.clear()
