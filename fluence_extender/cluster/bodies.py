@@ -18,6 +18,7 @@ from fluence_extender.model.names import (
     GROUP_LABEL,
     NODES_ANNOTATION,
     PLACED_ANNOTATION,
+    QUEUED_SINCE_ANNOTATION,
     SUSPENDED_FOR_ANNOTATION,
     SUSPENDED_FOR_PLACEMENT,
     UNSATISFIABLE_CONDITION,
@@ -259,9 +260,12 @@ def resume_patch(job: Job, nodes: Sequence[str], placed_with: str) -> dict[str, 
     return {"metadata": {**_observed(job), "annotations": {SUSPENDED_FOR_ANNOTATION: None}}, "spec": spec}
 
 
-def hold_patch(job: Job) -> dict[str, Any]:
+def hold_patch(job: Job, queued_since: tuple[float, int] | None) -> dict[str, Any]:
     """Return the merge patch that suspends a Job in the observed version, held for placement."""
     held = {SUSPENDED_FOR_ANNOTATION: SUSPENDED_FOR_PLACEMENT}
+    if queued_since is not None:
+        since = format_time(datetime.fromtimestamp(queued_since[0], UTC))
+        held[QUEUED_SINCE_ANNOTATION] = f"{since}/{queued_since[1]}"
     return {"metadata": {**_observed(job), "annotations": held}, "spec": {"suspend": True}}
 
 

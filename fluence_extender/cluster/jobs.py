@@ -93,10 +93,13 @@ class ApiJobs:
                 raise Conflict(f"{attempt}: pods from before it was suspended still exist", 409) from error
             raise
 
-    async def hold_job(self, job: Job) -> None:
+    async def hold_job(self, job: Job, queued_since: tuple[float, int] | None = None) -> None:
         """See `Cluster.hold_job`. One PATCH; where it is refused or no answer comes, the Job is read back."""
         await self._patch(
-            job, f"suspend Job {_key(job)}", hold_patch(job), lambda now: now.held_for_placement
+            job,
+            f"suspend Job {_key(job)}",
+            hold_patch(job, queued_since),
+            lambda now: now.held_for_placement,
         )
 
     async def gated_jobs(self) -> Mapping[str, str]:

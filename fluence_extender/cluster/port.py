@@ -322,9 +322,10 @@ class Cluster(Protocol):
         """
         ...
 
-    async def hold_job(self, job: Job) -> None:
+    async def hold_job(self, job: Job, queued_since: tuple[float, int] | None = None) -> None:
         """Suspend the Job again, held for placement. Its pods are deleted, and don't count as failed.
 
+        ``queued_since`` is recorded as the place in line that it keeps (`Job.queued_since`), None to record nothing.
         Its template keeps its nodes, because that of a running Job can't be changed; `resume` replaces them. Raise
         `Conflict` where the Job has changed since it was observed, or `Gone`.
         """

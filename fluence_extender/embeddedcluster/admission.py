@@ -11,6 +11,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
+from fluence_extender.cluster.decode.job import JOB_CONTROLLER
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.gangs.lifecycle.pins import pinning
 from fluence_extender.graph.virtual import VirtualResources
@@ -24,6 +25,7 @@ from fluence_extender.model.names import (
     PLACED_ANNOTATION,
     PLACED_LABEL,
     QUEUE_LABEL,
+    QUEUED_SINCE_ANNOTATION,
     SCHEDULER_NAME,
     SUSPEND_LABEL,
     SUSPENDED_FOR_ANNOTATION,
@@ -34,8 +36,6 @@ from fluence_extender.webhook.contract import AdmissionRequest, Context, Json
 from fluence_extender.webhook.handlers import HANDLERS
 from fluence_extender.webhook.mutate import mutate
 from fluence_extender.whatif.documents import as_json
-
-JOB_CONTROLLER = "kubernetes.io/job-controller"
 
 
 def admit(pod: Json, resources: VirtualResources, gated_jobs: Collection[str] = ()) -> Pod:
@@ -79,7 +79,7 @@ def admit_job(job: Json) -> Json:
     template = job["spec"]["template"]
     if template["spec"].get("schedulerName") != SCHEDULER_NAME:
         return job
-    meta = _without(job["metadata"], SUSPENDED_FOR_ANNOTATION)
+    meta = _without(job["metadata"], SUSPENDED_FOR_ANNOTATION, QUEUED_SINCE_ANNOTATION)
     template_meta = _without(template.get("metadata") or {}, NODES_ANNOTATION, PLACED_ANNOTATION)
     suspended = {}
     if _is_held(job):

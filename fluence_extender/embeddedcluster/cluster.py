@@ -306,13 +306,14 @@ class EmbeddedCluster:
             resumed = replace(now, suspended=False, held_for_placement=False, nodes=tuple(nodes))
             self.put(replace(resumed, placed_with=placed_with))
 
-    async def hold_job(self, job: Job) -> None:
+    async def hold_job(self, job: Job, queued_since: tuple[float, int] | None = None) -> None:
         """See `Cluster.hold_job`."""
         await self._begin("hold_job", f"{job.namespace}/{job.name}")
         now = self.job(job)
         if not now.held_for_placement:
             self._demand_unchanged(job, now)
-            self.put(replace(now, suspended=True, held_for_placement=True))
+            since = now.queued_since if queued_since is None else queued_since
+            self.put(replace(now, suspended=True, held_for_placement=True, queued_since=since))
 
     async def gated_jobs(self) -> Mapping[str, str]:
         """See `Cluster.gated_jobs`."""

@@ -91,6 +91,8 @@ class EmbeddedWorkloads:
         described = workload(manifest["kind"], as_json(manifest))
         if make is None and described is None:
             raise BadManifest(f"the embedded cluster has no controller for {manifest['kind']} {meta['name']}")
+        if isinstance(described, Job):
+            described = replace(described, created=time.time())
         if described is not None:
             self._cluster.put(described)
         if make is not None:

@@ -70,7 +70,9 @@ class Controller:
         self._queue_reports = QueueReports(
             self.queue, self.lifecycle.admission.usage, self.eligibility.nodes, calendar
         )
-        self._endings = Endings(self.registry.gangs, self.lifecycle.admission.usage, calendar)
+        self._endings = Endings(
+            self.registry.gangs, self.lifecycle.admission.usage, self.lifecycle.requeues, calendar
+        )
         self._births = self.lifecycle.births
         self._clock = clock
         self._read_resources = read_resources

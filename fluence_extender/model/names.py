@@ -77,6 +77,10 @@ KUEUE_LONGEST_LABEL = "kueue.x-k8s.io/max-exec-time-seconds"
 SUSPENDED_FOR_ANNOTATION = f"{DOMAIN}/suspended-for"
 SUSPENDED_FOR_PLACEMENT = "placement"
 
+# On a Job whose pods had to give their places back: the place in line that it keeps, as the time of its submission and
+# a number that orders what was submitted in the same second, joined by a slash.
+QUEUED_SINCE_ANNOTATION = f"{DOMAIN}/queued-since"
+
 # On a Job's pod template: the nodes of its pods by completion index, joined by commas, written when it is resumed.
 NODES_ANNOTATION = f"{DOMAIN}/nodes"
 

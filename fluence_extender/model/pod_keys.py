@@ -62,7 +62,14 @@ WRITTEN = frozenset(
 """The annotations that the project writes. A copied manifest may contain some."""
 
 ANNOTATIONS = REQUESTED | WRITTEN
-ON_JOBS = frozenset({names.SUSPEND_LABEL, names.SUSPENDED_FOR_ANNOTATION, names.GATED_JOBS_ANNOTATION})
+ON_JOBS = frozenset(
+    {
+        names.SUSPEND_LABEL,
+        names.SUSPENDED_FOR_ANNOTATION,
+        names.QUEUED_SINCE_ANNOTATION,
+        names.GATED_JOBS_ANNOTATION,
+    }
+)
 """The keys that are about Jobs and never on pods."""
 
 PREFIXES = (names.REQUIRE_PREFIX, names.ATTRIBUTE_PREFIX)

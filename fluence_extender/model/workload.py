@@ -102,7 +102,12 @@ class Job(WorkloadObject):
     once the Job has ended, or is about to end or to be deleted. ``outcome`` is how it has ended, None before.
     ``version`` is its resourceVersion. ``job_set`` names the JobSet that controls it, "" where none does. ``succeeded``
     counts its pods that have succeeded. ``queued`` is true where it or its template names a queue of ours, and
-    ``created`` is when it was created, in seconds since the epoch.
+    ``created`` is when it was created, in seconds since the epoch. ``placeable`` is true where admission lets its pods
+    be created with their nodes.
+
+    Nor is what sending it back in line depends on. ``suspendable`` is true where nobody but its user and the service
+    suspends and resumes it, and its user hasn't forbidden it. ``queued_since`` is the place in line that it keeps since
+    it was sent back: a time and a number, as for `Gang.created`; None where it wasn't.
     """
 
     parallelism: int
@@ -128,6 +133,9 @@ class Job(WorkloadObject):
     succeeded: int = field(default=0, compare=False)
     queued: bool = field(default=False, compare=False)
     created: float = field(default=0.0, compare=False)
+    placeable: bool = field(default=True, compare=False)
+    suspendable: bool = field(default=True, compare=False)
+    queued_since: tuple[float, int] | None = field(default=None, compare=False)
 
     @property
     def all_at_once(self) -> bool:

@@ -93,13 +93,13 @@ def holdings_are_those_of_living_pods(world: World) -> None:
 def foreseen_pods(world: World) -> set[str]:
     """The uids of the pods that the cluster's Jobs will have: each index without a pod has at most one.
 
-    A Job of a suspended JobSet has none. Of a Job in a queue, any of its pods may take over any of the foreseen ones.
+    A Job of a suspended JobSet has none. Of a Job whose pods aren't pinned, any may take over any of the foreseen ones.
     """
     found: set[str] = set()
     for job in world.cluster.jobs():
         if not job.ours or job.finished or (job.suspended and not job.held_for_placement):
             continue
-        if job.queued:
+        if job.queued or not job.all_at_once:
             claims = {
                 f"{job.uid}/{number}" for number in range(job.parallelism)
             } & world.ledger.allocations.keys()

@@ -138,6 +138,7 @@ class JobController:
             ours=True,
             suspended=held,
             held_for_placement=held,
+            created=pod.created,
         )
         self.cluster.put(job)
         return self.cluster.job(job)

@@ -13,7 +13,7 @@ from fluence_extender.model.names import (
     NODES_ANNOTATION,
     SUSPENDED_FOR_ANNOTATION,
 )
-from tests.e2e.births import held, path_of, pinned_to, refusal
+from tests.e2e.births import held, path_of, pinned_to, ranks, refusal
 from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, phase_of, wait_for
 from tests.e2e.installation import Installation, gates_of
 from tests.e2e.job_sets import API, controlled, job_set, replicated
@@ -231,3 +231,26 @@ def test_restart_of_the_service_while_a_job_set_waits(
     assert all(map(held, jobs_of(namespace, 2)))
     suspend(namespace, "train", False)
     assert born(running(namespace, 2))
+
+
+def test_preempted_job_set_goes_back_in_line_and_no_restart_is_counted(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(1, cpu="4")
+    namespace.create(job_set("low", workers("w", 2, 2, backoffLimit=0), failurePolicy={"maxRestarts": 0}))
+    before = {one["metadata"]["uid"] for one in running(namespace, 4)}
+    high = ranks("high", 4, ours("x", cpu="1", priorityClassName="system-cluster-critical"))
+    namespace.create(high)
+
+    def replaced() -> bool:
+        found = [one for one in namespace.pods() if phase_of(one) == "Running"]
+        return len(found) == 4 and not before & {one["metadata"]["uid"] for one in found}
+
+    wait_for(replaced, what="the other Job to run", seen=lambda: namespace.pods())
+    waiting = [one for one in jobs_of(namespace, 3) if held(one)]
+    assert [one["metadata"]["name"] for one in waiting] == ["low-w-0", "low-w-1"]
+    namespace.api.request("DELETE", path_of(namespace, "high"), {"propagationPolicy": "Background"})
+    assert born(running(namespace, 4))
+    status = namespace.api.get(f"/apis/{API}/namespaces/{namespace.name}/jobsets/low").get("status", {})
+    assert not status.get("restarts")
+    assert not any(one["status"].get("failed") for one in jobs_of(namespace, 2))

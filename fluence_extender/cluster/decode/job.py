@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import datetime
 
 import msgspec
 
@@ -17,10 +18,14 @@ from fluence_extender.model.names import (
     HOLD_ANNOTATION,
     KUEUE_LONGEST_LABEL,
     KUEUE_QUEUE_LABEL,
+    NEVER_SUSPEND,
     NODES_ANNOTATION,
     PLACED_ANNOTATION,
+    PLACED_LABEL,
     QUEUE_LABEL,
+    QUEUED_SINCE_ANNOTATION,
     SCHEDULER_NAME,
+    SUSPEND_LABEL,
     SUSPENDED_FOR_ANNOTATION,
     SUSPENDED_FOR_PLACEMENT,
     UNSATISFIABLE_CONDITION,
@@ -31,10 +36,15 @@ from fluence_extender.model.workload import BACKOFF_LIMIT, Job
 
 ORIGIN_LABEL = "ray.io/originated-from-crd"
 JOB_SET = ("jobset.x-k8s.io", "JobSet")
+LEAVES_SUSPENSION = (JOB_SET, ("batch", "CronJob"))
+"""The controllers whose Jobs the service may suspend: they don't resume them, or admission keeps them from it."""
+
+JOB_CONTROLLER = "kubernetes.io/job-controller"
 FLUX_K8S_LABELS = (COSCHEDULING_GROUP, FLUX_SIZE)
 Indexes = tuple[int, int]
 """A range of completion indexes: the first one and the last one."""
 
+_TIME = "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 ENDING = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 """The conditions of a Job that has ended, and those of a Job that ends once its pods are gone."""
@@ -85,6 +95,8 @@ class _Annotations(msgspec.Struct):
 
 class _Labels(msgspec.Struct):
     queue: str = msgspec.field(name=QUEUE_LABEL, default="")
+    placed: str | None = msgspec.field(name=PLACED_LABEL, default=None)
+    kueue: str | None = msgspec.field(name=KUEUE_QUEUE_LABEL, default=None)
 
 
 class _TemplateMetadata(msgspec.Struct):
@@ -103,6 +115,7 @@ class _Template(msgspec.Struct):
 
 class _FullSpec(JobSpec):
     suspend: bool | None = None
+    managed_by: str | None = None
     template: _Template | None = None
 
     @property
@@ -116,10 +129,15 @@ class _FullSpec(JobSpec):
         return (meta.annotations if meta else None) or _Annotations()
 
     @property
-    def queued(self) -> bool:
-        """Whether the template names a queue of ours."""
+    def labels(self) -> _Labels:
+        """The labels of the template."""
         meta = self.template.metadata if self.template else None
-        return bool(meta and meta.labels and meta.labels.queue)
+        return (meta.labels if meta else None) or _Labels()
+
+    @property
+    def placeable(self) -> bool:
+        """Whether admission lets the pods be created with their nodes."""
+        return self.labels.placed is not None
 
 
 class _JobCondition(msgspec.Struct):
@@ -179,8 +197,11 @@ def decode_job(raw: bytes) -> Job:
         submission=meta.submission.over(noted.submission),
         job_set=_job_set(meta),
         succeeded=status.succeeded or 0,
-        queued=bool(labels.get(QUEUE_LABEL)) or spec.queued,
-        created=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
+        queued=bool(labels.get(QUEUE_LABEL) or spec.labels.queue),
+        created=_created(meta),
+        suspendable=not problem and _suspendable(meta, spec),
+        placeable=spec.placeable,
+        queued_since=_queued_since(meta),
         problem=problem,
     )
 
@@ -191,6 +212,41 @@ def _outcome(conditions: Iterable[_JobCondition]) -> Ending | None:
     if "Complete" in true:
         return Ending.SUCCEEDED
     return Ending.FAILED if "Failed" in true else None
+
+
+def _created(meta: Metadata) -> float:
+    return meta.creation_timestamp.timestamp() if meta.creation_timestamp is not None else 0.0
+
+
+def _suspendable(meta: Metadata, spec: _FullSpec) -> bool:
+    """Return whether its suspension is its user's and the service's alone, and its user hasn't forbidden it.
+
+    A JobSet resumes its Jobs. The policy that keeps it from that has labelled their templates.
+    """
+    labels = meta.labels or {}
+    owners = [
+        (one.api_version.partition("/")[0], one.kind) for one in meta.owner_references or () if one.controller
+    ]
+    return (
+        all(one in LEAVES_SUSPENSION for one in owners)
+        and (spec.placeable or not _job_set(meta))
+        and spec.managed_by in (None, JOB_CONTROLLER)
+        and KUEUE_QUEUE_LABEL not in labels
+        and spec.labels.kueue is None
+        and labels.get(SUSPEND_LABEL) != NEVER_SUSPEND
+    )
+
+
+def _queued_since(meta: Metadata) -> tuple[float, int] | None:
+    """Return the place in line that the Job keeps, None without one. No Job was submitted before it was created."""
+    text, _, number = (meta.annotations or {}).get(QUEUED_SINCE_ANNOTATION, "").partition("/")
+    if re.fullmatch(_TIME, text) is None or re.fullmatch("[0-9]{1,18}", number) is None:
+        return None
+    try:
+        since = datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None
+    return max(since, _created(meta)), int(number)
 
 
 def _job_set(meta: Metadata) -> str:

@@ -150,6 +150,23 @@ class HoldJob:
 
 
 @dataclass(frozen=True, slots=True)
+class Requeue:
+    """Send a gang back in line: suspend its ``jobs``, unless budgets protect one of its bound ``pods``.
+
+    The Jobs keep the place in line ``since``. ``reason`` is for users; ``with_names`` may name gangs of other
+    namespaces. With ``again``, a failure is reported to preemption, which decides anew.
+    """
+
+    gang: GangKey
+    jobs: tuple[Job, ...]
+    pods: tuple[Pod, ...]
+    since: tuple[float, int]
+    reason: str
+    with_names: str = ""
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class GateJobs:
     """Write which Jobs' new pods wait at the gate although their template has a plan: the reasons by uid."""
 
@@ -170,5 +187,6 @@ Action = (
     | Foresee
     | Resume
     | HoldJob
+    | Requeue
     | GateJobs
 )

@@ -32,11 +32,12 @@ from fluence_extender.gangs.execution.actions import (
     ReportPod,
     ReportQueue,
     ReportReservation,
+    Requeue,
     Resume,
     Steer,
 )
 from fluence_extender.gangs.execution.fence import Fence
-from fluence_extender.gangs.execution.job_writes import JobWrites
+from fluence_extender.gangs.execution.job_writes import LONGEST_EVENT, JobWrites
 from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.model.gang import HistoryKind
@@ -61,9 +62,6 @@ EVICTIONS_AT_ONCE = 12
 
 REPORTS_AT_ONCE = 4
 """Events and status reports under way at the same time. Nothing waits for them, and a new leader has thousands."""
-
-LONGEST_EVENT = 1000
-"""Characters of an Event's message (the API server accepts 1,024)."""
 
 STEER_PAUSE = 1.0
 EVICT_PAUSE = 2.0
@@ -112,7 +110,7 @@ class Executor:
                     self._spawn("", self._ask_budgets(action), ())
                 case Evict(pod):
                     self._spawn(pod.uid, self._evict(action), (), self._evictions)
-                case Foresee() | Resume() | HoldJob() | GateJobs():
+                case Foresee() | Resume() | HoldJob() | Requeue() | GateJobs():
                     subject, slots = self._jobs.subject(action), self._jobs.slots(action)
                     self._spawn(subject, self._jobs.carry_out(action), (), slots)
                 case _:

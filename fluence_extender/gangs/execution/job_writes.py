@@ -13,10 +13,12 @@ from functools import partial
 import structlog
 
 from fluence_extender.cluster.errors import ClusterError, Conflict, Gone, Unforeseeable
-from fluence_extender.gangs.execution.actions import Foresee, GateJobs, HoldJob, Resume
+from fluence_extender.cluster.port import Cluster, Regarding
+from fluence_extender.gangs.execution.actions import Foresee, GateJobs, HoldJob, Requeue, Resume
 from fluence_extender.gangs.execution.fence import Fence
 from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import GATED_JOBS
 from fluence_extender.model.workload import Job
 
@@ -32,9 +34,15 @@ CHANGED = 0.25
 """The same where the Job has changed meanwhile, as a new Job of a JobSet does. The watch soon shows how."""
 
 REFUSED = (403, 422)
-"""HTTP statuses by which the API server refuses the pods of a Job, whoever creates them when."""
+"""HTTP statuses by which the API server refuses the pods of a Job, whoever creates them when, or its suspension."""
 
-JobAction = Foresee | Resume | HoldJob | GateJobs
+REQUEUED = "Requeued"
+"""The reason of the Event of a Job that was sent back in line."""
+
+LONGEST_EVENT = 1000
+"""Characters of an Event's message (the API server accepts 1,024)."""
+
+JobAction = Foresee | Resume | HoldJob | Requeue | GateJobs
 Later = Callable[[float, Callable[[str], None], str], None]
 
 
@@ -51,7 +59,13 @@ class JobWrites:
 
     def subject(self, action: JobAction) -> str:
         """Return what the action writes to; writes to the same subject are made in order."""
-        return GATED_JOBS if isinstance(action, GateJobs) else action.job.uid
+        match action:
+            case GateJobs():
+                return GATED_JOBS
+            case Requeue(_, jobs):
+                return jobs[0].uid
+            case _:
+                return action.job.uid
 
     def slots(self, action: JobAction) -> asyncio.Semaphore | None:
         """Return what limits such actions, None where the limit of all writes is enough."""
@@ -66,6 +80,8 @@ class JobWrites:
                 await self._resume(action)
             case HoldJob(job):
                 await self._hold(job)
+            case Requeue():
+                await self._requeue(action)
             case GateJobs():
                 await self._gate(action)
 
@@ -118,12 +134,62 @@ class JobWrites:
             log.warning("Job not suspended again; trying again", job=_named(job), error=str(error))
             self._later(_patience(error), self._births.write_failed, job.uid)
 
+    async def _requeue(self, action: Requeue) -> None:
+        """Suspend the Jobs of a gang, where the disruption budgets allow it for all its pods at this moment."""
+        try:
+            blocked = await self._fence.write(lambda cluster: cluster.eviction_block(action.pods))
+        except ClusterError as error:
+            self._not_requeued(action, f"PodDisruptionBudgets can't be read: {error}", AGAIN)
+            return
+        if blocked is not None:
+            self._not_requeued(action, f"can't be suspended now: {blocked.reason}", AGAIN)
+            return
+        for job in action.jobs:
+            try:
+                await self._fence.write(partial(_suspend, job=job, since=action.since))
+            except Gone:
+                continue
+            except ClusterError as error:
+                if error.status in REFUSED:
+                    log.warning(
+                        "Job can't be suspended; its pods are evicted", job=_named(job), error=str(error)
+                    )
+                    self._lifecycle.requeues.refused(job.uid)
+                self._not_requeued(action, f"can't be suspended: {error}", _patience(error))
+                return
+            await self._tell(job, action)
+        self._note(action, HistoryKind.REQUEUED, action.with_names or action.reason)
+        for pod in action.pods:
+            self._lifecycle.preemption.eviction_accepted(pod.uid)
+
+    async def _tell(self, job: Job, action: Requeue) -> None:
+        about = Regarding("batch/v1", "Job", job.namespace, job.name, job.uid)
+        message = f"back in line: {action.reason}"[:LONGEST_EVENT]
+        await self._fence.write(lambda cluster: cluster.event(about, REQUEUED, message, True))
+
+    def _not_requeued(self, action: Requeue, why: str, pause: float) -> None:
+        log.warning("gang not sent back in line; trying again", gang=str(action.gang), error=why)
+        self._note(action, HistoryKind.FAILED, why)
+        if action.again:
+            failed = partial(self._lifecycle.preemption.eviction_failed, why=why)
+            for pod in action.pods:
+                self._later(pause, failed, pod.uid)
+
+    def _note(self, action: Requeue, what: HistoryKind, detail: str) -> None:
+        gang = self._registry.gangs.get(action.gang)
+        if gang is not None:
+            gang.note(what, "", detail)
+
     async def _gate(self, action: GateJobs) -> None:
         try:
             await self._fence.write(lambda cluster: cluster.gate_jobs(action.reasons))
         except ClusterError as error:
             log.warning("gated Jobs not written; trying again", error=str(error))
             self._later(AGAIN, self._births.gating_failed, "")
+
+
+async def _suspend(cluster: Cluster, job: Job, since: tuple[float, int]) -> None:
+    await cluster.hold_job(job, since)
 
 
 def _patience(error: ClusterError) -> float:

@@ -346,7 +346,7 @@ class Births:
             if known.paused:
                 continue
             if job.held_for_placement and (uid in self.gated or not known.waits):
-                if not known.written:
+                if not known.written and not self._runs(job):
                     known.written = True
                     found.append(Resume(job))
             elif not _shaped(known) and known.missing():
@@ -361,6 +361,12 @@ class Births:
             self._written = dict(self.gated)
             found.append(GateJobs(dict(self.gated)))
         return found
+
+    def _runs(self, job: Job) -> bool:
+        """Return whether the Job controller has yet to delete pods of the Job, so that it mustn't be resumed."""
+        gangs = (self._registry.gangs[key] for key in self._registry.gangs_of(job.uid))
+        members = (member for gang in gangs for member in gang.alive() if not member.pod.foreseen)
+        return any(one.pod.owner is not None and one.pod.owner.uid == job.uid for one in members)
 
     def _patience(self, gang: Gang) -> float:
         """Return for how many seconds the gang keeps its places while its pods aren't created."""

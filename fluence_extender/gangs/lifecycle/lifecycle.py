@@ -42,6 +42,7 @@ from fluence_extender.gangs.lifecycle.member_states import (
 from fluence_extender.gangs.lifecycle.pins import forget_displaced
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.lifecycle.refusals import last_verdicts
+from fluence_extender.gangs.lifecycle.requeues import Requeues
 from fluence_extender.gangs.lifecycle.resting import (
     Resting,
     explain_unbound,
@@ -95,8 +96,9 @@ class Lifecycle:
         self._resting = Resting(registry, self._places, limits, clock)
         self._group_reports = GroupReports(registry, registry.gone.clock)
         self._job_reports = JobReports(registry)
+        self.requeues = Requeues(registry, self.queue.settings.labels_of)
         self.preemption = PreemptionManager(
-            registry, ledger, self._places, planner, limits, clock, preemptions, on_preempted
+            registry, ledger, self._places, planner, limits, clock, preemptions, self.requeues, on_preempted
         )
         self._displacement = Displacement(self._places, planner, ledger, registry.workloads, limits)
         waiting = registry, ledger, self._places, self.preemption, self._displacement, self.queue

@@ -145,7 +145,7 @@ class JobPods:
     @property
     def pinned(self) -> bool:
         """Whether its pods get their nodes when they are created, by their indexes."""
-        return bool(self.job.nodes) or (self.job.all_at_once and not self.apart)
+        return bool(self.job.nodes) or (self.job.all_at_once and self.job.placeable and not self.apart)
 
     @property
     def indexes(self) -> int:

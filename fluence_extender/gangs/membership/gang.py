@@ -48,8 +48,8 @@ class Member:
     renames what these name. ``refusals`` is what failed attempts have taught. ``excused``: the next failed attempt was
     our own doing. ``trouble`` is why its node can't be written to the cluster. ``written_off``: the gang does without
     this member since the kubelet rejected it. ``first_seen`` is the resourceVersion of its pod when it was first seen,
-    0 if it had none. ``submitted`` is when the work was created that it is a part of, in seconds since the epoch, None
-    where that is the pod itself.
+    0 if it had none. ``submitted`` is the place in line of the work that it is a part of, as `Gang.created` has it,
+    None where the pod itself was submitted.
     """
 
     pod: Pod
@@ -62,7 +62,7 @@ class Member:
     trouble: str = ""
     written_off: bool = False
     promise: Promise | None = None
-    submitted: float | None = None
+    submitted: tuple[float, int] | None = None
     first_seen: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,6 +80,11 @@ class Member:
         """Whether the pod still counts as a member: neither ended nor being deleted."""
         pod = self.pod
         return not pod.deleting and pod.phase not in ENDED_PHASES
+
+    @property
+    def age(self) -> tuple[float, int]:
+        """When it was created or submitted (`Gang.created`)."""
+        return self.submitted or (self.pod.created, self.first_seen)
 
     @property
     def pending(self) -> bool:
@@ -401,10 +406,11 @@ class Gang:
         """When its first living member was created or submitted, in seconds since the epoch, as what resourceVersion.
 
         The time is a whole second; the resourceVersion orders what was created in the same one. A bound pod that was
-        placed otherwise makes the gang no older.
+        placed otherwise makes the gang no older. A Job that was sent back in line makes it as old as its place there.
         """
-        own = ((one.submitted or one.pod.created, one.first_seen) for one in self._own())
-        return min(own, default=(0.0, 0))
+        # As in `alive`, no call for each member.
+        ages = (one.submitted or (one.pod.created, one.first_seen) for one in self._own())
+        return min(ages, default=(0.0, 0))
 
     def _own(self) -> list[Member]:
         """Return the living members that wait or were placed with this gang, or all if there are none."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
 from fluence_extender.gangs.membership.awaited import Awaited
@@ -77,6 +77,10 @@ class Registry:
         """Return the gangs of a PodGroup of scheduling.x-k8s.io in the order of their keys; each part is a gang."""
         found = (gang for gang in self._alike(namespace, name) if gang.key.name == name)
         return [gang for gang in found if gang.key.convention is Convention.COSCHEDULING]
+
+    def gangs_of(self, owner: str) -> Collection[GangKey]:
+        """Return the gangs with pods of the owner of that uid."""
+        return self._by_owner.get(owner, ())
 
     def _alike(self, namespace: str, name: str) -> list[Gang]:
         """Return the gangs whose names begin as ``name`` does; what follows a slash may be a part."""
@@ -150,7 +154,7 @@ class Registry:
             self._by_owner.setdefault(pod.owner.uid, Counter())[key] += 1
         self._priorities[pod.priority] += 1
         member.pod, member.membership = pod, membership
-        member.submitted = self._submitted(pod)
+        member.submitted = self._submitted(member)
         if pod.uid not in gang.members:
             gang.members[pod.uid] = member
             gang.note(HistoryKind.SEEN, pod.name)
@@ -161,13 +165,15 @@ class Registry:
         self.dirty.add(key)
         return member
 
-    def _submitted(self, pod: Pod) -> float | None:
-        """Return when the pod's Job was created, if it is in a queue: its pods have its place in line."""
-        owner = pod.owner
+    def _submitted(self, member: Member) -> tuple[float, int] | None:
+        """Return the place in line that its Job keeps, or that of a Job in a queue, None where the pod has its own."""
+        owner = member.pod.owner
         if owner is None or not owner.is_a("Job", "batch"):
             return None
-        job = self.workloads.find(Job, pod.namespace, owner.name)
-        return job.created if job is not None and job.queued and job.uid == owner.uid else None
+        job = self.workloads.find(Job, member.pod.namespace, owner.name)
+        if job is None or job.uid != owner.uid:
+            return None
+        return job.queued_since or ((job.created, member.first_seen) if job.queued else None)
 
     def _gang(self, key: GangKey) -> Gang:
         """Return the gang of that key, new if need be; a gang that comes back continues its history."""
@@ -303,8 +309,17 @@ class Registry:
         if isinstance(thing, Job) and _ending(thing) != (before and _ending(before)):
             target = Target("job", thing.name)
             self.dirty.update(self.awaited.by(thing.namespace, target) & self.gangs.keys())
+        if isinstance(thing, Job) and _place(thing) != _place(before):
+            self._queue_anew(thing)
         if thing.submission != (NOTHING_SAID if before is None else before.submission):
             self.dirty.update(self._of(thing))
+
+    def _queue_anew(self, job: Job) -> None:
+        """Take over for the pods of a Job what it says of its place in line."""
+        for key in self._by_owner.get(job.uid, ()):
+            self.dirty.add(key)
+            for member in self.gangs[key].members.values():
+                member.submitted = self._submitted(member)
 
     def _of(self, thing: Workload) -> set[GangKey]:
         """Return the gangs whose pods a workload owns, and those that are named after it."""
@@ -323,7 +338,7 @@ class Registry:
             pod = found[1].pod
             self.on_restated(pod)
             membership = self.workloads.membership(pod)
-            found[1].submitted = self._submitted(pod)
+            found[1].submitted = self._submitted(found[1])
             if membership != found[1].membership:
                 self._put(pod, membership)
                 self.gangs[membership.key].reports.group_scheduled = False
@@ -337,6 +352,11 @@ def _begins(namespace: str, name: str) -> tuple[str, str]:
 def _ending(thing: Workload) -> tuple[object, ...]:
     """Return what of an object counts for those that wait for its end."""
     return (thing.uid, thing.outcome if isinstance(thing, Job) else None, thing.submission.after)
+
+
+def _place(thing: Workload | None) -> tuple[object, ...]:
+    """Return whether a Job is suspended, and what place in line it keeps."""
+    return (thing.suspended, thing.queued_since) if isinstance(thing, Job) else (False, None)
 
 
 def _names_same_gang(old: Pod, new: Pod) -> bool:

@@ -10,14 +10,15 @@ evicted for it. Such pods are *departing*.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
 
-from fluence_extender.gangs.execution.actions import Evict
+from fluence_extender.gangs.execution.actions import Evict, Requeue
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
 from fluence_extender.gangs.lifecycle.member_states import BOUND, MOVABLE
 from fluence_extender.gangs.lifecycle.places import Places
+from fluence_extender.gangs.lifecycle.requeues import Requeues
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.preemptions import Preemption, Preemptions
@@ -75,7 +76,8 @@ class GangEviction:
 
     ``surplus`` means that only the pods ``uids`` go and the gang runs on; otherwise all of its members go, including
     those that joined later. ``counted`` means that ``on_preempted`` was called for it, ``sent`` are the pods for which
-    an eviction was sent, and ``refused_since`` holds by uid since when the eviction of a pod has failed.
+    an eviction was sent, and ``refused_since`` holds by uid since when the eviction of a pod has failed. ``suspended``
+    has the Jobs whose suspension was sent, by uid, each with its version then.
     """
 
     why: Reason
@@ -85,6 +87,7 @@ class GangEviction:
     sent: set[str] = field(default_factory=set)
     counted: bool = False
     refused_since: dict[str, float] = field(default_factory=dict)
+    suspended: dict[str, str] = field(default_factory=dict)
 
     def remaining(self, gang: Gang) -> list[Member]:
         """Return the members that still have to go, by name; none if the gang can no longer run without them."""
@@ -108,11 +111,13 @@ class Evictions:
         places: Places,
         limits: Limits,
         preemptions: Preemptions,
+        requeues: Requeues,
         terminating: TerminatingPods,
         held: Container[str],
         on_preempted: Callable[[], None],
     ) -> None:
         self._registry = registry
+        self._requeues = requeues
         self._places = places
         self._limits = limits
         self._preemptions = preemptions
@@ -169,6 +174,7 @@ class Evictions:
         if found is None or eviction is None:
             return None
         eviction.sent.discard(uid)
+        eviction.suspended.clear()
         eviction.refused_since.setdefault(uid, now)
         self._to_look_at[found[0].key] = None
         return eviction
@@ -208,12 +214,12 @@ class Evictions:
 
     # Evicting.
 
-    def actions(self, looked_at: Collection[GangKey]) -> list[Evict]:
+    def actions(self, looked_at: Collection[GangKey]) -> list[Evict | Requeue]:
         """Return the evictions to send now; ``looked_at`` are the gangs of which something may have changed."""
         changed = [key for key in looked_at if key in self._by_gang]
         gone = [key for key in self._by_gang if key not in self._registry.gangs]
         self._to_look_at.update(dict.fromkeys((*sorted(changed), *gone)))
-        found: list[Evict] = []
+        found: list[Evict | Requeue] = []
         for key in list(self._to_look_at):
             if len(found) >= AT_ONCE:
                 break
@@ -221,7 +227,7 @@ class Evictions:
             found.extend(self._evict(key, AT_ONCE - len(found)))
         return found
 
-    def _evict(self, key: GangKey, most: int) -> list[Evict]:
+    def _evict(self, key: GangKey, most: int) -> Sequence[Evict | Requeue]:
         gang, eviction = self._registry.gangs.get(key), self._by_gang[key]
         remaining = [] if gang is None else eviction.remaining(gang)
         if gang is None or not remaining or not self._still_wanted(gang, eviction, remaining):
@@ -234,9 +240,12 @@ class Evictions:
             self._places.withdraw(gang)
             self._registry.dirty.add(key)
             return []
-        found: list[Evict] = []
+        requeue = None if eviction.surplus else self._requeue(gang, eviction)
+        found: list[Evict | Requeue] = []
+        if requeue is not None:
+            found.extend(self._suspensions(requeue, eviction))
         for member in remaining:
-            if member.state is BOUND and member.pod.uid not in eviction.sent:
+            if requeue is None and member.state is BOUND and member.pod.uid not in eviction.sent:
                 if len(found) == most:
                     self._to_look_at[key] = None
                     break
@@ -247,6 +256,20 @@ class Evictions:
                 self._places.drop(gang, member)
                 self._registry.dirty.add(key)
         return found
+
+    def _requeue(self, gang: Gang, eviction: GangEviction) -> Requeue | None:
+        bound = [member.pod for member in gang.alive() if member.state is BOUND]
+        return self._requeues.requeue(gang, bound, eviction.why.text, eviction.why.full_text, True)
+
+    def _suspensions(self, requeue: Requeue, eviction: GangEviction) -> Iterable[Requeue]:
+        """Yield the suspension of those Jobs for which none was sent, or that were resumed since."""
+        jobs = tuple(job for job in requeue.jobs if eviction.suspended.get(job.uid) != job.version)
+        for pod in requeue.pods:
+            eviction.sent.add(pod.uid)
+            self._by_pod[pod.uid] = eviction
+        if jobs:
+            eviction.suspended.update((job.uid, job.version) for job in jobs)
+            yield replace(requeue, jobs=jobs)
 
     def _still_wanted(self, gang: Gang, eviction: GangEviction, remaining: list[Member]) -> bool:
         """Return whether the eviction of the gang has to begin, or to go on. A gang that may stay is spared."""

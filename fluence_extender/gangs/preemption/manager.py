@@ -28,6 +28,7 @@ from fluence_extender.gangs.execution.actions import Action, AskBudgets, Nominat
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.lifecycle.member_states import BOUND, update
 from fluence_extender.gangs.lifecycle.places import Places
+from fluence_extender.gangs.lifecycle.requeues import Requeues
 from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
@@ -80,6 +81,7 @@ class PreemptionManager:
         limits: Limits,
         clock: Callable[[], float],
         preemptions: Preemptions,
+        requeues: Requeues,
         on_preempted: Callable[[], None],
     ) -> None:
         self._registry = registry
@@ -97,6 +99,7 @@ class PreemptionManager:
             places,
             limits,
             preemptions,
+            requeues,
             self._terminating,
             ledger.allocations,
             on_preempted,

@@ -26,8 +26,8 @@ from fluence_extender.placement.ranks import rank_key
 class Victim:
     """What is taken from one gang together: ``uids`` are the pods, all of which hold something.
 
-    ``surplus`` means that the gang keeps running without them. ``created`` is the creation time of the gang in seconds
-    since the epoch.
+    ``surplus`` means that the gang keeps running without them. ``created`` is the age of the gang, in seconds since the
+    epoch.
     """
 
     gang: GangKey
@@ -47,7 +47,7 @@ def victims_of(gang: Gang) -> list[Victim]:
     holding = [member for member in alive if member.assignment is not None]
     if not holding or any(member.state is BINDING or member.state is HANDED_OVER for member in holding):
         return []
-    created = min(member.pod.created for member in alive)
+    created = min(member.age[0] for member in alive)
     priority = priority_as_victim(gang)
     found = [Victim(gang.key, priority, created, frozenset([member.pod.uid for member in holding]))]
     if not gang.whole or len(holding) <= gang.size - gang.ended:

@@ -1,17 +1,20 @@
 """Work that a queue doesn't let run on: what overruns, what exceeds ``maxDuration``, and all of a queue that evicts.
 
-The pods of such a gang are evicted together, through the Eviction API, so disruption budgets hold. Its workload decides
-what becomes of it: a Job makes new pods while its ``backoffLimit`` allows it, and those wait in line.
+A gang of a queue whose ``overrun`` is ``Requeue``, or that is stopped, goes back in line where that is possible. The
+pods of other gangs are evicted together, through the Eviction API. Either way disruption budgets hold. The workload of
+evicted pods decides what becomes of it: a Job makes new pods while its ``backoffLimit`` allows it, and those wait in
+line.
 
 Invariant: while no queue asks for it, no gang is looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from fluence_extender.gangs.execution.actions import Evict
+from fluence_extender.gangs.execution.actions import Evict, Requeue
 from fluence_extender.gangs.lifecycle.member_states import BOUND
+from fluence_extender.gangs.lifecycle.requeues import Requeues
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.queue.usage import Usage
 from fluence_extender.model.gang import GangKey
@@ -23,27 +26,34 @@ BETWEEN = 2.0
 """Seconds between two looks at what runs."""
 
 AGAIN = 30.0
-"""Seconds until the eviction of a pod that is still there is tried again."""
+"""Seconds until it is tried again to have a pod go that is still there."""
 
 
 class Endings:
     """Decides which running gangs their queues end; ``calendar`` is in seconds since the epoch."""
 
-    def __init__(self, gangs: Mapping[GangKey, Gang], usage: Usage, calendar: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        gangs: Mapping[GangKey, Gang],
+        usage: Usage,
+        requeues: Requeues,
+        calendar: Callable[[], float],
+    ) -> None:
         self._gangs = gangs
         self._usage = usage
+        self._requeues = requeues
         self._calendar = calendar
         self._next = float("-inf")
-        self._evicted: dict[str, float] = {}
+        self._ended: dict[str, float] = {}
 
-    def due(self, queues: Mapping[str, Queue], now: float) -> list[Evict]:
-        """Return the evictions that are due now."""
+    def due(self, queues: Mapping[str, Queue], now: float) -> list[Evict | Requeue]:
+        """Return what has to be done now to end gangs."""
         strict = {name: queue for name, queue in queues.items() if _ends_work(queue)}
         if not strict or now < self._next:
             return []
         self._next = now + BETWEEN
-        self._evicted = {uid: at for uid, at in self._evicted.items() if now < at + AGAIN}
-        found: list[Evict] = []
+        self._ended = {uid: at for uid, at in self._ended.items() if now < at + AGAIN}
+        found: list[Evict | Requeue] = []
         for key, gang in self._gangs.items():
             place = self._usage.place(key)
             queue = strict.get(place.queue) if place is not None and place.runs else None
@@ -51,14 +61,18 @@ class Endings:
                 found.extend(self._end(gang, queue, now))
         return found
 
-    def _end(self, gang: Gang, queue: Queue, now: float) -> list[Evict]:
+    def _end(self, gang: Gang, queue: Queue, now: float) -> Sequence[Evict | Requeue]:
         pods = [member.pod for member in gang.alive() if member.state is BOUND]
         why = why_ended(queue, pods, self._calendar())
         if not why:
             return []
-        fresh = [pod for pod in pods if pod.uid not in self._evicted]
-        self._evicted.update((pod.uid, now) for pod in fresh)
-        return [Evict(pod, f"gang {gang.key}: {why}") for pod in fresh]
+        fresh = [pod for pod in pods if pod.uid not in self._ended]
+        self._ended.update((pod.uid, now) for pod in fresh)
+        reason = f"gang {gang.key}: {why}"
+        requeue = self._requeues.requeue(gang, pods, reason) if fresh and _goes_back(queue) else None
+        if requeue is not None:
+            return [requeue] if requeue.jobs else []
+        return [Evict(pod, reason) for pod in fresh]
 
 
 def why_ended(queue: Queue, pods: list[Pod], now: float) -> str:
@@ -71,6 +85,11 @@ def why_ended(queue: Queue, pods: list[Pod], now: float) -> str:
             ran = format_duration(allowed)
             return f"pod {pod.name} has run for {ran}, and queue {queue.name} ends what runs longer"
     return ""
+
+
+def _goes_back(queue: Queue) -> bool:
+    """Return whether a gang that the queue ends is to wait in line again."""
+    return queue.stop is Stop.EVICT or queue.overrun is OverrunAction.REQUEUE
 
 
 def _allowed(queue: Queue, pod: Pod) -> float | None:

@@ -206,6 +206,11 @@ class Queues:
         known = self._namespaces.get(namespace)
         return bool(who.labels) and known is not None and all(holds(one, known.labels) for one in who.labels)
 
+    def labels_of(self, namespace: str) -> Mapping[str, str]:
+        """Return the labels of a namespace, as far as they are known."""
+        known = self._namespaces.get(namespace)
+        return {} if known is None else known.labels
+
     def problems(self, queue: Queue) -> list[str]:
         """Return what of a queue isn't in force, and why."""
         found = list(queue.problems)

@@ -238,8 +238,8 @@ def _gone(gang: Gang) -> v1.Gang:
 def _eviction(entries: Sequence[HistoryEntry]) -> str:
     """Return why we evicted its last pods, as the end of a sentence, "" if we didn't."""
     for entry in reversed(entries):
-        if entry.what is HistoryKind.EVICTED:
-            return f": {entry.detail or 'evicted'}"
+        if entry.what in (HistoryKind.EVICTED, HistoryKind.REQUEUED):
+            return f": {entry.detail or entry.what.value}"
         if entry.what in (HistoryKind.SEEN, HistoryKind.BOUND):
             break
     return ""

@@ -45,6 +45,7 @@ from fluence_extender.model.names import (
     PLACED_ANNOTATION,
     PLACED_LABEL,
     QUEUE_LABEL,
+    QUEUED_SINCE_ANNOTATION,
     RESOURCE_DOMAIN,
     RESOURCES_CONFIGMAP,
     RESOURCES_KEY,
@@ -509,7 +510,8 @@ def test_policies_of_jobs_know_the_keys_by_which_they_are_placed_at_birth(object
     suspend = objects["MutatingAdmissionPolicy", "fluence-suspend"]["spec"]
     stamps = objects["ValidatingAdmissionPolicy", "fluence-stamps-jobs"]["spec"]
     accounts = objects["ValidatingAdmissionPolicy", "fluence-accounts-jobs"]["spec"]
-    for name in (SUSPENDED_FOR_ANNOTATION, NODES_ANNOTATION, PLACED_ANNOTATION):
+    keys = SUSPENDED_FOR_ANNOTATION, QUEUED_SINCE_ANNOTATION, NODES_ANNOTATION, PLACED_ANNOTATION
+    for name in keys:
         assert f"'{name}'" in str(suspend["matchConditions"][-1])
         assert f"'{name}'" in str([stamps["variables"], stamps["validations"]])
         assert f"'{name}'" in str(accounts["variables"])

@@ -1,0 +1,421 @@
+"""Gangs of Jobs that have to give their places back wait in line again, and their Jobs lose nothing by it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fluence_extender.cluster.errors import ClusterError, Conflict, Denied
+from fluence_extender.model.gang import HistoryKind
+from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION, QUEUE_LABEL
+from fluence_extender.model.pod import Owner, Pod
+from fluence_extender.model.queue import Namespace, OverrunAction, Queue, Stop
+from fluence_extender.model.workload import Job
+from tests.core.invariants import check
+from tests.core.values import asks, node
+from tests.core.world import World
+from tests.unit.gangs.conftest import MakeWorld, gang
+
+
+def evicted(w: World) -> list[str]:
+    return [event.regarding.name for event in w.cluster.events if event.reason == "Evicted"]
+
+
+def requeued(w: World) -> list[str]:
+    return [event.regarding.name for event in w.cluster.events if event.reason == "Requeued"]
+
+
+def settle(w: World, seconds: float = 5) -> None:
+    """Let the pods that are being deleted go."""
+    w.advance(seconds)
+    w.cluster.reap()
+    w.advance(seconds)
+
+
+def preempted(w: World, *, by: str = "high") -> tuple[Job, Job]:
+    """A Job that another one of a higher priority has sent back in line, and that one."""
+    victim = w.jobs.submit("low", 4)
+    w.advance(2)
+    assert w.jobs.nodes(victim) == ["n0"] * 4
+    preemptor = w.jobs.submit(by, 4, priority=10)
+    settle(w)
+    return victim, preemptor
+
+
+def finish(w: World, job: Job) -> None:
+    for pod in w.jobs.pods(job):
+        w.change(pod, phase="Succeeded")
+    w.advance(3)
+
+
+def test_preempted_job_is_suspended_and_started_again_in_its_turn(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    victim, preemptor = preempted(w)
+    assert w.jobs.nodes(preemptor) == ["n0"] * 4
+    assert w.cluster.job(victim).held_for_placement
+    assert not w.jobs.pods(victim)
+    assert (evicted(w), requeued(w)) == ([], ["low"])
+    finish(w, preemptor)
+    assert w.jobs.nodes(victim) == ["n0"] * 4
+    check(w)
+
+
+def test_event_and_history_say_for_whom_a_job_was_sent_back(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    preempted(w)
+    (event,) = (one for one in w.cluster.events if one.reason == "Requeued")
+    assert event.regarding.kind == "Job"
+    assert event.message == "back in line: preempted by gang default/high (priority 10)"
+    noted = [one.detail for one in w.gang("low").history.entries if one.what is HistoryKind.REQUEUED]
+    assert noted == ["preempted by gang default/high (priority 10)"]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_job_that_was_sent_back_is_ahead_of_those_that_came_after_it(
+    world: MakeWorld, restarted: bool
+) -> None:
+    w = world(node("n0"))
+    victim, preemptor = preempted(w)
+    later = w.jobs.submit("later", 4)
+    w.advance(3)
+    if restarted:
+        w.restart()
+        w.advance(3)
+    finish(w, preemptor)
+    assert w.jobs.nodes(victim) == ["n0"] * 4
+    assert not w.jobs.pods(later)
+    check(w)
+
+
+def test_place_is_that_of_the_submission_and_not_of_the_first_start(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    first = w.jobs.submit("first", 4)
+    w.advance(1)
+    early = w.jobs.submit("early", 4)
+    w.advance(1)
+    between = w.jobs.submit("between", 4)
+    w.advance(1)
+    finish(w, first)
+    assert w.jobs.nodes(early) == ["n0"] * 4
+    preemptor = w.jobs.submit("high", 4, priority=10)
+    settle(w)
+    assert w.jobs.nodes(preemptor) == ["n0"] * 4
+    finish(w, preemptor)
+    assert w.jobs.nodes(early) == ["n0"] * 4
+    assert not w.jobs.pods(between)
+    check(w)
+
+
+def test_place_outlives_a_second_time(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    victim, preemptor = preempted(w)
+    since = w.cluster.job(victim).queued_since
+    later = w.jobs.submit("later", 4)
+    finish(w, preemptor)
+    again = w.jobs.submit("again", 4, priority=10)
+    settle(w)
+    assert w.cluster.job(victim).queued_since == since
+    finish(w, again)
+    assert w.jobs.nodes(victim) == ["n0"] * 4
+    assert not w.jobs.pods(later)
+
+
+def test_room_is_free_when_the_pods_are_gone(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    victim = w.jobs.submit("low", 4)
+    w.advance(2)
+    preemptor = w.jobs.submit("high", 4, priority=10)
+    w.advance(20)
+    assert all(pod.deleting for pod in w.jobs.pods(victim))
+    assert not w.jobs.pods(preemptor)
+    check(w)
+    settle(w)
+    assert w.jobs.nodes(preemptor) == ["n0"] * 4
+
+
+def test_gang_of_which_a_budget_protects_a_pod_stays(world: MakeWorld) -> None:
+    w = world(node("n0"), Queue("physics", uid="q"))
+    job = w.jobs.submit("low", 4, labels={QUEUE_LABEL: "physics"})
+    w.advance(5)
+    w.cluster.protected.add(w.jobs.pods(job)[2].uid)
+    w.cluster.put(Queue("physics", uid="q", stop=Stop.EVICT))
+    settle(w)
+    assert w.jobs.nodes(job) == ["n0"] * 4
+    w.cluster.protected.clear()
+    settle(w, 40)
+    assert not w.jobs.pods(job)
+    assert w.cluster.job(job).held_for_placement
+
+
+def test_conflict_is_tried_again(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.cluster.fail("hold_job", Conflict("the Job has been modified", 409), times=2)
+    victim, preemptor = preempted(w)
+    settle(w)
+    assert (evicted(w), requeued(w)) == ([], ["low"])
+    assert w.cluster.job(victim).held_for_placement
+    assert w.jobs.nodes(preemptor) == ["n0"] * 4
+
+
+def test_pods_of_a_job_that_may_not_be_suspended_are_evicted(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.cluster.fail("hold_job", Denied("jobs is forbidden", 403), times=1)
+    victim, preemptor = preempted(w)
+    settle(w)
+    assert (len(evicted(w)), requeued(w)) == (4, [])
+    assert w.cluster.job(victim).queued_since is None
+    assert w.jobs.nodes(preemptor) == ["n0"] * 4
+    (why,) = (one.detail for one in w.gang("low").history.entries if one.what is HistoryKind.FAILED)
+    assert "jobs is forbidden" in why
+
+
+def test_unread_budgets_are_asked_again(world: MakeWorld) -> None:
+    w = world(node("n0"), Queue("physics", uid="q"))
+    job = w.jobs.submit("low", 4, labels={QUEUE_LABEL: "physics"})
+    w.advance(5)
+    w.cluster.fail("eviction_block", ClusterError("no answer"), times=1)
+    w.cluster.put(Queue("physics", uid="q", stop=Stop.EVICT))
+    settle(w, 40)
+    assert requeued(w) == ["low"]
+    assert not w.jobs.pods(job)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        Job("default", "low", "job", 4, 4, ours=True, suspendable=False),
+        Job("default", "low", "job", 4, 4, ours=False),
+        Job("default", "low", "job", 4, 4, ours=True, finished=True),
+        Job("default", "low", "other", 4, 4, ours=True),
+    ],
+    ids=["another controls it", "other scheduler", "ended", "another of that name"],
+)
+def test_jobs_that_are_not_ours_to_suspend_are_evicted(world: MakeWorld, job: Job) -> None:
+    w = world(node("n0"))
+    w.cluster.put(job)
+    owned(w, "low", "job", 4)
+    w.advance(2)
+    w.jobs.submit("high", 4, priority=10)
+    settle(w)
+    assert (len(evicted(w)), requeued(w)) == (4, [])
+
+
+def owned(w: World, group: str, uid: str, count: int, name: str = "") -> list[Pod]:
+    """The pods of a Job that isn't placed at birth, and that all belong to one group."""
+    return [
+        w.pod(
+            f"{name or group}-{number}",
+            labels={GROUP_LABEL: group},
+            annotations={GROUP_SIZE_ANNOTATION: "4"},
+            owner=Owner("Job", name or group, uid, "batch/v1"),
+            requests=asks(1000, 1),
+            gates=(GATE,),
+        )
+        for number in range(count)
+    ]
+
+
+def test_gang_with_pods_of_others_is_evicted(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.cluster.put(Job("default", "part", "job", 3, 3, ours=True))
+    owned(w, "low", "job", 3, name="part")
+    bare = owned(w, "low", "", 1, name="bare")
+    w.change(bare[0], owner=None)
+    w.advance(2)
+    w.jobs.submit("high", 4, priority=10)
+    settle(w)
+    assert (len(evicted(w)), requeued(w)) == (4, [])
+
+
+def test_job_that_has_pods_in_other_gangs_is_not_suspended(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    w.cluster.put(Job("default", "both", "job", 8, 8, ours=True))
+    owned(w, "low", "job", 4, name="both")
+    for number in range(4):
+        w.pod(
+            f"rest-{number}",
+            labels={GROUP_LABEL: "rest"},
+            annotations={GROUP_SIZE_ANNOTATION: "4"},
+            owner=Owner("Job", "both", "job", "batch/v1"),
+            requests=asks(1000, 1),
+            gates=(GATE,),
+        )
+    w.advance(2)
+    w.jobs.submit("high", 4, priority=10)
+    settle(w)
+    assert (len(evicted(w)), requeued(w)) == (4, [])
+
+
+def array(w: World, name: str, count: int, **labels: str) -> Job:
+    """A Job that isn't Indexed and in no queue, whose pods wait at the gate."""
+    job = w.jobs.submit_array(name, count, count, labels=labels)
+    w.change_job(job, queued=False, suspended=False, held_for_placement=False)
+    return job
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_job_that_is_not_indexed_waits_without_pods_and_starts_in_its_place(
+    world: MakeWorld, restarted: bool
+) -> None:
+    w = world(node("n0"))
+    job = array(w, "low", 4, **{GROUP_LABEL: "low"})
+    w.advance(3)
+    assert w.jobs.nodes(job) == ["n0"] * 4
+    preemptor = w.jobs.submit("high", 4, priority=10)
+    settle(w)
+    assert (evicted(w), requeued(w)) == ([], ["low"])
+    assert not w.jobs.pods(job)
+    later = w.jobs.submit("later", 4)
+    if restarted:
+        w.restart()
+    w.advance(3)
+    finish(w, preemptor)
+    settle(w)
+    assert w.jobs.nodes(job) == ["n0"] * 4
+    assert not w.jobs.pods(later)
+    check(w)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_job_whose_pod_is_a_gang_by_itself_starts_in_its_place(world: MakeWorld, restarted: bool) -> None:
+    w = world(node("n0", cpu=1000))
+    job = array(w, "low", 1)
+    w.advance(3)
+    assert w.jobs.nodes(job) == ["n0"]
+    (preemptor,) = gang(w, "high", 1000, priority=10)
+    settle(w)
+    assert (evicted(w), requeued(w)) == ([], ["low"])
+    assert w.nodes_of(preemptor) == ["n0"]
+    later = w.jobs.submit("later", 1)
+    if restarted:
+        w.restart()
+    w.advance(3)
+    assert not any(w.jobs.nodes(job))
+    w.change(preemptor, phase="Succeeded")
+    w.advance(5)
+    assert w.jobs.nodes(job) == ["n0"]
+    assert not any(w.jobs.nodes(later))
+    check(w)
+
+
+def test_user_who_resumes_a_job_that_was_sent_back_gains_nothing(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    victim, preemptor = preempted(w)
+    later = w.jobs.submit("later", 4)
+    for _ in range(3):
+        w.change_job(victim, suspended=False, held_for_placement=False)
+        settle(w)
+        assert "n0" not in w.jobs.nodes(victim)
+    assert w.jobs.nodes(preemptor) == ["n0"] * 4
+    finish(w, preemptor)
+    settle(w)
+    assert w.jobs.nodes(victim) == ["n0"] * 4
+    assert not any(w.jobs.nodes(later))
+    check(w)
+
+
+def test_job_that_its_user_resumes_at_once_is_suspended_again(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    victim = w.jobs.submit("low", 4)
+    w.advance(2)
+    preemptor = w.jobs.submit("high", 4, priority=10)
+    for _ in range(200):
+        w.advance(0.01)
+        if w.cluster.job(victim).suspended:
+            break
+    w.change_job(victim, suspended=False, held_for_placement=False)
+    settle(w)
+    settle(w)
+    assert w.jobs.nodes(preemptor) == ["n0"] * 4
+    assert "n0" not in w.jobs.nodes(victim)
+
+
+def test_job_that_is_deleted_meanwhile_harms_nobody(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    victim = w.jobs.submit("low", 4)
+    w.advance(2)
+    w.cluster.delays["hold_job"] = 2.0
+    preemptor = w.jobs.submit("high", 4, priority=10)
+    w.advance(1)
+    w.cluster.remove(w.cluster.job(victim))
+    for pod in w.jobs.pods(victim):
+        w.cluster.delete(pod)
+    settle(w)
+    assert w.jobs.nodes(preemptor) == ["n0"] * 4
+    check(w)
+
+
+def test_all_jobs_of_a_job_set_go_back_together(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    parts = w.jobs.submit_set("low", 2, 2)
+    w.advance(3)
+    assert [w.jobs.nodes(job) for job in parts] == [["n0"] * 2] * 2
+    preemptor = w.jobs.submit("high", 4, priority=10)
+    settle(w)
+    assert w.jobs.nodes(preemptor) == ["n0"] * 4
+    assert all(w.cluster.job(job).held_for_placement for job in parts)
+    assert (evicted(w), sorted(requeued(w))) == ([], [job.name for job in parts])
+    finish(w, preemptor)
+    assert [w.jobs.nodes(job) for job in parts] == [["n0"] * 2] * 2
+    check(w)
+
+
+def test_job_of_a_namespace_that_is_opted_out_is_evicted(world: MakeWorld) -> None:
+    w = world(node("n0"), Namespace("default", {"fluence.flux-framework.org/suspend": "never"}))
+    preempted(w)
+    assert (len(evicted(w)), requeued(w)) == (4, [])
+
+
+PHYSICS = Queue("physics", uid="q", default_duration=30.0)
+LABELS = {QUEUE_LABEL: "physics"}
+
+
+def overrunning(w: World, overrun: OverrunAction, most: float | None = None) -> tuple[Job, Job]:
+    """A Job that runs longer than its queue says, and one that came after it."""
+    w.cluster.put(replace(PHYSICS, overrun=overrun, max_duration=most))
+    job, later = w.jobs.submit("runs", 4, labels=LABELS), w.jobs.submit("later", 4, labels=LABELS)
+    w.advance(3)
+    for pod in w.jobs.pods(job):
+        w.change(pod, started=w.controller.registry.gone.clock())
+    w.advance(40)
+    return job, later
+
+
+def test_overrun_work_goes_back_ahead_of_what_came_after_it(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    job, later = overrunning(w, OverrunAction.REQUEUE)
+    settle(w)
+    assert (evicted(w), requeued(w)) == ([], ["runs"])
+    assert w.jobs.nodes(job) == ["n0"] * 4
+    assert not w.jobs.pods(later)
+
+
+@pytest.mark.parametrize(
+    ("overrun", "most", "goes_back"),
+    [
+        (OverrunAction.REQUEUE, 20.0, True),
+        (OverrunAction.EVICT, None, False),
+        (OverrunAction.EXTEND, 20.0, False),
+    ],
+)
+def test_queue_says_whether_work_goes_back_or_is_evicted(
+    world: MakeWorld, overrun: OverrunAction, most: float | None, goes_back: bool
+) -> None:
+    w = world(node("n0"))
+    overrunning(w, overrun, most)
+    assert bool(requeued(w)) is goes_back
+    assert bool(evicted(w)) is not goes_back
+
+
+def test_all_of_a_stopped_queue_goes_back_and_starts_again_when_it_is_opened(world: MakeWorld) -> None:
+    w = world(node("n0"), PHYSICS)
+    job = w.jobs.submit("runs", 4, labels=LABELS)
+    w.advance(5)
+    w.cluster.put(replace(PHYSICS, stop=Stop.EVICT))
+    settle(w)
+    assert not w.jobs.pods(job)
+    assert (evicted(w), requeued(w)) == ([], ["runs"])
+    w.cluster.put(PHYSICS)
+    w.advance(5)
+    assert w.jobs.nodes(job) == ["n0"] * 4
