@@ -20,7 +20,7 @@ JOBS = 2_000
 SLOTS = 200
 """How many of their pods fit at the same time."""
 
-DRAINED_WITHIN = 900.0
+DRAINED_WITHIN = 700.0
 """Seconds for a machine that has much else to do."""
 
 
