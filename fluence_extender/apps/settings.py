@@ -36,7 +36,8 @@ class Settings:
     kube-scheduler in the same pod, "" for a single replica; ``identity`` is the host name under which kube-scheduler
     holds it. ``scheduler_livez`` is that kube-scheduler's health endpoint, "" for none. The two limits are in seconds,
     None for no limit; ``audit_every`` is in seconds too. ``api_service`` is the Service (NAMESPACE/NAME) by which
-    clients call the state API with TLS, "" for plain HTTP on loopback.
+    clients call the state API with TLS, "" for plain HTTP on loopback. ``history`` is the file or the URL of the
+    database that keeps the account of past work, "" for none; ``history_keep`` is in days, 0 for ever.
     """
 
     kubeconfig: str | None = None
@@ -56,6 +57,8 @@ class Settings:
     lease: str = ""
     identity: str = field(default_factory=socket.gethostname)
     scheduler_livez: str = ""
+    history: str = ""
+    history_keep: float = 400.0
 
 
 STANDARD = Settings()

@@ -29,9 +29,11 @@ from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.endings import Endings
+from fluence_extender.gangs.reporting.accounts import PodAccounts
 from fluence_extender.gangs.reporting.queue_status import QueueReports
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.model.accounting import AccountSink
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job, JobSet, Workload
@@ -47,7 +49,8 @@ class Controller:
     ``clock`` is for waiting and ``calendar`` for people (seconds since the epoch); ``revision`` grows with everything
     that is seen of the cluster, the registry's with every change of a gang. ``leading`` says whether this replica
     decides; one that may have to stand by begins without. ``read_resources`` returns the resources to adopt from
-    resources.yaml as it is now, if any; ``on_preempted`` is called for each gang whose eviction begins.
+    resources.yaml as it is now, if any; ``on_preempted`` is called for each gang whose eviction begins. ``sink``
+    takes in what pods hold, for the account of past work, None where nobody keeps one.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Controller:
         leading: bool = True,
         read_resources: ReadResources = lambda _: None,
         on_preempted: Callable[[], None] = lambda: None,
+        sink: AccountSink | None = None,
     ) -> None:
         self.ledger = ledger
         self.registry = Registry(calendar)
@@ -72,6 +76,9 @@ class Controller:
         )
         self._endings = Endings(
             self.registry.gangs, self.lifecycle.admission.usage, self.lifecycle.requeues, calendar
+        )
+        self._accounts = (
+            PodAccounts(sink, self.registry, self.lifecycle.admission, calendar) if sink is not None else None
         )
         self._births = self.lifecycle.births
         self._clock = clock
@@ -216,6 +223,8 @@ class Controller:
         self.queue.pod_changed(pod)
         if self.started:
             self.lifecycle.pod_changed(member, old)
+        if self._accounts is not None:
+            self._accounts.changed(pod)
 
     def _foresee(self) -> None:
         """Bring the foreseen pods up to date."""
@@ -244,6 +253,8 @@ class Controller:
             self._dropped.add(pod.uid)
         if not pod.foreseen:
             self._births.left(pod)
+        if self._accounts is not None:
+            self._accounts.leaves(pod.uid)
         self.ledger.release(pod.uid)
         self.registry.drop_pod(pod.uid)
 
@@ -288,10 +299,14 @@ class Controller:
         self._births.lead()
         self._foresee()
         self.lifecycle.lead()
+        if self._accounts is not None:
+            self._accounts.begin()
 
     def stand_down(self, why: str) -> None:
         """Stop deciding: drop plans that aren't bound, and fail the waits at barriers with ``why``."""
         self.leading = False
+        if self._accounts is not None:
+            self._accounts.stand_down()
         self._births.stand_down()
         self._foresee()
         self.lifecycle.preemption.forget()
@@ -341,7 +356,10 @@ class Controller:
             return []
         now = self._clock()
         ended = self._endings.due(self.queue.settings.queues, now)
-        return [*self.lifecycle.step(), *ended, *self._queue_reports.due(now)]
+        actions = [*self.lifecycle.step(), *ended, *self._queue_reports.due(now)]
+        if self._accounts is not None:
+            self._accounts.state()
+        return actions
 
     def member(self, uid: str) -> tuple[Gang, Member] | None:
         """Return the gang and the member of a pod of ours, or None if it isn't known."""

@@ -108,6 +108,25 @@ class Metrics:
             registry=registry,
         )
         self._estimates = {which: errors.labels(which) for which in ("first", "last")}
+        self.history_spooled = Counter(
+            "fluence_history_spooled",
+            "Accounts of pods that were taken in, to be written.",
+            registry=registry,
+        )
+        self.history_written = Counter(
+            "fluence_history_written", "Accounts of pods that were written.", registry=registry
+        )
+        self.history_lost = Counter(
+            "fluence_history_lost", "Accounts of pods that were never written.", registry=registry
+        )
+        self.history_waiting = Gauge(
+            "fluence_history_waiting", "Pods whose accounts wait to be written.", registry=registry
+        )
+        self.history_last_write = Gauge(
+            "fluence_history_last_write_timestamp_seconds",
+            "When the database of past work was last written, in seconds since the epoch; 0 before.",
+            registry=registry,
+        )
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)

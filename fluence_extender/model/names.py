@@ -50,6 +50,9 @@ MARKS = (MARK_RESOURCE, f"{RESOURCE_PREFIX}qpu", f"{RESOURCE_PREFIX}qubit")
 # cluster doesn't serve Kueue's queues.
 QUEUE_LABEL = f"{DOMAIN}/queue"
 
+# Set by users on pods: the account that the use of resources is added to. It has no effect on placement.
+ACCOUNT_LABEL = f"{DOMAIN}/account"
+
 # Results, written in the Binding.
 BACKEND_ANNOTATION = f"{DOMAIN}/backend"
 ATTRIBUTE_PREFIX = f"{DOMAIN}/attr-"

@@ -89,7 +89,8 @@ class Pod:
     is false where its preemptionPolicy is Never. ``priority_class`` names its PriorityClass, "" for none.
 
     How far it has come: ``gates`` are the names of its scheduling gates; ``node`` is set once it is bound; ``created``
-    and ``started`` are the times of its creation and of the kubelet taking it, 0 before. ``refusal`` is the message of
+    and ``started`` are the times of its creation and of the kubelet taking it, 0 before. ``ended`` is when the last of
+    its containers ended, 0 where that isn't known or some run. ``refusal`` is the message of
     kube-scheduler's last refusal, and ``failure`` that of a scheduling attempt or a Binding that failed; "" where there
     is none. ``rejected`` is true where the kubelet didn't admit it, so that it never ran. ``ready`` is its Ready
     condition, by which disruption budgets count it as healthy. ``duration`` is how many seconds it runs at most, None
@@ -129,6 +130,7 @@ class Pod:
     refusal: str = ""
     failure: str = ""
     started: float = 0.0
+    ended: float = 0.0
     rejected: bool = False
     ready: bool = False
     duration: float | None = None

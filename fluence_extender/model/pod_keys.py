@@ -13,7 +13,9 @@ from functools import lru_cache
 from fluence_extender.model import coordination, names
 from fluence_extender.model.notation import DURATION_FORM, parse_duration
 
-REQUESTED_LABELS = frozenset({names.GROUP_LABEL, names.QUEUE_LABEL, coordination.OBSERVE_LABEL})
+REQUESTED_LABELS = frozenset(
+    {names.GROUP_LABEL, names.QUEUE_LABEL, names.ACCOUNT_LABEL, coordination.OBSERVE_LABEL}
+)
 """The labels that users set."""
 
 LABELS = REQUESTED_LABELS | {names.PLACED_LABEL}

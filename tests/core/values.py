@@ -40,6 +40,7 @@ class PodFields(TypedDict, total=False):
     refusal: str
     failure: str
     started: float
+    ended: float
     rejected: bool
     ready: bool
     duration: float | None

@@ -22,6 +22,7 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.http.scheduler.port import RequestedPod
 from fluence_extender.http.state.service import ServiceState
 from fluence_extender.ledger.audit import DriftKind
+from fluence_extender.model.accounting import AccountSink
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
     ATTRIBUTE_PREFIX,
@@ -61,7 +62,10 @@ async def _at_once(work: Callable[[], None]) -> None:
 
 
 class World:
-    """See the module docstring. ``scheduling`` starts kube-scheduler; without it a test asks and binds itself."""
+    """See the module docstring. ``scheduling`` starts kube-scheduler; without it a test asks and binds itself.
+
+    ``sink`` takes in the accounts of pods, if there is one.
+    """
 
     def __init__(
         self,
@@ -70,7 +74,9 @@ class World:
         policy: str = "lonode",
         limits: Limits = LIMITS,
         scheduling: bool = True,
+        sink: AccountSink | None = None,
     ) -> None:
+        self.sink = sink
         self.loop = VirtualLoop()
         self.engine = engine
         self.policy = policy
@@ -110,6 +116,7 @@ class World:
             clock=self.loop.time,
             calendar=self.loop.time,
             read_resources=live.read,
+            sink=self.sink,
         )
         self._watch_for_crashes(self.controller)
         self.driver = Driver(self.controller, self.cluster, clock=self.loop.time)

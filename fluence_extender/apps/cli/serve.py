@@ -122,6 +122,19 @@ PORTS = click.IntRange(0, 65535)
     metavar="URL",
     help="That kube-scheduler's health endpoint; /livez/scheduler, for its container's probe, then answers for both.",
 )
+@setting(
+    "--history",
+    default=STANDARD.history,
+    metavar="FILE|URL",
+    help="Keep an account of who used what in this SQLite file, or in the PostgreSQL database of a URL. Default: none.",
+)
+@setting(
+    "--history-keep",
+    type=click.FloatRange(min=0),
+    default=STANDARD.history_keep,
+    show_default=True,
+    help="Days for which the account keeps each gang that has ended; 0 for ever. What was used by day stays.",
+)
 @LOG_FORMAT
 def serve(completion_limit: float, assembly_limit: float, log_format: str, **options: Any) -> None:
     """Run the service until SIGTERM or SIGINT.

@@ -18,6 +18,7 @@ from fluence_extender import __version__
 from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.apps.extender.engines import Engine, choose_engine, matcher_setup
 from fluence_extender.apps.extender.exposure import Exposure, exposed
+from fluence_extender.apps.extender.past_work import open_history
 from fluence_extender.apps.processes import StartRefused, faulty_resources, first_error
 from fluence_extender.apps.settings import Settings
 from fluence_extender.cluster.early_watch import EarlyWatch
@@ -113,6 +114,7 @@ async def _run(
         driver.executor.record_event(_refusal_event(settings.resources_namespace, file, why))
 
     live = LiveResources(reject)
+    history = open_history(settings.history, settings.history_keep, metrics)
     limits = Limits(completion=settings.completion_limit, assembly=settings.assembly_limit)
     ledger = Ledger(matcher_setup(engine, settings.policy, settings.levels), settings.policy)
     controller = Controller(
@@ -121,6 +123,7 @@ async def _run(
         leading=not settings.lease,
         read_resources=live.read,
         on_preempted=metrics.preemptions.inc,
+        sink=history.writer if history is not None else None,
     )
     leadership: Leadership = ByLease(settings.identity) if settings.lease else ALONE
     driver = Driver(controller, session.writes, leadership)
@@ -143,7 +146,8 @@ async def _run(
     requested = election.poke if election is not None else lambda: None
     missing = partial(_missing, session)
     placements = LivePlacements(controller, driver, missing, requested)
-    state = ServiceState(controller, placements, session.preemption_rules)
+    account = history.reader if history is not None else None
+    state = ServiceState(controller, placements, session.preemption_rules, account)
     try:
         # "follow the cluster" comes first: its first step delivers what has been listed, and "start" waits for that.
         work = {
@@ -168,6 +172,8 @@ async def _run(
                 exposure.tls,
             )
     finally:
+        if history is not None:
+            await asyncio.to_thread(history.close)
         ledger.close()
 
 

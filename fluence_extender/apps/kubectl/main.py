@@ -38,6 +38,8 @@ COMMANDS = {
     "select": ("submit:select", "Choose, and print the manifest instead of applying it"),
     "jobs": ("jobs:jobs", "The gangs, where each stands and why"),
     "queue": ("queue:queue", "The queues and the line; hold, release, move, pause, resume"),
+    "usage": ("usage:usage", "Who used how much, by queue, user, namespace or account"),
+    "history": ("history:history", "What ran, when, where, and how it ended"),
     "why": ("why:why", "Why a pod, a Job or a gang waits, and what would fit"),
     "graph": ("graph:graph", "The cluster as a tree with what is held and free"),
     "backends": ("backends:backends", "The virtual devices, what is free, who holds the rest"),

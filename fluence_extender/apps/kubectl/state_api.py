@@ -66,6 +66,8 @@ class StateApiClient:
         metadata = document.get("metadata", {})
         if not metadata.get("leading", True):
             self._note_once("answered by a standby replica: it shows what it sees of the cluster")
+        if metadata.get("restricted"):
+            self._note_once("only your own work is counted, and that in namespaces whose pods you may list")
         if metadata.get("hidden"):
             self._note_once("more are in namespaces whose pods you may not list", f"{metadata['hidden']} ")
         found: list[Item] = document["items"]

@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
+from fluence_extender.cluster.decode.ends import ended_at
 from fluence_extender.cluster.decode.objects import (
     Int64,
     Metadata,
@@ -22,7 +23,7 @@ from fluence_extender.cluster.decode.objects import (
 )
 from fluence_extender.model.names import DURATION_ANNOTATION, KUEUE_LONGEST_LABEL, MARKS, PINNED_ANNOTATION
 from fluence_extender.model.notation import parse_duration, parse_seconds
-from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod, Requirement, Toleration
+from fluence_extender.model.pod import ENDED, HostPort, NodeTerm, Owner, Pod, Requirement, Toleration
 from fluence_extender.model.requests import SPEC_FIELDS, STATUS_FIELDS, effective_requests
 from fluence_extender.model.resources import PODS, Resources
 
@@ -273,6 +274,7 @@ def decode_pod(raw: bytes) -> Pod:
         rejected=_rejected(status),
         ready=is_ready(status.get("conditions")),
         started=started.timestamp() if (started := status.get("startTime")) else 0.0,
+        ended=ended_at(raw) if status.get("phase") in ENDED else 0.0,
         duration=_duration(meta.annotations, meta.labels, spec.get("activeDeadlineSeconds")),
         interdependent=_interdependent(spec),
         marked=_marked(spec),

@@ -23,6 +23,7 @@ from fluence_extender.gangs.lifecycle.member_states import (
 from fluence_extender.gangs.lifecycle.refusals import Refusals
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.reporting.history import History
+from fluence_extender.model.accounting import Foretold
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import Convention, GangKey, GangState, HistoryKind
 from fluence_extender.model.names import FIRST_SEEN_ANNOTATION, PLACED_ANNOTATION
@@ -225,7 +226,8 @@ class Gang:
     when it runs below its size. ``expected`` is how many members gather at the barrier: they have a place and aren't
     bound. ``unpinned``: its members are pinned no more, because one had to be replaced for its pin. ``starts_about`` is
     when it is expected to get its places, in seconds since the epoch, None if unknown. ``usual_priority`` is the
-    priority that its queue gives work without a PriorityClass, None where it gives none.
+    priority that its queue gives work without a PriorityClass, None where it gives none. ``foretold`` is what the queue
+    has promised its users, for the account of past work.
     """
 
     key: GangKey
@@ -245,6 +247,7 @@ class Gang:
     usual_priority: int | None = None
     barrier: Barrier = field(default_factory=Barrier)
     history: History = field(default_factory=History)
+    foretold: Foretold = field(default_factory=Foretold)
 
     def alive(self) -> list[Member]:
         """Return the members that count."""

@@ -22,6 +22,7 @@ import numpy as np
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.queue.future import FuturePlanner, Request
 from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
+from fluence_extender.model.accounting import MovedStart
 from fluence_extender.model.gang import GangKey, HistoryKind
 from fluence_extender.queueing.drain import cheapest
 from fluence_extender.queueing.earliest import Found, earliest
@@ -250,6 +251,8 @@ class Heads:
         head.promise = found
         if found is not None:
             timeline.reserve(found)
+            if found.start != NEVER:
+                head.gang.foretold.promise(found.start)
 
     def _found(self, head: Head) -> Reservation | None:
         """Return a reservation at the first moment at which known ends let the gang fit."""
@@ -294,6 +297,10 @@ class Heads:
     def _delayed(self, head: Head, promise: Reservation, start: float) -> None:
         """Tell a gang that it starts later than it was promised, at ``start``."""
         cause = self._followed.incidents.cause(promise, self._followed.timeline)
+        if promise.start != NEVER:
+            later = None if start == NEVER else int(start)
+            moved = MovedStart(int(self._followed.now()), int(promise.start), later, cause.value)
+            head.gang.foretold.move(moved)
         head.gang.note(HistoryKind.DELAYED, "", f"it is expected to start later: {cause.value}")
         if start == NEVER:
             head.gang.starts_about = None

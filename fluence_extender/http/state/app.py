@@ -17,6 +17,7 @@ from fluence_extender.http.listeners.gate import AccessGate, OpenGate
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.state.aggregation import Aggregated, discovery_route
 from fluence_extender.http.state.health import health_routes
+from fluence_extender.http.state.history_routes import history_routes
 from fluence_extender.http.state.problems import handle_problems
 from fluence_extender.http.state.routes import state_routes
 from fluence_extender.http.state.service import ServiceState
@@ -48,6 +49,7 @@ def api_app(
     )
     app.include_router(state_routes(service, gate))
     app.include_router(simulate_route(service, gate))
+    app.include_router(history_routes(service, gate))
     app.include_router(health_routes(service, metrics, scheduler, gate))
     app.include_router(discovery_route())
     app.add_middleware(HeadAsGet)

@@ -44,10 +44,8 @@ def token_after(kind: str, key: Key) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def start_of(kind: str, token: str, keys: Sequence[Key]) -> int:
-    """Return where in ``keys`` the page of ``token`` begins; "" is the first page. Raises `BadToken`."""
-    if not token:
-        return 0
+def key_of(kind: str, token: str) -> Key:
+    """Return the key that a ``token`` of the list ``kind`` names. Raises `BadToken`."""
     try:
         padded = token + "=" * (-len(token) % 4)
         named = json.loads(base64.b64decode(padded.encode("ascii"), altchars=b"-_", validate=True))
@@ -56,7 +54,17 @@ def start_of(kind: str, token: str, keys: Sequence[Key]) -> int:
     if not isinstance(named, list) or not named or named[0] != kind:
         raise BadToken
     key = tuple(named[1:])
-    if not all(isinstance(part, str) for part in key) or (keys and len(key) != len(keys[0])):
+    if not all(isinstance(part, str) for part in key):
+        raise BadToken
+    return key
+
+
+def start_of(kind: str, token: str, keys: Sequence[Key]) -> int:
+    """Return where in ``keys`` the page of ``token`` begins; "" is the first page. Raises `BadToken`."""
+    if not token:
+        return 0
+    key = key_of(kind, token)
+    if keys and len(key) != len(keys[0]):
         raise BadToken
     return bisect_right(keys, key)
 

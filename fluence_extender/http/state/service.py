@@ -20,13 +20,27 @@ from fluence_extender.http.state.listings import GraphExport, Listing, Single
 from fluence_extender.http.state.nodes import node_detail, node_listing
 from fluence_extender.http.state.queue import line_listing, queue_listing, reservation_listing
 from fluence_extender.http.state.v1_queue import QueueEntry, QueueSummary, ReservedNodes
+from fluence_extender.model.accounting import AccountReader
 from fluence_extender.whatif.simulator import Rules, Simulator, no_rules
 
 
 class ServiceState:
-    """The state of the service of ``controller``. ``rules`` reads what of the cluster preemption depends on."""
+    """The state of the service of ``controller``.
 
-    def __init__(self, controller: Controller, readiness: Readiness, rules: Rules = no_rules) -> None:
+    ``rules`` reads what of the cluster preemption depends on. ``account`` answers questions about past work, None where
+    no account of it is kept.
+    """
+
+    account: AccountReader | None = None
+
+    def __init__(
+        self,
+        controller: Controller,
+        readiness: Readiness,
+        rules: Rules = no_rules,
+        account: AccountReader | None = None,
+    ) -> None:
+        self.account = account
         self.readiness = readiness
         self._controller = controller
         self._simulator = Simulator(controller, rules)

@@ -116,12 +116,20 @@ class ListMetadata(_Model):
             examples=[12],
         ),
     ] = None
+    restricted: Annotated[
+        bool | None,
+        Field(
+            description="Whether only the caller's own work is meant, and that in namespaces whose pods he may list; "
+            "absent for a caller who may list all pods, and in lists of what is there now.",
+            examples=[True],
+        ),
+    ] = None
 
 
 class ListOf(_Model, Generic[T]):
     """A list, or a page of it."""
 
-    items: Annotated[list[T], Field(description="The items, in ascending order.")]
+    items: Annotated[list[T], Field(description="The items, in the order of the list.")]
     metadata: Annotated[ListMetadata, Field(description="Where this page stands in the list.")]
 
 

@@ -47,9 +47,9 @@ def described(project: Path) -> dict[str, list[Requirement]]:
     extras: dict[str, Any] = text["project"]["optional-dependencies"]
     own: list[str] = text["project"]["dependencies"]
     asked = {
-        "project": own + extras["dashboard"],
-        "test": own + extras["dashboard"] + extras["test"],
-        "lint": own + extras["dashboard"] + extras["test"] + extras["lint"],
+        "project": own + extras["dashboard"] + extras["history"],
+        "test": own + extras["dashboard"] + extras["history"] + extras["test"],
+        "lint": own + extras["dashboard"] + extras["history"] + extras["test"] + extras["lint"],
         **text["dependency-groups"],
     }
     return {name: [Requirement(line) for line in lines] for name, lines in asked.items()}

@@ -138,6 +138,9 @@ def test_overrun_delays_the_head_and_its_history_says_so(world: MakeWorld) -> No
     assert first < w.loop.time() < later
     told = [one.detail for one in w.gang("wide").history.entries if one.what is HistoryKind.DELAYED]
     assert told == ["it is expected to start later: Overrun"]
+    foretold = w.gang("wide").foretold
+    assert foretold.first == int(first)
+    assert {one.cause for one in foretold.moves} == {"Overrun"}
     same_as_anew(w)
 
 

@@ -344,6 +344,8 @@ async def test_the_documents_describe_every_field_and_need_no_other_host(api: ht
         "/v1/queues",
         "/v1/queue",
         "/v1/reservations",
+        "/v1/usage",
+        "/v1/history",
         "/livez/scheduler",
         "/healthz",
         "/readyz",

@@ -1,0 +1,26 @@
+"""What can go wrong with the account. Each text says what to do."""
+
+from __future__ import annotations
+
+
+class HistoryError(Exception):
+    """The base of these errors."""
+
+
+class BadAddress(HistoryError):
+    """``--history`` names no database that can be used."""
+
+
+class NewerDatabase(HistoryError):
+    """The database was made by a newer version."""
+
+
+class WrittenByAnother(HistoryError):
+    """Another replica writes the database now."""
+
+
+def brief(error: Exception) -> str:
+    """Return the cause of a database's error in one line."""
+    cause = getattr(error, "orig", None) or error
+    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    return (lines[0] if lines else type(cause).__name__)[:300]

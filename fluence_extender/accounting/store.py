@@ -1,0 +1,282 @@
+"""Writing accounts of pods into the tables.
+
+A batch is one transaction: the rows of its pods, what that changes in ``daily``, and the rows of their runs, made anew.
+So the same account can be written any number of times, in any order of batches, and counts once.
+
+Invariants: what a pod is charged to never changes after its first account. An end that was seen stays as it is; only
+one that nobody saw (`WorkOutcome.LOST`) gives way to a better one. What retention has removed isn't taken in again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Table, delete, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from fluence_extender.accounting.days import Used, used
+from fluence_extender.accounting.tables import amounts, daily, facts, pods, runs
+from fluence_extender.model.accounting import MovedStart, PodAccount, WorkOutcome
+
+SEEN, REMOVED = "seen", "removed"
+"""The facts: until when the writer has seen the cluster, and until which end pods have been removed."""
+
+AT_ONCE = 500
+"""Rows that one statement names."""
+
+MOST_NODES = 2_000
+"""Nodes that a run's row names; its pods name them all."""
+
+LONGEST_USER = 256
+
+Row = Mapping[str, Any]
+Held = list[tuple[str, str, int]]
+
+
+def _upsert(connection: Connection, table: Table) -> Any:
+    return (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(table)
+
+
+def write(connection: Connection, batch: Sequence[PodAccount], now: int) -> None:
+    """Write a batch, in the transaction of ``connection``."""
+    removed = fact(connection, REMOVED)
+    given = [one for one in batch if one.ended is None or one.ended > removed]
+    known = _rows(connection, [one.uid for one in given])
+    holding = _held(connection, list(known))
+    charges: Counter[Used] = Counter()
+    rows: list[Row] = []
+    held: list[Row] = []
+    for account in given:
+        before = known.get(account.uid)
+        row = _merged(account, before)
+        if row is None:
+            continue
+        has = holding.get(account.uid, []) if before is not None else _given(account)
+        _charge(charges, before, has, -1)
+        _charge(charges, row, has, +1)
+        rows.append(row)
+        if before is None:
+            held += [dict(uid=account.uid, resource=a, backend=b, quantity=c) for a, b, c in has]
+    _put_pods(connection, rows)
+    if held:
+        connection.execute(_upsert(connection, amounts).on_conflict_do_nothing(), held)
+    add(connection, charges)
+    by_uid = {one.uid: one for one in given}
+    foretold: dict[str, PodAccount | None] = {}
+    for row in rows:
+        account = by_uid[row["uid"]]
+        if row["run"] not in foretold or account.promised is not None or account.moves:
+            foretold[row["run"]] = account
+    put_runs(connection, foretold)
+    put_fact(connection, SEEN, now)
+
+
+def close_lost(connection: Connection, running: frozenset[str]) -> int:
+    """End the pods that are gone and whose end nobody saw, when the cluster was last seen; return how many."""
+    seen = fact(connection, SEEN)
+    still = connection.execute(select(pods).where(pods.c.ended.is_(None))).mappings().all()
+    lost = [dict(one) for one in still if one["uid"] not in running]
+    charges: Counter[Used] = Counter()
+    holding = _held(connection, [row["uid"] for row in lost])
+    for row in lost:
+        row.update(ended=max(seen, row["started"]), outcome=WorkOutcome.LOST.value)
+        _charge(charges, row, holding.get(row["uid"], []), +1)
+    _put_pods(connection, lost)
+    add(connection, charges)
+    put_runs(connection, dict.fromkeys(row["run"] for row in lost))
+    return len(lost)
+
+
+def forget(connection: Connection, before: int) -> int:
+    """Remove some pods that ended before a time, and the runs that have none left; return how many pods."""
+    found = connection.execute(
+        select(pods.c.uid, pods.c.run, pods.c.ended)
+        .where(pods.c.ended < before)
+        .order_by(pods.c.ended)
+        .limit(AT_ONCE)
+    ).all()
+    if not found:
+        return 0
+    uids = [one.uid for one in found]
+    put_fact(connection, REMOVED, max(fact(connection, REMOVED), max(one.ended for one in found)))
+    connection.execute(delete(amounts).where(amounts.c.uid.in_(uids)))
+    connection.execute(delete(pods).where(pods.c.uid.in_(uids)))
+    touched = {one.run for one in found}
+    kept = set(connection.scalars(select(pods.c.run).where(pods.c.run.in_(touched))))
+    connection.execute(delete(runs).where(runs.c.run.in_(touched - kept)))
+    return len(uids)
+
+
+def fact(connection: Connection, name: str) -> int:
+    """Return a fact, 0 while it isn't known."""
+    return connection.scalar(select(facts.c.value).where(facts.c.name == name)) or 0
+
+
+def put_fact(connection: Connection, name: str, value: int) -> None:
+    """Write a fact."""
+    new = _upsert(connection, facts).values(name=name, value=value)
+    connection.execute(
+        new.on_conflict_do_update(index_elements=[facts.c.name], set_={"value": new.excluded.value})
+    )
+
+
+def add(connection: Connection, charges: Counter[Used]) -> None:
+    """Add to the rows of ``daily``, in the order of their keys, so that two writers can't lock each other out."""
+    rows = [{**key._asdict(), "unit_seconds": charges[key]} for key in sorted(charges) if charges[key]]
+    if rows:
+        new = _upsert(connection, daily)
+        total = daily.c.unit_seconds + new.excluded.unit_seconds
+        connection.execute(
+            new.on_conflict_do_update(index_elements=list(daily.primary_key), set_={"unit_seconds": total}),
+            rows,
+        )
+
+
+def put_runs(connection: Connection, foretold: Mapping[str, PodAccount | None]) -> None:
+    """Make the rows of runs anew from their pods; what they were ``foretold`` stays where nothing new is known."""
+    keys = list(foretold)
+    for at in range(0, len(keys), AT_ONCE):
+        rows = _run_rows(connection, keys[at : at + AT_ONCE])
+        for row in rows:
+            known = foretold[row["run"]]
+            row["promised"] = known.promised if known is not None else None
+            row["moves"] = _moves(known.moves if known is not None else ())
+        silent = [row for row in rows if row["promised"] is None and not row["moves"]]
+        _put_run_rows(connection, silent, frozenset({"run", "promised", "moves"}))
+        told = [row for row in rows if row["promised"] is not None or row["moves"]]
+        _put_run_rows(connection, told, frozenset({"run"}))
+
+
+def _put_run_rows(connection: Connection, rows: list[dict[str, Any]], kept: frozenset[str]) -> None:
+    if rows:
+        new = _upsert(connection, runs)
+        changed = {name: new.excluded[name] for name in rows[0] if name not in kept}
+        connection.execute(new.on_conflict_do_update(index_elements=[runs.c.run], set_=changed), rows)
+
+
+def _moves(moves: Sequence[MovedStart]) -> list[list[object]]:
+    return [[one.at, one.promised, one.start, one.cause] for one in moves]
+
+
+def _run_rows(connection: Connection, keys: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the rows of runs as their pods make them, without what they were foretold."""
+    wanted = select(pods).where(pods.c.run.in_(keys)).order_by(pods.c.started, pods.c.uid)
+    members: dict[str, list[Any]] = {}
+    for pod in connection.execute(wanted):
+        members.setdefault(pod.run, []).append(pod)
+    together = (
+        select(pods.c.run, amounts.c.resource, amounts.c.backend, func.sum(amounts.c.quantity))
+        .join(amounts, pods.c.uid == amounts.c.uid)
+        .where(pods.c.run.in_(keys))
+        .group_by(pods.c.run, amounts.c.resource, amounts.c.backend)
+        .order_by(amounts.c.resource, amounts.c.backend)
+    )
+    held: dict[str, list[list[object]]] = {}
+    for run, resource, backend, quantity in connection.execute(together):
+        held.setdefault(run, []).append([resource, backend, int(quantity)])
+    return [_run_row(found, held.get(run, [])) for run, found in members.items()]
+
+
+def _run_row(members: Sequence[Any], held: list[list[object]]) -> dict[str, Any]:
+    first = members[0]
+    ends = [one.ended for one in members]
+    over = None not in ends
+    same = ("run", "namespace", "queue", "user_name", "account", "gang", "convention")
+    return {
+        **{name: getattr(first, name) for name in same},
+        "workload": first.workload if len({one.workload for one in members}) == 1 else "",
+        "submitted": min(one.submitted for one in members),
+        "started": first.started,
+        "ended": max(ends) if over else None,
+        "outcome": together_ended(one.outcome for one in members) if over else "",
+        "pods": len(members),
+        "nodes": list(dict.fromkeys(one.node for one in members))[:MOST_NODES],
+        "amounts": held,
+    }
+
+
+def together_ended(outcomes: Iterable[str | None]) -> str:
+    """Return how a gang has ended whose members have ended in these ways: as the one that ended worst."""
+    found = set(outcomes)
+    return next((one.value for one in WORST if one.value in found), "")
+
+
+WORST = (
+    WorkOutcome.FAILED,
+    WorkOutcome.EVICTED,
+    WorkOutcome.REJECTED,
+    WorkOutcome.DELETED,
+    WorkOutcome.LOST,
+    WorkOutcome.SUCCEEDED,
+)
+
+
+def _rows(connection: Connection, uids: Sequence[str]) -> dict[str, Row]:
+    found: dict[str, Row] = {}
+    for at in range(0, len(uids), AT_ONCE):
+        some = select(pods).where(pods.c.uid.in_(uids[at : at + AT_ONCE]))
+        found |= {one["uid"]: dict(one) for one in connection.execute(some).mappings()}
+    return found
+
+
+def _held(connection: Connection, uids: Sequence[str]) -> dict[str, Held]:
+    found: dict[str, Held] = {}
+    for at in range(0, len(uids), AT_ONCE):
+        some = select(amounts).where(amounts.c.uid.in_(uids[at : at + AT_ONCE]))
+        for one in connection.execute(some):
+            found.setdefault(one.uid, []).append((one.resource, one.backend, one.quantity))
+    return found
+
+
+def _given(account: PodAccount) -> Held:
+    return [(one.resource, one.backend, one.quantity) for one in account.amounts]
+
+
+def _merged(account: PodAccount, before: Row | None) -> Row | None:
+    """Return a pod's row as it is to be, None where it stays as it is."""
+    if before is None:
+        return {
+            "uid": account.uid,
+            "run": account.run,
+            "namespace": account.namespace,
+            "queue": account.queue,
+            "user_name": account.user.replace("\0", "")[:LONGEST_USER],
+            "account": account.account,
+            "pod": account.pod,
+            "gang": account.gang,
+            "convention": account.convention,
+            "workload": account.workload,
+            "node": account.node,
+            "submitted": account.submitted,
+            "started": account.started,
+            "ended": account.ended,
+            "outcome": account.outcome.value if account.outcome is not None else None,
+        }
+    if before["ended"] is not None and before["outcome"] != WorkOutcome.LOST.value:
+        return None
+    return {
+        **before,
+        "started": account.started,
+        "ended": account.ended,
+        "outcome": account.outcome.value if account.outcome is not None else None,
+    }
+
+
+def _charge(charges: Counter[Used], row: Row | None, held: Held, sign: int) -> None:
+    if row is None:
+        return
+    who = (row["namespace"], row["queue"], row["user_name"], row["account"])
+    for key, amount in used(who, held, row["started"], row["ended"]).items():
+        charges[key] += sign * amount
+
+
+def _put_pods(connection: Connection, rows: Sequence[Row]) -> None:
+    if not rows:
+        return
+    new = _upsert(connection, pods)
+    changed = {name: new.excluded[name] for name in ("started", "ended", "outcome")}
+    connection.execute(
+        new.on_conflict_do_update(index_elements=[pods.c.uid], set_=changed), [dict(row) for row in rows]
+    )

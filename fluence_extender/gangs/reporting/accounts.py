@@ -1,0 +1,206 @@
+"""Statements of what pods hold, for the account of past work.
+
+A pod is stated when it has a node, when a fact about it becomes known, and when it ends. What is stated follows from
+the pod and its gang, so a restart states the same again. For whom a pod runs is settled when it starts: what users
+change later moves no use to another queue or account.
+
+Invariant: only a leader states anything, and a pod that has ended is stated as ended once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from hashlib import sha256
+
+from fluence_extender.gangs.membership.gang import Gang, Member, run_of
+from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.queue.admission import NO_QUEUE_NAME, QueueAdmission
+from fluence_extender.model.accounting import AccountSink, Foretold, HeldAmount, PodAccount, WorkOutcome
+from fluence_extender.model.gang import GangKey, HistoryKind
+from fluence_extender.model.names import ACCOUNT_LABEL, BACKEND_ANNOTATION, RESOURCE_PREFIX
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.queue import Queue
+from fluence_extender.model.resources import CPU, MEMORY
+
+MIB = 2**20
+
+
+class PodAccounts:
+    """States pods to ``sink``. ``clock`` returns seconds since the epoch."""
+
+    def __init__(
+        self, sink: AccountSink, registry: Registry, admission: QueueAdmission, clock: Callable[[], float]
+    ) -> None:
+        self._sink = sink
+        self._registry = registry
+        self._admission = admission
+        self._clock = clock
+        self._touched: set[str] = set()
+        self._stated: dict[str, tuple[GangKey, PodAccount]] = {}
+        self._runs: dict[GangKey, str] = {}
+        self._running: dict[GangKey, int] = {}
+        self._beginning = False
+        self._leading = False
+
+    def begin(self) -> None:
+        """Begin a term: state everything anew."""
+        self._leading = self._beginning = True
+        self._touched = {member.pod.uid for _, member in self._registry.members() if _started(member.pod)}
+
+    def stand_down(self) -> None:
+        """End a term: state nothing more."""
+        if self._leading:
+            self._sink.stand_down()
+        self._leading = self._beginning = False
+        for known in (self._touched, self._stated, self._runs, self._running):
+            known.clear()
+
+    def changed(self, pod: Pod) -> None:
+        """Note that a pod of ours is new or has changed."""
+        if self._leading and _started(pod):
+            self._touched.add(pod.uid)
+
+    def leaves(self, uid: str) -> None:
+        """State the end of a pod that is gone; the registry still knows it."""
+        self._touched.discard(uid)
+        found = self._registry.member(uid) if self._leading else None
+        if found is None or not _started(found[1].pod):
+            return
+        self._state(*found, gone=True)
+        self._stated.pop(uid, None)
+
+    def state(self) -> None:
+        """State all pods that have changed since the last step, or everything that runs at the start of a term."""
+        if self._beginning:
+            self._beginning = False
+            members = (member.pod for _, member in self._registry.members())
+            self._sink.begin(frozenset(pod.uid for pod in members if _started(pod) and not pod.finished))
+        touched, self._touched = self._touched, set()
+        known = [found for uid in touched if (found := self._registry.member(uid)) is not None]
+        # What starts comes before what ends, so that a gang's life doesn't end in between.
+        for gang, member in sorted(known, key=lambda one: one[1].pod.finished):
+            self._state(gang, member)
+
+    def _state(self, gang: Gang, member: Member, gone: bool = False) -> None:
+        uid = member.pod.uid
+        key, before = self._stated.get(uid, (gang.key, None))
+        if before is not None and before.ended is not None:
+            return
+        account = before or self._beginning_of(gang, member)
+        account = replace(account, started=int(member.pod.started) or account.started)
+        if gone or member.pod.finished:
+            ended = int(member.pod.ended or self._clock())
+            account = replace(account, ended=max(ended, account.started), outcome=_outcome(gang, member))
+        if account != before:
+            self._stated[uid] = key, account
+            self._count(key, (before is None) - (account.ended is not None))
+            self._sink.record(account)
+
+    def _count(self, key: GangKey, change: int) -> None:
+        """Count the pods of a gang that run; with the last one its life ends, and so does what it was foretold."""
+        running = self._running.get(key, 0) + change
+        if running > 0:
+            self._running[key] = running
+            return
+        self._running.pop(key, None)
+        self._runs.pop(key, None)
+        gang = self._registry.gangs.get(key)
+        if gang is not None:
+            gang.foretold = Foretold()
+
+    def _beginning_of(self, gang: Gang, member: Member) -> PodAccount:
+        pod, key = member.pod, gang.key
+        queue, user = self._owner(gang)
+        return PodAccount(
+            uid=pod.uid,
+            run=self._run(gang),
+            namespace=pod.namespace,
+            pod=pod.name,
+            gang=str(key).removeprefix(f"{key.namespace}/"),
+            convention=key.convention.value,
+            workload=f"{pod.owner.kind.lower()}/{pod.owner.name}" if pod.owner is not None else "",
+            queue=queue,
+            user=user,
+            account=pod.labels.get(ACCOUNT_LABEL, ""),
+            node=pod.node,
+            submitted=int(min(filter(None, (gang.created[0], pod.created)), default=self._clock())),
+            started=int(self._clock()),
+            amounts=_amounts(member),
+            promised=gang.foretold.first,
+            moves=tuple(gang.foretold.moves),
+        )
+
+    def _owner(self, gang: Gang) -> tuple[str, str]:
+        """Return the queue and the user of a gang."""
+        place = self._admission.usage.place(gang.key)
+        if place is not None:
+            return place.queue, place.user
+        queue = self._admission.queue_of(gang)
+        return queue.name if isinstance(queue, Queue) else NO_QUEUE_NAME, self._admission.user_of(gang)
+
+    def _run(self, gang: Gang) -> str:
+        """Return the key of the gang's present life: the same after a restart, as far as its pods tell."""
+        known = self._runs.get(gang.key)
+        if known is None:
+            known = self._runs[gang.key] = run_key(gang)
+        return known
+
+
+def run_key(gang: Gang) -> str:
+    """Return what tells one life of a gang from all others.
+
+    A name can be used again. Where the key has no uid, that of the oldest pod's owner or of that pod stands for it.
+    """
+    key = gang.key
+    life = key.uid
+    if not life:
+        oldest = min(
+            gang.alive() or gang.members.values(), key=lambda one: (one.pod.created, one.pod.uid)
+        ).pod
+        life = run_of(oldest) or oldest.uid
+    text = "\0".join((key.namespace, key.name, key.part, key.convention.value, life))
+    return sha256(text.encode()).hexdigest()[:32]
+
+
+def _started(pod: Pod) -> bool:
+    return bool(pod.node) and not pod.foreseen
+
+
+def _amounts(member: Member) -> tuple[HeldAmount, ...]:
+    """Return what the pod holds, with its devices by backend."""
+    return tuple(sorted(_held(member), key=lambda one: (one.resource, one.backend)))
+
+
+def _held(member: Member) -> Iterator[HeldAmount]:
+    pod = member.pod
+    for name, amount in pod.requests.items():
+        if name == MEMORY:
+            yield HeldAmount(name, "", -(-amount // MIB))
+        elif name == CPU or ("/" in name and not name.startswith(RESOURCE_PREFIX)):
+            yield HeldAmount(name, "", amount)
+    shares = member.assignment.devices if member.assignment is not None else ()
+    held: dict[tuple[str, str], int] = {}
+    for share in shares:
+        held[share.type, share.backend] = held.get((share.type, share.backend), 0) + share.amount
+    if not shares:
+        # A pod that has ended has no assignment any more; the Binding has written on it what served it.
+        served_by = pod.annotations.get(BACKEND_ANNOTATION, "")
+        held = {(kind, served_by): amount for kind, amount in pod.devices.items()}
+    for (kind, backend), amount in held.items():
+        yield HeldAmount(kind, backend, amount)
+
+
+def _outcome(gang: Gang, member: Member) -> WorkOutcome:
+    pod = member.pod
+    if pod.phase == "Succeeded":
+        return WorkOutcome.SUCCEEDED
+    if pod.rejected:
+        return WorkOutcome.REJECTED
+    evicted = any(
+        entry.what is HistoryKind.EVICTED and entry.pod in ("", pod.name) and entry.until >= pod.started
+        for entry in gang.history.entries
+    )
+    if evicted:
+        return WorkOutcome.EVICTED
+    return WorkOutcome.FAILED if pod.phase == "Failed" else WorkOutcome.DELETED

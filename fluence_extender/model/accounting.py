@@ -1,0 +1,212 @@
+"""What the account of past work consists of, and the two ports to whatever keeps it.
+
+A `PodAccount` states what one pod holds, from when until when, and for whom. It is stated again whenever one of these
+facts changes, and again after a restart. So a keeper replaces what it has of a pod, and counts nothing twice. The pods
+of one life of a gang have the same ``run``.
+
+Invariant: the sink never blocks and never fails. Whoever states an account decides nothing by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from fluence_extender.model.access import CallerSight
+
+
+class WorkOutcome(StrEnum):
+    """How a pod or a gang has ended.
+
+    Evicted: the service evicted it. Deleted: it was deleted while it ran. Rejected: the kubelet didn't take it. Lost:
+    it was gone when the service looked again, and nobody saw how it ended.
+    """
+
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    REJECTED = "Rejected"
+    EVICTED = "Evicted"
+    DELETED = "Deleted"
+    LOST = "Lost"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAmount:
+    """A quantity of a resource: cpu in millicores, memory in MiB, all others in pieces.
+
+    ``backend`` serves it if it is a virtual device, and is "" for all other resources.
+    """
+
+    resource: str
+    backend: str
+    quantity: int
+
+
+@dataclass(frozen=True, slots=True)
+class MovedStart:
+    """A promised start that was moved ``at`` a time, from one time to another (None: unknown), and why."""
+
+    at: int
+    promised: int
+    start: int | None
+    cause: str
+
+
+@dataclass(slots=True)
+class Foretold:
+    """The first start that a gang was promised, None if it was promised none, and how the promise has moved."""
+
+    first: int | None = None
+    moves: list[MovedStart] = field(default_factory=list)
+
+    def promise(self, start: float) -> None:
+        """Note a promised start."""
+        if self.first is None:
+            self.first = int(start)
+
+    def move(self, moved: MovedStart) -> None:
+        """Note that the promise has moved. Of many moves the first and the last ones are kept."""
+        self.moves.append(moved)
+        if len(self.moves) > MOST_MOVES:
+            del self.moves[MOST_MOVES // 2]
+
+
+MOST_MOVES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class PodAccount:
+    """What a pod of ours holds. Times are whole seconds since the epoch.
+
+    ``gang`` is the gang's name in its namespace, ``workload`` the pod's owner as ``job/train``, "" without one.
+    ``submitted`` is when the gang was created, ``started`` when the pod got its node, ``ended`` None while it runs.
+    ``promised`` and ``moves`` are what the gang was foretold.
+    """
+
+    uid: str
+    run: str
+    namespace: str
+    pod: str
+    gang: str
+    convention: str
+    workload: str
+    queue: str
+    user: str
+    account: str
+    node: str
+    submitted: int
+    started: int
+    amounts: tuple[HeldAmount, ...]
+    ended: int | None = None
+    outcome: WorkOutcome | None = None
+    promised: int | None = None
+    moves: tuple[MovedStart, ...] = ()
+
+
+class AccountSink(Protocol):
+    """Takes in what happens; the leader alone states it."""
+
+    def record(self, account: PodAccount) -> None:
+        """Take in the account of a pod, which replaces an earlier one."""
+        ...
+
+    def begin(self, running: frozenset[str]) -> None:
+        """Begin a term as the leader: these pods run, and all others that are known to run have ended unseen."""
+        ...
+
+    def stand_down(self) -> None:
+        """End the term: write what is left, then let another replica write."""
+        ...
+
+
+class Grouping(StrEnum):
+    """By what use is added up."""
+
+    QUEUE = "queue"
+    USER = "user"
+    NAMESPACE = "namespace"
+    ACCOUNT = "account"
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who asks: everything in ``sight`` is shown, and what ``user`` submitted ("": nobody in particular)."""
+
+    sight: CallerSight
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UsedAmount:
+    """What one queue, user, namespace or account (``name``) used of a resource: quantity times seconds."""
+
+    name: str
+    resource: str
+    backend: str
+    unit_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """One life of a gang that had a place: of how many ``pods``, on which ``nodes``, with which ``amounts`` in all.
+
+    ``ended`` is None while one of its pods runs. Times and amounts are as in `PodAccount`.
+    """
+
+    run: str
+    namespace: str
+    gang: str
+    convention: str
+    workload: str
+    queue: str
+    user: str
+    account: str
+    submitted: int
+    started: int
+    ended: int | None
+    outcome: str
+    promised: int | None
+    moves: tuple[MovedStart, ...]
+    pods: int
+    nodes: tuple[str, ...]
+    amounts: tuple[HeldAmount, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunQuestion:
+    """Which runs are asked for, the newest first: those that started at ``since`` or later.
+
+    "" asks for all. ``after`` is the last run of the page before, by its start and its key.
+    """
+
+    namespace: str = ""
+    queue: str = ""
+    user: str = ""
+    account: str = ""
+    gang: str = ""
+    workload: str = ""
+    since: int = 0
+    limit: int = 100
+    after: tuple[int, str] | None = None
+
+
+class AccountUnavailable(Exception):
+    """The account can't be read now; the text says why."""
+
+
+class AccountReader(Protocol):
+    """Answers questions about past work. Each method raises `AccountUnavailable`."""
+
+    async def namespaces(self) -> frozenset[str]:
+        """Return the namespaces that have an account."""
+        ...
+
+    async def usage(self, by: Grouping, since: int, namespace: str, reader: Reader) -> Sequence[UsedAmount]:
+        """Return what was used since the day (UTC) of ``since``, in one namespace or in all ("")."""
+        ...
+
+    async def runs(self, question: RunQuestion, reader: Reader) -> Sequence[PastRun]:
+        """Return up to ``limit`` runs, the newest first."""
+        ...
