@@ -52,8 +52,8 @@ test: export PYTHONHASHSEED := 0
 test: with-tests ## All tests, the end-to-end ones on a control plane of their own
 	$(BIN)/python -m pytest -n 3 --dist loadfile $(ARGS)
 
-nightly: with-tests ## The property tests at length: 100,000 scenarios of all engines, an hour or more
-	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest tests/property $(ARGS)
+nightly: with-tests ## At length: 100,000 scenarios of all engines, 2,000 Jobs that drain; an hour or more
+	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest tests/property tests/e2e/test_suspended_submission.py $(ARGS)
 
 demo: install ## The service at work on this machine: on an embedded cluster, or ARGS=--kubernetes on a real one
 	$(BIN)/fluence-extender demo $(ARGS)
