@@ -218,6 +218,7 @@ class Controller:
             taken_over = self._births.arrived(pod)
             if taken_over is not None:
                 old = self._pods.pop(taken_over.uid)
+                self.queue.pod_gone(taken_over.uid)
         self._pods[pod.uid] = pod
         member = self.registry.put_pod(pod)
         self.queue.pod_changed(pod)

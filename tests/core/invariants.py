@@ -24,7 +24,7 @@ from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
 from tests.core.job_controller import index_of
-from tests.core.queue_laws import nobody_is_stopped_by_nothing
+from tests.core.queue_laws import kept_turns_are_those_of_the_gangs, nobody_is_stopped_by_nothing
 from tests.core.state_api import documents
 from tests.core.world import World
 
@@ -37,6 +37,7 @@ def check(world: World) -> None:
     no_device_is_held_twice(world)
     member_states_agree_with_ledger_and_cluster(world)
     no_gang_breaks_the_planning(world)
+    kept_turns_are_those_of_the_gangs(world)
     an_audit_finds_nothing(world)
     equal_revisions_are_equal_answers(world)
     assert not world.scheduler.premature, world.scheduler.premature

@@ -27,7 +27,6 @@ from fluence_extender.gangs.preemption.manager import PreemptionManager
 from fluence_extender.gangs.queue.beside import Beside
 from fluence_extender.gangs.queue.book import BLOCKED, QueueBook
 from fluence_extender.gangs.queue.future import Request
-from fluence_extender.gangs.queue.turns import turn
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey, HistoryKind
 from fluence_extender.model.pod import Pod
@@ -78,6 +77,7 @@ class Attempts:
         self._ledger = ledger
         self._places = places
         self._failed_demands: dict[tuple[object, ...], Reason] = {}
+        self._failed_at = -1
         self._reached: Rank | None = None
         self._tried_version = (-1, -1)
         self.left: frozenset[GangKey] = frozenset()
@@ -108,7 +108,6 @@ class Attempts:
             )
             and needy(gang)
         ]
-        self._failed_demands.clear()
         self._preemption.begin_round()
         # A search for victims goes on only where its gang is tried each time.
         searching = self._preemption.searching_for
@@ -134,12 +133,13 @@ class Attempts:
             if len(needy(gang)) < before:
                 placed += before - len(needy(gang))
                 self._queue.admission.note(gang)
+        self._queue.turns.forget(tried)
         self.left = frozenset(gang.key for gang in hopeful if gang.key not in tried)
         return tried
 
     def _in_turn(self, gangs: Iterable[Gang]) -> Iterator[tuple[Gang, Rank, bool]]:
         """Yield ``gangs`` in the order of their turns, each with its turn and whether there is time to try it."""
-        turns = sorted(((turn(gang), gang) for gang in gangs), key=itemgetter(0))
+        turns = sorted(((self._queue.turns.of(gang), gang) for gang in gangs), key=itemgetter(0))
         until, first = self._clock() + TRIED_WITHIN, 0
         while first < len(turns) and (first == 0 or self._clock() < until):
             yield turns[first][1], turns[first][0], True
@@ -241,7 +241,13 @@ class Attempts:
         return reason
 
     def _plan(self, gang: Gang, members: list[Member], beside: Beside, now: float) -> Reason | None:
-        """Place all of ``members`` or return why not; a demand that has just failed isn't tried again."""
+        """Place all of ``members`` or return why not.
+
+        A demand that has failed isn't tried again at the same version of the ledger.
+        """
+        if self._failed_at != self._ledger.version:
+            self._failed_at = self._ledger.version
+            self._failed_demands.clear()
         # What is held for a gang is open to it alone, so other gangs may get another result.
         keeper = gang.key if self._ledger.preemptor_holds.nodes_for(gang.key) else None
         asked = (

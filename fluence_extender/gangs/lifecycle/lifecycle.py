@@ -457,8 +457,8 @@ class Lifecycle:
 
     def _try_waiting(self, looked_at: set[GangKey], now: float) -> set[GangKey]:
         """Try to place waiting gangs: those just looked at, or all of them if more capacity may be free."""
-        hopeful = self._attempts.begin(looked_at, self._gang_index.waiting)
-        tried = self._attempts.all(self._gang_index.existing(hopeful), now)
+        hopeful, gangs = self._attempts.begin(looked_at, self._gang_index.waiting), self._registry.gangs
+        tried = self._attempts.all((gangs[key] for key in hopeful if key in gangs), now)
         for gang in self.queue.finish(now):
             self._gang_index.look_at(gang.key, gang.attempt.again_at)
         return tried

@@ -27,7 +27,7 @@ from fluence_extender.gangs.queue.heads import Head, Heads
 from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
 from fluence_extender.gangs.queue.operators import covered, operator_reservations
 from fluence_extender.gangs.queue.settings import Queues
-from fluence_extender.gangs.queue.turns import entry_key, turn
+from fluence_extender.gangs.queue.turns import Turns, entry_key
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
@@ -98,6 +98,7 @@ class QueueBook:
         self.settings = Queues()
         self.admission = QueueAdmission(registry, self.settings)
         self._stated = self.settings.revision
+        self.turns = Turns(registry)
         self._registry = registry
         self._ledger = ledger
         self._clock = clock
@@ -137,12 +138,12 @@ class QueueBook:
         waiting = [gang for gang in self._registry.gangs.values() if _waits(gang)]
         reserved = {one.gang: one for one in self.reservations()}
         found = []
-        for position, gang in enumerate(sorted(waiting, key=turn), 1):
+        for position, gang in enumerate(sorted(waiting, key=self.turns.of), 1):
             place = reserved.get(gang.key)
             found.append(
                 Standing(
                     gang.key,
-                    self._queue_name(gang),
+                    self._counted_queue(gang),
                     position,
                     gang.reason,
                     gang.starts_about,
@@ -151,6 +152,11 @@ class QueueBook:
                 )
             )
         return found
+
+    def _counted_queue(self, gang: Gang) -> str:
+        """Return the queue in which the gang was counted last, which costs less than to find it."""
+        place = self.admission.usage.place(gang.key)
+        return self._queue_name(gang) if place is None else place.queue or DEFAULT_QUEUE
 
     def promised_starts(self) -> dict[GangKey, float]:
         """Return when each gang with a reservation starts, `NEVER` where its nodes are drained for it."""
@@ -202,6 +208,7 @@ class QueueBook:
 
     def begin(self, looked_at: Set[GangKey], waiting: Set[GangKey]) -> None:
         """Begin a step in which gangs are tried that were just ``looked_at`` or are known to be ``waiting``."""
+        self.turns.forget(looked_at)
         self.heads.begin()
         if self._stated != self.settings.revision:
             self._stated = self.settings.revision
@@ -220,7 +227,7 @@ class QueueBook:
         if depth is not None and len(waiting) + len(looked_at) > depth:
             there = self._registry.gangs
             gangs = (there[key] for key in looked_at | waiting if key in there)
-            first = heapq.nsmallest(depth + 1, (turn(gang) for gang in gangs if _waits(gang)))
+            first = heapq.nsmallest(depth + 1, (self.turns.of(gang) for gang in gangs if _waits(gang)))
             cut = first[depth - 1] if len(first) > depth else None
         if cut != self._cut:
             self._cut = cut
@@ -322,7 +329,7 @@ class QueueBook:
 
     def avoided(self, gang: Gang) -> frozenset[str]:
         """Return the nodes of reservations ahead of a gang: nobody is evicted there for it."""
-        rank = turn(gang)
+        rank = self.turns.of(gang)
         return frozenset(
             name
             for head in self.heads.blocked
@@ -358,12 +365,15 @@ class QueueBook:
 
         Return the gangs that are to be tried again at a certain time if nothing happens until then.
         """
+        told = [(head.gang, head.gang.starts_about) for head in self.heads.blocked]
         self.heads.finish()
         for head in self.heads.blocked:
             start = head.promise.start if head.promise is not None else NEVER
             if start < NEVER and head.gang.starts_about != start:
                 head.gang.starts_about = start
-                self._registry.revision += 1
+        # A start that is told to nobody any more changes the answers, too.
+        if any(gang.starts_about != start for gang, start in told):
+            self._registry.revision += 1
         present, found = self.followed.now(), []
         for head in self.heads.blocked:
             at = self.heads.wake_at(head)

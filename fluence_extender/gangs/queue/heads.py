@@ -30,7 +30,7 @@ from fluence_extender.queueing.entry import NEVER, Entry
 from fluence_extender.queueing.order import Rank
 from fluence_extender.queueing.policy import PolicyName, QueuePolicy
 from fluence_extender.queueing.promises import still_free
-from fluence_extender.queueing.reservation import OperatorReservation, Reservation
+from fluence_extender.queueing.reservation import DelayCause, OperatorReservation, Reservation
 
 ORDER = attrgetter("rank")
 
@@ -47,7 +47,7 @@ class Head:
 
     ``alike`` stands for what it asks: while it stays the same, so does what was promised. ``possible`` says that it
     would fit on empty nodes; one that wouldn't blocks nobody. ``promise`` is what is reserved for it. ``basis`` is what
-    that depended on, ``freed`` what `LedgerTimeline.freed` was then.
+    that depended on, ``freed`` and ``built`` what those of the `LedgerTimeline` were then.
     """
 
     gang: Gang
@@ -58,6 +58,7 @@ class Head:
     promise: Reservation | None = None
     basis: object = None
     freed: int = -1
+    built: int = -1
 
 
 class Heads:
@@ -112,6 +113,7 @@ class Heads:
         head = Head(gang, rank, entry, alike)
         if old is not None and old.alike == alike and old.gang is gang:
             head.promise, head.possible, head.freed = old.promise, old.possible, old.freed
+            head.built = old.built
             same = replace(entry, slots=old.entry.slots) == old.entry
             head.basis = old.basis if same else None
             head.entry = old.entry if same else entry
@@ -248,7 +250,7 @@ class Heads:
             start = NEVER if found is None else found.start
             if start > old.start:
                 self._delayed(head, old, start)
-        head.promise = found
+        head.promise, head.built = found, self._followed.built
         if found is not None:
             timeline.reserve(found)
             if found.start != NEVER:
@@ -270,7 +272,9 @@ class Heads:
         return Reservation(head.entry.key, places, start, start + head.entry.duration)
 
     def _keeps(self, head: Head, promise: Reservation) -> bool:
-        """Return whether the promised places can still be had then."""
+        """Return whether the promised places can still be had then: not in a timeline that was built anew since."""
+        if head.built != self._followed.built:
+            return False
         usable = self._planner.usable(head.entry.where)
         closed = any(
             one.closes(head.entry, promise.start, promise.end)
@@ -296,7 +300,10 @@ class Heads:
 
     def _delayed(self, head: Head, promise: Reservation, start: float) -> None:
         """Tell a gang that it starts later than it was promised, at ``start``."""
-        cause = self._followed.incidents.cause(promise, self._followed.timeline)
+        # The places of a promise are rows of the timeline for which it was found.
+        cause = DelayCause.NODE_LOST
+        if head.built == self._followed.built:
+            cause = self._followed.incidents.cause(promise, self._followed.timeline)
         if promise.start != NEVER:
             later = None if start == NEVER else int(start)
             moved = MovedStart(int(self._followed.now()), int(promise.start), later, cause.value)

@@ -9,9 +9,11 @@ could not preempt it, promised or not.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.model.gang import GangKey
 from fluence_extender.queueing.entry import NEVER, Age
 from fluence_extender.queueing.order import Rank, rank
@@ -43,6 +45,33 @@ def precedence(gang: Gang) -> Rank:
 def newcomer(key: GangKey, priority: int, created: Age = NEWEST) -> Rank:
     """Return the turn of a gang that has nothing yet."""
     return rank(Turn(begun=False, priority=priority, created=created, key=entry_key(key)))
+
+
+class Turns:
+    """The turns of the gangs of ``registry``, because a line of thousands is put in order in every step.
+
+    A turn is kept until `forget`. Those of gangs that have changed since the last step are computed each time.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._known: dict[GangKey, Rank] = {}
+
+    def of(self, gang: Gang) -> Rank:
+        """Return a gang's `turn`."""
+        if gang.key in self._registry.dirty:
+            return turn(gang)
+        found = self._known.get(gang.key)
+        if found is None:
+            found = self._known[gang.key] = turn(gang)
+        return found
+
+    def forget(self, keys: Iterable[GangKey]) -> None:
+        """Forget the turns of gangs that were looked at or tried, and of all if most of these gangs are gone."""
+        for key in keys:
+            self._known.pop(key, None)
+        if len(self._known) > len(self._registry.gangs):
+            self._known.clear()
 
 
 def entry_key(key: GangKey) -> str:
