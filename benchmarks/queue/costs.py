@@ -96,7 +96,7 @@ def _passes(controller: Controller, there: list[list[Pod]], name: str) -> list[C
 
 
 def _pass(controller: Controller, what: str) -> list[Cost]:
-    """Measure the steps until the core is at rest; after `MOST_STEPS` the time of those left is estimated."""
+    """Measure the steps until the core is at rest. After `MOST_STEPS`, estimate the time of the other gangs."""
     steps: list[float] = []
     while not steps or (controller.lifecycle.restless and len(steps) < MOST_STEPS):
         steps.append(_timed(controller.step))

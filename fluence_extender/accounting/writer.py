@@ -52,7 +52,7 @@ DAY = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class WriterFigures:
-    """Who is told how many accounts were taken in, written and lost, how many wait, and when the last write was."""
+    """What the metrics count: accounts taken in, written, lost and waiting, and the time of the last write."""
 
     spooled: Callable[[float], None] = lambda _: None
     written: Callable[[float], None] = lambda _: None

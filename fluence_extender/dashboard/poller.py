@@ -91,7 +91,7 @@ class Poller:
         return self.state
 
     async def end(self) -> None:
-        """Let nobody wait for news any more."""
+        """End all waits for news."""
         async with self._changed:
             self._ending = True
             self._changed.notify_all()

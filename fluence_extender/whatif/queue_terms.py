@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.membership.gang import priority_of
+from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.gangs.queue.beside import Terms
+from fluence_extender.gangs.queue.ends import Ends
 from fluence_extender.gangs.queue.settings import usual_seconds
 from fluence_extender.gangs.queue.turns import newcomer
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.queue import Queue
 from fluence_extender.model.reason import Reason
-from fluence_extender.queueing.entry import NEVER
 from fluence_extender.whatif.manifests import RequestedGang, SimulationRequest
 
 
@@ -30,22 +32,14 @@ def queue_terms(
         if isinstance(queue, Reason):
             yield gang.key, queue
             continue
-        asked = queue.name, _priority(gang, book.settings.usual_priority(queue)), _duration(gang, queue)
+        priority = priority_of(gang.pods, book.settings.usual_priority(queue))
+        asked = queue.name, priority, _duration(gang, queue)
         if asked not in known:
-            known[asked] = book.terms(queue, newcomer(gang.key, asked[1]), asked[2])
+            known[asked] = book.terms(queue, newcomer(gang.key, priority), asked[2])
         yield gang.key, known[asked]
-
-
-def _priority(gang: RequestedGang, usual: int | None) -> int:
-    """Return the priority by which the gang would have its turn; ``usual`` is that of work without a class."""
-    highest = max(pod.priority for pod in gang.pods)
-    if usual is None or any(pod.priority_class for pod in gang.pods):
-        return highest
-    return max(highest, usual)
 
 
 def _duration(gang: RequestedGang, queue: Queue) -> float:
     """Return for how many seconds the gang would run, `NEVER` where nothing declares it."""
-    usual = usual_seconds(queue)
-    default = NEVER if usual is None else usual
-    return max(default if pod.duration is None else pod.duration for pod in gang.pods)
+    # Its Job, if it has one, doesn't exist yet and so has no end.
+    return Ends(WorkloadIndex(), lambda _: usual_seconds(queue)).duration(gang.pods, 0.0)

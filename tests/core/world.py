@@ -62,7 +62,9 @@ async def _at_once(work: Callable[[], None]) -> None:
 
 
 class World:
-    """See the module docstring. ``scheduling`` starts kube-scheduler; without it a test asks and binds itself.
+    """The placement core and a cluster in memory.
+
+    ``scheduling`` starts kube-scheduler; without it a test asks and binds itself.
 
     ``sink`` takes in the accounts of pods, if there is one.
     """

@@ -42,6 +42,14 @@ STOP_FOR = "demo.fluence.flux-framework.org/stop-for"
 NODE_READY = "demo.fluence.flux-framework.org/ready"
 
 
+def start_api_server(plane: ControlPlane) -> None:
+    """Start the API server again, and the controllers anew: their watches wait up to a minute before they try again."""
+    plane.component("kube-apiserver").start()
+    manager = plane.component("kube-controller-manager")
+    manager.stop()
+    manager.start()
+
+
 def wait_for(
     predicate: Callable[[], T | Literal[False] | None],
     timeout: float = LONGEST,

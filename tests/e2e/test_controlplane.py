@@ -33,6 +33,7 @@ from tests.e2e.harness import (
     node_of,
     phase_of,
     pod,
+    start_api_server,
     wait_for,
 )
 from tests.e2e.nodes import NodeFactory
@@ -257,7 +258,7 @@ def test_crash_of_the_api_server_loses_nothing(
     namespace.wait_for_phase("before", "Running")
     control_plane.component("kube-apiserver").kill()
     assert not control_plane.api.reachable()
-    control_plane.component("kube-apiserver").start()
+    start_api_server(control_plane)
     assert phase_of(namespace.pod("before")) == "Running"
     namespace.create(pod("after", cpu="1"))
     namespace.wait_for_phase("after", "Running")
@@ -272,7 +273,7 @@ def test_judge_sees_what_is_bound_after_a_restart_of_the_api_server(
     namespace.bind("fits", node)
     namespace.wait_for_phase("fits", "Running")
     control_plane.component("kube-apiserver").stop()
-    control_plane.component("kube-apiserver").start()
+    start_api_server(control_plane)
     namespace.bind("over", node)
     assert namespace.wait_for_phase("over", "Failed")["status"]["reason"] == "OutOfcpu"
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from fluence_extender.localcluster import ControlPlane
-from tests.e2e.harness import Manifest, Namespace, node_of, pod, wait_for
+from tests.e2e.harness import Manifest, Namespace, node_of, pod, start_api_server, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
@@ -58,7 +58,7 @@ def api_server_gone(plane: ControlPlane) -> Iterator[None]:
         try:
             time.sleep(AWAY)
         finally:
-            plane.component("kube-apiserver").start()
+            start_api_server(plane)
 
 
 def asked(installation: Installation, verb: str, body: Manifest) -> tuple[float, dict[str, Any]]:

@@ -18,7 +18,7 @@ import yaml
 
 from fluence_extender.localcluster import ApiError, Component, ControlPlane, ensure_binaries
 from fluence_extender.model.names import DEFAULT_NAMESPACE
-from tests.e2e.harness import LONGEST, Manifest, Namespace, documents, pod, wait_for
+from tests.e2e.harness import LONGEST, Manifest, Namespace, documents, pod, start_api_server, wait_for
 from tests.e2e.test_deploy import allowed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,12 +96,12 @@ def limited_to_quotas(plane: ControlPlane) -> Iterator[None]:
     try:
         server.stop()
         path.write_text(yaml.safe_dump(document))
-        server.start()
+        start_api_server(plane)
         yield
     finally:
         server.stop()
         path.write_text(before)
-        server.start()
+        start_api_server(plane)
 
 
 @pytest.mark.usefixtures("no_pods")

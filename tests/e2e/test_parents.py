@@ -12,7 +12,7 @@ from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import deployment, ours
 
-POD_RUNS, PARENT_RUNS, GONE = 3.0, 5.0, 2.0
+POD_RUNS, PARENT_RUNS, GONE = 10.0, 15.0, 5.0
 """Seconds that users wait at most for a pod, for the pods of a parent, and until a deleted pod is gone."""
 
 APIS = {"Job": "batch/v1/namespaces/{}/jobs", "Deployment": "apps/v1/namespaces/{}/deployments"} | {

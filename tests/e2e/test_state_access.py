@@ -17,7 +17,7 @@ import yaml
 from fluence_extender.demo.stack import unverified
 from fluence_extender.http.listeners.gate import REMEMBERED
 from fluence_extender.localcluster import Api, ApiError, ControlPlane
-from tests.e2e.harness import Cluster, Manifest, Namespace, wait_for
+from tests.e2e.harness import Cluster, Manifest, Namespace, start_api_server, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.plugin import Plugin, user_shell
@@ -270,5 +270,5 @@ def test_while_the_api_server_is_away_decisions_expire(
         status, told = answer_of(installation, "/v1/gangs", **headers)
         assert (status, "the API server can't be asked" in told["message"]) == (503, True)
     finally:
-        server.start()
+        start_api_server(installation.plane)
     wait_for(lambda: answer_of(installation, "/v1/gangs", **headers)[0] == 200, what="the service to answer")

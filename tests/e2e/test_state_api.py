@@ -14,7 +14,7 @@ import pytest
 
 from fluence_extender.demo.stack import Stack
 from fluence_extender.localcluster import ControlPlane
-from tests.e2e.harness import Cluster, Manifest, Namespace, node_of, pod, wait_for
+from tests.e2e.harness import Cluster, Manifest, Namespace, node_of, pod, start_api_server, wait_for
 from tests.e2e.installation import ENGINE, Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence, discrepancies, over_http
@@ -293,7 +293,7 @@ def test_service_goes_on_after_a_restart_of_the_api_server(
     namespace.wait_until_bound(3)
     plane = installation.plane
     plane.component("kube-apiserver").stop()
-    plane.component("kube-apiserver").start()
+    start_api_server(plane)
     namespace.delete_pod("gone")
     namespace.create_in_the_end(*gang("after", 2, cpu="1"))
     namespace.wait_until_bound(4)

@@ -88,7 +88,7 @@ def closed(*nodes: str, start: float, end: float, queues: Sequence[str] = ()) ->
 
 
 class Cluster:
-    """See the module docstring. ``pods`` are the pods of each gang, by its name."""
+    """A controller on a virtual clock. ``pods`` are the pods of each gang, by its name."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The virtual devices: which backends there are, what they are like, how much is free and who holds the rest."""
+"""The virtual devices: the backends with their attributes, what is free, and the pods that hold the rest."""
 
 from __future__ import annotations
 

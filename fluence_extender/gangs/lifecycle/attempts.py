@@ -133,6 +133,9 @@ class Attempts:
             if len(needy(gang)) < before:
                 placed += before - len(needy(gang))
                 self._queue.admission.note(gang)
+        if placed:
+            # Those demands fail still, but the reason says how much would fit.
+            self._failed_demands.clear()
         self._queue.turns.forget(tried)
         self.left = frozenset(gang.key for gang in hopeful if gang.key not in tried)
         return tried
@@ -192,7 +195,6 @@ class Attempts:
             if missing > 0 and movable and not gang.begun and needs:
                 # Some have places that the others can't join: all get new ones together.
                 self._places.withdraw(gang)
-                self._failed_demands.clear()
                 self._registry.dirty.add(gang.key)
             else:
                 reason = self._make_room(gang, ready, missing if needs else 0, reason, now)
@@ -243,7 +245,7 @@ class Attempts:
     def _plan(self, gang: Gang, members: list[Member], beside: Beside, now: float) -> Reason | None:
         """Place all of ``members`` or return why not.
 
-        A demand that has failed isn't tried again at the same version of the ledger.
+        A demand that has failed isn't tried again at the same version of the ledger, unless gangs were placed since.
         """
         if self._failed_at != self._ledger.version:
             self._failed_at = self._ledger.version

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fluence_extender.gangs.execution.barrier import Barrier
@@ -218,6 +218,14 @@ class Reports:
     reserved: bool = False
 
 
+def priority_of(pods: Collection[Pod], usual: int | None) -> int:
+    """Return the highest priority of ``pods``, or the ``usual`` one if it is more and none has a PriorityClass."""
+    highest = max((pod.priority for pod in pods), default=0)
+    if usual is None or any(pod.priority_class for pod in pods):
+        return highest
+    return max(highest, usual)
+
+
 @dataclass(slots=True)
 class Gang:
     """One gang.
@@ -399,10 +407,7 @@ class Gang:
 
     def priority_among(self, members: Sequence[Member]) -> int:
         """Return the highest priority of these members, or what the queue gives work without a class, if more."""
-        highest = max((member.pod.priority for member in members), default=0)
-        if self.usual_priority is None or any(member.pod.priority_class for member in members):
-            return highest
-        return max(highest, self.usual_priority)
+        return priority_of([member.pod for member in members], self.usual_priority)
 
     @property
     def created(self) -> tuple[float, int]:

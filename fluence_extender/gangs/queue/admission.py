@@ -13,12 +13,7 @@ from fluence_extender.gangs.lifecycle.member_states import BOUND
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.dependencies import Dependee, Dependencies, unmet
-from fluence_extender.gangs.queue.obstacles import (
-    duration_obstacle,
-    hold_obstacle,
-    limit_obstacle,
-    stop_obstacle,
-)
+from fluence_extender.gangs.queue.obstacles import hold_obstacle, queue_obstacle
 from fluence_extender.gangs.queue.settings import Queues, usual_seconds
 from fluence_extender.gangs.queue.submissions import submission_of
 from fluence_extender.gangs.queue.usage import Place, Usage
@@ -63,7 +58,7 @@ class QueueAdmission:
 
     def user_of(self, gang: Gang) -> str:
         """Return who submitted a gang; where that isn't recorded, all gangs of the namespace have one user."""
-        return _user(gang, submission_of(gang, self._registry.workloads))
+        return _user(gang.key, submission_of(gang, self._registry.workloads))
 
     def obstacle(self, gang: Gang) -> Reason | None:
         """Return why the gang may not start, None where it may or has places already."""
@@ -81,9 +76,8 @@ class QueueAdmission:
         )
         if waits is not None or isinstance(queue, Reason):
             return waits or (queue if isinstance(queue, Reason) else None)
-        stopped = stop_obstacle(queue, gang.created)
-        too_long = duration_obstacle(queue, (one.pod.duration for one in gang.alive()))
-        return stopped or too_long or limit_obstacle(gang.key, queue, _user(gang, said), self.usage)
+        durations = (one.pod.duration for one in gang.alive())
+        return queue_obstacle(gang.key, queue, _user(gang.key, said), gang.created, durations, self.usage)
 
     def queue_for(self, key: GangKey, pods: Sequence[Pod], said: Submission, now: float) -> Queue | Reason:
         """Return the queue of a gang that would be created ``now``, or why it would not be let start.
@@ -101,13 +95,8 @@ class QueueAdmission:
         queue = self._queues.queue_of(pods, dict(said.queues))
         if isinstance(queue, Reason):
             return queue
-        user = said.user or f"namespace {key.namespace}"
-        return (
-            stop_obstacle(queue, (now, 0))
-            or duration_obstacle(queue, (pod.duration for pod in pods))
-            or limit_obstacle(key, queue, user, self.usage)
-            or queue
-        )
+        durations = (pod.duration for pod in pods)
+        return queue_obstacle(key, queue, _user(key, said), (now, 0), durations, self.usage) or queue
 
     def note(self, gang: Gang) -> None:
         """Count a gang as it is now."""
@@ -137,7 +126,7 @@ class QueueAdmission:
         name = NO_QUEUE_NAME if isinstance(queue, Reason) else queue.name
         gang.usual_priority = None if isinstance(queue, Reason) else self._queues.usual_priority(queue)
         before = self.usage.place(gang.key)
-        place = Place(name, _user(gang, said), _runs(gang), gang.created)
+        place = Place(name, _user(gang.key, said), _runs(gang), gang.created)
         self.usage.put(gang.key, place)
         if before is not None and not before.runs and before != place:
             self._wake(before)
@@ -185,8 +174,8 @@ def _runs(gang: Gang) -> bool:
     )
 
 
-def _user(gang: Gang, said: Submission) -> str:
-    return said.user or f"namespace {gang.key.namespace}"
+def _user(key: GangKey, said: Submission) -> str:
+    return said.user or f"namespace {key.namespace}"
 
 
 def _names(gang: Gang) -> set[Target]:

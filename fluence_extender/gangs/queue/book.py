@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -156,7 +156,7 @@ class QueueBook:
     def _counted_queue(self, gang: Gang) -> str:
         """Return the queue in which the gang was counted last, which costs less than to find it."""
         place = self.admission.usage.place(gang.key)
-        return self._queue_name(gang) if place is None else place.queue or DEFAULT_QUEUE
+        return self._queue_name(gang) if place is None else place.queue
 
     def promised_starts(self) -> dict[GangKey, float]:
         """Return when each gang with a reservation starts, `NEVER` where its nodes are drained for it."""
@@ -271,6 +271,9 @@ class QueueBook:
                 return AFTER_BLOCKED
         elif ahead and self.followed.timeline.reservations:
             kept = self._kept_for(duration)
+        if kept is not None:
+            # The terms are read in another thread, while the timeline may be built anew here.
+            kept = replace(kept, rows=dict(kept.rows), columns=dict(kept.columns))
         return Terms(kept, self._closed(queue.name, duration))
 
     def _closed(self, queue: str, duration: float) -> frozenset[str]:

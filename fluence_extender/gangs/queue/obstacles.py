@@ -30,6 +30,17 @@ def hold_obstacle(text: str | None) -> Reason | None:
     )
 
 
+def queue_obstacle(
+    key: GangKey, queue: Queue, user: str, created: Age, durations: Iterable[float | None], usage: Usage
+) -> Reason | None:
+    """Return why its queue doesn't let a gang of ``user`` start that declares these durations, None where it does."""
+    return (
+        stop_obstacle(queue, created)
+        or duration_obstacle(queue, durations)
+        or limit_obstacle(key, queue, user, usage)
+    )
+
+
 def duration_obstacle(queue: Queue, declared: Iterable[float | None]) -> Reason | None:
     """Return why a gang isn't taken whose pods declare to run for these seconds, None for a pod that doesn't say it."""
     most = queue.max_duration

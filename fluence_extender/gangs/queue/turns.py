@@ -67,7 +67,7 @@ class Turns:
         return found
 
     def forget(self, keys: Iterable[GangKey]) -> None:
-        """Forget the turns of gangs that were looked at or tried, and of all if most of these gangs are gone."""
+        """Forget the turns of these gangs. If more turns are kept than there are gangs, forget all."""
         for key in keys:
             self._known.pop(key, None)
         if len(self._known) > len(self._registry.gangs):

@@ -44,7 +44,7 @@ def queue_listing(controller: Controller) -> Listing[QueueSummary]:
         heads: dict[str, Standing] = {}
         for one in controller.queue.line():
             if one.reason is None or one.reason.code not in NOT_IN_TURN:
-                heads.setdefault(_queue_of(controller, one), one)
+                heads.setdefault(one.queue, one)
 
         def make(key: Key) -> QueueSummary | None:
             queue = settings.queues.get(key[0])
@@ -121,11 +121,6 @@ def _rank(gang: Gang) -> Key:
     )
 
 
-def _queue_of(controller: Controller, standing: Standing) -> str:
-    place = controller.lifecycle.admission.usage.place(standing.gang)
-    return standing.queue if place is None else place.queue
-
-
 def _summary(controller: Controller, queue: Queue, head: Standing | None) -> QueueSummary:
     usage, group = controller.lifecycle.admission.usage, (queue.name, None)
     oldest = usage.oldest(group)
@@ -159,7 +154,7 @@ def _entry(controller: Controller, standing: Standing, gang: Gang) -> QueueEntry
         namespace=gang.key.namespace,
         name=gang_label(gang.key),
         convention=gang.key.convention,
-        queue=_queue_of(controller, standing),
+        queue=standing.queue,
         user=place.user if place is not None else controller.lifecycle.admission.user_of(gang),
         priority=gang.priority,
         created=_moment(gang.created[0] or None),

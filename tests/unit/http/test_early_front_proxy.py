@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,22 +18,13 @@ from fluence_extender.localcluster.credentials import LocalAuthority
 from fluence_extender.webhook.server import serve_https
 from tests.unit.http.callers import KnownCallers
 from tests.unit.http.held_placements import HeldPlacements
-
-
-def of_api_server(trusted: bytes, authority: LocalAuthority, folder: Path) -> ssl.SSLContext:
-    """Return the context of a client that shows a certificate of ``authority`` where it is asked for one."""
-    context = ssl.create_default_context(cadata=trusted.decode())
-    credential = authority.client("front-proxy-client")
-    file = folder / "client.pem"
-    file.write_bytes(credential.certificate + credential.key)
-    context.load_cert_chain(file)
-    return context
+from tests.unit.webhook.test_client_certificates import trusting
 
 
 async def test_client_that_connected_too_early_is_known_once_the_front_proxy_is(tmp_path: Path) -> None:
     ours, authority = make_authority(datetime.now(UTC)), LocalAuthority(tmp_path)
     leaf = make_leaf(ours, ["127.0.0.1"], datetime.now(UTC))
-    serving, calling = tls_context(), of_api_server(ours.certificate_pem, authority, tmp_path)
+    serving, calling = tls_context(), trusting(ours, authority, tmp_path)
     show_certificate(serving, leaf.certificate_pem, leaf.key_pem)
     gate = ReviewingGate(KnownCallers())
     app = api_app(HeldPlacements(), Metrics(), gate=gate)
