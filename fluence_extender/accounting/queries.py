@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import date, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, case, func, literal, or_, select, true, tuple_
 from sqlalchemy.sql.selectable import CTE
 
+from fluence_extender.accounting.days import seconds_by_day
 from fluence_extender.accounting.tables import DAY, amounts, daily, pods, runs
 from fluence_extender.model.accounting import (
     Grouping,
@@ -22,6 +24,8 @@ from fluence_extender.model.accounting import (
     RunQuestion,
     UsedAmount,
 )
+
+EPOCH = date(1970, 1, 1)
 
 COLUMNS = {
     Grouping.QUEUE: "queue",
@@ -48,18 +52,20 @@ def usage(
 ) -> list[UsedAmount]:
     """Return what was used since the day of ``since``, by pods that have ended and by those that run."""
     total: Counter[tuple[str, str, str]] = Counter()
-    for statement in (
-        ended_use(by, since, namespace, reader),
-        running_use(by, since, namespace, reader, now),
-    ):
-        for name, resource, backend, seconds in connection.execute(statement):
-            total[name, resource, backend] += int(seconds)
+    for name, resource, backend, used in connection.execute(ended_use(by, since, namespace, reader)):
+        total[_written(by, name), resource, backend] += int(used)
+    for name, resource, backend, used in connection.execute(running_use(by, since, namespace, reader, now)):
+        if by is Grouping.DAY:
+            for day, seconds in seconds_by_day(int(name), now):
+                total[_written(by, day), resource, backend] += int(used) * seconds
+        else:
+            total[name, resource, backend] += int(used)
     return [UsedAmount(*key, total[key]) for key in sorted(total) if total[key] > 0]
 
 
 def ended_use(by: Grouping, since: int, namespace: str, reader: Reader) -> Select[Any]:
     """Return the statement for what has been used by pods that have ended."""
-    name = daily.c[COLUMNS[by]]
+    name = daily.c.day if by is Grouping.DAY else daily.c[COLUMNS[by]]
     used = func.sum(daily.c.unit_seconds)
     found: Select[Any] = select(name, daily.c.resource, daily.c.backend, used).where(
         daily.c.day >= since // DAY
@@ -69,16 +75,28 @@ def ended_use(by: Grouping, since: int, namespace: str, reader: Reader) -> Selec
 
 
 def running_use(by: Grouping, since: int, namespace: str, reader: Reader, now: int) -> Select[Any]:
-    """Return the statement for what has been used so far by pods that run."""
-    name = pods.c[COLUMNS[by]]
+    """Return the statement for what has been used so far by pods that run.
+
+    By day it is what they hold, by the time from which on they hold it.
+    """
     first = since // DAY * DAY
     begun = case((pods.c.started > first, pods.c.started), else_=literal(first))
-    used = func.sum(amounts.c.quantity * (literal(now) - begun))
+    if by is Grouping.DAY:
+        name: ColumnElement[Any] = begun.label("begun")
+        used = func.sum(amounts.c.quantity)
+    else:
+        name = pods.c[COLUMNS[by]]
+        used = func.sum(amounts.c.quantity * (literal(now) - begun))
     found: Select[Any] = select(name, amounts.c.resource, amounts.c.backend, used).select_from(
         pods.join(amounts, amounts.c.uid == pods.c.uid)
     )
     found = _only(found.where(pods.c.ended.is_(None)), pods, namespace, reader)
     return found.group_by(name, amounts.c.resource, amounts.c.backend)
+
+
+def _written(by: Grouping, name: Any) -> str:
+    """Return a name as it is shown: a day as a date."""
+    return (EPOCH + timedelta(days=int(name))).isoformat() if by is Grouping.DAY else str(name)
 
 
 def _only(found: Select[Any], table: Any, namespace: str, reader: Reader) -> Select[Any]:

@@ -29,12 +29,14 @@ from fluence_extender.dashboard.pages.overview import overview_page
 from fluence_extender.dashboard.pages.parts import note
 from fluence_extender.dashboard.pages.queue import queue_page
 from fluence_extender.dashboard.pages.search import search_page
+from fluence_extender.dashboard.pages.usage import usage_page
 from fluence_extender.dashboard.pages.whatif import too_large, whatif_page
 from fluence_extender.dashboard.poller import Poller
 from fluence_extender.dashboard.service import LARGEST_MANIFEST, ServiceAddress, ServiceReader, Trouble
 from fluence_extender.dashboard.state import ClusterState
 from fluence_extender.dashboard.views import links
 from fluence_extender.dashboard.views.filters import Filters
+from fluence_extender.dashboard.views.usage import asked
 from fluence_extender.dashboard.views.whatif import what_if
 
 STATIC = Path(__file__).parent / "static"
@@ -77,6 +79,7 @@ class Dashboard:
             links.GANGS: _at_once(lambda state, request: gangs_page(state, _filters(request))),
             links.NODES: _at_once(lambda state, request: nodes_page(state, _filters(request))),
             links.DEVICES: _at_once(lambda state, request: devices_page(state, _filters(request))),
+            links.USAGE: self._usage,
             links.SEARCH: _at_once(lambda state, request: search_page(state, _filters(request)["q"])),
             f"{links.NODES}/{{name}}": self._node,
             f"{links.GANGS}/{{namespace}}/{{name:path}}": self._gang,
@@ -147,7 +150,7 @@ class Dashboard:
         convention = request.query_params.get("convention", "")
         query = {"convention": convention} if convention else {}
         try:
-            item = await self._poller.story(f"/v1/gangs/{namespace}/{name}", **query)
+            item = await self._poller.story(f"/v1/gangs/{namespace}/{name}", query)
         except Trouble as trouble:
             return _troubled(f"Gang {namespace}/{name}", links.gang(namespace, name), state, trouble)
         return gang_page(namespace, name, item, state)
@@ -159,6 +162,14 @@ class Dashboard:
         except Trouble as trouble:
             return _troubled(f"Node {name}", links.node(name), state, trouble)
         return node_page(name, item, state)
+
+    async def _usage(self, state: ClusterState, request: Request) -> PageContent:
+        filters = _filters(request)
+        try:
+            answer = await self._poller.story("/v1/usage", asked(filters), REDRAWN)
+        except Trouble as trouble:
+            return usage_page(state, filters, trouble)
+        return usage_page(state, filters, answer or {})
 
     async def _ask(self, request: Request) -> Response:
         if request.method != "POST":

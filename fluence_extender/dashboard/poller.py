@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -30,9 +30,10 @@ INTEREST = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """One item with its details, as of a version of the state."""
+    """One item with its details, as of a version of the state, or for longer: ``until`` a time of this machine."""
 
     version: int
+    until: float
     item: Item | None
 
 
@@ -96,22 +97,27 @@ class Poller:
             self._ending = True
             self._changed.notify_all()
 
-    async def story(self, path: str, **query: str) -> Item | None:
+    async def story(
+        self, path: str, query: Mapping[str, str] | None = None, lasting: float = 0.0
+    ) -> Item | None:
         """Return the item under ``path`` with its details, None if there is none. Raise `Trouble`.
 
-        It is read once for each version of the state, however many visitors look at it.
+        It is read once for each version of the state, however many visitors look at it, and at most once in ``lasting``
+        seconds.
         """
-        name = f"{path}?{sorted(query.items())}"
+        name = f"{path}?{sorted((query or {}).items())}"
         known = self._stories.get(name)
-        version = self.state.version
-        if known is None or known.version != version:
+        version, now = self.state.version, time.monotonic()
+        if known is None or (known.version != version and now >= known.until):
             try:
                 reading = await self._reader.read(path, query)
                 item = None if reading is None else reading.document
             except Absent:
                 item = None
-            self._stories = {key: one for key, one in self._stories.items() if one.version == version}
-            known = self._stories[name] = Story(version, item)
+            self._stories = {
+                key: one for key, one in self._stories.items() if one.version == version or now < one.until
+            }
+            known = self._stories[name] = Story(version, now + lasting, item)
         return known.item
 
     async def read_once(self) -> None:

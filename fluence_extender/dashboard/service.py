@@ -146,6 +146,10 @@ class ServiceReader:
                 f"{name} has nothing here: {message}",
                 "Check that the service is installed and of this version.",
             )
+        if status == 501:
+            return Trouble(
+                message, "What ends before that isn't counted. docs/accounting.md says what is kept where."
+            )
         if status in (500, 502, 503, 504):
             return Trouble(
                 f"{name} isn't ready: {message}",

@@ -46,11 +46,12 @@ T = TypeVar("T")
 
 
 class EmbeddedSite(Site):
-    """An embedded cluster of ``nodes`` nodes, and the extender with ``policy``."""
+    """An embedded cluster of ``nodes`` nodes, and the extender with ``policy``, which keeps ``history`` in a file."""
 
-    def __init__(self, nodes: int, policy: str) -> None:
+    def __init__(self, nodes: int, policy: str, history: str = "") -> None:
         self._count = nodes
         self._policy = policy
+        self._history = history
         self._thread: threading.Thread | None = None
         self._loop = uvloop.new_event_loop()
         self._stop = asyncio.Event()
@@ -141,7 +142,7 @@ class EmbeddedSite(Site):
         cluster = EmbeddedCluster(*nodes, ResourcesFile(str(devices_file()), resources))
         EmbeddedKubelets(cluster)
         self._workloads = EmbeddedWorkloads(cluster, parse_resources(resources))
-        settings = Settings(engine="embedded", policy=self._policy, port=0, api_port=0)
+        settings = Settings(engine="embedded", policy=self._policy, port=0, api_port=0, history=self._history)
         listening: asyncio.Future[Listeners] = asyncio.get_running_loop().create_future()
 
         def on_listening(listeners: Listeners, _: Engine) -> None:

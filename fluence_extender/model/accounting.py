@@ -128,6 +128,7 @@ class Grouping(StrEnum):
     USER = "user"
     NAMESPACE = "namespace"
     ACCOUNT = "account"
+    DAY = "day"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class UsedAmount:
-    """What one queue, user, namespace or account (``name``) used of a resource: quantity times seconds."""
+    """What one queue, user, namespace or account, or all on one day (``name``), used: quantity times seconds."""
 
     name: str
     resource: str

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 HOUR = 3600.0
 GIB = 2.0**30
-BY = ("queue", "user", "namespace", "account")
+BY = ("queue", "user", "namespace", "account", "day")
 
 
 @click.command(cls=StateApiCommand)

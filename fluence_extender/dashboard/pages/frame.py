@@ -22,6 +22,7 @@ NAVIGATION = (
     ("Gangs", links.GANGS),
     ("Nodes", links.NODES),
     ("Devices", links.DEVICES),
+    ("Usage", links.USAGE),
     ("What if", links.WHAT_IF),
 )
 

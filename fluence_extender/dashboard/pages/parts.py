@@ -135,6 +135,19 @@ def text_field(filters: Filters) -> Element:
     return h.label["Text", h.input(type="search", name="text", value=filters["text"], maxlength="200")]
 
 
+def input_field(label: str, name: str, hint: str, filters: Filters) -> Element:
+    """Return a field for any text."""
+    return h.label[label, h.input(name=name, value=filters[name], placeholder=hint, maxlength="200")]
+
+
+def choice_field(label: str, name: str, options: Sequence[str], filters: Filters) -> Element:
+    """Return a field to choose exactly one of the ``options``; the first unless the address says otherwise."""
+    chosen = filters[name] or options[0]
+    return h.label[
+        label, h.select(name=name)[(h.option(value=one, selected=one == chosen)[one] for one in options)]
+    ]
+
+
 def select_field(label: str, name: str, options: Sequence[str], filters: Filters) -> Element:
     """Return a field to choose one of the ``options``, or all."""
     given = filters[name]

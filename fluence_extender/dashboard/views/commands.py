@@ -42,6 +42,12 @@ def devices() -> str:
     return f"{PROGRAM} backends"
 
 
+def usage(by: str, since: str = "", namespace: str = "") -> str:
+    """Return the command that says who used how much."""
+    parts = (PROGRAM, "usage --by", quote(by), f"--since {quote(since)}" if since else "")
+    return " ".join(filter(None, (*parts, f"-n {quote(namespace)}" if namespace else "")))
+
+
 def simulate(namespace: str = "") -> str:
     """Return the command that asks whether manifests would fit."""
     return f"{PROGRAM} simulate -f FILE" + (f" -n {quote(namespace)}" if namespace else "")

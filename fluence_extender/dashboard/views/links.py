@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from urllib.parse import quote, urlencode
 
-OVERVIEW, QUEUE, GANGS, NODES, DEVICES, WHAT_IF, SEARCH = (
+OVERVIEW, QUEUE, GANGS, NODES, DEVICES, USAGE, WHAT_IF, SEARCH = (
     "/",
     "/queue",
     "/gangs",
     "/nodes",
     "/devices",
+    "/usage",
     "/what-if",
     "/search",
 )

@@ -77,7 +77,9 @@ def _usage_route(router: APIRouter, service: ServiceState, gate: AccessGate) -> 
         since: Since = "",
         namespace: Namespace = "",
     ) -> Response:
-        """What each queue, user, namespace or account has used since a day (UTC), by default the first of the month.
+        """What each queue, user, namespace or account has used since a day (UTC), or all on each day.
+
+        The first day is the first of the month unless `since` names another.
 
         Work that runs is counted up to now.
         """

@@ -35,12 +35,13 @@ class DeviceSeconds(ApiValue):
 
 @dataclass(frozen=True, slots=True)
 class UsageRow(ApiValue):
-    """What one queue, user, namespace or account has used."""
+    """What one queue, user, namespace or account, or all on one day, has used."""
 
     name: Annotated[
         str,
         Field(
-            description="The queue, user, namespace or account; empty for work without one.", examples=["ada"]
+            description="The queue, user, namespace, account or day (UTC); empty for work without one.",
+            examples=["ada"],
         ),
     ]
     seconds: Annotated[

@@ -78,7 +78,19 @@ def test_hostile_names_stay_text(page: Page, service: StateApi) -> None:
     page.goto("/gangs")
     expect(page.locator("#live")).to_contain_text(HOSTILE, timeout=LIMIT)
     link = page.locator("tbody a").first.get_attribute("href") or ""
-    for path in ("/", "/queue", "/nodes", "/devices", "/search?q=img", link, f"/gangs?text={HOSTILE}"):
+    used = {"name": HOSTILE, "seconds": {"cpu": 60, HOSTILE: 1}}
+    devices = [{"type": HOSTILE, "backend": HOSTILE, "seconds": 1}]
+    service.documents["/v1/usage"] = {"items": [{**used, "devices": devices}], "metadata": {}}
+    for path in (
+        "/",
+        "/usage",
+        "/queue",
+        "/nodes",
+        "/devices",
+        "/search?q=img",
+        link,
+        f"/gangs?text={HOSTILE}",
+    ):
         page.goto(path)
         expect(page.locator("main")).to_contain_text(HOSTILE, timeout=LIMIT)
         assert page.locator("main img, main script").count() == 0
@@ -108,6 +120,25 @@ def test_standby_and_missing_rights_and_no_queue_say_what_to_do(page: Page, serv
     expect(live).to_contain_text("There is no queue")
     service.refused["/v1/gangs"] = (403, 'forbidden: User "ada" cannot get path "/v1/gangs"')
     expect(page.locator("#live .notice.trouble")).to_contain_text("--clusterrole=fluence-view", timeout=LIMIT)
+
+
+def test_usage_without_an_account_or_rights_or_use_says_what_to_do(page: Page, service: StateApi) -> None:
+    live = page.locator("#live")
+    service.refused["/v1/usage"] = (501, "no account of past work is kept here: start it with --history FILE")
+    page.goto("/usage")
+    expect(live.locator(".notice.trouble")).to_contain_text("--history FILE")
+    service.refused["/v1/usage"] = (403, 'forbidden: User "ada" cannot list resource "usage"')
+    page.goto("/usage?by=user")
+    expect(live.locator(".notice.trouble")).to_contain_text("--clusterrole=fluence-view")
+    service.refused["/v1/usage"] = (503, "the account of past work can't be read: gone")
+    page.goto("/usage?by=day")
+    expect(live.locator(".notice.trouble")).to_contain_text("The page goes on by itself")
+    del service.refused["/v1/usage"]
+    metadata = {"leading": True, "continue": "", "restricted": True}
+    service.documents["/v1/usage"] = {"items": [], "metadata": metadata}
+    page.goto("/usage?by=namespace")
+    expect(live).to_contain_text("Only namespaces whose pods you may list are counted")
+    expect(live).to_contain_text("Nothing was used. Choose an earlier day")
 
 
 def test_dashboard_that_ends_says_so(browser: Browser, service: StateApi) -> None:

@@ -22,6 +22,8 @@ PAGES = (
     "/gangs",
     "/nodes",
     "/devices",
+    "/usage",
+    "/usage?by=day&since=30d",
     "/what-if",
     "/search?q=node",
     "/gangs/default/too-big",
@@ -41,8 +43,9 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[EmbeddedSite]:
-    with EmbeddedSite(6, "lonode") as started:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedSite]:
+    history = tmp_path_factory.mktemp("account") / "history.db"
+    with EmbeddedSite(6, "lonode", str(history)) as started:
         for file in examples():
             for manifest in read(file):
                 started.apply(manifest)
@@ -172,6 +175,35 @@ def test_gang_shows_its_members_its_history_and_why(page: Page, site: EmbeddedSi
     assert set(cells(page, "Members")) == {member["pod"] for member in gang["members"]}
     assert page.locator(".history li").count() == len(gang["history"])
     expect(live).to_contain_text("1 member of 64 cpu, 1Gi memory")
+
+
+@pytest.mark.parametrize("by", ["queue", "user", "namespace", "account", "day"])
+def test_usage_shows_what_was_used(page: Page, site: EmbeddedSite, by: str) -> None:
+    query = f"by={by}&since=2d&namespace=default"
+    page.goto(f"/usage?{query}")
+    shown = cells(page, "Usage")
+    found = items(site, f"usage?{query}")
+    assert set(shown) == {one["name"] or "(none)" for one in found}
+    for one in found:
+        row = shown[one["name"] or "(none)"]
+        # What runs is counted up to now, and the page was made a moment ago.
+        assert float(row["Core hours"]) == pytest.approx(one["seconds"]["cpu"] / 3600, abs=0.2)
+        held = {f"{used['type']} {used['backend']}".strip() for used in one["devices"]}
+        assert {part.rsplit(" ", 1)[0] for part in row["Device seconds"].split(", ")} == (held or {"-"})
+    command = f"kubectl fluence usage --by {by} --since 2d -n default"
+    expect(page.get_by_label(f"Copy the command: {command}")).to_be_visible()
+
+
+def test_usage_is_filtered_by_the_address(page: Page) -> None:
+    page.goto("/usage")
+    page.locator("select[name=by]").select_option("user")
+    page.wait_for_url("**/usage?by=user")
+    page.get_by_label("Since").fill("2d")
+    page.get_by_label("Since").press("Enter")
+    page.wait_for_url("**/usage?by=user&since=2d")
+    expect(page.locator("#live")).to_contain_text("By user, since 2d")
+    page.goto("/usage?since=soon")
+    expect(page.locator("#live .notice.trouble")).to_contain_text("since: write a day such as")
 
 
 def test_what_if_asks_the_service(page: Page) -> None:

@@ -79,6 +79,8 @@ def test_runs_are_found_that_the_reader_may_see(
         (Grouping.USER, "", seeing(user="eve"), {"eve": 180.0}),
         (Grouping.NAMESPACE, "", seeing("web", user="ada"), {"lab": 7200.0, "team": 60.0, "web": 120.0}),
         (Grouping.USER, "", seeing(), {}),
+        (Grouping.DAY, "", ALL, {"2024-10-04": 7440.0, "2024-10-05": 120.0}),
+        (Grouping.DAY, "", seeing("web"), {"2024-10-05": 120.0}),
     ],
 )
 def test_use_is_added_up_that_the_reader_may_see(
@@ -92,6 +94,12 @@ def test_use_before_the_first_day_is_left_out(filled: Connection) -> None:
     found = usage(filled, Grouping.USER, NOON + DAY, "", ALL, NOON + DAY)
     cores = {one.name: one.unit_seconds // 1000 for one in found if one.resource == "cpu"}
     assert cores == {"bob": 120, "eve": 2 * DAY // 2}
+
+
+def test_use_of_what_runs_is_divided_among_the_days(filled: Connection) -> None:
+    found = usage(filled, Grouping.DAY, NOON + DAY, "team", ALL, NOON + 2 * DAY)
+    cores = {one.name: one.unit_seconds // 1000 for one in found if one.resource == "cpu"}
+    assert cores == {"2024-10-05": 2 * DAY, "2024-10-06": 2 * DAY // 2}
 
 
 def test_namespaces_of_all_times_are_known(filled: Connection) -> None:
