@@ -110,7 +110,7 @@ def foreseen_pods(world: World) -> set[str]:
                 for pod in world.jobs.pods(job)
                 if pod.uid in world.ledger.allocations and not (pod.deleting or pod.node)
             ]
-            assert max(len(claims), len(planned)) <= job.width, f"{job.name} plans more than its parallelism"
+            assert len(claims) + len(planned) <= job.width, f"{job.name} plans more than its parallelism"
             found |= claims
             continue
         taken = {index_of(pod) for pod in world.jobs.pods(job) if pod.phase != "Failed"}

@@ -45,7 +45,8 @@ class JobController:
     """Creates the pods of Indexed Jobs, and the Jobs of JobSets; ``run`` it as a task.
 
     ``sets`` are the JobSets by name. ``quota`` is how many pods it may create, None for any number. ``born`` are the
-    pods that got their node at birth, and ``gated`` those that got the gate, by name.
+    pods that got their node at birth, and ``gated`` those that got the gate, by name. ``looked_at`` is when it last
+    looked at the Jobs.
     """
 
     def __init__(self, cluster: FaultyCluster) -> None:
@@ -57,6 +58,7 @@ class JobController:
         self._parts: dict[str, _Part] = {}
         self._numbers = itertools.count(1)
         self._running: set[str] = set()
+        self.looked_at = 0.0
 
     def submit_set(self, name: str, *counts: int, cpu: int = 1000, **fields: Unpack[PodFields]) -> list[Job]:
         """Create a JobSet and its Jobs, one of so many pods each."""
@@ -174,6 +176,7 @@ class JobController:
         """Follow the Jobs until cancelled."""
         while True:
             await asyncio.sleep(EVERY)
+            self.looked_at = asyncio.get_running_loop().time()
             for name in self.sets:
                 self._sync_set(name)
             for job in self.cluster.jobs():

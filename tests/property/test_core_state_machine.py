@@ -67,6 +67,9 @@ choice = st.randoms(use_true_random=False)
 pauses = st.sampled_from([0.0, 0.05, 0.3, 1.0])
 running = st.lists(st.integers(1, 3), max_size=3)
 
+DECIDED_WITHIN = 0.011
+"""Seconds within which the driver acts on what it has seen."""
+
 
 class Core(RuleBasedStateMachine):
     """Rules are what a cluster's users, controllers, kubelets and networks do."""
@@ -524,7 +527,9 @@ class Core(RuleBasedStateMachine):
     def core_is_consistent(self) -> None:
         if hasattr(self, "world"):
             # What was seen must have been taken in: the driver decides a few milliseconds later.
-            self.world.advance(0.011)
+            self.world.advance(DECIDED_WITHIN)
+            if self.world.loop.time() - self.world.jobs.looked_at < DECIDED_WITHIN:
+                self.world.advance(DECIDED_WITHIN)
             if not self.is_up_to_date():
                 return
             check(self.world)

@@ -143,7 +143,7 @@ class LedgerTimeline:
             self._states[name] = account.allocatable, self._nodes.get(name)
             self._held[name] = self._holds_on(account)
             holds.extend(_running(name, row, key, amounts) for key, amounts in self._held[name].items())
-            self._holders[name] = dict(self._device_holds(account))
+            self._holders[name] = dict(self._device_holds(name, account))
             holds.extend(self._holders[name].values())
         self.timeline = Timeline(room, now)
         self.timeline.hold_all(holds)
@@ -181,7 +181,7 @@ class LedgerTimeline:
             if key not in before or (before[key] != amounts).any():
                 self.timeline.hold(_running(name, row, key, amounts))
         self.freed += _grows(after, before)
-        self._update_devices(name, dict(self._device_holds(account)))
+        self._update_devices(name, dict(self._device_holds(name, account)))
         return True
 
     def _update_devices(self, name: str, after: dict[str, Running]) -> None:
@@ -244,8 +244,8 @@ class LedgerTimeline:
         for end in set(last.values()):
             yield end, sum(1 for one in last.values() if one == end)
 
-    def _device_holds(self, account: NodeAccount) -> Iterator[tuple[str, Running]]:
-        """Yield the pods of a node that hold devices, with what they hold."""
+    def _device_holds(self, name: str, account: NodeAccount) -> Iterator[tuple[str, Running]]:
+        """Yield the pods of the node ``name`` that hold devices, with what they hold."""
         if not len(self.devices):
             return
         for uid in account.users:
@@ -253,7 +253,8 @@ class LedgerTimeline:
             taken = self.devices.taken(held.assignment.devices) if held is not None else {}
             if taken:
                 end = self._end(uid) if uid in self._ending else NEVER
-                yield uid, Running(f"devices of {uid}", self.footprint(taken), end)
+                # A pod that moves may be seen on its new node before it is missed on the old one.
+                yield uid, Running(f"{name} devices of {uid}", self.footprint(taken), end)
 
     def footprint(self, units: Mapping[int, int]) -> Footprint:
         """Return units of devices as a footprint."""

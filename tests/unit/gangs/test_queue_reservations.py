@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.model.gang import HistoryKind
@@ -248,3 +249,25 @@ def test_reserved_start_is_told_at_once_and_measured_when_the_gang_has_its_place
     assert w.gang("next").starts_about is None
     kept.measure()
     assert missed == ["first", "last"]
+
+
+def test_devices_of_a_pod_that_moves_to_another_node_stay_held(world: MakeWorld) -> None:
+    resources = ResourcesFile("test", "resources: [{type: qpu, name: fez}]")
+    w = world(node("n0"), node("n1"), resources, scheduling=False)
+    gang(w, "quantum", 500, devices={"qpu": 1})
+    w.advance(1)
+    followed = w.controller.queue.followed
+    followed.follow()
+    seen = set()
+    for _ in range(2):
+        (name,) = {held.assignment.node for held in w.ledger.allocations.values()}
+        seen.add(name)
+        w.cluster.put(node(name, unschedulable=True))
+        w.advance(1)
+        followed.follow()
+        (devices,) = (one for key, one in followed.timeline.holds.items() if "devices" in key)
+        assert devices.places.rows.size == 1
+        same_as_anew(w)
+        w.cluster.put(node(name))
+        w.advance(1)
+    assert seen == {"n0", "n1"}
