@@ -133,7 +133,7 @@ class Grouping(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Who asks: everything in ``sight`` is shown, and what ``user`` submitted ("": nobody in particular)."""
+    """What a caller may see: everything in ``sight``, and what ``user`` submitted; "" stands for no user."""
 
     sight: CallerSight
     user: str = ""

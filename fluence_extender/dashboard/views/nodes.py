@@ -1,4 +1,4 @@
-"""The nodes: a map by zone and rack, a table, and one node with who holds what and why nothing new lands there."""
+"""The nodes: a map by zone and rack, and a table. The page of a node lists its pods, and why it takes no new ones."""
 
 from __future__ import annotations
 
