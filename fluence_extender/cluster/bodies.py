@@ -27,7 +27,7 @@ from fluence_extender.model.names import (
 from fluence_extender.model.notation import format_time
 from fluence_extender.model.pod import NodeTerm, Owner, Requirement
 from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus
-from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup
+from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup, Resumable
 
 AnyPodGroup = PodGroup | CoschedulingGroup
 
@@ -253,11 +253,15 @@ def _with_index(container: Mapping[str, Any]) -> dict[str, Any]:
     return {**container, "env": [*given, {"name": COMPLETION_INDEX_VARIABLE, "valueFrom": source}]}
 
 
-def resume_patch(job: Job, nodes: Sequence[str], placed_with: str) -> dict[str, Any]:
-    """Return the merge patch that resumes a Job in the observed version, with the nodes of its pods by index."""
+def resume_patch(thing: Resumable, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the merge patch that resumes a workload in the observed version; ``spec`` is what it changes there."""
+    return {"metadata": {**_observed(thing), "annotations": {SUSPENDED_FOR_ANNOTATION: None}}, "spec": spec}
+
+
+def plan_patch(nodes: Sequence[str], placed_with: str) -> dict[str, Any]:
+    """Return the part of a Job's spec that names the nodes of its pods by index."""
     note = {NODES_ANNOTATION: ",".join(nodes) or None, PLACED_ANNOTATION: placed_with or None}
-    spec = {"suspend": False, "template": {"metadata": {"annotations": note}}}
-    return {"metadata": {**_observed(job), "annotations": {SUSPENDED_FOR_ANNOTATION: None}}, "spec": spec}
+    return {"template": {"metadata": {"annotations": note}}}
 
 
 def hold_patch(job: Job, queued_since: tuple[float, int] | None) -> dict[str, Any]:
@@ -269,7 +273,7 @@ def hold_patch(job: Job, queued_since: tuple[float, int] | None) -> dict[str, An
     return {"metadata": {**_observed(job), "annotations": held}, "spec": {"suspend": True}}
 
 
-def _observed(job: Job) -> dict[str, Any]:
+def _observed(job: Resumable) -> dict[str, Any]:
     return {"uid": job.uid, "resourceVersion": job.version}
 
 

@@ -1,4 +1,4 @@
-"""The writes about Jobs whose pods are created with their nodes.
+"""The writes about workloads that wait without pods, and about Jobs whose pods are created with their nodes.
 
 Invariants: a Job is only resumed or suspended in the version that was observed, so neither another replica nor its user
 is overruled. A call may be repeated: it succeeds where the Job is already as it should be. The code relies on these
@@ -14,16 +14,19 @@ from dataclasses import replace
 
 import msgspec
 
-from fluence_extender.cluster.bodies import first_pod, gated_jobs_patch, hold_patch, resume_patch
+from fluence_extender.cluster.bodies import gated_jobs_patch, hold_patch, plan_patch, resume_patch
 from fluence_extender.cluster.connection import MERGE_PATCH, METADATA_ONLY, ApiRequest, Connection
-from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.objects import Time
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.errors import ClusterError, Conflict, Gone, Invalid, NoAnswer, Unforeseeable
 from fluence_extender.cluster.port import Json
+from fluence_extender.cluster.resumables import RESUMABLES
 from fluence_extender.model.names import GATED_JOBS, GATED_JOBS_ANNOTATION
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job
+from fluence_extender.model.workload import Job, Resumable
+
+UNFIT = (msgspec.MsgspecError, LookupError, TypeError, AttributeError)
+"""The errors with which a manifest of another form can't be read."""
 
 NO_DRY_RUN = 400
 """The HTTP status for a trial that an admission webhook doesn't allow (its side effects aren't declared as none)."""
@@ -57,13 +60,24 @@ class ApiJobs:
         self._connection = connection
         self._gated_jobs = f"/api/v1/namespaces/{namespace}/serviceaccounts/{GATED_JOBS}"
 
-    async def foresee(self, job: Job) -> Pod:
-        """See `Cluster.foresee`. One GET of the Job and one POST of a pod with dryRun."""
+    async def foresee(self, job: Resumable) -> tuple[Pod, ...]:
+        """See `Cluster.foresee`. One GET of the workload and for each shape one POST of a pod with dryRun."""
+        kind = RESUMABLES[type(job)]
         raw = await self._read(job)
-        manifest: Json = msgspec.json.decode(raw)
-        named = f"a pod of Job {_key(job)}"
+        if kind.decode(raw).generation != job.generation:
+            raise Conflict(f"{_key(job)} has changed", 409)
+        try:
+            manifests = list(kind.first_pods({"apiVersion": kind.api, "kind": kind.kind, **_json(raw)}))
+        except UNFIT as error:
+            raise Unforeseeable(f"the pods of {_key(job)} can't be told from its spec: {error!r}") from error
+        created = msgspec.json.decode(raw, type=_Job).metadata.created.timestamp()
+        return tuple([replace(await self._tried(job, one), created=created) for one in manifests])
+
+    async def _tried(self, job: Resumable, manifest: Json) -> Pod:
+        """Return what the API server would make of the pod."""
+        named = f"a pod of {_key(job)}"
         path = f"/api/v1/namespaces/{job.namespace}/pods"
-        request = ApiRequest("POST", path, f"try {named}", {"dryRun": "All"}, first_pod(manifest))
+        request = ApiRequest("POST", path, f"try {named}", {"dryRun": "All"}, manifest)
         try:
             pod = decode_pod(await self._connection.call(request))
         except ClusterError as error:
@@ -74,18 +88,18 @@ class ApiJobs:
             raise Unforeseeable(f"{named} would be created on node {pod.node} (spec.nodeName)")
         if not pod.ours:
             raise Unforeseeable(f"{named} would be created for scheduler {pod.scheduler}")
-        created = msgspec.json.decode(raw, type=_Job).metadata.created
-        return replace(pod, created=created.timestamp())
+        return pod
 
-    async def resume(self, job: Job, nodes: Sequence[str], placed_with: str = "") -> None:
-        """See `Cluster.resume`. One PATCH; where it is refused or no answer comes, the Job is read back."""
+    async def resume(self, job: Resumable, nodes: Sequence[str], placed_with: str = "") -> None:
+        """See `Cluster.resume`. One PATCH; where it is refused or no answer comes, the workload is read back."""
         wanted = tuple(nodes)
-        attempt = f"resume Job {_key(job)}"
+        attempt = f"resume {_key(job)}"
+        plan = plan_patch(wanted, placed_with) if isinstance(job, Job) else {}
         try:
             await self._patch(
                 job,
                 attempt,
-                resume_patch(job, wanted, placed_with),
+                resume_patch(job, {**RESUMABLES[type(job)].suspending(False), **plan}),
                 lambda now: not now.suspended and now.nodes == wanted,
             )
         except Invalid as error:
@@ -97,7 +111,7 @@ class ApiJobs:
         """See `Cluster.hold_job`. One PATCH; where it is refused or no answer comes, the Job is read back."""
         await self._patch(
             job,
-            f"suspend Job {_key(job)}",
+            f"suspend {_key(job)}",
             hold_patch(job, queued_since),
             lambda now: now.held_for_placement,
         )
@@ -116,27 +130,30 @@ class ApiJobs:
             ApiRequest("PATCH", self._gated_jobs, attempt, None, body, MERGE_PATCH, METADATA_ONLY)
         )
 
-    async def _patch(self, job: Job, attempt: str, body: Json, done: Callable[[Job], bool]) -> None:
-        request = ApiRequest("PATCH", _path(job), attempt, None, body, MERGE_PATCH, METADATA_ONLY)
+    async def _patch(
+        self, job: Resumable, attempt: str, body: Json, done: Callable[[Resumable], bool]
+    ) -> None:
+        kind = RESUMABLES[type(job)]
+        request = ApiRequest("PATCH", kind.path(job), attempt, None, body, MERGE_PATCH, METADATA_ONLY)
         try:
             await self._connection.call(request)
         except (Conflict, Invalid, NoAnswer):
-            if not done(decode_job(await self._read(job))):
+            if not done(kind.decode(await self._read(job))):
                 raise
 
-    async def _read(self, job: Job) -> bytes:
-        """Return the current Job. Raise `Gone` where the Job, or the Job of that uid, doesn't exist any more."""
-        raw = await self._connection.call(ApiRequest("GET", _path(job), f"read Job {_key(job)}"))
-        if decode_job(raw).uid != job.uid:
-            raise Gone(
-                f"Job {_key(job)} (uid {job.uid}) is gone; another one of that name took its place", 404
-            )
+    async def _read(self, job: Resumable) -> bytes:
+        """Return the current workload. Raise `Gone` where it, or the one of that uid, doesn't exist any more."""
+        kind = RESUMABLES[type(job)]
+        raw = await self._connection.call(ApiRequest("GET", kind.path(job), f"read {_key(job)}"))
+        if kind.decode(raw).uid != job.uid:
+            raise Gone(f"{_key(job)} (uid {job.uid}) is gone; another one of that name took its place", 404)
         return raw
 
 
-def _key(job: Job) -> str:
-    return f"{job.namespace}/{job.name}"
+def _key(job: Resumable) -> str:
+    return f"{RESUMABLES[type(job)].kind} {job.namespace}/{job.name}"
 
 
-def _path(job: Job) -> str:
-    return f"/apis/batch/v1/namespaces/{job.namespace}/jobs/{job.name}"
+def _json(raw: bytes) -> Json:
+    found: Json = msgspec.json.decode(raw)
+    return found

@@ -33,6 +33,7 @@ from fluence_extender.model.workload import (
     PodGroup,
     RayCluster,
     ReplicaSet,
+    Resumable,
     StatefulSet,
     Workload,
 )
@@ -297,22 +298,24 @@ class Cluster(Protocol):
         """
         ...
 
-    async def foresee(self, job: Job) -> Pod:
-        """Return the first pod that the Job controller would create for the Job; it isn't created.
+    async def foresee(self, job: Resumable) -> tuple[Pod, ...]:
+        """Return the first pod of each shape that the workload's controller would create; none is created.
 
-        The pod has passed admission as a pod of a Job that names no nodes: it has its priority, its defaults, injected
-        containers and the gate, and no node. Other pods of the Job differ from it in uid and name only, and in their
-        index where the Job is Indexed (label and annotation `COMPLETION_INDEX`). ``created`` is when the Job was
-        created, so that the Job's turn is the same whenever this is asked.
+        That is one pod for a Job, and otherwise one for each of `Resumable.groups`. The pod has passed admission as a
+        pod of a Job that names no nodes: it has its priority, its defaults, injected containers and the gate, and no
+        node. Other pods of its shape differ from it in uid and name only, and in their index where the Job is Indexed
+        (label and annotation `COMPLETION_INDEX`). ``created`` is when the workload was created, so that its turn is the
+        same whenever this is asked.
 
-        Raise `Gone` where the Job, or the Job of that uid, doesn't exist any more; `Denied` or `Invalid` with the API
-        server's message where it would refuse the pod; and `Unforeseeable` where the Job can only be resumed without a
-        plan, because its pods wouldn't be ours to place or a webhook allows no trial.
+        Raise `Gone` where the workload, or the one of that uid, doesn't exist any more; `Conflict` where its spec has
+        changed since it was observed; `Denied` or `Invalid` with the API server's message where it would refuse the
+        pod; and `Unforeseeable` where the workload can only be resumed without a plan, because its pods wouldn't be
+        ours to place or a webhook allows no trial.
         """
         ...
 
-    async def resume(self, job: Job, nodes: Sequence[str], placed_with: str = "") -> None:
-        """Let the Job controller create the pods of a Job that is held for placement, each on its node.
+    async def resume(self, job: Resumable, nodes: Sequence[str], placed_with: str = "") -> None:
+        """Let its controller create the pods of a workload that is held for placement, those of a Job each on its node.
 
         ``nodes`` are the nodes by completion index, "" for an index whose pod waits at the gate, and ``placed_with`` is
         the text of the pods' `Promise`. Without any nodes all pods wait at the gate. Raise `Gone`; `Conflict` where the

@@ -47,7 +47,14 @@ from fluence_extender.model.queue import (
     QueueStatus,
     ReservationStatus,
 )
-from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup, Workload
+from fluence_extender.model.workload import (
+    CoschedulingGroup,
+    Job,
+    MemberStatus,
+    PodGroup,
+    Resumable,
+    Workload,
+)
 
 KINDS: dict[type, Kind] = {
     Node: Kind.NODE,
@@ -58,6 +65,7 @@ KINDS: dict[type, Kind] = {
 }
 Key = tuple[str, str]
 Found = TypeVar("Found", bound=Workload)
+Waiting = TypeVar("Waiting", bound=Resumable)
 ClusterWide = TypeVar("ClusterWide", Queue, NodeReservation)
 
 
@@ -77,8 +85,8 @@ class EmbeddedCluster:
 
     ``protected`` are the uids of pods that a disruption budget protects from eviction. ``events`` are the Events
     recorded so far, ``reports`` the last report of each native PodGroup by namespace and name, and ``waiting`` the last
-    message of each gated pod by uid. ``first_pods`` are the pods that the Job controller would create for index 0, by
-    the uid of the Job; ``gated`` are the Jobs whose new pods are gated, and why.
+    message of each gated pod by uid. ``first_pods`` are the first pods of each shape that controllers would create, by
+    the uid of the workload; ``gated`` are the Jobs whose new pods are gated, and why.
     """
 
     def __init__(self, *objects: Watched) -> None:
@@ -86,7 +94,7 @@ class EmbeddedCluster:
         self.reports: dict[Key, tuple[bool, str, str]] = {}
         self.waiting: dict[str, str] = {}
         self.protected: set[str] = set()
-        self.first_pods: dict[str, Pod] = {}
+        self.first_pods: dict[str, tuple[Pod, ...]] = {}
         self.gated: dict[str, str] = {}
         self._objects: dict[Kind, dict[Key, Watched]] = {kind: {} for kind in Kind}
         self._sinks: list[Sink] = []
@@ -97,9 +105,9 @@ class EmbeddedCluster:
     # What other clients and kubelets do.
 
     def put(self, one: Watched) -> None:
-        """Create or replace an object. A pod or Job gets the next resourceVersion."""
+        """Create or replace an object. A pod or a workload that may wait gets the next resourceVersion."""
         stored: Watched = one
-        if isinstance(one, Pod | Job):
+        if isinstance(one, Pod | Resumable):
             self._version += 1
             version = str(self._version)
             stored = (
@@ -150,11 +158,11 @@ class EmbeddedCluster:
         found = self._objects[KINDS[kind]].get((namespace, name))
         return found if isinstance(found, kind) else None
 
-    def job(self, job: Job) -> Job:
-        """Return the current Job of that name and uid. Raise `Gone`."""
-        now = self.find(Job, job.namespace, job.name)
+    def job(self, job: Waiting) -> Waiting:
+        """Return the current workload of that kind, name and uid. Raise `Gone`."""
+        now = self.find(type(job), job.namespace, job.name)
         if now is None or now.uid != job.uid:
-            raise Gone(f"Job {job.namespace}/{job.name} (uid {job.uid}) is gone", 404)
+            raise Gone(f"{type(job).__name__} {job.namespace}/{job.name} (uid {job.uid}) is gone", 404)
         return now
 
     def pods(self) -> tuple[Pod, ...]:
@@ -289,15 +297,15 @@ class EmbeddedCluster:
         """See `Cluster.report_job`."""
         self.put(replace(self.job(job), unsatisfiable=why))
 
-    async def foresee(self, job: Job) -> Pod:
+    async def foresee(self, job: Resumable) -> tuple[Pod, ...]:
         """See `Cluster.foresee`."""
         await self._begin("foresee", f"{job.namespace}/{job.name}")
         self.job(job)
         if job.uid not in self.first_pods:
-            raise Unforeseeable(f"the template of Job {job.namespace}/{job.name} isn't known", 400)
+            raise Unforeseeable(f"the template of {job.namespace}/{job.name} isn't known", 400)
         return self.first_pods[job.uid]
 
-    async def resume(self, job: Job, nodes: Sequence[str], placed_with: str = "") -> None:
+    async def resume(self, job: Resumable, nodes: Sequence[str], placed_with: str = "") -> None:
         """See `Cluster.resume`."""
         await self._begin("resume", f"{job.namespace}/{job.name}")
         now = self.job(job)
@@ -352,10 +360,10 @@ class EmbeddedCluster:
         # A call over a network always lets other tasks of the event loop run.
         await asyncio.sleep(0)
 
-    def _demand_unchanged(self, job: Job, now: Job) -> None:
-        """Raise `Conflict` where the Job isn't ``now`` as it was observed."""
+    def _demand_unchanged(self, job: Resumable, now: Resumable) -> None:
+        """Raise `Conflict` where the workload isn't ``now`` as it was observed."""
         if now.version != job.version:
-            raise Conflict(f"Job {job.namespace}/{job.name} has changed", 409)
+            raise Conflict(f"{job.namespace}/{job.name} has changed", 409)
 
     def _update(self, now: Pod, change: Callable[[Pod], Pod]) -> None:
         changed = change(now)

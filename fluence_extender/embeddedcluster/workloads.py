@@ -111,7 +111,7 @@ class EmbeddedWorkloads:
         self._controlled.append(one)
         if isinstance(described, Job) and templates:
             one.job, one.deadline = described, spec.get("activeDeadlineSeconds")
-            self._cluster.first_pods[described.uid] = self._admitted(one, 0, ())
+            self._cluster.first_pods[described.uid] = (self._admitted(one, 0, ()),)
             self._follow(one)
         else:
             self._fill(one)

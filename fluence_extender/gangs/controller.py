@@ -36,7 +36,7 @@ from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.accounting import AccountSink
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job, JobSet, Workload
+from fluence_extender.model.workload import JobSet, Resumable, Workload
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
 
@@ -132,8 +132,8 @@ class Controller:
         elif kind in WORKLOADS:
             workloads = [thing for thing in things if isinstance(thing, Workload)]
             self.registry.replace_workloads(WORKLOADS[kind], workloads, served)
-            if kind is Kind.JOB:
-                self._list_jobs([one for one in workloads if isinstance(one, Job)])
+            if issubclass(WORKLOADS[kind], Resumable):
+                self._list_jobs(WORKLOADS[kind], [one for one in workloads if isinstance(one, Resumable)])
             elif kind is Kind.JOB_SET:
                 self._births.job_sets_listed(one for one in workloads if isinstance(one, JobSet))
             return
@@ -152,19 +152,20 @@ class Controller:
                     self.replace_resources(resources)
             case _ if isinstance(thing, Workload):
                 self.registry.put_workload(thing)
-                if isinstance(thing, Job):
+                if isinstance(thing, Resumable):
                     self._put_job(thing)
                 elif isinstance(thing, JobSet):
                     self._births.job_set_seen(thing)
 
-    def _list_jobs(self, jobs: Iterable[Job]) -> None:
+    def _list_jobs(self, kind: type[Workload], jobs: Iterable[Resumable]) -> None:
         present = {job.uid: job for job in jobs}
-        for job in [one for one in self._births.jobs() if one.uid not in present]:
+        known = [one for one in self._births.jobs() if isinstance(one, kind)]
+        for job in [one for one in known if one.uid not in present]:
             self._births.job_gone(job)
         for job in present.values():
             self._put_job(job)
 
-    def _put_job(self, job: Job) -> None:
+    def _put_job(self, job: Resumable) -> None:
         for pod in self._births.job_seen(job):
             self._put_own(self._births.recorded(pod))
 
@@ -180,7 +181,7 @@ class Controller:
                     self.lifecycle.node_changed(thing.name)
             case _ if isinstance(thing, Workload):
                 self.registry.drop_workload(thing)
-                if isinstance(thing, Job):
+                if isinstance(thing, Resumable):
                     self._births.job_gone(thing)
                 elif isinstance(thing, JobSet):
                     self._births.job_set_gone(thing)

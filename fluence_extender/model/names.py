@@ -146,7 +146,15 @@ LWS_WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
 LWS_SIZE = "leaderworkerset.sigs.k8s.io/size"
 LWS_REVISION = "leaderworkerset.sigs.k8s.io/template-revision-hash"
 
+# KubeRay. The label ``group`` names the head or the worker group.
+RAY_CLUSTER = "ray.io/cluster"
+RAY_NODE = "ray.io/is-ray-node"
+RAY_NODE_TYPE = "ray.io/node-type"
+RAY_GROUP = "ray.io/group"
+
 # The operators of Kubeflow, including the MPI Operator.
+MPI_OPERATOR = "mpi-operator"
 TRAINING_OPERATOR = "training.kubeflow.org/operator-name"
 TRAINING_JOB_NAME = "training.kubeflow.org/job-name"
+TRAINING_ROLE = "training.kubeflow.org/job-role"
 TRAINING_REPLICA_INDEX = "training.kubeflow.org/replica-index"

@@ -77,12 +77,54 @@ class CoschedulingGroup(WorkloadObject):
     provenance: Provenance = field(default_factory=Provenance, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class ResumableObject(WorkloadObject):
+    """A workload that has no pods while its spec suspends it, and that the service may resume in its turn.
+
+    None of this is compared, because no size depends on it. ``ours`` is true where its pods are created with this
+    scheduler's name, ``suspended`` where it has no pods because its spec says so, and ``held_for_placement`` where
+    admission suspended it, so that the service resumes it. ``finished`` is true once it has ended, or is about to end
+    or to be deleted. ``version`` is its resourceVersion; ``generation`` changes with its spec, as far as that says what
+    its pods are while it is suspended. ``queued`` is true where it or its template names a queue of ours, and
+    ``created`` is when it was created, in seconds since the epoch. ``queued_since`` is the place in line that it keeps
+    since it was sent back: a time and a number, as for `Gang.created`; None where it wasn't.
+
+    What only Jobs have is empty for other kinds. ``nodes`` are those in its pod template, by completion index, and
+    ``placed_with`` is the `Promise` of the pods that get them. ``done`` are the ranges (first and last) of indexes that
+    have completed or failed for good, in order. ``job_set`` names the JobSet that controls it.
+    """
+
+    ours: bool = field(default=False, compare=False, kw_only=True)
+    suspended: bool = field(default=False, compare=False, kw_only=True)
+    held_for_placement: bool = field(default=False, compare=False, kw_only=True)
+    finished: bool = field(default=False, compare=False, kw_only=True)
+    version: str = field(default="", compare=False, kw_only=True)
+    generation: int = field(default=0, compare=False, kw_only=True)
+    queued: bool = field(default=False, compare=False, kw_only=True)
+    created: float = field(default=0.0, compare=False, kw_only=True)
+    queued_since: tuple[float, int] | None = field(default=None, compare=False, kw_only=True)
+    nodes: tuple[str, ...] = field(default=(), compare=False, kw_only=True)
+    placed_with: str = field(default="", compare=False, kw_only=True)
+    done: tuple[tuple[int, int], ...] = field(default=(), compare=False, kw_only=True)
+    job_set: str = field(default="", compare=False, kw_only=True)
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """How many pods of each shape it creates when it is resumed; empty where all of them have one shape."""
+        return ()
+
+    @property
+    def width(self) -> int:
+        """How many pods it creates when it is resumed."""
+        return sum(self.groups)
+
+
 BACKOFF_LIMIT = 6
 """How many pods of a Job may fail before the Job fails, by default (batch/v1 JobSpec)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Job(WorkloadObject):
+class Job(ResumableObject):
     """A batch/v1 Job.
 
     ``completions`` is None where the Job doesn't set it. ``failed_indexes`` counts the indexes that have failed for
@@ -94,20 +136,12 @@ class Job(WorkloadObject):
     depends on it; nor is ``unsatisfiable``, which is why the Job's condition says that its pods can't be placed, ""
     where it doesn't.
 
-    Nor is any of what placing the Job before its pods exist depends on. ``ours`` is true where its pods are created
-    with this scheduler's name, ``suspended`` where it has no pods because its spec says so, and ``held_for_placement``
-    where admission suspended it, so that the service resumes it. ``nodes`` are those in its pod template, by completion
-    index, empty where the template names none, and ``placed_with`` is the `Promise` of the pods that get them. ``done``
-    are the ranges (first and last) of indexes that have completed or failed for good, in order. ``finished`` is true
-    once the Job has ended, or is about to end or to be deleted. ``outcome`` is how it has ended, None before.
-    ``version`` is its resourceVersion. ``job_set`` names the JobSet that controls it, "" where none does. ``succeeded``
-    counts its pods that have succeeded. ``queued`` is true where it or its template names a queue of ours, and
-    ``created`` is when it was created, in seconds since the epoch. ``placeable`` is true where admission lets its pods
-    be created with their nodes.
+    Nor is any of what placing the Job before its pods exist depends on. ``outcome`` is how it has ended, None before.
+    ``succeeded`` counts its pods that have succeeded. ``placeable`` is true where admission lets its pods be created
+    with their nodes.
 
     Nor is what sending it back in line depends on. ``suspendable`` is true where nobody but its user and the service
-    suspends and resumes it, and its user hasn't forbidden it. ``queued_since`` is the place in line that it keeps since
-    it was sent back: a time and a number, as for `Gang.created`; None where it wasn't.
+    suspends and resumes it, and its user hasn't forbidden it.
     """
 
     parallelism: int
@@ -120,22 +154,10 @@ class Job(WorkloadObject):
     ends: float | None = None
     evictions_left: int | None = field(default=BACKOFF_LIMIT, compare=False)
     unsatisfiable: str = field(default="", compare=False)
-    ours: bool = field(default=False, compare=False)
-    suspended: bool = field(default=False, compare=False)
-    held_for_placement: bool = field(default=False, compare=False)
-    nodes: tuple[str, ...] = field(default=(), compare=False)
-    placed_with: str = field(default="", compare=False)
-    done: tuple[tuple[int, int], ...] = field(default=(), compare=False)
-    finished: bool = field(default=False, compare=False)
     outcome: Ending | None = field(default=None, compare=False)
-    version: str = field(default="", compare=False)
-    job_set: str = field(default="", compare=False)
     succeeded: int = field(default=0, compare=False)
-    queued: bool = field(default=False, compare=False)
-    created: float = field(default=0.0, compare=False)
     placeable: bool = field(default=True, compare=False)
     suspendable: bool = field(default=True, compare=False)
-    queued_since: tuple[float, int] | None = field(default=None, compare=False)
 
     @property
     def all_at_once(self) -> bool:
@@ -237,23 +259,29 @@ class LeaderWorkerSet(WorkloadObject):
 
 
 @dataclass(frozen=True, slots=True)
-class MpiJob(WorkloadObject):
+class MpiJob(ResumableObject):
     """A kubeflow.org MPIJob. If ``launcher_last``, the launcher is created once all workers are ready.
 
-    ``min_available`` comes from its scheduling policy, None where that is unset.
+    ``min_available`` comes from its scheduling policy, None where that is unset. ``groups`` are its workers, if it has
+    any, and its launcher unless that comes last; they aren't compared.
     """
 
     workers: int = 0
     launcher_last: bool = False
     min_available: int | None = None
+    groups: tuple[int, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class RayCluster(WorkloadObject):
-    """A ray.io RayCluster; ``pods`` counts its head and workers, and ``gang`` says whether they are one gang."""
+class RayCluster(ResumableObject):
+    """A ray.io RayCluster; ``pods`` counts its head and workers, and ``gang`` says whether they are one gang.
+
+    ``groups`` are the pods of its head and of each worker group that has any; they aren't compared.
+    """
 
     pods: int = 1
     gang: bool = False
+    groups: tuple[int, ...] = field(default=(1,), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +301,9 @@ class StatefulSet(WorkloadObject):
 
     pods: int
 
+
+Resumable = Job | MpiJob | RayCluster
+"""The workloads that the service may resume in their turn."""
 
 Workload = (
     PodGroup

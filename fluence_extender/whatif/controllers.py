@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fluence_extender.gangs.membership.conventions.operators import MPI_OPERATOR
 from fluence_extender.gangs.membership.conventions.pod_groups import COSCHEDULING_NAMES, COSCHEDULING_SIZES
 from fluence_extender.model.names import (
     COMPLETION_INDEX,
@@ -26,12 +25,14 @@ from fluence_extender.model.names import (
     LWS_REVISION,
     LWS_SIZE,
     LWS_WORKER_INDEX,
+    MPI_OPERATOR,
     POD_INDEX,
     REPLICATED_JOB,
     REPLICATED_JOB_REPLICAS,
     TRAINING_JOB_NAME,
     TRAINING_OPERATOR,
     TRAINING_REPLICA_INDEX,
+    TRAINING_ROLE,
 )
 from fluence_extender.whatif.documents import BadManifest, Manifest
 
@@ -150,7 +151,7 @@ def _mpi_job(manifest: Manifest) -> Iterator[Manifest]:
             labels = {
                 TRAINING_JOB_NAME: name,
                 TRAINING_OPERATOR: MPI_OPERATOR,
-                "training.kubeflow.org/job-role": role.lower(),
+                TRAINING_ROLE: role.lower(),
                 TRAINING_REPLICA_INDEX: str(number),
             }
             owner = ("MPIJob", name, uid_of("MPIJob", name))

@@ -20,6 +20,7 @@ from fluence_extender.ledger.accounts import Allocation, Strength
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import NOTHING, Resources
+from fluence_extender.model.workload import MpiJob, RayCluster
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
@@ -96,7 +97,7 @@ def foreseen_pods(world: World) -> set[str]:
 
     A Job of a suspended JobSet has none. Of a Job whose pods aren't pinned, any may take over any of the foreseen ones.
     """
-    found: set[str] = set()
+    found = claims_of_operators(world)
     for job in world.cluster.jobs():
         if not job.ours or job.finished or (job.suspended and not job.held_for_placement):
             continue
@@ -117,6 +118,21 @@ def foreseen_pods(world: World) -> set[str]:
         done = {index for first, last in job.done for index in range(first, last + 1)}
         found |= {f"{job.uid}/{index}" for index in range(job.pods) if index not in taken | done}
     return found
+
+
+def claims_of_operators(world: World) -> set[str]:
+    """The uids of the pods that MPIJobs and RayClusters will have, and that have places."""
+    workloads = world.controller.registry.workloads
+    things: list[MpiJob | RayCluster] = []
+    for kind in (MpiJob, RayCluster):
+        things += [one for one in workloads.all(kind).values() if isinstance(one, MpiJob | RayCluster)]
+    waiting = [one for one in things if one.ours and (one.held_for_placement or not one.suspended)]
+    return {
+        uid
+        for uid in world.ledger.allocations
+        for one in waiting
+        if uid in (f"{one.uid}/{number}" for number in range(one.width))
+    }
 
 
 def member_states_agree_with_ledger_and_cluster(world: World) -> None:

@@ -129,7 +129,7 @@ class JobController:
             requests=asks(cpu, 1),
             created=float(next(self._numbers)),
         )
-        self.cluster.first_pods[uid] = replace(pod, **fields)
+        self.cluster.first_pods[uid] = (replace(pod, **fields),)
         job = Job(
             "default",
             name,
@@ -155,10 +155,10 @@ class JobController:
     ) -> Job:
         """Create a Job of a queue that isn't Indexed, as admission lets it through: suspended until its turn."""
         job = self.submit(name, parallelism, cpu, **fields)
-        first = self.cluster.first_pods[job.uid]
+        (first,) = self.cluster.first_pods[job.uid]
         labels = {key: text for key, text in first.labels.items() if key != COMPLETION_INDEX}
-        self.cluster.first_pods[job.uid] = replace(first, labels=labels, annotations={})
-        created = self.cluster.first_pods[job.uid].created
+        self.cluster.first_pods[job.uid] = (replace(first, labels=labels, annotations={}),)
+        created = first.created
         array = replace(job, completions=completions, indexed=False, queued=True, created=created)
         self.cluster.put(array)
         return self.cluster.job(array)
@@ -240,7 +240,7 @@ class JobController:
             self.quota -= 1
         number = next(self._numbers)
         text = {COMPLETION_INDEX: str(index)} if job.indexed else {}
-        first = self.cluster.first_pods[job.uid]
+        (first,) = self.cluster.first_pods[job.uid]
         pod = replace(
             first,
             name=f"{job.name}-{index}-{number}",

@@ -21,7 +21,7 @@ from fluence_extender.cluster.port import (
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus
-from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup
+from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup, Resumable
 from tests.core.faulty_cluster import FaultyCluster
 
 
@@ -164,13 +164,13 @@ class Link:
         """See `Cluster.report_reservation`."""
         await self._send(self._cluster.report_reservation(reservation, status))
 
-    async def foresee(self, job: Job) -> Pod:
+    async def foresee(self, job: Resumable) -> tuple[Pod, ...]:
         """See `Cluster.foresee`."""
         if self.cut:
             raise ClusterError("no answer")
         return await self._cluster.foresee(job)
 
-    async def resume(self, job: Job, nodes: Sequence[str], placed_with: str = "") -> None:
+    async def resume(self, job: Resumable, nodes: Sequence[str], placed_with: str = "") -> None:
         """See `Cluster.resume`."""
         await self._send(self._cluster.resume(job, nodes, placed_with))
 

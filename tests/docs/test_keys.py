@@ -35,6 +35,8 @@ OF_OTHERS = {
     "krew": "archive manifest",
     "kubectl-fluence": "select-backend",
     "Volcano": "volcano binpack minAvailable queue",
+    "KubeRay": "preRunningDeadlineSeconds",
+    "Kubeflow Trainer": "runtimePatches trainingRuntimeSpec",
     "Kubernetes": """
         DoNotSchedule FailedMount Recreate ResourceQuota activeDeadlineSeconds admission-control-config-file
         backoffLimitPerIndex ca_file count failedIndexes minAvailable ordinals podset-preferred-topology

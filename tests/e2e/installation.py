@@ -26,6 +26,7 @@ FILES = (
     "queues.yaml",
     "gate.yaml",
     "suspend.yaml",
+    "operators.yaml",
     "groups.yaml",
     "intake.yaml",
     "stamps.yaml",

@@ -19,14 +19,77 @@ KINDS = {
     "LeaderWorkerSet": ("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet"),
     "MPIJob": ("kubeflow.org", "v2beta1", "mpijobs", "MPIJob"),
     "RayCluster": ("ray.io", "v1", "rayclusters", "RayCluster"),
+    "RayJob": ("ray.io", "v1", "rayjobs", "RayJob"),
+    "TrainJob": ("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob"),
 }
+LOOSE: Manifest = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+TEMPLATE: Manifest = {"type": "object", "properties": {"metadata": LOOSE, "spec": LOOSE}}
+TEXT, FLAG, NUMBER = {"type": "string"}, {"type": "boolean"}, {"type": "integer", "format": "int32"}
+CLUSTER = {
+    "suspend": FLAG,
+    "managedBy": TEXT,
+    "enableInTreeAutoscaling": FLAG,
+    "headGroupSpec": {**LOOSE, "required": ["template"], "properties": {"template": TEMPLATE}},
+    "workerGroupSpecs": {
+        "type": "array",
+        "items": {
+            **LOOSE,
+            "required": ["groupName", "maxReplicas", "minReplicas", "template"],
+            "properties": {
+                "groupName": TEXT,
+                "suspend": FLAG,
+                "template": TEMPLATE,
+                "maxReplicas": {**NUMBER, "default": 2147483647},
+                "minReplicas": {**NUMBER, "default": 0},
+                "replicas": {**NUMBER, "default": 0},
+                "numOfHosts": {**NUMBER, "default": 1},
+            },
+        },
+    },
+}
+SPECS: dict[str, Manifest] = {
+    "RayCluster": {"required": ["headGroupSpec"], "properties": CLUSTER},
+    "RayJob": {
+        "properties": {"suspend": FLAG, "rayClusterSpec": {**LOOSE, "properties": CLUSTER}},
+    },
+    "MPIJob": {
+        "required": ["mpiReplicaSpecs"],
+        "properties": {
+            "launcherCreationPolicy": {
+                **TEXT,
+                "enum": ["AtStartup", "WaitForWorkersReady"],
+                "default": "AtStartup",
+            },
+            "runPolicy": {
+                "type": "object",
+                "properties": {
+                    "suspend": {**FLAG, "default": False},
+                    "managedBy": TEXT,
+                    "cleanPodPolicy": TEXT,
+                    "schedulingPolicy": LOOSE,
+                },
+            },
+            "mpiReplicaSpecs": {
+                "type": "object",
+                "additionalProperties": {
+                    "type": "object",
+                    "properties": {"replicas": NUMBER, "restartPolicy": TEXT, "template": TEMPLATE},
+                },
+            },
+        },
+    },
+    "TrainJob": {
+        "properties": {"suspend": {**FLAG, "default": False}, "labels": LOOSE, "runtimeRef": LOOSE},
+    },
+}
+"""What is defined more closely, as the projects publish it: the fields by which objects wait and have pods."""
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def definition(kind: str) -> Manifest:
     """A CustomResourceDefinition that keeps whatever it is given."""
     group, version, plural, name = KINDS[kind]
-    loose = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    spec = {**LOOSE, **SPECS.get(kind, {})}
     approved = "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"
     annotations = {"api-approved.kubernetes.io": approved} if group.endswith("k8s.io") else {}
     return {
@@ -43,7 +106,7 @@ def definition(kind: str) -> Manifest:
                     "served": True,
                     "storage": True,
                     "subresources": {"status": {}},
-                    "schema": {"openAPIV3Schema": {**loose, "properties": {"spec": loose, "status": loose}}},
+                    "schema": {"openAPIV3Schema": {**LOOSE, "properties": {"spec": spec, "status": LOOSE}}},
                 }
             ],
         },

@@ -449,7 +449,7 @@ async def test_writes_of_the_service_are_what_its_account_may_do(
                     return await write(await now())
 
     async with connect(str(leader.api.kubeconfig)) as connection, open_cluster(connection) as cluster:
-        foreseen = await cluster.foresee(await now())
+        (foreseen,) = await cluster.foresee(await now())
         assert (foreseen.requests["cpu"], foreseen.node, foreseen.gates) == (1000, "", (GATE,))
         await settled(0, lambda job: cluster.resume(job, ["a", "b"], "2 job/train"))
         await settled(2, cluster.hold_job)

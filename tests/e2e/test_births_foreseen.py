@@ -42,7 +42,7 @@ async def test_pods_are_born_as_they_were_foreseen(
     wait_for(lambda: suspended(namespace, "train"), what="the Job controller")
     job = decode_job(json.dumps(namespace.api.get(path_of(namespace, "train"))).encode())
     async with connect(str(installation.kubeconfig)) as connection, open_cluster(connection) as cluster:
-        foreseen = await cluster.foresee(job)
+        (foreseen,) = await cluster.foresee(job)
         await cluster.resume(job, ("a", "b"))
     assert (foreseen.gates, foreseen.affinity, foreseen.marked) == ((GATE,), None, True)
     born = decode_pod(json.dumps(pods_of(namespace, 2)[0]).encode())

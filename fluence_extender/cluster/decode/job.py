@@ -108,19 +108,31 @@ class _PodSpec(msgspec.Struct):
     scheduler: str = msgspec.field(name="schedulerName", default="")
 
 
-class _Template(msgspec.Struct):
+class PodTemplate(msgspec.Struct):
+    """core/v1 PodTemplateSpec, as far as it says whose the pods are and where they stand in line."""
+
     metadata: _TemplateMetadata | None = None
     spec: _PodSpec | None = None
+
+    @property
+    def ours(self) -> bool:
+        """Whether the pods are created with this scheduler's name."""
+        return bool(self.spec and self.spec.scheduler == SCHEDULER_NAME)
+
+    @property
+    def queued(self) -> bool:
+        """Whether it names a queue of ours."""
+        return bool(self.metadata and self.metadata.labels and self.metadata.labels.queue)
 
 
 class _FullSpec(JobSpec):
     suspend: bool | None = None
     managed_by: str | None = None
-    template: _Template | None = None
+    template: PodTemplate | None = None
 
     @property
     def ours(self) -> bool:
-        return bool(self.template and self.template.spec and self.template.spec.scheduler == SCHEDULER_NAME)
+        return bool(self.template and self.template.ours)
 
     @property
     def noted(self) -> _Annotations:
@@ -169,8 +181,6 @@ def decode_job(raw: bytes) -> Job:
     conditions = status.conditions or ()
     failed = read_indexes(status.failed_indexes or "")
     suspended = bool(spec.suspend)
-    # A Job that Kueue counts is Kueue's to resume, whenever it got that label.
-    held = suspended and KUEUE_QUEUE_LABEL not in labels
     noted = spec.noted
     ended = any(one.type in ENDING and one.status == "True" for one in conditions)
     return Job(
@@ -187,7 +197,7 @@ def decode_job(raw: bytes) -> Job:
         unsatisfiable=_unsatisfiable(conditions),
         ours=spec.ours,
         suspended=suspended,
-        held_for_placement=held and annotations.get(SUSPENDED_FOR_ANNOTATION) == SUSPENDED_FOR_PLACEMENT,
+        held_for_placement=held_for_placement(meta, suspended),
         nodes=tuple(noted.nodes.split(",")) if noted.nodes else (),
         placed_with=noted.placed_with,
         done=merged((*failed, *read_indexes(status.completed_indexes or ""))),
@@ -198,7 +208,7 @@ def decode_job(raw: bytes) -> Job:
         job_set=_job_set(meta),
         succeeded=status.succeeded or 0,
         queued=bool(labels.get(QUEUE_LABEL) or spec.labels.queue),
-        created=_created(meta),
+        created=created(meta),
         suspendable=not problem and _suspendable(meta, spec),
         placeable=spec.placeable,
         queued_since=_queued_since(meta),
@@ -214,7 +224,14 @@ def _outcome(conditions: Iterable[_JobCondition]) -> Ending | None:
     return Ending.FAILED if "Failed" in true else None
 
 
-def _created(meta: Metadata) -> float:
+def held_for_placement(meta: Metadata, suspended: bool) -> bool:
+    """Return whether admission suspended the object; what Kueue counts is Kueue's to resume."""
+    held = (meta.annotations or {}).get(SUSPENDED_FOR_ANNOTATION) == SUSPENDED_FOR_PLACEMENT
+    return suspended and held and KUEUE_QUEUE_LABEL not in (meta.labels or {})
+
+
+def created(meta: Metadata) -> float:
+    """Return when the object was created, in seconds since the epoch."""
     return meta.creation_timestamp.timestamp() if meta.creation_timestamp is not None else 0.0
 
 
@@ -246,7 +263,7 @@ def _queued_since(meta: Metadata) -> tuple[float, int] | None:
         since = datetime.fromisoformat(text).timestamp()
     except ValueError:
         return None
-    return max(since, _created(meta)), int(number)
+    return max(since, created(meta)), int(number)
 
 
 def _job_set(meta: Metadata) -> str:

@@ -53,6 +53,7 @@ class Metadata(msgspec.Struct):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     resource_version: str = msgspec.field(name="resourceVersion", default="")
+    generation: Int64 = 0
     creation_timestamp: Time | None = msgspec.field(name="creationTimestamp", default=None)
     deletion_timestamp: str | None = msgspec.field(name="deletionTimestamp", default=None)
     owner_references: list[OwnerReference] | None = msgspec.field(name="ownerReferences", default=None)

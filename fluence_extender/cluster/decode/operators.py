@@ -1,4 +1,4 @@
-"""Decode the workloads of operators, reduced to what determines the size of their gangs.
+"""Decode the workloads of operators: what determines the size of their gangs, and whether they wait without pods.
 
 Sources: the APIs jobset.x-k8s.io/v1alpha2, leaderworkerset.x-k8s.io/v1, kubeflow.org/v2beta1 (MPI Operator) and
 ray.io/v1 (KubeRay).
@@ -6,18 +6,22 @@ ray.io/v1 (KubeRay).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
-from fluence_extender.cluster.decode.job import JobSpec
+from fluence_extender.cluster.decode.job import JobSpec, PodTemplate, created, held_for_placement
 from fluence_extender.cluster.decode.objects import Int64, Metadata, Unread, tolerant_decoder
+from fluence_extender.model.names import QUEUE_LABEL
 from fluence_extender.model.workload import JobSet, LeaderWorkerSet, MpiJob, RayCluster, ReplicatedJob
 
 GANG_LABEL = "ray.io/gang-scheduling-enabled"
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 NODE_SELECTOR = "alpha.jobset.sigs.k8s.io/node-selector"
 NO_LIMIT = 2**31 - 1
+MPI_ENDING = ("Succeeded", "Failed")
+"""The conditions of an MPIJob that has ended."""
 
 
 class _JobTemplate(msgspec.Struct):
@@ -52,6 +56,7 @@ class _LeaderWorkerSet(msgspec.Struct, rename="camel"):
 
 class _Replicas(msgspec.Struct):
     replicas: Int64 | None = None
+    template: PodTemplate | None = None
 
 
 class _SchedulingPolicy(msgspec.Struct, rename="camel"):
@@ -60,6 +65,7 @@ class _SchedulingPolicy(msgspec.Struct, rename="camel"):
 
 class _RunPolicy(msgspec.Struct, rename="camel"):
     scheduling_policy: _SchedulingPolicy | None = None
+    suspend: bool | None = None
 
 
 class _MpiJob(msgspec.Struct, rename="camel"):
@@ -68,21 +74,39 @@ class _MpiJob(msgspec.Struct, rename="camel"):
     run_policy: _RunPolicy | None = None
 
 
-class _WorkerGroup(msgspec.Struct, rename="camel"):
+class _Condition(msgspec.Struct):
+    type: str = ""
+    status: str = ""
+
+
+class _Conditions(msgspec.Struct):
+    conditions: list[_Condition] | None = None
+
+
+class _HeadGroup(msgspec.Struct):
+    template: PodTemplate | None = None
+
+
+class RayWorkerGroup(msgspec.Struct, rename="camel"):
+    """A worker group of a RayCluster."""
+
     replicas: Int64 | None = None
     min_replicas: Int64 | None = None
     max_replicas: Int64 | None = None
     num_of_hosts: Int64 | None = None
     suspend: bool | None = None
+    template: PodTemplate | None = None
 
 
 class _RayCluster(msgspec.Struct, rename="camel"):
-    worker_group_specs: list[_WorkerGroup] | None = None
+    suspend: bool | None = None
+    head_group_spec: _HeadGroup | None = None
+    worker_group_specs: list[RayWorkerGroup] | None = None
 
 
 _job_set = tolerant_decoder("JobSet", _JobSet, Unread)
 _leader_worker_set = tolerant_decoder("LeaderWorkerSet", _LeaderWorkerSet, Unread)
-_mpi_job = tolerant_decoder("MPIJob", _MpiJob, Unread)
+_mpi_job = tolerant_decoder("MPIJob", _MpiJob, _Conditions)
 _ray_cluster = tolerant_decoder("RayCluster", _RayCluster, Unread)
 
 
@@ -132,14 +156,20 @@ def decode_leader_worker_set(raw: bytes) -> LeaderWorkerSet:
 
 def decode_mpi_job(raw: bytes) -> MpiJob:
     """Decode an MPIJob."""
-    meta, spec, _, problem = _mpi_job(raw)
-    workers = (spec.mpi_replica_specs or {}).get("Worker") or _Replicas()
-    policy = spec.run_policy.scheduling_policy if spec.run_policy else None
+    meta, spec, status, problem = _mpi_job(raw)
+    roles = {name: one for name, one in (spec.mpi_replica_specs or {}).items() if one is not None}
+    workers = roles.get("Worker", _Replicas()).replicas or 0
+    launcher_last = spec.launcher_creation_policy == "WaitForWorkersReady"
+    launchers = 1 if "Launcher" in roles and not launcher_last else 0
+    run = spec.run_policy or _RunPolicy()
+    ended = (one.type in MPI_ENDING and one.status == "True" for one in status.conditions or ())
     return MpiJob(
         *meta.identity,
-        workers=workers.replicas or 0,
-        launcher_last=spec.launcher_creation_policy == "WaitForWorkersReady",
-        min_available=policy.min_available if policy else None,
+        workers=workers,
+        launcher_last=launcher_last,
+        min_available=run.scheduling_policy.min_available if run.scheduling_policy else None,
+        groups=tuple(count for count in (workers, launchers) if count > 0),
+        **_turn(meta, bool(run.suspend), (one.template for one in roles.values()), any(ended)),
         submission=meta.submission,
         problem=problem,
     )
@@ -148,17 +178,40 @@ def decode_mpi_job(raw: bytes) -> MpiJob:
 def decode_ray_cluster(raw: bytes) -> RayCluster:
     """Decode a RayCluster: one head, and the replicas of each worker group within the group's bounds."""
     meta, spec, _, problem = _ray_cluster(raw)
-    pods = 1 + sum(map(_workers, spec.worker_group_specs or ()))
+    workers = spec.worker_group_specs or ()
+    head = spec.head_group_spec.template if spec.head_group_spec else None
+    counts = [ray_workers(one) for one in workers]
     return RayCluster(
         *meta.identity,
-        pods=pods,
+        pods=1 + sum(counts),
+        groups=(1, *(count for count in counts if count > 0)),
+        **_turn(meta, bool(spec.suspend), (head, *(one.template for one in workers)), False),
         gang=GANG_LABEL in (meta.labels or {}),
         submission=meta.submission,
         problem=problem,
     )
 
 
-def _workers(group: _WorkerGroup) -> int:
+def _turn(
+    meta: Metadata, suspended: bool, templates: Iterable[PodTemplate | None], ended: bool
+) -> dict[str, Any]:
+    """Return the fields of a `Resumable` whose pods have these templates."""
+    found = list(templates)
+    queued = any(one is not None and one.queued for one in found)
+    return {
+        "ours": all(one is not None and one.ours for one in found),
+        "suspended": suspended,
+        "held_for_placement": held_for_placement(meta, suspended),
+        "finished": ended or meta.deletion_timestamp is not None,
+        "version": meta.resource_version,
+        "generation": meta.generation,
+        "queued": queued or bool((meta.labels or {}).get(QUEUE_LABEL)),
+        "created": created(meta),
+    }
+
+
+def ray_workers(group: RayWorkerGroup) -> int:
+    """Return how many pods KubeRay creates for the group."""
     if group.suspend:
         return 0
     least, most = group.min_replicas or 0, NO_LIMIT if group.max_replicas is None else group.max_replicas

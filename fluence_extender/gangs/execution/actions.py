@@ -9,7 +9,7 @@ from fluence_extender.cluster.port import Pin, Regarding
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus
-from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup
+from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup, Resumable
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,20 +123,20 @@ class ReportReservation:
 
 @dataclass(frozen=True, slots=True)
 class Foresee:
-    """Ask the API server what it would make of a pod of the Job."""
+    """Ask the API server what it would make of the pods of the workload."""
 
-    job: Job
+    job: Resumable
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Resume the Job, and give its pods the ``nodes`` of their indexes, "" for those that have to wait at the gate.
+    """Resume the workload, and give its pods the ``nodes`` of their indexes, "" for those that wait at the gate.
 
     Without any nodes all its pods wait there. ``placed_with`` is the text of the pods' `Promise`, and ``uids`` are
     those of the foreseen pods.
     """
 
-    job: Job
+    job: Resumable
     nodes: tuple[str, ...] = ()
     placed_with: str = ""
     uids: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ from fluence_extender.gangs.execution.job_writes import FORESEEING_AT_ONCE
 from fluence_extender.gangs.execution.threads import RunInThread, run_in_thread
 from fluence_extender.gangs.leadership.lease import ALONE, Leadership
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job
+from fluence_extender.model.workload import Resumable
 
 log = structlog.get_logger(__name__)
 
@@ -108,9 +108,9 @@ class Driver:
         except ClusterError as error:
             log.warning("gated Jobs can't be read", error=str(error))
 
-        async def ask(job: Job) -> None:
+        async def ask(job: Resumable) -> None:
             try:
-                births.foreseen(job.uid, await self._cluster.foresee(job))
+                births.foreseen(job, await self._cluster.foresee(job))
             except ClusterError as error:
                 log.warning("planned pods not foreseen", job=f"{job.namespace}/{job.name}", error=str(error))
 

@@ -20,7 +20,7 @@ from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import GATED_JOBS
-from fluence_extender.model.workload import Job
+from fluence_extender.model.workload import Job, Resumable
 
 log = structlog.get_logger(__name__)
 
@@ -85,20 +85,22 @@ class JobWrites:
             case GateJobs():
                 await self._gate(action)
 
-    async def _foresee(self, job: Job) -> None:
+    async def _foresee(self, job: Resumable) -> None:
         try:
-            pod = await self._fence.write(lambda cluster: cluster.foresee(job))
+            pods = await self._fence.write(lambda cluster: cluster.foresee(job))
         except Gone:
             return
         except ClusterError as error:
             if isinstance(error, Unforeseeable) or error.status in REFUSED:
-                log.info("a Job's pods can't be foreseen", job=_named(job), error=str(error))
+                log.info("a workload's pods can't be foreseen", job=_named(job), error=str(error))
                 self._later(0.0, partial(self._births.not_foreseen, why=str(error)), job.uid)
             else:
-                log.warning("a Job's pods are not foreseen; trying again", job=_named(job), error=str(error))
-                self._later(AGAIN, self._births.not_foreseen, job.uid)
+                log.warning(
+                    "a workload's pods are not foreseen; trying again", job=_named(job), error=str(error)
+                )
+                self._later(_patience(error), self._births.not_foreseen, job.uid)
             return
-        self._later(0.0, lambda uid: self._births.foreseen(uid, pod), job.uid)
+        self._later(0.0, lambda _: self._births.foreseen(job, pods), job.uid)
 
     async def _resume(self, action: Resume) -> None:
         job = action.job
@@ -110,7 +112,7 @@ class JobWrites:
         except Gone:
             return
         except ClusterError as error:
-            log.warning("Job not resumed; trying again", job=_named(job), error=str(error))
+            log.warning("workload not resumed; trying again", job=_named(job), error=str(error))
             self._later(_patience(error), self._births.write_failed, job.uid)
             return
         for uid in action.uids:
@@ -196,5 +198,5 @@ def _patience(error: ClusterError) -> float:
     return CHANGED if isinstance(error, Conflict) else AGAIN
 
 
-def _named(job: Job) -> str:
+def _named(job: Resumable) -> str:
     return f"{job.namespace}/{job.name}"

@@ -5,9 +5,10 @@ writes the nodes into its pod template, and an admission policy confines each ne
 nothing is written for a single pod. What can't be placed this way waits at the gate: the Job is resumed without a plan.
 
 The pods of some Jobs can't be pinned: those that aren't Indexed, that run fewer pods at a time than they have, or
-whose pods are gangs by themselves. If such a Job is in a queue, it waits suspended for its turn too, and is resumed
-without a plan: when its gang has places, or when the first pod has one where each is a gang. The places of its foreseen
-pods are held until its pods take them over at the gate, or for the queue's ``admissionTimeout``.
+whose pods are gangs by themselves. Nor can those of MPIJobs and RayClusters. If such a workload is in a queue, it waits
+suspended for its turn too, and is resumed without a plan: when its gang has places, or when the first pod has one where
+each is a gang. The places of its foreseen pods are held until its pods take them over at the gate, or for the queue's
+``admissionTimeout``. Below, what is said of Jobs that wait goes for such workloads, too.
 
 Each real pod takes over the place of the foreseen one. If a place of the plan is lost, the Job is *gated*: an object
 tells the policy that its new pods get the gate, and they are placed anew.
@@ -19,16 +20,20 @@ the Job has pods, so a plan is changed by suspending the Job again.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from fluence_extender.gangs.execution.actions import Action, Foresee, GateJobs, HoldJob, Resume
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.lifecycle.member_states import STEERING, MemberEvent, move, steer_again
+from fluence_extender.gangs.membership.conventions.operators import mpi_job_name
 from fluence_extender.gangs.membership.foreseen import (
+    ANY_INDEX,
     JobPods,
     completion_index,
     job_of,
+    role,
     shape,
     unpinnable,
     unsuited,
@@ -39,7 +44,7 @@ from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job, JobSet
+from fluence_extender.model.workload import Job, JobSet, MpiJob, Resumable
 
 MOST_OF_NAMESPACE = 20_000
 MOST_FORESEEN = 100_000
@@ -86,14 +91,14 @@ class Births:
         self.gated: dict[str, str] = {}
         self.leading = False
 
-    def jobs(self) -> list[Job]:
-        """Return the Jobs that are placed before their pods exist."""
+    def jobs(self) -> list[Resumable]:
+        """Return the workloads that are placed before their pods exist."""
         return [one.job for one in self._jobs.values()]
 
     # Observations.
 
-    def job_seen(self, job: Job) -> list[Pod]:
-        """Take in a Job; return its real pods if what its template records for them has changed."""
+    def job_seen(self, job: Resumable) -> list[Pod]:
+        """Take in a workload; return its real pods if what its template records for them has changed."""
         known = self._jobs.get(job.uid)
         kept = job.held_for_placement or job.nodes or (known is not None and self._claims(known, job))
         if not job.ours or job.finished or not kept:
@@ -106,6 +111,8 @@ class Births:
             before = None
         else:
             before, known.job, known.over = known.job, job, False
+            if before.generation != job.generation and before.suspended and job.suspended:
+                known.shapes, known.asked, known.refused = (), False, ""
         known.paused = (job.namespace, job.job_set) in self._paused
         self._changed.add(job.uid)
         if before is not None and before.suspended != job.suspended:
@@ -114,8 +121,8 @@ class Births:
             return []
         return [pod for some in known.pods.values() for pod in some.values()]
 
-    def _claims(self, known: JobPods, job: Job) -> frozenset[int]:
-        """Return the claims of a Job that is now as ``job`` says; those that have a place when it is resumed."""
+    def _claims(self, known: JobPods, job: Resumable) -> frozenset[int]:
+        """Return the claims of a workload that is now as ``job`` says; those that have a place when it is resumed."""
         if job.suspended or known.pinned:
             known.claims = frozenset()
         elif known.job.suspended:
@@ -123,14 +130,14 @@ class Births:
         return known.claims
 
     def _placed(self, known: JobPods) -> Iterator[int]:
-        """Iterate over the indexes of the Job's foreseen pods that have places."""
+        """Iterate over the indexes of the workload's foreseen pods that have places."""
         for index, pod in sorted(known.foreseen.items()):
             found = self._registry.member(pod.uid)
             if found is not None and found[1].assignment is not None:
                 yield index
 
-    def job_gone(self, job: Job) -> None:
-        """Forget a Job that is gone or finished; its foreseen pods go with the next `changes`."""
+    def job_gone(self, job: Resumable) -> None:
+        """Forget a workload that is gone or finished; its foreseen pods go with the next `changes`."""
         self.gated.pop(job.uid, None)
         if job.uid in self._jobs:
             self._changed.add(job.uid)
@@ -170,21 +177,13 @@ class Births:
 
     def arrived(self, pod: Pod) -> Pod | None:
         """Take in a real pod that is new or has changed; return the foreseen pod whose place it takes over, if any."""
-        place = job_of(pod)
-        if place is None:
-            return None
-        uid, index = place
-        same = self._pods.setdefault(uid, {}).setdefault(index, {})
-        new, same[pod.uid] = pod.uid not in same, pod
-        known = self._jobs.get(uid)
-        if known is None:
-            return None
-        self._changed.add(uid)
-        if not new:
+        known, index, new = self._appeared(pod)
+        if known is None or not new:
             return None
         known.born = self._clock()
-        if not known.pinned:
-            index = next(self._placed(known), index) if known.written or known.claims else index
+        if not known.pinned and (known.written or known.claims):
+            same = (one for one in self._placed(known) if role(known.foreseen[one]) == role(pod))
+            index = next(same, index)
         foreseen = known.foreseen.get(index)
         if foreseen is None or pod.finished or not self._registry.take_over(foreseen.uid, pod):
             return None
@@ -197,6 +196,22 @@ class Births:
             # It was created without its node all the same, and has to be steered like any gated pod.
             steer_again(*found, MemberEvent.STEER_FAILED)
         return foreseen
+
+    def _appeared(self, pod: Pod) -> tuple[JobPods | None, int, bool]:
+        """Record a real pod of a Job; return the pod's workload, its index, and whether it is new."""
+        place = job_of(pod)
+        if place is not None:
+            same = self._pods.setdefault(place[0], {}).setdefault(place[1], {})
+            new, same[pod.uid] = pod.uid not in same, pod
+            if place[0] in self._jobs:
+                self._changed.add(place[0])
+                return self._jobs[place[0]], place[1], new
+        known = self._jobs.get(pod.owner.uid) if pod.owner is not None else None
+        if known is None and (name := mpi_job_name(pod)):
+            # A Job of its own makes the launcher.
+            mpi_job = self._registry.workloads.find(MpiJob, pod.namespace, name)
+            known = self._jobs.get(mpi_job.uid) if mpi_job is not None else None
+        return known, ANY_INDEX, known is not None and self._registry.member(pod.uid) is None
 
     def left(self, pod: Pod) -> None:
         """Take in that a real pod is gone."""
@@ -213,20 +228,23 @@ class Births:
         elif not self._pods.get(uid):
             self._pods.pop(uid, None)
 
-    def foreseen(self, uid: str, pod: Pod) -> None:
-        """Take in what the API server would make of a pod of the Job ``uid``."""
-        known = self._jobs.get(uid)
+    def foreseen(self, job: Resumable, pods: Sequence[Pod]) -> None:
+        """Take in what the API server would make of one pod of each shape of the workload."""
+        known = self._jobs.get(job.uid)
         if known is None:
             return
-        known.asked, known.refused, known.shape = False, unsuited(pod), shape(pod)
+        known.asked = False
+        self._changed.add(job.uid)
+        if known.job.generation != job.generation or not pods:
+            return
+        known.refused, known.shapes = next(filter(None, map(unsuited, pods)), ""), tuple(map(shape, pods))
         probe = known.pod(0, "")
         known.apart = self._registry.workloads.membership(probe).key.convention is Convention.ALONE
         if known.apart and not known.job.queued:
             known.refused = "its pods are gangs by themselves"
         elif known.pinned:
-            known.refused = known.refused or unpinnable(pod)
+            known.refused = known.refused or unpinnable(pods[0])
         self._registry.workloads.forget(probe.uid)
-        self._changed.add(uid)
 
     def not_foreseen(self, uid: str, why: str = "") -> None:
         """Take in why the API server refuses pods of the Job, or with "" that it couldn't answer."""
@@ -275,7 +293,7 @@ class Births:
         for one in self._jobs.values():
             one.asked = one.written = one.leaving = False
 
-    def unknown(self) -> list[Job]:
+    def unknown(self) -> list[Resumable]:
         """Return the Jobs with a plan whose pods can't be foreseen yet, because their shape isn't known."""
         return [
             one.job for one in self._jobs.values() if one.job.nodes and one.missing() and not _shaped(one)
@@ -287,16 +305,15 @@ class Births:
         coming: list[Pod] = []
         for uid in sorted(self._changed):
             known = self._jobs[uid]
-            missing = self._missing(known)
-            before = len(known.foreseen)
+            missing, before = self._missing(known), len(known.foreseen)
+            missing = missing if _shaped(known) else {}
             gone.extend(known.foreseen.pop(index) for index in [*known.foreseen] if index not in missing)
-            if missing and _shaped(known):
-                for index, node in missing.items():
-                    there = known.foreseen.get(index)
-                    # Beside its node, nothing of a foreseen pod changes.
-                    if there is None or there.pinned_to != node:
-                        known.foreseen[index] = known.pod(index, node)
-                        coming.append(known.foreseen[index])
+            for index, node in missing.items():
+                there = known.foreseen.get(index)
+                # Beside its node, nothing of a foreseen pod changes.
+                if there is None or there.pinned_to != node:
+                    known.foreseen[index] = known.pod(index, node)
+                    coming.append(known.foreseen[index])
             self._counts[known.job.namespace] += len(known.foreseen) - before
             if known.over or known.spent:
                 del self._jobs[uid]
@@ -312,9 +329,10 @@ class Births:
         """Return the indexes of the Job whose pods are to be foreseen now, each with its node."""
         if not self.leading or known.over or known.job.uid in self.gated:
             return {}
-        if known.waits and not known.foreseen:
-            of_namespace = self._counts[known.job.namespace] + known.indexes
-            if of_namespace > MOST_OF_NAMESPACE or self._counts.total() + known.indexes > MOST_FORESEEN:
+        more = known.indexes - len(known.foreseen)
+        if known.waits and more > 0:
+            of_namespace = self._counts[known.job.namespace] + more
+            if of_namespace > MOST_OF_NAMESPACE or self._counts.total() + more > MOST_FORESEEN:
                 known.refused = "there are too many foreseen pods"
         return known.missing()
 
@@ -355,6 +373,7 @@ class Births:
                     found.append(Foresee(job))
             elif not (job.suspended or known.written):
                 for one in [known] if known.leaving else self._given_up(known, now):
+                    assert isinstance(one.job, Job), "only pods of Jobs are pinned"
                     one.written = True
                     found.append(HoldJob(one.job))
         if self.leading and self.gated != self._written:
@@ -362,7 +381,7 @@ class Births:
             found.append(GateJobs(dict(self.gated)))
         return found
 
-    def _runs(self, job: Job) -> bool:
+    def _runs(self, job: Resumable) -> bool:
         """Return whether the Job controller has yet to delete pods of the Job, so that it mustn't be resumed."""
         gangs = (self._registry.gangs[key] for key in self._registry.gangs_of(job.uid))
         members = (member for gang in gangs for member in gang.alive() if not member.pod.foreseen)
@@ -439,12 +458,11 @@ def _complete(gang: Gang) -> bool:
 
 
 def _shaped(known: JobPods) -> bool:
-    """Return whether the shape of the Job's pods is known, if need be from a pod that it has."""
-    if known.shape is None:
+    """Return whether the shape of the workload's pods is known, if need be from a pod that a Job has."""
+    if not known.shapes:
         pods = (pod for some in known.pods.values() for pod in some.values() if not pod.problem)
-        example = next(pods, None)
-        known.shape = shape(example) if example is not None else None
-    return known.shape is not None
+        known.shapes = tuple(shape(pod) for pod in itertools.islice(pods, 1))
+    return bool(known.shapes)
 
 
 def _unsettled(known: JobPods) -> bool:

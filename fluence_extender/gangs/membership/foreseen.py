@@ -1,7 +1,8 @@
-"""The pods that a Job will have, as far as the cluster shows them before they exist.
+"""The pods that a workload will have, as far as the cluster shows them before they exist.
 
-A Job says how many pods of one shape it will have. So its pods can be placed before any of them exists. A *foreseen*
-pod is one that doesn't exist yet. It is a member of its gang like any other, with a uid of ours.
+A Job says how many pods of one shape it will have, a workload of an operator how many of each shape. So its pods can be
+placed before any of them exists. A *foreseen* pod is one that doesn't exist yet. It is a member of its gang like any
+other, with a uid of ours.
 
 Which pods are foreseen follows from the cluster alone, so that a restart foresees the same ones:
 
@@ -12,10 +13,10 @@ Which pods are foreseen follows from the cluster alone, so that a restart forese
 * None of any other Job: its pods wait at the gate.
 
 Only the pods of a Job that has one for each index, all at once, and that makes one gang of them, can be *pinned*: the
-plan names the node of each index. Any other Job that waits for its turn is resumed without a plan. As many pods are
-foreseen for it as it creates then. From then on, those foreseen pods that have a place are *claims*: each is taken over
-by one of the Job's pods as they come, whichever that is. A claim exists in memory only, so after a restart such a pod
-waits in line like any other.
+plan names the node of each index. Any other workload that waits for its turn is resumed without a plan. As many pods
+are foreseen for it as it creates then. From then on, those foreseen pods that have a place are *claims*: each is taken
+over by one of the workload's pods as they come, whichever has the same role. A claim exists in memory only, so after a
+restart such a pod waits in line like any other.
 
 Invariant: no index has a foreseen pod while it has a real one that holds a place or has succeeded.
 """
@@ -38,13 +39,18 @@ from fluence_extender.model.names import (
     MARK_RESOURCE,
     PINNED_ANNOTATION,
     PLACED_ANNOTATION,
+    RAY_GROUP,
+    TRAINING_ROLE,
 )
-from fluence_extender.model.pod import Owner, Pod
-from fluence_extender.model.workload import Job
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import Job, Resumable
 
 WRITTEN_LATER = (ALLOCATION_ANNOTATION, FIRST_SEEN_ANNOTATION, PINNED_ANNOTATION, PLACED_ANNOTATION)
 """The annotations that a pod gets when it waits or is placed."""
 
+
+ROLES = (RAY_GROUP, TRAINING_ROLE)
+"""The labels by which operators tell pods of different shapes apart."""
 
 ANY_INDEX = -1
 """What stands for the completion index of a pod that has none."""
@@ -65,8 +71,13 @@ def completion_index(pod: Pod) -> tuple[str, int] | None:
     return (pod.owner.uid, int(text)) if re.fullmatch("[0-9]{1,9}", text) else None
 
 
+def role(pod: Pod) -> tuple[str, ...]:
+    """Return which part the pod has in its workload; pods of one role have one shape."""
+    return tuple(pod.labels.get(key, "") for key in ROLES)
+
+
 def unsuited(pod: Pod) -> str:
-    """Return why a Job with such pods can't wait without them, "" where it can.
+    """Return why a workload with such pods can't wait without them, "" where it can.
 
     A gate of others is removed only from a pod that exists.
     """
@@ -115,10 +126,11 @@ def shape(pod: Pod) -> Pod:
 
 @dataclass(slots=True)
 class JobPods:
-    """A Job that is to be placed, or was placed, before its pods exist.
+    """A workload that is to be placed, or was placed, before its pods exist.
 
-    ``shape`` is what its pods have in common, None while that isn't known. ``version`` is the Job's resourceVersion
-    when it was first seen. ``pods`` are its real pods, and ``foreseen`` its other ones, by index. ``asked``: the API
+    ``shapes`` are what its pods of each group have in common, empty while that isn't known. ``version`` is its
+    resourceVersion when it was first seen. ``foreseen`` are its pods that don't exist, by index: those of the first
+    group, then those of the next. ``pods`` are the real pods of a Job, whose index counts. ``asked``: the API
     server is being asked for the shape. ``refused`` is why its pods can't be foreseen. ``written``: it is being resumed
     without a plan, or suspended again. ``held`` is how often it was suspended again. ``born`` is when it was seen to be
     resumed, or when the last of its pods appeared. ``over``: it has ended or is gone, or its user has resumed it.
@@ -126,10 +138,10 @@ class JobPods:
     ``apart``: each of its pods is a gang by itself. ``claims`` are the indexes of the foreseen pods that are claims.
     """
 
-    job: Job
+    job: Resumable
     version: str
     pods: Mapping[int, Mapping[str, Pod]]
-    shape: Pod | None = None
+    shapes: tuple[Pod, ...] = ()
     foreseen: dict[int, Pod] = field(default_factory=dict)
     asked: bool = False
     refused: str = ""
@@ -145,21 +157,25 @@ class JobPods:
     @property
     def pinned(self) -> bool:
         """Whether its pods get their nodes when they are created, by their indexes."""
-        return bool(self.job.nodes) or (self.job.all_at_once and self.job.placeable and not self.apart)
+        job = self.job
+        return isinstance(job, Job) and (
+            bool(job.nodes) or (job.all_at_once and job.placeable and not self.apart)
+        )
 
     @property
     def indexes(self) -> int:
-        """How many pods of the Job can be foreseen."""
-        return (self.job.completions or self.job.parallelism) if self.pinned else self.job.width
+        """How many of its pods can be foreseen."""
+        job = self.job
+        return (job.completions or job.parallelism) if isinstance(job, Job) and self.pinned else job.width
 
     @property
     def waits(self) -> bool:
-        """Whether the Job is suspended until its pods are placed, and they can be."""
-        return self.job.held_for_placement and not self.refused and not self.paused
+        """Whether the workload is suspended until its pods are placed, and they can be."""
+        return self.job.held_for_placement and self.indexes > 0 and not self.refused and not self.paused
 
     @property
     def spent(self) -> bool:
-        """Whether the Job was resumed without a plan, and none of its foreseen pods is a claim any more."""
+        """Whether it was resumed without a plan, and none of its foreseen pods is a claim any more."""
         return not (self.pinned or self.job.suspended or self.claims)
 
     def missing(self) -> dict[int, str]:
@@ -190,9 +206,8 @@ class JobPods:
 
     def pod(self, index: int, node: str) -> Pod:
         """Return the foreseen pod of that index, confined to ``node`` where there is one."""
-        job, common = self.job, self.shape
-        assert common is not None, "a pod is foreseen once its shape is known"
-        numbered = {COMPLETION_INDEX: str(index)} if job.indexed else {}
+        job, common = self.job, self._shape(index)
+        numbered = {COMPLETION_INDEX: str(index)} if isinstance(job, Job) and job.indexed else {}
         labels = common.labels
         pod = replace(
             common,
@@ -200,10 +215,17 @@ class JobPods:
             uid=f"{job.uid}/{index}",
             labels={**labels, **numbered} if COMPLETION_INDEX in labels else labels,
             annotations={**common.annotations, **numbered},
-            owner=Owner("Job", job.name, job.uid, "batch/v1"),
             resource_version=self.version,
         )
         return replace(self.recorded(pod, node), gates=(), affinity=pinning(pod, node, ())) if node else pod
+
+    def _shape(self, index: int) -> Pod:
+        """Return what the foreseen pod of that index has in common with those of its group."""
+        for pods, common in zip(self.job.groups, self.shapes, strict=False):
+            if index < pods:
+                return common
+            index -= pods
+        return self.shapes[-1]
 
     def recorded(self, pod: Pod, node: str) -> Pod:
         """Return the pod with what the Job's template records for it: its node, and with which gang it was placed."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from fluence_extender.gangs.membership.awaited import Awaited
@@ -22,10 +22,21 @@ from fluence_extender.model.gang import Convention, GangKey, HistoryKind
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.submission import NOTHING_SAID
-from fluence_extender.model.workload import CoschedulingGroup, Job, LeaderWorkerSet, Workload
+from fluence_extender.model.workload import (
+    CoschedulingGroup,
+    Job,
+    LeaderWorkerSet,
+    MpiJob,
+    RayCluster,
+    Resumable,
+    Workload,
+)
 
 LINKED = (Convention.POD_GROUP, Convention.COSCHEDULING)
 """The conventions of the PodGroups to which admission links pods with our label, under the label's name."""
+
+QUEUED: Mapping[str, type[Resumable]] = {"Job": Job, "MPIJob": MpiJob, "RayCluster": RayCluster}
+"""The kinds of objects that own pods and give them their own place in line."""
 
 
 class Registry:
@@ -166,11 +177,12 @@ class Registry:
         return member
 
     def _submitted(self, member: Member) -> tuple[float, int] | None:
-        """Return the place in line that its Job keeps, or that of a Job in a queue, None where the pod has its own."""
+        """Return the place in line that its owner keeps, or that of one in a queue, None where the pod has its own."""
         owner = member.pod.owner
-        if owner is None or not owner.is_a("Job", "batch"):
+        kind = QUEUED.get(owner.kind) if owner is not None else None
+        if owner is None or kind is None:
             return None
-        job = self.workloads.find(Job, member.pod.namespace, owner.name)
+        job = self.workloads.find(kind, member.pod.namespace, owner.name)
         if job is None or job.uid != owner.uid:
             return None
         return job.queued_since or ((job.created, member.first_seen) if job.queued else None)
@@ -309,13 +321,13 @@ class Registry:
         if isinstance(thing, Job) and _ending(thing) != (before and _ending(before)):
             target = Target("job", thing.name)
             self.dirty.update(self.awaited.by(thing.namespace, target) & self.gangs.keys())
-        if isinstance(thing, Job) and _place(thing) != _place(before):
+        if isinstance(thing, Resumable) and _place(thing) != _place(before):
             self._queue_anew(thing)
         if thing.submission != (NOTHING_SAID if before is None else before.submission):
             self.dirty.update(self._of(thing))
 
-    def _queue_anew(self, job: Job) -> None:
-        """Take over for the pods of a Job what it says of its place in line."""
+    def _queue_anew(self, job: Resumable) -> None:
+        """Take over for the pods of a workload what it says of its place in line."""
         for key in self._by_owner.get(job.uid, ()):
             self.dirty.add(key)
             for member in self.gangs[key].members.values():
@@ -355,8 +367,8 @@ def _ending(thing: Workload) -> tuple[object, ...]:
 
 
 def _place(thing: Workload | None) -> tuple[object, ...]:
-    """Return whether a Job is suspended, and what place in line it keeps."""
-    return (thing.suspended, thing.queued_since) if isinstance(thing, Job) else (False, None)
+    """Return whether a workload is suspended, and what place in line it keeps."""
+    return (thing.suspended, thing.queued_since) if isinstance(thing, Resumable) else (False, None)
 
 
 def _names_same_gang(old: Pod, new: Pod) -> bool:

@@ -88,9 +88,10 @@ def _events(gang: Gang, limits: Limits, what: str, text: str) -> list[RecordEven
 
 
 def _about(pod: Pod) -> Regarding:
-    """Return the object that an Event about the pod is recorded on: its Job before the pod exists."""
-    if pod.foreseen and pod.owner is not None:
-        return Regarding("batch/v1", "Job", pod.namespace, pod.owner.name, pod.owner.uid)
+    """Return the object that an Event about the pod is recorded on: its owner before the pod exists."""
+    owner = pod.owner
+    if pod.foreseen and owner is not None:
+        return Regarding(owner.api_version, owner.kind, pod.namespace, owner.name, owner.uid)
     return Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
 
 

@@ -85,7 +85,7 @@ async def test_defaults_of_the_namespace_and_the_priority_are_foreseen(
     urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": namespace}}
     ground.api.create({**urgent, "value": 77})
     job = suspended_job(ground.api, namespace, name, priorityClassName=namespace)
-    foreseen = await cluster.foresee(job)
+    (foreseen,) = await cluster.foresee(job)
     assert (foreseen.requests["cpu"], foreseen.priority) == (300, 77)
     ground.api.patch(f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}", {"spec": {"suspend": False}})
     real = await first_pod(ground.api, job)
@@ -198,7 +198,7 @@ async def test_job_whose_old_pods_still_exist_is_resumed_with_other_nodes_only_l
 
 async def test_trial_creates_nothing(ground: Ground, cluster: ApiCluster, namespace: str) -> None:
     job = suspended_job(ground.api, namespace)
-    foreseen = await cluster.foresee(job)
+    (foreseen,) = await cluster.foresee(job)
     assert pods(ground.api, namespace, "j") == []
     with pytest.raises(ApiError) as missing:
         ground.api.get(f"/api/v1/namespaces/{namespace}/pods/{foreseen.name}")

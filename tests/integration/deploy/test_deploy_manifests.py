@@ -18,6 +18,7 @@ from fluence_extender.apps.extender.exposure import SECRET as STATE_SECRET
 from fluence_extender.apps.kubectl.doctor.policies import POLICIES
 from fluence_extender.apps.kubectl.state_api import ROLE, SERVICE
 from fluence_extender.apps.scheduler_config import ENVIRONMENT, scheduler_config
+from fluence_extender.cluster.resumables import RESUMABLES
 from fluence_extender.cluster.sources import OPTIONAL
 from fluence_extender.gangs.leadership.lease import OURS_OF_DURATION
 from fluence_extender.graph.resources_file import parse_resources
@@ -37,6 +38,7 @@ from fluence_extender.model.names import (
     GATE,
     GATED_JOBS,
     GATED_JOBS_ANNOTATION,
+    KUEUE_QUEUE_LABEL,
     MARK_RESOURCE,
     MARKS,
     NEVER_SUSPEND,
@@ -55,6 +57,7 @@ from fluence_extender.model.names import (
     SUSPENDED_FOR_ANNOTATION,
     SUSPENDED_FOR_PLACEMENT,
 )
+from fluence_extender.model.workload import Job
 from fluence_extender.webhook.mark import MOST_LOOKED_AT
 from tests.integration.deploy.containers import started
 from tests.integration.deploy.roles import bound_to, rights
@@ -73,6 +76,11 @@ CALLS = {
     ("batch", "jobs", "watch"),
     ("batch", "jobs", "get"),  # before a suspended Job's pods are foreseen, and after an uncertain answer
     ("batch", "jobs", "patch"),  # resume a Job that admission has suspended, or suspend it again
+    *(
+        (group, resource, verb)  # the same for what operators run
+        for group, resource in (("kubeflow.org", "mpijobs"), ("ray.io", "rayclusters"))
+        for verb in ("get", "patch")
+    ),
     *(("apps", kind, verb) for kind in ("replicasets", "statefulsets") for verb in ("list", "watch")),
     *(
         (optional.group, optional.resource, verb)
@@ -450,7 +458,7 @@ def test_each_policy_that_changes_objects_is_bound(objects: Objects) -> None:
     assert {item["policyName"] for item in bindings.values()} == policies.keys()
     assert policies.keys() == {
         *("fluence-births", "fluence-gate", "fluence-groups", "fluence-intake"),
-        *("fluence-submitters", "fluence-suspend"),
+        *("fluence-submitters", "fluence-suspend", "fluence-suspend-operators"),
     }
     assert bindings.keys() == policies.keys()
 
@@ -458,7 +466,10 @@ def test_each_policy_that_changes_objects_is_bound(objects: Objects) -> None:
 def test_no_pod_gets_past_a_policy_by_its_size_and_foreign_pods_depend_on_none(objects: Objects) -> None:
     specs = {name: item["spec"] for (kind, name), item in objects.items() if kind.endswith("AdmissionPolicy")}
     lenient = {name for name, spec in specs.items() if spec["failurePolicy"] == "Ignore"}
-    assert lenient == {"fluence-groups", "fluence-intake", "fluence-submitters", "fluence-suspend"}
+    assert lenient == {
+        *("fluence-groups", "fluence-intake"),
+        *("fluence-submitters", "fluence-suspend", "fluence-suspend-operators"),
+    }
     for name in ("fluence-gate", "fluence-stamps"):
         first, *_ = specs[name]["matchConditions"]
         assert first["expression"].endswith(f"object.spec.schedulerName == '{SCHEDULER_NAME}'")
@@ -504,6 +515,27 @@ def test_births_know_the_keys_of_the_other_policies(objects: Objects) -> None:
     ):
         assert name in written.replace("~1", "/")
     assert births["reinvocationPolicy"] == "Never"
+
+
+def test_policies_of_operators_know_the_keys_by_which_their_objects_wait(objects: Objects) -> None:
+    suspend = objects["MutatingAdmissionPolicy", "fluence-suspend-operators"]["spec"]
+    rules = [suspend["matchConstraints"]]
+    for name in ("fluence-stamps-operators", "fluence-accounts-operators"):
+        spec = objects["ValidatingAdmissionPolicy", name]["spec"]
+        assert f"'{SUSPENDED_FOR_ANNOTATION}'" in str(spec)
+        rules.append(spec["matchConstraints"])
+    waiting = {one.resource for kind, one in RESUMABLES.items() if kind is not Job}
+    for one in rules:
+        assert {name for rule in one["resourceRules"] for name in rule["resources"]} == waiting
+    text = str([suspend["variables"], suspend["mutations"]])
+    for name in (SUSPENDED_FOR_ANNOTATION, QUEUE_LABEL, SUSPEND_LABEL, KUEUE_QUEUE_LABEL, SCHEDULER_NAME):
+        assert f"'{name}'" in text.replace('"', "'")
+    for one in waiting:
+        assert f"'/spec/{'/'.join(_suspends(one))}'" in text
+
+
+def _suspends(resource: str) -> tuple[str, ...]:
+    return next(one.suspend for one in RESUMABLES.values() if one.resource == resource)
 
 
 def test_policies_of_jobs_know_the_keys_by_which_they_are_placed_at_birth(objects: Objects) -> None:

@@ -480,3 +480,61 @@ def test_ray_cluster_has_its_head_and_its_requested_workers(group: dict[str, Any
         raw({"workerGroupSpecs": [group]}, **{"ray.io/gang-scheduling-enabled": "true"})
     )
     assert wanted.gang
+
+
+OURS = {"spec": {"schedulerName": "fluence"}}
+IN_QUEUE = {**OURS, "metadata": {"labels": {QUEUE_LABEL: "q"}}}
+
+
+def waiting(
+    kind: str, *templates: dict[str, Any], suspend: bool = True, labels: dict[str, str] | None = None
+) -> MpiJob | RayCluster:
+    """One that admission has suspended, with these templates."""
+    notes = {SUSPENDED_FOR_ANNOTATION: "placement"}
+    meta = META | {"labels": labels or {}, "annotations": notes, "generation": 2}
+    meta |= {"creationTimestamp": "2026-01-02T03:04:05Z"}
+    first, second = templates
+    spec: dict[str, Any] = {"runPolicy": {"suspend": suspend}}
+    spec["mpiReplicaSpecs"] = {"Launcher": {"template": first}, "Worker": {"replicas": 2, "template": second}}
+    if kind == "RayCluster":
+        workers = [{"groupName": "w", "replicas": 2, "template": second}]
+        spec = {"suspend": suspend, "headGroupSpec": {"template": first}, "workerGroupSpecs": workers}
+    text = json.dumps({"metadata": meta, "spec": spec}).encode()
+    return decode_ray_cluster(text) if kind == "RayCluster" else decode_mpi_job(text)
+
+
+BOTH = pytest.mark.parametrize("kind", ["RayCluster", "MPIJob"])
+
+
+@BOTH
+def test_operators_workload_says_whether_it_waits_and_for_how_many_pods(kind: str) -> None:
+    found = waiting(kind, OURS, IN_QUEUE)
+    assert (found.ours, found.suspended, found.held_for_placement, found.queued) == (True,) * 4
+    assert (found.version, found.generation, found.finished) == ("7", 2, False)
+    assert found.created > 0
+    assert found.groups == ((1, 2) if kind == "RayCluster" else (2, 1))
+    assert found.width == 3
+
+
+@BOTH
+def test_operators_workload_of_others_or_of_kueue_or_that_runs_is_not_held(kind: str) -> None:
+    assert not waiting(kind, OURS, {"spec": {}}).ours
+    assert not waiting(kind, OURS, {}).ours
+    assert not waiting(kind, OURS, OURS, suspend=False).held_for_placement
+    assert not waiting(kind, OURS, OURS, labels={"kueue.x-k8s.io/queue-name": "q"}).held_for_placement
+    assert not waiting(kind, OURS, OURS).queued
+    assert waiting(kind, OURS, OURS, labels={QUEUE_LABEL: "q"}).queued
+
+
+@pytest.mark.parametrize(("condition", "ended"), [("Succeeded", True), ("Failed", True), ("Running", False)])
+def test_mpi_job_is_finished_once_its_condition_says_so(condition: str, ended: bool) -> None:
+    status = {"conditions": [{"type": condition, "status": "True"}]}
+    assert decode_mpi_job(raw({}, status)).finished is ended
+
+
+def test_launcher_that_comes_last_is_not_foreseen_and_odd_counts_make_no_groups() -> None:
+    spec = {"mpiReplicaSpecs": {"Launcher": {}, "Worker": {"replicas": 2}}}
+    assert decode_mpi_job(raw(spec | {"launcherCreationPolicy": "WaitForWorkersReady"})).groups == (2,)
+    spec["mpiReplicaSpecs"]["Worker"] = {"replicas": -2}
+    assert decode_mpi_job(raw(spec)).groups == (1,)
+    assert decode_ray_cluster(raw({"workerGroupSpecs": [{"replicas": -5, "minReplicas": -7}]})).groups == (1,)

@@ -30,7 +30,7 @@ from fluence_extender.model.names import (
     SUSPENDED_FOR_ANNOTATION,
 )
 from fluence_extender.model.pod import Owner
-from fluence_extender.model.workload import Job
+from fluence_extender.model.workload import Job, MpiJob, RayCluster
 from tests.unit.cluster.fake_api_server import FakeApiServer, answer, drop, refuse
 
 JOB = Job("ns", "j", "u1", 2, 2, True, version="7")
@@ -92,7 +92,7 @@ async def cluster(connection: Connection) -> Any:
 async def test_first_pod_is_tried_and_not_created(server: FakeApiServer, cluster: ApiCluster) -> None:
     server.scripts[GET].append(answer(MANIFEST))
     server.scripts[POST].append(tried())
-    pod = await cluster.foresee(JOB)
+    (pod,) = await cluster.foresee(JOB)
     assert (pod.gates, pod.priority, pod.node, pod.ours) == ((GATE,), 7, "", True)
     assert pod.created == 1767323045.0
     assert server.requests == [("list", PATH, {}), ("POST", POST[1], {"dryRun": "All"})]
@@ -141,7 +141,7 @@ def test_first_pod_of_the_smallest_template() -> None:
 async def test_foreseen_pod_has_the_owner_of_the_trial(server: FakeApiServer, cluster: ApiCluster) -> None:
     server.scripts[GET].append(answer(MANIFEST))
     server.scripts[POST].append(answer(first_pod(MANIFEST)))
-    pod = await cluster.foresee(JOB)
+    (pod,) = await cluster.foresee(JOB)
     assert pod.owner == Owner("Job", "j", "u1", "batch/v1")
 
 
@@ -299,3 +299,110 @@ async def test_without_permission_nothing_is_tried_or_written(
         with pytest.raises(NotLeading):
             await attempt
     assert server.bodies == []
+
+
+def of_operator(spec: dict[str, Any], **meta: Any) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": "r",
+            "namespace": "ns",
+            "uid": "u1",
+            "generation": 3,
+            "creationTimestamp": "2026-01-02T03:04:05Z",
+            **meta,
+        },
+        "spec": spec,
+    }
+
+
+def template(cpu: str) -> dict[str, Any]:
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "metadata": {"labels": {"app": "x"}},
+        "spec": {"schedulerName": "fluence", "containers": [container]},
+    }
+
+
+RAY = RayCluster("ns", "r", "u1", 3, groups=(1, 2), version="7", generation=3)
+RAY_PATH = "/apis/ray.io/v1/namespaces/ns/rayclusters/r"
+RAY_SPEC: dict[str, Any] = {
+    "enableInTreeAutoscaling": True,
+    "headGroupSpec": {"template": template("2")},
+    "workerGroupSpecs": [
+        {"groupName": "none", "replicas": 0, "template": template("9")},
+        {"groupName": "gpus", "replicas": 2, "template": template("1")},
+    ],
+}
+MPI = MpiJob("ns", "r", "u1", workers=2, groups=(2, 1), version="7", generation=3)
+MPI_PATH = "/apis/kubeflow.org/v2beta1/namespaces/ns/mpijobs/r"
+MPI_SPEC: dict[str, Any] = {
+    "mpiReplicaSpecs": {
+        "Launcher": {"restartPolicy": "ExitCode", "template": template("2")},
+        "Worker": {"replicas": 2, "template": template("1")},
+    }
+}
+
+
+async def test_one_pod_of_each_group_of_a_ray_cluster_is_tried(
+    server: FakeApiServer, cluster: ApiCluster
+) -> None:
+    server.scripts["GET", RAY_PATH].append(answer(of_operator(RAY_SPEC)))
+    server.scripts[POST].extend([tried(), tried()])
+    assert len(await cluster.foresee(RAY)) == len(RAY.groups)
+    head, worker = server.bodies
+    assert [one["metadata"]["labels"]["ray.io/group"] for one in (head, worker)] == ["headgroup", "gpus"]
+    assert [one["metadata"]["labels"]["ray.io/node-type"] for one in (head, worker)] == ["head", "worker"]
+    assert head["metadata"]["labels"].items() >= {"app": "x", "ray.io/cluster": "r"}.items()
+    (owner,) = head["metadata"]["ownerReferences"]
+    assert (owner["apiVersion"], owner["kind"], owner["uid"]) == ("ray.io/v1", "RayCluster", "u1")
+    assert [one["name"] for one in head["spec"]["containers"]] == ["c", "autoscaler"]
+    assert [one["name"] for one in worker["spec"]["initContainers"]] == ["wait-gcs-ready"]
+
+
+async def test_one_worker_and_the_launcher_of_an_mpi_job_are_tried(
+    server: FakeApiServer, cluster: ApiCluster
+) -> None:
+    last = {**MPI_SPEC, "launcherCreationPolicy": "WaitForWorkersReady"}
+    server.scripts["GET", MPI_PATH].extend([answer(of_operator(MPI_SPEC)), answer(of_operator(last))])
+    server.scripts[POST].extend([tried()] * 3)
+    assert len(await cluster.foresee(MPI)) == len(MPI.groups)
+    assert len(await cluster.foresee(MPI)) == 1
+    role = "training.kubeflow.org/job-role"
+    assert [one["metadata"]["labels"][role] for one in server.bodies] == ["worker", "launcher", "worker"]
+    assert {one["spec"]["restartPolicy"] for one in server.bodies} == {"Never"}
+
+
+async def test_workload_whose_spec_has_changed_is_foreseen_later(
+    server: FakeApiServer, cluster: ApiCluster
+) -> None:
+    server.scripts["GET", RAY_PATH].append(answer(of_operator(RAY_SPEC, generation=4)))
+    with pytest.raises(Conflict):
+        await cluster.foresee(RAY)
+    assert not server.bodies
+
+
+@pytest.mark.parametrize("spec", [{}, {"headGroupSpec": {}}, {"headGroupSpec": {"template": {}}}])
+async def test_pods_of_an_odd_spec_cannot_be_foreseen(
+    server: FakeApiServer, cluster: ApiCluster, spec: dict[str, Any]
+) -> None:
+    server.scripts["GET", RAY_PATH].append(answer(of_operator(spec)))
+    with pytest.raises(Unforeseeable):
+        await cluster.foresee(RAY)
+
+
+@pytest.mark.parametrize(
+    ("thing", "path", "spec"),
+    [
+        (RAY, RAY_PATH, {"suspend": False}),
+        (MPI, MPI_PATH, {"runPolicy": {"suspend": False}}),
+    ],
+)
+async def test_operators_workload_is_resumed_by_one_patch_of_the_observed_version(
+    server: FakeApiServer, cluster: ApiCluster, thing: RayCluster | MpiJob, path: str, spec: dict[str, Any]
+) -> None:
+    server.scripts["PATCH", path].extend([answer({}), refuse(409, "the object has been modified")])
+    await cluster.resume(thing, ())
+    observed = {"uid": "u1", "resourceVersion": "7", "annotations": {SUSPENDED_FOR_ANNOTATION: None}}
+    assert server.bodies == [{"metadata": observed, "spec": spec}]
+    server.scripts["GET", path].append(answer(of_operator(spec)))
+    await cluster.resume(thing, ())

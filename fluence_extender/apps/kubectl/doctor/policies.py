@@ -53,6 +53,12 @@ POLICIES = (
     ),
     DeployedPolicy(
         MUTATING,
+        "fluence-suspend-operators",
+        WARNING,
+        "MPIJobs and RayClusters of a queue have their pods while they wait",
+    ),
+    DeployedPolicy(
+        MUTATING,
         "fluence-births",
         FAULT,
         "the pods of Jobs that are placed before they exist are refused",
@@ -89,6 +95,12 @@ POLICIES = (
     ),
     DeployedPolicy(
         VALIDATING,
+        "fluence-stamps-operators",
+        WARNING,
+        "users can have the service resume MPIJobs and RayClusters that they suspend",
+    ),
+    DeployedPolicy(
+        VALIDATING,
         "fluence-stamps-submitters",
         FAULT,
         "users can have their work counted as that of others, for which queues have limits",
@@ -110,6 +122,12 @@ POLICIES = (
         "fluence-accounts-jobs",
         WARNING,
         "whoever has a token of the service can change Jobs at will",
+    ),
+    DeployedPolicy(
+        VALIDATING,
+        "fluence-accounts-operators",
+        WARNING,
+        "whoever has a token of the service can change MPIJobs and RayClusters at will",
     ),
     DeployedPolicy(
         VALIDATING,

@@ -30,6 +30,10 @@ from fluence_extender.model.names import (
     LWS_REVISION,
     LWS_SIZE,
     LWS_WORKER_INDEX,
+    MPI_OPERATOR,
+    RAY_CLUSTER,
+    RAY_NODE,
+    RAY_NODE_TYPE,
     TRAINING_JOB_NAME,
     TRAINING_OPERATOR,
 )
@@ -37,8 +41,6 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import LeaderWorkerSet, MpiJob, RayCluster
 
 LWS_EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
-MPI_OPERATOR = "mpi-operator"
-RAY_CLUSTER, RAY_NODE, RAY_NODE_TYPE = "ray.io/cluster", "ray.io/is-ray-node", "ray.io/node-type"
 RAY_CLEANUP = "redis-cleanup"
 
 
@@ -67,7 +69,7 @@ def _leader_first(pod: Pod, workloads: Workloads, name: str) -> bool:
 
 def mpi_job(pod: Pod, workloads: Workloads) -> Membership | None:
     """Return the membership of a pod of an MPIJob."""
-    name = _mpi_job_name(pod)
+    name = mpi_job_name(pod)
     if not name:
         return None
     key = GangKey(pod.namespace, name, Convention.MPI_JOB)
@@ -84,12 +86,13 @@ def most_at_once(pod: Pod, workloads: Workloads) -> int | None:
 
     None if all are, or if the pod belongs to no MPIJob.
     """
-    name = _mpi_job_name(pod)
+    name = mpi_job_name(pod)
     job = workloads.find(MpiJob, pod.namespace, name) if name else None
     return max(job.workers, 1) if job is not None and job.launcher_last else None
 
 
-def _mpi_job_name(pod: Pod) -> str:
+def mpi_job_name(pod: Pod) -> str:
+    """Return the name of the pod's MPIJob, "" where it belongs to none."""
     return pod.labels.get(TRAINING_JOB_NAME, "") if pod.labels.get(TRAINING_OPERATOR) == MPI_OPERATOR else ""
 
 

@@ -1,0 +1,144 @@
+"""KubeRay and the MPI Operator, as far as suspended objects and pods: what they create, when, and whose it is.
+
+KubeRay creates no pods for a suspended RayCluster. For a RayJob that isn't suspended it creates a RayCluster with the
+RayJob's labels. The MPI Operator creates no workers for a suspended MPIJob. It creates the launcher's Job at once,
+suspended, and resumes it with the MPIJob.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import Any
+
+from fluence_extender.localcluster import Api, ApiError
+from fluence_extender.model.names import (
+    MPI_OPERATOR,
+    RAY_CLUSTER,
+    RAY_GROUP,
+    RAY_NODE,
+    RAY_NODE_TYPE,
+    TRAINING_JOB_NAME,
+    TRAINING_OPERATOR,
+    TRAINING_ROLE,
+)
+from tests.e2e.harness import Manifest
+
+EVERY = 0.2
+"""Seconds between two looks."""
+
+
+class PlayedOperators(threading.Thread):
+    """Follows all RayJobs, RayClusters and MPIJobs, except while it is ``away``."""
+
+    def __init__(self, api: Api) -> None:
+        super().__init__(daemon=True)
+        self._api = api
+        self._ended = threading.Event()
+        self.away = False
+
+    def stop(self) -> None:
+        self._ended.set()
+        self.join()
+
+    def run(self) -> None:
+        follows = {
+            "ray.io/v1/rayjobs": self._follow_ray_job,
+            "ray.io/v1/rayclusters": self._follow_ray_cluster,
+            "kubeflow.org/v2beta1/mpijobs": self._follow_mpi_job,
+        }
+        while not self._ended.wait(EVERY):
+            for resource, follow in follows.items():
+                with suppress(ApiError):
+                    for one in self._api.get(f"/apis/{resource}")["items"]:
+                        # Conflicts and the like: it looks again.
+                        with suppress(ApiError):
+                            if not self.away and "deletionTimestamp" not in one["metadata"]:
+                                follow(one)
+
+    def _create(self, made: Manifest, owner: Manifest) -> None:
+        meta = owner["metadata"]
+        reference = {
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": meta["name"],
+            "uid": meta["uid"],
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+        made["metadata"]["ownerReferences"] = [reference]
+        with suppress(ApiError):
+            self._api.create(made, meta["namespace"])
+
+    def _follow_ray_job(self, owner: Manifest) -> None:
+        meta, spec = owner["metadata"], owner["spec"]
+        if spec.get("suspend"):
+            return
+        labels = {
+            **meta.get("labels", {}),
+            "ray.io/originated-from-cr-name": meta["name"],
+            "ray.io/originated-from-crd": "RayJob",
+        }
+        made = {
+            "apiVersion": "ray.io/v1",
+            "kind": "RayCluster",
+            "metadata": {"name": f"{meta['name']}-x7k2p", "labels": labels},
+            "spec": spec["rayClusterSpec"],
+        }
+        self._create(made, owner)
+
+    def _follow_ray_cluster(self, owner: Manifest) -> None:
+        name, spec = owner["metadata"]["name"], owner["spec"]
+        if spec.get("suspend"):
+            return
+        self._create(_ray_pod(name, f"{name}-head", "head", "headgroup", spec["headGroupSpec"]), owner)
+        for group in spec.get("workerGroupSpecs", ()):
+            for number in range(group["replicas"]):
+                pod = f"{name}-{group['groupName']}-worker-{number}"
+                self._create(_ray_pod(name, pod, "worker", group["groupName"], group), owner)
+
+    def _follow_mpi_job(self, owner: Manifest) -> None:
+        meta, specs = owner["metadata"], owner["spec"]["mpiReplicaSpecs"]
+        name, suspended = meta["name"], owner["spec"].get("runPolicy", {}).get("suspend", False)
+        for number in range(0 if suspended else specs["Worker"]["replicas"]):
+            self._create(_mpi_pod(name, f"{name}-worker-{number}", "worker", specs), owner)
+        path = f"/apis/batch/v1/namespaces/{meta['namespace']}/jobs/{name}-launcher"
+        try:
+            launcher = self._api.get(path)
+        except ApiError:
+            pod = _mpi_pod(name, "launcher", "launcher", specs)
+            template = {"metadata": {"labels": pod["metadata"]["labels"]}, "spec": pod["spec"]}
+            job: Manifest = {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "metadata": {"name": f"{name}-launcher", "labels": {"app": name}},
+                "spec": {"template": template, **({"suspend": True} if suspended else {})},
+            }
+            self._create(job, owner)
+            return
+        if bool(launcher["spec"].get("suspend")) is not suspended:
+            self._api.patch(path, {"spec": {"suspend": suspended}})
+
+
+def _pod(name: str, template: Manifest, labels: dict[str, str], **spec: Any) -> Manifest:
+    own = template.get("metadata", {})
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "labels": {**own.get("labels", {}), **labels},
+            "annotations": own.get("annotations", {}),
+        },
+        "spec": {**template["spec"], **spec},
+    }
+
+
+def _ray_pod(cluster: str, name: str, kind: str, group: str, spec: Manifest) -> Manifest:
+    labels = {RAY_CLUSTER: cluster, RAY_NODE: "yes", RAY_NODE_TYPE: kind, RAY_GROUP: group}
+    return _pod(name, spec["template"], labels)
+
+
+def _mpi_pod(job: str, name: str, role: str, specs: Manifest) -> Manifest:
+    labels = {TRAINING_OPERATOR: MPI_OPERATOR, TRAINING_JOB_NAME: job, TRAINING_ROLE: role}
+    return _pod(name, specs[role.capitalize()]["template"], labels, restartPolicy="Never")

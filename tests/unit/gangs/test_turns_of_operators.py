@@ -1,0 +1,343 @@
+"""MPIJobs and RayClusters of a queue: they wait without pods, are resumed in their turn, and their pods find room."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from fluence_extender.model.gang import GangState
+from fluence_extender.model.names import (
+    GATE,
+    MPI_OPERATOR,
+    RAY_CLUSTER,
+    RAY_GROUP,
+    RAY_NODE,
+    TRAINING_JOB_NAME,
+    TRAINING_OPERATOR,
+    TRAINING_ROLE,
+)
+from fluence_extender.model.pod import Owner, Pod
+from fluence_extender.model.queue import Queue, SchedulingOptions
+from fluence_extender.model.workload import MpiJob, RayCluster
+from tests.core.invariants import check
+from tests.core.values import asks, node
+from tests.core.world import World
+from tests.unit.gangs.conftest import MakeWorld
+
+Operated = MpiJob | RayCluster
+Submit = Callable[[World, str, int, int, int], Operated]
+numbers = itertools.count(1)
+
+
+def _first(name: str, owner: Owner, cpu: int, labels: dict[str, str], created: float) -> Pod:
+    return Pod(
+        "default",
+        f"{name}-trial",
+        "trial",
+        labels=labels,
+        owner=owner,
+        gates=(GATE,),
+        requests=asks(cpu, 1),
+        created=created,
+    )
+
+
+def ray(w: World, name: str, head: int, workers: int, count: int, gang: bool = True) -> RayCluster:
+    """Create a RayCluster as admission lets it through; ``head`` and ``workers`` are what its pods request."""
+    created = float(next(numbers))
+    uid = f"ray-{name}-{created}"
+    owner = Owner("RayCluster", name, uid, "ray.io/v1")
+    labels = {RAY_CLUSTER: name, RAY_NODE: "yes"}
+    w.cluster.first_pods[uid] = tuple(
+        _first(name, owner, cpu, {**labels, RAY_GROUP: group}, created)
+        for group, cpu in (("headgroup", head), ("workers", workers))
+    )
+    cluster = RayCluster(
+        "default",
+        name,
+        uid,
+        pods=1 + count,
+        groups=(1, count),
+        gang=gang,
+        ours=True,
+        suspended=True,
+        held_for_placement=True,
+        queued=True,
+        created=created,
+        generation=1,
+    )
+    w.cluster.put(cluster)
+    return w.cluster.job(cluster)
+
+
+def mpi(w: World, name: str, launcher: int, workers: int, count: int) -> MpiJob:
+    """Create an MPIJob as admission lets it through."""
+    created = float(next(numbers))
+    uid = f"mpi-{name}-{created}"
+    labels = {TRAINING_OPERATOR: MPI_OPERATOR, TRAINING_JOB_NAME: name}
+    owner = Owner("MPIJob", name, uid, "kubeflow.org/v2beta1")
+    w.cluster.first_pods[uid] = tuple(
+        _first(name, owner, cpu, {**labels, TRAINING_ROLE: role}, created)
+        for role, cpu in (("worker", workers), ("launcher", launcher))
+    )
+    job = MpiJob(
+        "default",
+        name,
+        uid,
+        workers=count,
+        groups=(count, 1),
+        ours=True,
+        suspended=True,
+        held_for_placement=True,
+        queued=True,
+        created=created,
+        generation=1,
+    )
+    w.cluster.put(job)
+    return w.cluster.job(job)
+
+
+def resumed(w: World, thing: Operated) -> bool:
+    return not w.cluster.job(thing).suspended
+
+
+def make_pods(w: World, thing: Operated, backwards: bool = False) -> list[Pod]:
+    """Create the pods of a workload as its operator does; the launcher of an MPIJob belongs to a Job."""
+    made = []
+    for count, first in zip(thing.groups, w.cluster.first_pods[thing.uid], strict=True):
+        owner = first.owner
+        if first.labels.get(TRAINING_ROLE) == "launcher":
+            owner = Owner("Job", f"{thing.name}-launcher", f"launcher-{thing.uid}", "batch/v1")
+        for _ in range(count):
+            number = next(numbers)
+            made.append(replace(first, name=f"{thing.name}-{number}", uid=f"pod-{number}", owner=owner))
+    for pod in reversed(made) if backwards else made:
+        w.cluster.put(pod)
+    return made
+
+
+def nodes(w: World, pods: list[Pod]) -> list[str]:
+    return [w.cluster.pod(pod).node for pod in pods]
+
+
+def finish(w: World, pods: list[Pod]) -> None:
+    for pod in pods:
+        w.change(pod, phase="Succeeded")
+
+
+SUBMIT = pytest.mark.parametrize("submit", [ray, mpi])
+
+
+@SUBMIT
+def test_workload_waits_without_pods_and_is_resumed_when_its_gang_fits(
+    world: MakeWorld, submit: Submit
+) -> None:
+    w = world(node("n0"))
+    first, second = submit(w, "a", 1000, 1500, 2), submit(w, "b", 1000, 1500, 2)
+    w.advance(2)
+    assert [resumed(w, first), resumed(w, second)] == [True, False]
+    pods = make_pods(w, first)
+    w.advance(2)
+    assert nodes(w, pods) == ["n0"] * 3
+    assert not resumed(w, second)
+    finish(w, pods)
+    w.advance(2)
+    assert resumed(w, second)
+    check(w)
+
+
+@SUBMIT
+@pytest.mark.parametrize("backwards", [False, True])
+def test_each_pod_takes_the_place_that_was_held_for_its_role(
+    world: MakeWorld, submit: Submit, backwards: bool
+) -> None:
+    # Only the large node has room for the large pod, and only with both small ones on the other.
+    w = world(node("large", cpu=3000), node("small", cpu=2000))
+    thing = submit(w, "a", 3000, 1000, 2)
+    w.advance(2)
+    assert resumed(w, thing)
+    held = {one.pod.uid: one.assignment for _, one in w.controller.registry.members()}
+    assert None not in held.values()
+    pods = make_pods(w, thing, backwards)
+    w.advance(0.02)
+    taken = [w.controller.member(pod.uid) for pod in pods]
+    assert all(one is not None and one[1].assignment is not None for one in taken)
+    w.advance(2)
+    assert sorted(nodes(w, pods)) == ["large", "small", "small"]
+    assert [w.cluster.pod(pod).requests for pod in pods if w.cluster.pod(pod).node == "large"] == [
+        asks(3000, 1)
+    ]
+    check(w)
+
+
+def test_places_are_held_until_the_pods_come(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    first = ray(w, "a", 1000, 1500, 2)
+    w.advance(2)
+    small = ray(w, "b", 500, 500, 1)
+    w.advance(w.limits.unborn / 2)
+    assert not resumed(w, small)
+    pods = make_pods(w, first)
+    w.advance(2)
+    assert nodes(w, pods) == ["n0"] * 3
+    assert not resumed(w, small)
+    check(w)
+
+
+def test_room_of_a_workload_whose_pods_do_not_come_is_given_back(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.cluster.put(Queue("default", scheduling=SchedulingOptions(admission_timeout=30.0)))
+    ray(w, "a", 1000, 1500, 2)
+    w.advance(2)
+    other = mpi(w, "b", 1000, 1000, 1)
+    w.advance(20)
+    assert not resumed(w, other)
+    w.advance(15)
+    assert resumed(w, other)
+    check(w)
+
+
+def test_ray_cluster_that_is_no_gang_is_resumed_when_one_of_its_pods_has_a_place(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    cluster = ray(w, "a", 1000, 1500, 4, gang=False)
+    w.advance(2)
+    assert resumed(w, cluster)
+    pods = make_pods(w, cluster)
+    w.advance(3)
+    assert sorted(nodes(w, pods)) == ["", "", "n0", "n0", "n0"]
+    later = ray(w, "b", 500, 500, 1)
+    w.advance(2)
+    finish(w, [pod for pod in pods if w.cluster.pod(pod).node])
+    w.advance(2)
+    assert nodes(w, pods).count("n0") == 5
+    check(w)
+    assert resumed(w, later)
+
+
+@SUBMIT
+def test_user_who_resumes_a_workload_early_gains_nothing(world: MakeWorld, submit: Submit) -> None:
+    w = world(node("n0"))
+    full = submit(w, "full", 1000, 1500, 2)
+    w.advance(1)
+    running = make_pods(w, full)
+    first, second = submit(w, "a", 1000, 1500, 2), submit(w, "b", 1000, 1500, 2)
+    w.advance(2)
+    w.cluster.put(replace(w.cluster.job(second), suspended=False, held_for_placement=False))
+    early = make_pods(w, second)
+    w.advance(3)
+    assert [w.cluster.pod(pod).gates for pod in early] == [(GATE,)] * 3
+    finish(w, running)
+    w.advance(1)
+    pods = make_pods(w, first)
+    w.advance(3)
+    assert nodes(w, pods) == ["n0"] * 3
+    assert nodes(w, early) == [""] * 3
+    check(w)
+
+
+@SUBMIT
+def test_workload_that_its_user_suspends_is_held_until_he_resumes_it(
+    world: MakeWorld, submit: Submit
+) -> None:
+    w = world(node("n0"))
+    thing = submit(w, "a", 1000, 1000, 2)
+    w.cluster.put(replace(thing, held_for_placement=False))
+    w.advance(10)
+    assert not resumed(w, thing)
+    w.cluster.put(replace(w.cluster.job(thing), suspended=False))
+    pods = make_pods(w, thing)
+    w.advance(2)
+    assert nodes(w, pods) == ["n0"] * 3
+
+
+@pytest.mark.parametrize("when", ["while it waits", "while it is resumed", "before its pods come"])
+@SUBMIT
+def test_workload_that_is_deleted_gives_its_room_back(world: MakeWorld, submit: Submit, when: str) -> None:
+    w = world(node("n0"))
+    full = submit(w, "full", 1000, 1500, 2) if when == "while it waits" else None
+    thing = submit(w, "a", 1000, 1500, 2)
+    w.advance(0.06 if when == "while it is resumed" else 2)
+    w.cluster.remove(thing)
+    if full is not None:
+        w.cluster.remove(full)
+    other = submit(w, "b", 1000, 1500, 2)
+    w.advance(3)
+    assert resumed(w, other)
+    pods = make_pods(w, other)
+    w.advance(2)
+    assert nodes(w, pods) == ["n0"] * 3
+    check(w)
+
+
+@SUBMIT
+def test_restart_between_resumption_and_pods_starts_the_workload_all_the_same(
+    world: MakeWorld, submit: Submit
+) -> None:
+    w = world(node("n0"))
+    thing, waiting = submit(w, "a", 1000, 1500, 2), submit(w, "b", 1000, 1500, 2)
+    w.advance(2)
+    assert [resumed(w, thing), resumed(w, waiting)] == [True, False]
+    pods = make_pods(w, thing)
+    w.restart()
+    w.advance(3)
+    assert nodes(w, pods) == ["n0"] * 3
+    assert not resumed(w, waiting)
+    finish(w, pods)
+    w.advance(2)
+    assert resumed(w, waiting)
+    check(w)
+
+
+@SUBMIT
+def test_workload_whose_pods_cannot_be_foreseen_is_resumed_at_once(world: MakeWorld, submit: Submit) -> None:
+    w = world(node("n0", cpu=500))
+    thing = submit(w, "a", 1000, 1500, 2)
+    del w.cluster.first_pods[thing.uid]
+    w.advance(2)
+    assert resumed(w, thing)
+
+
+def test_what_a_user_changes_while_it_waits_counts(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    cluster = ray(w, "a", 1000, 1500, 4)
+    w.advance(2)
+    assert w.gang("a").state is GangState.WAITING
+    w.cluster.put(replace(w.cluster.job(cluster), pods=3, groups=(1, 2), generation=2))
+    w.advance(2)
+    assert resumed(w, cluster)
+    pods = make_pods(w, w.cluster.job(cluster))
+    w.advance(2)
+    assert nodes(w, pods) == ["n0"] * 3
+    check(w)
+
+
+def test_workload_of_no_pods_is_resumed(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    job = mpi(w, "a", 1000, 1000, 1)
+    w.cluster.put(replace(job, workers=0, groups=()))
+    w.advance(2)
+    assert resumed(w, job)
+
+
+def test_pod_that_requests_more_than_was_held_waits_where_it_has_no_room(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    cluster = ray(w, "a", 1000, 1000, 1)
+    w.advance(2)
+    head, worker = w.cluster.first_pods[cluster.uid]
+    w.cluster.first_pods[cluster.uid] = replace(head, requests=asks(3500, 1)), worker
+    pods = make_pods(w, cluster)
+    w.advance(3)
+    assert nodes(w, pods) == ["", ""]
+    check(w)
+
+
+def test_too_large_a_workload_is_not_foreseen(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    cluster = ray(w, "a", 1000, 1000, 2)
+    w.advance(0.01)
+    w.cluster.put(replace(w.cluster.job(cluster), pods=10**12, groups=(1, 10**12), generation=2))
+    w.advance(2)
+    assert resumed(w, cluster)
