@@ -170,7 +170,9 @@ class FaultyScheduler(KubeScheduler):
 
     def _refuse_beforehand(self, pod: Pod) -> None:
         """The pod lacks a claim: no node is tried, nobody is asked, and only the claim's coming wakes it."""
-        now = next(one for one in self.cluster.pods() if one.uid == pod.uid)
+        now = next((one for one in self.cluster.pods() if one.uid == pod.uid), None)
+        if now is None:
+            return
         self._backoff[pod.uid] = (NEVER, LONGEST_BACKOFF, "")
         refusal = f'persistentvolumeclaim "{pod.name}" not found'
         self.cluster.put(replace(now, nominated="", refusal=refusal, failure=""))

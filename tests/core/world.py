@@ -193,6 +193,9 @@ class World:
         self.loop.run_until_complete(asyncio.sleep(seconds))
         if self.crashes:
             raise self.crashes[0]
+        for task in self._tasks_of_cluster:
+            if task.done() and not task.cancelled():
+                task.result()
 
     # What users, kubelets and other controllers do.
 

@@ -182,8 +182,9 @@ class Births:
             return None
         known.born = self._clock()
         if not known.pinned and (known.written or known.claims):
-            same = (one for one in self._placed(known) if role(known.foreseen[one]) == role(pod))
-            index = next(same, index)
+            # Any of its role will do. If none has a place, the one that waits would get a place beside the pod's.
+            there = [*self._placed(known), *known.foreseen]
+            index = next((one for one in there if role(known.foreseen[one]) == role(pod)), index)
         foreseen = known.foreseen.get(index)
         if foreseen is None or pod.finished or not self._registry.take_over(foreseen.uid, pod):
             return None

@@ -10,7 +10,7 @@ from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import COMPLETION_INDEX, GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.queue import Queue, SchedulingOptions
 from tests.core.invariants import check
-from tests.core.values import node
+from tests.core.values import asks, node
 from tests.unit.gangs.conftest import MakeWorld
 
 
@@ -104,6 +104,21 @@ def test_room_of_a_resumed_array_is_held_until_its_pods_come(world: MakeWorld) -
     w.advance(2)
     assert w.jobs.nodes(job) == ["n0"] * 4
     check(w)
+
+
+def test_pod_of_an_array_comes_in_place_of_one_that_was_foreseen_and_lost_its_room(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.jobs.quota = 0
+    job = w.jobs.submit_array("a", 2, 2, 2000)
+    w.advance(2)
+    taken = w.foreign("n0", "other", requests=asks(4000))
+    w.advance(1)
+    w.jobs.quota = None
+    w.advance(2)
+    w.cluster.remove(w.now(taken))
+    w.advance(2)
+    assert w.jobs.nodes(job) == ["n0"] * 2
+    assert w.ledger.allocations.keys() == {pod.uid for pod in w.jobs.pods(job)}
 
 
 def test_room_of_an_array_whose_pods_do_not_come_is_given_back(world: MakeWorld) -> None:
