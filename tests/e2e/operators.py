@@ -79,7 +79,11 @@ SPECS: dict[str, Manifest] = {
         },
     },
     "TrainJob": {
-        "properties": {"suspend": {**FLAG, "default": False}, "labels": LOOSE, "runtimeRef": LOOSE},
+        "properties": {
+            "suspend": {**FLAG, "default": False},
+            "runtimeRef": LOOSE,
+            "runtimePatches": {"type": "array", "items": LOOSE},
+        },
     },
 }
 """What is defined more closely, as the projects publish it: the fields by which objects wait and have pods."""

@@ -1,8 +1,9 @@
-"""KubeRay and the MPI Operator, as far as suspended objects and pods: what they create, when, and whose it is.
+"""KubeRay, the MPI Operator and the Kubeflow Trainer, as far as what they create, when, and whose it is.
 
 KubeRay creates no pods for a suspended RayCluster. For a RayJob that isn't suspended it creates a RayCluster with the
 RayJob's labels. The MPI Operator creates no workers for a suspended MPIJob. It creates the launcher's Job at once,
-suspended, and resumes it with the MPIJob.
+suspended, and resumes it with the MPIJob. The Trainer applies a JobSet for a TrainJob at each look, with the replicated
+jobs of the runtime, the labels that the TrainJob patches onto the runtime's template, and the TrainJob's ``suspend``.
 """
 
 from __future__ import annotations
@@ -23,19 +24,24 @@ from fluence_extender.model.names import (
     TRAINING_ROLE,
 )
 from tests.e2e.harness import Manifest
+from tests.e2e.operators import written
 
 EVERY = 0.2
 """Seconds between two looks."""
 
 
 class PlayedOperators(threading.Thread):
-    """Follows all RayJobs, RayClusters and MPIJobs, except while it is ``away``."""
+    """Follows all RayJobs, RayClusters, MPIJobs and TrainJobs, except while it is ``away``.
+
+    ``runtimes`` are the specs of the JobSets of training runtimes, by name.
+    """
 
     def __init__(self, api: Api) -> None:
         super().__init__(daemon=True)
         self._api = api
         self._ended = threading.Event()
         self.away = False
+        self.runtimes: dict[str, Manifest] = {}
 
     def stop(self) -> None:
         self._ended.set()
@@ -46,6 +52,7 @@ class PlayedOperators(threading.Thread):
             "ray.io/v1/rayjobs": self._follow_ray_job,
             "ray.io/v1/rayclusters": self._follow_ray_cluster,
             "kubeflow.org/v2beta1/mpijobs": self._follow_mpi_job,
+            "trainer.kubeflow.org/v1alpha1/trainjobs": self._follow_train_job,
         }
         while not self._ended.wait(EVERY):
             for resource, follow in follows.items():
@@ -57,18 +64,19 @@ class PlayedOperators(threading.Thread):
                                 follow(one)
 
     def _create(self, made: Manifest, owner: Manifest) -> None:
-        meta = owner["metadata"]
-        reference = {
-            "apiVersion": owner["apiVersion"],
-            "kind": owner["kind"],
-            "name": meta["name"],
-            "uid": meta["uid"],
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
-        made["metadata"]["ownerReferences"] = [reference]
+        made["metadata"]["ownerReferences"] = [_reference(owner)]
         with suppress(ApiError):
-            self._api.create(made, meta["namespace"])
+            self._api.create(made, owner["metadata"]["namespace"])
+
+    def _follow_train_job(self, owner: Manifest) -> None:
+        meta, spec = owner["metadata"], owner["spec"]
+        labels: dict[str, str] = {}
+        for patch in spec.get("runtimePatches", ()):
+            labels |= patch["trainingRuntimeSpec"]["template"]["metadata"]["labels"]
+        made = written("JobSet", meta["name"], labels=labels, **self.runtimes[spec["runtimeRef"]["name"]])
+        made["metadata"] |= {"namespace": meta["namespace"], "ownerReferences": [_reference(owner)]}
+        made["spec"]["suspend"] = bool(spec.get("suspend"))
+        self._api.apply(made)
 
     def _follow_ray_job(self, owner: Manifest) -> None:
         meta, spec = owner["metadata"], owner["spec"]
@@ -118,6 +126,17 @@ class PlayedOperators(threading.Thread):
             return
         if bool(launcher["spec"].get("suspend")) is not suspended:
             self._api.patch(path, {"spec": {"suspend": suspended}})
+
+
+def _reference(owner: Manifest) -> Manifest:
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
 
 
 def _pod(name: str, template: Manifest, labels: dict[str, str], **spec: Any) -> Manifest:

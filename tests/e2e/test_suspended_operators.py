@@ -1,17 +1,19 @@
-"""MPIJobs, RayClusters and RayJobs of a queue on a real control plane: they wait without pods."""
+"""MPIJobs, RayClusters, RayJobs and TrainJobs of a queue on a real control plane: they wait without pods."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fluence_extender.localcluster import Api, ApiError
 from fluence_extender.model.names import GATE, QUEUE_LABEL, SUSPEND_LABEL, SUSPENDED_FOR_ANNOTATION
-from tests.e2e.births import Leader, created, tried
+from tests.e2e.births import Leader, created, held, tried
 from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, phase_of, wait_for
 from tests.e2e.installation import Installation, gates_of
+from tests.e2e.job_sets import controlled, job_set, replicated
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.operators import KINDS, written
 from tests.e2e.played_operators import PlayedOperators
@@ -240,6 +242,56 @@ def test_what_is_deleted_while_it_is_resumed_leaves_nothing_behind(
     wait_until_running(namespace, last)
 
 
+@pytest.fixture
+def trainer(installation: Installation, played: PlayedOperators, tmp_path: Path) -> Iterator[PlayedOperators]:
+    """The Kubeflow Trainer, the runtime ``torch`` of three nodes, and JobSet's controller."""
+    nodes = replicated("node", 1, 3, ours("x", cpu="1"))
+    played.runtimes["torch"] = job_set("x", nodes)["spec"]
+    with controlled(installation.plane.api, installation.plane.kubeconfig, tmp_path / "jobset.log"):
+        yield played
+
+
+def train(name: str, suspend: bool = False) -> Manifest:
+    labels = {QUEUE_LABEL: "default"}
+    patch = {"manager": "me", "trainingRuntimeSpec": {"template": {"metadata": {"labels": labels}}}}
+    return written("TrainJob", name, runtimeRef={"name": "torch"}, runtimePatches=[patch], suspend=suspend)
+
+
+def test_train_job_waits_without_pods_and_runs_in_its_turn(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, trainer: PlayedOperators
+) -> None:
+    own_nodes(1, cpu="4")
+    namespace.create(queued("full", 4))
+    running(namespace, "full", 4)
+    first, second = train("first"), train("second")
+    namespace.create(first)
+    fluence.wait_for_reason(namespace.name, "first", "busy")
+    namespace.create(second)
+    fluence.wait_for_state(namespace.name, "second", "waiting")
+    assert {one["queue"] for one in fluence.items("/v1/queue") if one["namespace"] == namespace.name} == {
+        "default"
+    }
+    assert held(now(namespace, "first-node-0"))
+    assert not pods_of(namespace, first) + pods_of(namespace, second)
+    delete(namespace, "full")
+    wait_until_running(namespace, first)
+    assert held(now(namespace, "second-node-0"))
+    namespace.api.delete(path_of(namespace, first), propagationPolicy="Background")
+    wait_until_running(namespace, second)
+
+
+def test_train_job_that_its_user_suspends_stays_so_until_he_resumes_it(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, trainer: PlayedOperators
+) -> None:
+    own_nodes(1, cpu="4")
+    mine = train("mine", suspend=True)
+    namespace.create(mine, queued("ours"))
+    running(namespace, "ours", 1)
+    assert not pods_of(namespace, mine)
+    namespace.api.patch(path_of(namespace, mine), {"spec": {"suspend": False}})
+    wait_until_running(namespace, mine)
+
+
 def refusal(write: Callable[[], object]) -> str:
     with pytest.raises(ApiError) as refused:
         write()
@@ -290,10 +342,13 @@ def test_the_service_may_resume_what_admission_has_suspended_and_nothing_else(
     namespace: Namespace, leader: Leader, submit: Submit
 ) -> None:
     api: Api = leader.api
-    mine, held = submit("mine", suspend=True), submit("held", "100")
+    mine, waiting = submit("mine", suspend=True), submit("held", "100")
     created(namespace, mine)
-    created(namespace, held)
-    resume: Manifest = {"metadata": {"annotations": {SUSPENDED_FOR_ANNOTATION: None}}, **resume_patch(held)}
+    created(namespace, waiting)
+    resume: Manifest = {
+        "metadata": {"annotations": {SUSPENDED_FOR_ANNOTATION: None}},
+        **resume_patch(waiting),
+    }
     changes: list[Manifest] = [
         {"metadata": {"annotations": {"other": "x"}}},
         {"metadata": {"labels": {"other": "x"}}},
@@ -302,9 +357,9 @@ def test_the_service_may_resume_what_admission_has_suspended_and_nothing_else(
     ]
     for change in changes:
         assert "fluence-accounts-operators" in refusal(
-            lambda change=change: api.patch(path_of(namespace, held), change)  # type: ignore[misc]
+            lambda change=change: api.patch(path_of(namespace, waiting), change)  # type: ignore[misc]
         )
     assert "fluence-accounts-operators" in refusal(lambda: api.patch(path_of(namespace, mine), resume))
-    stored = api.patch(path_of(namespace, held), resume)
+    stored = api.patch(path_of(namespace, waiting), resume)
     assert not suspended(stored)
     assert SUSPENDED_FOR_ANNOTATION not in annotations_of(stored)
