@@ -1,7 +1,10 @@
 """The addresses of the dashboard, and the answers behind them.
 
 A page that is open asks for itself again, with the tag of what it shows and how long it waits. The answer comes as soon
-as the page would look different. A page is made once for each state, for all who look at it.
+as the page would look different. A page is made once for each state of a visitor, for all who look at it in his name.
+
+On the user's own machine there is one visitor. In the cluster each request brings the bearer token of its user, which
+the proxy in front of us has put there, and everything is asked with it.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs
+from weakref import WeakKeyDictionary
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -38,6 +42,7 @@ from fluence_extender.dashboard.views import links
 from fluence_extender.dashboard.views.filters import Filters
 from fluence_extender.dashboard.views.usage import asked
 from fluence_extender.dashboard.views.whatif import what_if
+from fluence_extender.dashboard.watch import TooManyVisitors, Watch
 
 STATIC = Path(__file__).parent / "static"
 
@@ -48,8 +53,8 @@ PATIENCE = 20.0
 REDRAWN = 15.0
 """Seconds after which a page is made anew although nothing changed: a timeline moves on."""
 
-MOST_KEPT = 256
-"""Pages that are kept for others who look at them."""
+MOST_KEPT = 64
+"""Pages of a visitor that are kept for others who look at them in his name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +68,32 @@ class _Made:
     status: int
 
 
-Maker = Callable[[ClusterState, Request], Awaitable[PageContent]]
+Maker = Callable[[Poller, ClusterState, Request], Awaitable[PageContent]]
+
+NOBODY = (
+    "This request names no user. Open the dashboard through the proxy that logs you in.\n"
+    "For its operator: the proxy has to pass on the user's token as Authorization: Bearer (docs/dashboard.md).\n"
+)
+CROWDED = "Too many users look at this dashboard now. Try again in a minute.\n"
+LONGEST_TOKEN = 16_384
+
+
+class _Unnamed(Exception):
+    """The request can't be answered; it has the answer."""
+
+    def __init__(self, answer: Response) -> None:
+        super().__init__()
+        self.answer = answer
 
 
 class Dashboard:
-    """The pages over one origin of ``/v1``."""
+    """The pages over one origin of ``/v1``; ``shared`` by users who are named by their tokens, or of one user."""
 
-    def __init__(self, origin: ServiceAddress) -> None:
+    def __init__(self, origin: ServiceAddress, shared: bool = False) -> None:
         self._reader = ServiceReader(origin)
-        self._poller = Poller(self._reader)
-        self._made: dict[str, _Made] = {}
+        self._watch = Watch(self._reader)
+        self._shared = shared
+        self._made: WeakKeyDictionary[Poller, dict[str, _Made]] = WeakKeyDictionary()
         pages: dict[str, Maker] = {
             links.OVERVIEW: _at_once(lambda state, _: overview_page(state)),
             links.QUEUE: _at_once(lambda state, request: queue_page(state, _filters(request))),
@@ -92,13 +113,13 @@ class Dashboard:
                 Mount("/static", StaticFiles(directory=STATIC)),
             ],
             lifespan=self._lifespan,
-            exception_handlers={404: _no_page},
+            exception_handlers={404: _no_page, _Unnamed: _unnamed},
         )
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         async with self._reader:
-            polling = asyncio.create_task(self._poller.run())
+            polling = asyncio.create_task(self._watch.run())
             try:
                 yield
             finally:
@@ -108,70 +129,83 @@ class Dashboard:
 
     async def end(self) -> None:
         """Answer the pages that wait for news, so that the server can end."""
-        await self._poller.end()
+        await self._watch.end()
+
+    async def _visitor(self, request: Request) -> Poller:
+        """Return what the visitor of a request sees. Raise `_Unnamed`."""
+        authorization = ""
+        if self._shared:
+            authorization = request.headers.get("Authorization", "")
+            if not authorization.lower().startswith("bearer ") or len(authorization) > LONGEST_TOKEN:
+                raise _Unnamed(PlainTextResponse(NOBODY, 401, {"WWW-Authenticate": "Bearer"}))
+        try:
+            return await self._watch.visited(authorization)
+        except TooManyVisitors:
+            raise _Unnamed(PlainTextResponse(CROWDED, 503, {"Retry-After": "60"})) from None
 
     def _endpoint(self, maker: Maker) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             shown = request.headers.get(WAIT, "")
-            state = await self._poller.visited()
+            visitor = await self._visitor(request)
+            state = visitor.state
             deadline = time.monotonic() + PATIENCE
             while True:
-                made = await self._page(state, request, maker)
+                made = await self._page(visitor, state, request, maker)
                 left = deadline - time.monotonic()
                 if made.tag != shown:
                     headers = {"ETag": f'"{made.tag}"', "Cache-Control": "no-store"}
                     return Response(made.text, made.status, headers, "text/html; charset=utf-8")
-                if left <= 0 or self._poller.ending:
+                if left <= 0 or visitor.ending:
                     return Response(status_code=204)
-                state = await self._poller.newer(
-                    state.version, min(left, max(made.until - time.monotonic(), 0.1))
-                )
+                state = await visitor.newer(state.version, min(left, max(made.until - time.monotonic(), 0.1)))
 
         return endpoint
 
-    async def _page(self, state: ClusterState, request: Request, maker: Maker) -> _Made:
-        """Return the page for a state, which may have been made for another visitor."""
+    async def _page(self, visitor: Poller, state: ClusterState, request: Request, maker: Maker) -> _Made:
+        """Return the page for a state of a visitor, which may have been made for another window of his."""
         address = f"{request.url.path}?{request.url.query}"
-        known = self._made.get(address)
+        pages = self._made.setdefault(visitor, {})
+        known = pages.get(address)
         now = time.monotonic()
         if known is not None and known.version == state.version and now < known.until:
             return known
-        page = await maker(state, request)
+        page = await maker(visitor, state, request)
         text = framed(page, state, request.query_params.get("q", ""))
         tag = hashlib.sha256(text.encode()).hexdigest()[:24]
         made = _Made(state.version, now + REDRAWN, tag, text, page.status)
-        if len(self._made) >= MOST_KEPT:
-            self._made.clear()
-        self._made[address] = made
+        if len(pages) >= MOST_KEPT:
+            pages.clear()
+        pages[address] = made
         return made
 
-    async def _gang(self, state: ClusterState, request: Request) -> PageContent:
+    async def _gang(self, visitor: Poller, state: ClusterState, request: Request) -> PageContent:
         namespace, name = request.path_params["namespace"], request.path_params["name"]
         convention = request.query_params.get("convention", "")
         query = {"convention": convention} if convention else {}
         try:
-            item = await self._poller.story(f"/v1/gangs/{namespace}/{name}", query)
+            item = await visitor.story(f"/v1/gangs/{namespace}/{name}", query)
         except Trouble as trouble:
             return _troubled(f"Gang {namespace}/{name}", links.gang(namespace, name), state, trouble)
         return gang_page(namespace, name, item, state)
 
-    async def _node(self, state: ClusterState, request: Request) -> PageContent:
+    async def _node(self, visitor: Poller, state: ClusterState, request: Request) -> PageContent:
         name = request.path_params["name"]
         try:
-            item = await self._poller.story(f"/v1/nodes/{name}")
+            item = await visitor.story(f"/v1/nodes/{name}")
         except Trouble as trouble:
             return _troubled(f"Node {name}", links.node(name), state, trouble)
         return node_page(name, item, state)
 
-    async def _usage(self, state: ClusterState, request: Request) -> PageContent:
+    async def _usage(self, visitor: Poller, state: ClusterState, request: Request) -> PageContent:
         filters = _filters(request)
         try:
-            answer = await self._poller.story("/v1/usage", asked(filters), REDRAWN)
+            answer = await visitor.story("/v1/usage", asked(filters), REDRAWN)
         except Trouble as trouble:
             return usage_page(state, filters, trouble)
         return usage_page(state, filters, answer or {})
 
     async def _ask(self, request: Request) -> Response:
+        visitor = await self._visitor(request)
         if request.method != "POST":
             return _document(whatif_page())
         content = bytearray()
@@ -185,14 +219,14 @@ class Dashboard:
         if len(manifest.encode()) > LARGEST_MANIFEST:
             return _document(whatif_page(namespace=namespace, trouble=too_large()))
         try:
-            answer = await self._reader.simulate(manifest.encode(), namespace)
+            answer = await visitor.reader.simulate(manifest.encode(), namespace)
         except Trouble as trouble:
             return _document(whatif_page(manifest, namespace, trouble=trouble))
         return _document(whatif_page(manifest, namespace, what_if(answer)))
 
 
 def _at_once(make: Callable[[ClusterState, Request], PageContent]) -> Maker:
-    async def made(state: ClusterState, request: Request) -> PageContent:
+    async def made(_: Poller, state: ClusterState, request: Request) -> PageContent:
         return make(state, request)
 
     return made
@@ -211,6 +245,11 @@ def _troubled(title: str, path: str, state: ClusterState, trouble: Trouble) -> P
 def _document(page: PageContent) -> Response:
     headers = {"Cache-Control": "no-store"}
     return Response(framed(page, None), page.status, headers, "text/html; charset=utf-8")
+
+
+async def _unnamed(_: Request, error: Exception) -> Response:
+    assert isinstance(error, _Unnamed)
+    return error.answer
 
 
 async def _no_page(request: Request, _: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""Who may use the pages: on the user's machine whoever has the address with its key, and nobody else.
+"""Who may use the pages: on the user's machine whoever has the address with its key, in the cluster each by his token.
 
 A loopback port is open to all users of a machine and, by a name that an attacker's server resolves to 127.0.0.1, to all
 pages that the user's browser shows. So a request needs one of our names as its Host and, as a cookie, the key that the
@@ -33,7 +33,8 @@ HEADERS = {
 class Guard:
     """Middleware that lets ``app`` answer those who may ask.
 
-    ``hosts`` are the values of Host that mean us. ``key`` is empty where something in front of us knows the users.
+    ``hosts`` are the values of Host that mean us, none: any. ``key`` is empty where something in front of us knows the
+    users; no browser sends their tokens by itself, so there the name that it calls us by gives nobody anything.
     """
 
     def __init__(self, app: ASGIApp, hosts: Collection[str], key: str) -> None:
@@ -60,7 +61,7 @@ class Guard:
         """Return what to answer instead of the page, None if the caller may have it."""
         headers = Headers(scope=scope)
         host = headers.get("host", "").lower()
-        if host not in self._hosts:
+        if self._hosts and host not in self._hosts:
             return PlainTextResponse(f"This is no dashboard of {host or 'no host'}.\n", 421)
         if scope["method"] not in ("GET", "HEAD") and not _is_own(headers, host):
             return PlainTextResponse("Questions are asked from the dashboard's own pages.\n", 403)

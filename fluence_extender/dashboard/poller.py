@@ -1,9 +1,7 @@
-"""The one reader of ``/v1`` in the process: however many pages are open, each list is read once a second.
+"""What one visitor sees. It is read whenever `Watch` says so; a list that hasn't changed is not sent again.
 
-A list that hasn't changed costs a request with the answer 304. While nobody looks, nothing is read. A cluster whose
-state takes long to read is read less often, so that reading takes a tenth of the time at most.
-
-Invariant: a failure shows in the next state and ends with the next reading that works; nothing has to be restarted.
+Invariant: a failure shows in the next state and ends with the next reading that works; nothing has to be restarted. Who
+loses the right to ask loses what he was shown.
 """
 
 from __future__ import annotations
@@ -15,17 +13,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from fluence_extender.dashboard.service import Absent, Concealed, Item, Reading, ServiceReader, Trouble
+from fluence_extender.dashboard.service import (
+    Absent,
+    Concealed,
+    Item,
+    Reading,
+    Refused,
+    ServiceReader,
+    Trouble,
+)
 from fluence_extender.dashboard.state import LISTS, REMEMBERED, ClusterState, changes_between
-
-PERIOD = 1.0
-"""Seconds between two readings."""
-
-SHARE = 10
-"""A reading takes at most one part in this many of the time."""
-
-INTEREST = 60.0
-"""Seconds after the last visit in which reading goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,59 +39,52 @@ def _now() -> datetime:
 
 
 class Poller:
-    """Keeps the newest `ClusterState`."""
+    """Keeps the newest `ClusterState` of one visitor."""
 
     def __init__(self, reader: ServiceReader, now: Callable[[], datetime] = _now) -> None:
-        self._reader = reader
+        self.reader = reader
         self._now = now
         self._readings: dict[str, Reading] = {}
         self._stories: dict[str, Story] = {}
-        self._visited = 0.0
-        self._wanted = asyncio.Event()
         self._changed = asyncio.Condition()
-        self._ending = False
+        self._one_at_a_time = asyncio.Lock()
+        self.ending = False
+        self.visited = time.monotonic()
+        self.read = float("-inf")
         self.state = ClusterState(0, now())
 
-    async def run(self) -> None:
-        """Read until cancelled."""
-        while True:
-            if time.monotonic() - self._visited > INTEREST:
-                self._wanted.clear()
-            await self._wanted.wait()
-            began = time.monotonic()
-            await self.read_once()
-            await asyncio.sleep(max(PERIOD, (time.monotonic() - began) * (SHARE - 1)))
-
     @property
-    def ending(self) -> bool:
-        """Return whether there will be no more news."""
-        return self._ending
+    def refused(self) -> bool:
+        """Return whether the visitor isn't known, or may not ask."""
+        return isinstance(self.state.trouble, Refused)
 
-    async def visited(self) -> ClusterState:
-        """Return the newest state for a visitor, the first as soon as there is one."""
-        stale = not self._wanted.is_set()
-        self._visited = time.monotonic()
-        self._wanted.set()
-        if self.state.version == 0 or stale:
-            return await self.newer(self.state.version, 5.0)
+    def idle(self, seconds: float) -> bool:
+        """Return whether nobody has looked for so long."""
+        return time.monotonic() - self.visited > seconds
+
+    async def seen(self, fresh: float) -> ClusterState:
+        """Return the state for a visitor; one that was read longer than ``fresh`` seconds ago is read anew."""
+        if time.monotonic() - self.read > fresh:
+            await self.read_once()
+        self.visited = time.monotonic()
         return self.state
 
     async def newer(self, version: int, seconds: float) -> ClusterState:
         """Return the state once it is newer than ``version``, or the newest after ``seconds``."""
-        self._visited = time.monotonic()
+        self.visited = time.monotonic()
         async with self._changed:
             try:
                 async with asyncio.timeout(seconds):
-                    await self._changed.wait_for(lambda: self._ending or self.state.version > version)
+                    await self._changed.wait_for(lambda: self.ending or self.state.version > version)
             except TimeoutError:
                 pass
-        self._visited = time.monotonic()
+        self.visited = time.monotonic()
         return self.state
 
     async def end(self) -> None:
         """End all waits for news."""
         async with self._changed:
-            self._ending = True
+            self.ending = True
             self._changed.notify_all()
 
     async def story(
@@ -102,16 +92,16 @@ class Poller:
     ) -> Item | None:
         """Return the item under ``path`` with its details, None if there is none. Raise `Trouble`.
 
-        It is read once for each version of the state, however many visitors look at it, and at most once in ``lasting``
+        It is read once for each version of the state, however many pages show it, and at most once in ``lasting``
         seconds.
         """
         name = f"{path}?{sorted((query or {}).items())}"
         known = self._stories.get(name)
         version, now = self.state.version, time.monotonic()
         if known is None or (known.version != version and now >= known.until):
+            item: Item | None
             try:
-                reading = await self._reader.read(path, query)
-                item = None if reading is None else reading.document
+                item = await self.reader.read(path, query)
             except Absent:
                 item = None
             self._stories = {
@@ -122,20 +112,29 @@ class Poller:
 
     async def read_once(self) -> None:
         """Read all lists that have changed, and publish the state if anything is new."""
-        try:
-            new = await self._read_lists()
-        except Trouble as trouble:
-            new = replace(self.state, trouble=trouble)
-        if _same(new, self.state):
-            return
-        async with self._changed:
-            self.state = replace(new, version=self.state.version + 1, at=self._now())
-            self._changed.notify_all()
+        before = self.read
+        async with self._one_at_a_time:
+            if self.read > before:
+                return
+            try:
+                new = await self._read_lists()
+            except Refused as trouble:
+                self._readings, self._stories = {}, {}
+                new = ClusterState(self.state.version, self.state.at, trouble=trouble)
+            except Trouble as trouble:
+                new = replace(self.state, trouble=trouble)
+            self.read = time.monotonic()
+            if _same(new, self.state):
+                return
+            async with self._changed:
+                self.state = replace(new, version=self.state.version + 1, at=self._now())
+                self._changed.notify_all()
 
     async def _read_lists(self) -> ClusterState:
         before = self._readings
         results = await asyncio.gather(
-            *(self._read_list(name, path) for name, path in LISTS.items()), return_exceptions=True
+            *(self.reader.read_shared(path, before.get(name)) for name, path in LISTS.items()),
+            return_exceptions=True,
         )
         readings: dict[str, Reading] = {}
         withheld: dict[str, str] = {}
@@ -172,14 +171,6 @@ class Poller:
             changes=changes,
             **lists,
         )
-
-    async def _read_list(self, name: str, path: str) -> Reading:
-        known = self._readings.get(name)
-        reading = await self._reader.read(path, tag=known.tag if known is not None else "")
-        if reading is not None:
-            return reading
-        assert known is not None, "only an answer to a tag says that nothing has changed"
-        return known
 
 
 def _same(new: ClusterState, old: ClusterState) -> bool:

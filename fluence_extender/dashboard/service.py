@@ -2,10 +2,16 @@
 
 The address is the service's own, or a socket on which ``kubectl proxy`` passes requests on to the API server. Failures
 become a `Trouble`, which says what happened and what to do.
+
+Callers share what the service itself says is the same for them: a caller who may see exactly what another one was sent
+gets the answer 304 to that one's entity tag, because the service's tags differ between callers who see different
+things. So a document comes once for all who may see it, and nobody gets one that the service hasn't granted in answer
+to a request of his own.
 """
 
 from __future__ import annotations
 
+import copy
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +20,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from fluence_extender.apps.kubectl.state_api import ROLE, SIMULATE_ROLE
+from fluence_extender.apps.kubectl.state_api import API_GROUP, ROLE, SIMULATE_ROLE
 
 PATIENCE = aiohttp.ClientTimeout(total=60, connect=5)
 LARGEST_MANIFEST = 4 * 2**20
@@ -30,6 +36,10 @@ class Trouble(Exception):
         super().__init__(text)
         self.text = text
         self.advice = advice
+
+
+class Refused(Trouble):
+    """The caller isn't known, or may not ask at all."""
 
 
 class Concealed(Trouble):
@@ -51,6 +61,11 @@ class ServiceAddress:
     name: str = "the service"
 
 
+def api_server_address(url: str, tls: ssl.SSLContext) -> ServiceAddress:
+    """Return where ``/v1`` is behind the API server at ``url``."""
+    return ServiceAddress(f"{url}{API_GROUP}", tls=tls, name="the service")
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """A document, and the entity tag by which to ask for the next one."""
@@ -59,12 +74,24 @@ class Reading:
     tag: str
 
 
+NEWEST = 4
+"""Documents under one path that are kept for other callers."""
+
+
 class ServiceReader:
     """Reads documents of ``/v1``, as an asynchronous context."""
 
     def __init__(self, origin: ServiceAddress) -> None:
         self._origin = origin
         self._session: aiohttp.ClientSession | None = None
+        self._caller: dict[str, str] = {}
+        self._shared: dict[str, dict[str, Reading]] = {}
+
+    def as_caller(self, authorization: str) -> ServiceReader:
+        """Return a reader that asks in the name of another caller, over the same connections."""
+        other = copy.copy(self)
+        other._caller = {"Authorization": authorization}
+        return other
 
     async def __aenter__(self) -> ServiceReader:
         origin = self._origin
@@ -73,22 +100,41 @@ class ServiceReader:
             connector = aiohttp.UnixConnector(origin.unix_socket)
         else:
             connector = aiohttp.TCPConnector(ssl=origin.tls if origin.tls is not None else True)
-        self._session = aiohttp.ClientSession(connector=connector, timeout=PATIENCE, headers=origin.headers)
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            timeout=PATIENCE,
+            headers=origin.headers,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._session is not None:
             await self._session.close()
 
-    async def read(self, path: str, query: Mapping[str, str] | None = None, tag: str = "") -> Reading | None:
-        """Return the document under ``path``, None if it is still the one that has ``tag``. Raise `Trouble`."""
-        headers = {"If-None-Match": tag} if tag else {}
-        status, content, new = await self._send("GET", path, query or {}, None, headers)
-        if status == 304:
-            return None
+    async def read(self, path: str, query: Mapping[str, str] | None = None) -> Item:
+        """Return the document under ``path``. Raise `Trouble`."""
+        status, content, _ = await self._send("GET", path, query or {}, None, {})
         if status != 200:
             raise self._trouble(status, content, ROLE)
-        return Reading(self._decoded(content), new)
+        return self._decoded(content)
+
+    async def read_shared(self, path: str, known: Reading | None) -> Reading:
+        """Return the document under ``path``, which may be ``known`` or was sent to another. Raise `Trouble`."""
+        shared = self._shared.setdefault(path, {})
+        offered = shared | ({known.tag: known} if known is not None else {})
+        headers = {"If-None-Match": ", ".join(filter(None, offered))} if offered else {}
+        status, content, tag = await self._send("GET", path, {}, None, headers)
+        if status == 304 and tag in offered:
+            return offered[tag]
+        if status != 200:
+            raise self._trouble(status, content, ROLE)
+        reading = Reading(self._decoded(content), tag)
+        if tag:
+            shared[tag] = reading
+            for old in list(shared)[:-NEWEST]:
+                del shared[old]
+        return reading
 
     async def simulate(self, manifest: bytes, namespace: str) -> Item:
         """Return the answer to a what-if question. Raise `Trouble`."""
@@ -107,7 +153,7 @@ class ServiceReader:
         url = self._origin.base + path
         try:
             async with self._session.request(
-                method, url, params=dict(query), data=body, headers=dict(headers)
+                method, url, params=dict(query), data=body, headers={**headers, **self._caller}
             ) as answer:
                 return answer.status, await answer.read(), answer.headers.get("ETag", "")
         except (aiohttp.ClientError, OSError) as error:
@@ -129,7 +175,7 @@ class ServiceReader:
         message = _message(content) or f"HTTP status {status}"
         name = self._origin.name
         if status == 403 and "forbidden: User" in message:
-            return Trouble(
+            return Refused(
                 f"You may not ask {name}: {message}",
                 "An administrator allows it with kubectl create clusterrolebinding"
                 f" {role} --clusterrole={role} --user=YOU",
@@ -137,9 +183,9 @@ class ServiceReader:
         if status == 403:
             return Concealed(message, "An administrator can give you this right.")
         if status == 401:
-            return Trouble(
+            return Refused(
                 f"{name} doesn't know you: {message}",
-                "Log in again and start kubectl fluence dashboard anew.",
+                "Log in again, and start kubectl fluence dashboard anew if you have started it.",
             )
         if status == 404:
             return Absent(

@@ -1,4 +1,4 @@
-"""Serving the dashboard on this machine's loopback address, for the user who started it."""
+"""Serving the dashboard: on this machine's loopback address for the user who started it, or in the cluster for all."""
 
 from __future__ import annotations
 
@@ -31,6 +31,13 @@ def serve_locally(origin: ServiceAddress, listener: socket.socket, on_address: C
     server = PageServer(config(Guard(dashboard.app, local_hosts(port), key)), dashboard)
     on_address(f"http://{LOOPBACK}:{port}/?{KEY}={key}")
     server.run([listener])
+
+
+def serve_for_users(origin: ServiceAddress, host: str, port: int) -> None:
+    """Serve users who are named by their bearer tokens, until a signal ends it."""
+    dashboard = Dashboard(origin, shared=True)
+    with socket.create_server((host, port)) as listener:
+        PageServer(config(Guard(dashboard.app, (), "")), dashboard).run([listener])
 
 
 class PageServer(uvicorn.Server):

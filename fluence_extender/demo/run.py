@@ -13,6 +13,7 @@ from rich.console import Console
 
 from fluence_extender.apps.logs import set_up_logging
 from fluence_extender.demo.manifests import examples, read
+from fluence_extender.demo.pages import dashboard_of
 from fluence_extender.demo.site import Site
 from fluence_extender.demo.view import Row, picture, rows, watch
 
@@ -81,12 +82,14 @@ def _console() -> Console:
 def _wait(console: Console, site: Site) -> None:
     """Keep everything running until a signal ends the demo."""
     console.print("\nEverything keeps running. Press Ctrl-C to end the demo.")
-    for command in site.commands():
-        console.print(f"  {command}", soft_wrap=True)
-    while True:
-        for line in site.upkeep():
-            console.print(line, soft_wrap=True, markup=False)
-        time.sleep(UPKEEP_PERIOD)
+    with dashboard_of(site.api_url) as line:
+        console.print(line, soft_wrap=True, markup=False)
+        for command in site.commands():
+            console.print(f"  {command}", soft_wrap=True)
+        while True:
+            for line in site.upkeep():
+                console.print(line, soft_wrap=True, markup=False)
+            time.sleep(UPKEEP_PERIOD)
 
 
 @contextmanager

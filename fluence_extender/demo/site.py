@@ -64,7 +64,6 @@ class Site(Startable):
         """Return commands with which a user can look at the cluster from another shell."""
         return (
             f"{plugin()} jobs --server {self.api_url}",
-            f"{plugin()} dashboard --server {self.api_url}",
             f"curl {self.api_url}/v1/gangs",
         )
 

@@ -30,9 +30,10 @@ SELECT_CONSTRAINTS_ANNOTATION = f"{SELECT_PREFIX}constraints"
 SELECT_SHOTS_ANNOTATION = f"{SELECT_PREFIX}shots"
 SELECT_RESULT_ANNOTATION = f"{SELECT_PREFIX}result"
 
-# Set by users on namespaces, and read by a policy and a NetworkPolicy of deploy/ alone.
+# Set by users on namespaces, and read by a policy and NetworkPolicies of deploy/ alone.
 INTAKE_LABEL = f"{DOMAIN}/intake"
 API_ACCESS_LABEL = f"{DOMAIN}/api-access"
+DASHBOARD_ACCESS_LABEL = f"{DOMAIN}/dashboard-access"
 
 # On objects that the webhook creates. It deletes only objects that carry this annotation.
 CREATED_BY_ANNOTATION = f"{DOMAIN}/created-by"

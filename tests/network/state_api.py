@@ -111,6 +111,7 @@ def device(name: str, **changed: Any) -> Document:
 class StateApi(Startable):
     """Serves ``documents`` by path and ``lists`` by name; ``refused`` has the status and text of other answers.
 
+    ``seen_by`` has lists that callers with an Authorization header see instead, None for those who are refused.
     ``asked`` counts the requests by path, and ``unchanged`` those that were answered with 304.
     """
 
@@ -119,6 +120,7 @@ class StateApi(Startable):
         self.documents: dict[str, Document] = {}
         self.refused: dict[str, tuple[int, str]] = {}
         self.leading = True
+        self.seen_by: dict[str, dict[str, list[Document]] | None] = {}
         self.asked: dict[str, int] = {}
         self.unchanged = 0
         self.bodies: list[bytes] = []
@@ -157,6 +159,17 @@ class StateApi(Startable):
             return 200, {"items": self.lists[name], "metadata": metadata}
         return 404, {"detail": f"no {path}"}
 
+    def answer_to(self, caller: str, path: str) -> tuple[int, Document]:
+        """Return the answer to a caller with this Authorization header."""
+        lists = self.seen_by.get(caller, {})
+        if lists is None:
+            return 401, {"message": "Unauthorized"}
+        name = path.removeprefix("/v1/")
+        if name in lists:
+            self.asked[path] = self.asked.get(path, 0) + 1
+            return 200, {"items": lists[name], "metadata": {"leading": self.leading, "continue": ""}}
+        return self.answer(path)
+
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         service = self
 
@@ -165,10 +178,11 @@ class StateApi(Startable):
             protocol_version = "HTTP/1.0"
 
             def do_GET(self) -> None:
-                status, document = service.answer(unquote(urlsplit(self.path).path))
+                path = unquote(urlsplit(self.path).path)
+                status, document = service.answer_to(self.headers.get("Authorization", ""), path)
                 body = json.dumps(document).encode()
                 tag = f'"{hash(body)}"'
-                if status == 200 and self.headers.get("If-None-Match") == tag:
+                if status == 200 and tag in self.headers.get("If-None-Match", "").split(", "):
                     service.unchanged += 1
                     status, body = 304, b""
                 self._send(status, body, tag)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import click
 
+from fluence_extender.apps.cli.dashboard import dashboard
 from fluence_extender.apps.cli.graph import graph
 from fluence_extender.apps.cli.local import check, demo, scheduler_config_command, version
 from fluence_extender.apps.cli.serve import serve
@@ -48,5 +49,5 @@ def warnings_of_old_variables(environ: Mapping[str, str]) -> list[str]:
     ]
 
 
-for _command in (check, demo, graph, scheduler_config_command, serve, simulate, version, webhook):
+for _command in (check, dashboard, demo, graph, scheduler_config_command, serve, simulate, version, webhook):
     main.add_command(_command)

@@ -81,7 +81,8 @@ def _body(page: PageContent, state: ClusterState | None, search: str) -> Element
         h.div("#lost.notice.trouble", hidden=True, role="alert")[
             h.p[h.strong["The dashboard itself doesn't answer."]],
             h.p[
-                "What you see is old. Start kubectl fluence dashboard again and open the address that it prints."
+                "What you see is old. If kubectl fluence dashboard shows it, start that again and open the address"
+                " that it prints. In a cluster the page goes on by itself."
             ],
         ],
         h.main("#main", tabindex="-1")[

@@ -64,9 +64,10 @@ async function follow() {
     const hide = () => { if (document.hidden) stopped.abort(); };
     document.addEventListener("visibilitychange", hide);
     try {
-      const answer = await fetch(location.href, { headers: { "Fluence-Wait": tag }, signal: stopped.signal });
+      const answer = await fetch(location.href, { headers: { "Fluence-Wait": tag }, redirect: "manual", signal: stopped.signal });
       document.querySelector("#lost").hidden = true;
-      if (answer.status === 403 || answer.status === 421) { location.reload(); return; }
+      // The proxy in front of us wants the user to log in again, or the key has changed.
+      if (answer.type === "opaqueredirect" || [401, 403, 421].includes(answer.status)) { location.reload(); return; }
       if (answer.status !== 204) {
         const newer = new DOMParser().parseFromString(await answer.text(), "text/html");
         const [shown, wanted] = [document.querySelector(LIVE), newer.querySelector(LIVE)];

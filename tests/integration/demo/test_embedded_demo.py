@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from fluence_extender.demo.embedded import EmbeddedSite
+from fluence_extender.demo.pages import dashboard_of
 from fluence_extender.demo.run import demonstrate
 from fluence_extender.demo.view import Row
 from fluence_extender.localcluster import LocalClusterError
@@ -103,10 +104,22 @@ def test_command_runs_until_it_is_interrupted_and_leaves_nothing() -> None:
             lines.append(line)
             if "/v1/gangs" in line and "curl" in line:
                 break
+        (address,) = [line.split()[-1] for line in lines if "The dashboard is at" in line]
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with opener.open(address, timeout=20) as answer:
+            assert "How full the cluster is" in answer.read().decode()
         demo.send_signal(signal.SIGINT)
         assert demo.wait(30) == 0
         assert "Traceback" not in demo.stderr.read()
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(address, timeout=5)
     text = "".join(lines)
     assert "Simulated: the API server" in text
     assert "make demo ARGS=--kubernetes" in text
     assert "Press Ctrl-C" in text
+
+
+def test_demo_without_the_dashboards_package_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fluence_extender.demo.pages.PACKAGE", "a_package_that_nobody_has")
+    with dashboard_of("http://127.0.0.1:1") as line:
+        assert "pip install 'fluence-extender[dashboard]'" in line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Iterator
 
 import httpx
@@ -11,6 +12,7 @@ from fluence_extender.dashboard.app import Dashboard
 from fluence_extender.dashboard.guard import Guard
 from fluence_extender.dashboard.poller import Poller
 from fluence_extender.dashboard.service import LARGEST_MANIFEST, ServiceAddress, ServiceReader
+from fluence_extender.dashboard.watch import INTEREST, Watch
 from tests.network.state_api import StateApi, gang, story
 
 KEY = "the-key"
@@ -75,6 +77,120 @@ async def test_story_is_read_once_for_each_state(service: StateApi) -> None:
             assert await poller.story("/v1/gangs/lab/train") is not None
         assert await poller.story("/v1/gangs/lab/nobody") is None
         assert service.asked["/v1/gangs/lab/train"] == 1
+
+
+@pytest.fixture
+async def cluster(service: StateApi) -> AsyncIterator[httpx.AsyncClient]:
+    """The dashboard as it is in the cluster, where each request names a user."""
+    pages = Dashboard(ServiceAddress(service.url), shared=True).app
+    transport = httpx.ASGITransport(app=Guard(pages, (), ""))
+    async with (
+        pages.router.lifespan_context(pages),
+        httpx.AsyncClient(transport=transport, base_url="https://board.example") as started,
+    ):
+        yield started
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+async def test_each_user_sees_what_the_service_shows_him(
+    cluster: httpx.AsyncClient, service: StateApi
+) -> None:
+    service.seen_by = {"Bearer ada": {"gangs": [gang("adas")]}, "Bearer eve": {"gangs": [gang("eves")]}}
+    for _ in range(2):
+        for mine, theirs in (("ada", "eve"), ("eve", "ada")):
+            for path in ("/gangs", "/", "/search?q=s", "/queue"):
+                shown = (await cluster.get(path, headers=bearer(mine))).text
+                assert f"lab/{theirs}s" not in shown
+            assert f"lab/{mine}s" in (await cluster.get("/gangs", headers=bearer(mine))).text
+
+
+async def test_change_of_one_users_sight_is_no_news_for_another(
+    cluster: httpx.AsyncClient, service: StateApi
+) -> None:
+    service.seen_by = {"Bearer ada": {"gangs": [gang("a")]}, "Bearer eve": {"gangs": [gang("a")]}}
+    tag = (await cluster.get("/gangs", headers=bearer("ada"))).headers["etag"].strip('"')
+    await cluster.get("/gangs", headers=bearer("eve"))
+    service.seen_by["Bearer ada"] = {"gangs": [gang("a"), gang("secret")]}
+    waiting = {"Fluence-Wait": tag}
+    assert "lab/secret" in (await cluster.get("/gangs", headers=bearer("ada") | waiting)).text
+    for path in ("/gangs", "/"):
+        assert "secret" not in (await cluster.get(path, headers=bearer("eve"))).text
+
+
+async def test_what_two_users_may_see_is_sent_once(service: StateApi) -> None:
+    service.seen_by = {"Bearer ada": {}, "Bearer eve": {}, "Bearer bob": {"gangs": []}}
+    async with ServiceReader(ServiceAddress(service.url)) as reader:
+        watch = Watch(reader)
+        ada, eve, bob = [await watch.visited(f"Bearer {name}") for name in ("ada", "eve", "bob")]
+        assert (service.unchanged, eve.state.gangs is ada.state.gangs) == (6 + 5, True)
+        assert list(bob.state.gangs) == []
+        await watch.read_once()
+        assert service.unchanged == 11 + 18
+        service.lists["gangs"] = [gang("late")]
+        await watch.read_once()
+        assert service.unchanged == 29 + 17
+        assert eve.state.gangs is ada.state.gangs
+        assert list(bob.state.gangs) == []
+
+
+async def test_user_who_loses_his_rights_sees_nothing_any_more(
+    cluster: httpx.AsyncClient, service: StateApi
+) -> None:
+    service.seen_by = {"Bearer ada": {"gangs": [gang("adas")]}}
+    tag = (await cluster.get("/gangs", headers=bearer("ada"))).headers["etag"].strip('"')
+    service.seen_by["Bearer ada"] = None
+    shown = (await cluster.get("/gangs", headers=bearer("ada") | {"Fluence-Wait": tag})).text
+    assert "adas" not in shown
+    assert "doesn&#39;t know you" in shown
+    assert "adas" not in (await cluster.get("/", headers=bearer("ada"))).text
+
+
+@pytest.mark.parametrize("header", [{}, {"Authorization": "Basic YTpi"}, bearer("x" * 20_000)])
+async def test_request_without_a_token_gets_nothing(
+    cluster: httpx.AsyncClient, service: StateApi, header: dict[str, str]
+) -> None:
+    for path in ("/", "/gangs", "/gangs/lab/train", "/usage", "/what-if"):
+        assert (await cluster.get(path, headers=header)).status_code == 401
+    assert (await cluster.get("/healthz", headers=header)).status_code == 200
+    own = {"Origin": "https://board.example"}
+    assert (await cluster.post("/what-if", data={"manifest": "x"}, headers=header | own)).status_code == 401
+    assert (service.asked, service.bodies) == ({}, [])
+
+
+async def test_tokens_that_are_refused_take_no_place(
+    service: StateApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fluence_extender.dashboard.watch.MOST_VISITORS", 2)
+    service.seen_by = {f"Bearer {number}": None for number in range(4)}
+    async with ServiceReader(ServiceAddress(service.url)) as reader:
+        watch = Watch(reader)
+        for authorization in service.seen_by:
+            assert (await watch.visited(authorization)).refused
+        assert not (await watch.visited("Bearer ada")).refused
+
+
+async def test_more_users_than_there_is_room_for_are_sent_away(
+    cluster: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fluence_extender.dashboard.watch.MOST_VISITORS", 1)
+    assert (await cluster.get("/", headers=bearer("ada"))).status_code == 200
+    assert (await cluster.get("/", headers=bearer("eve"))).status_code == 503
+    assert (await cluster.get("/", headers=bearer("ada"))).status_code == 200
+
+
+async def test_page_after_a_pause_is_new_and_comes_at_once(service: StateApi) -> None:
+    async with ServiceReader(ServiceAddress(service.url)) as reader:
+        watch = Watch(reader)
+        visitor = await watch.visited("")
+        visitor.read = visitor.visited = time.monotonic() - 2 * INTEREST
+        await watch.read_once()
+        service.lists["gangs"] = [gang("late")]
+        began = time.monotonic()
+        assert [one["name"] for one in (await watch.visited("")).state.gangs] == ["late"]
+        assert time.monotonic() - began < 3
 
 
 async def test_key_is_exchanged_for_a_cookie(client: httpx.AsyncClient) -> None:
