@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import secrets
 import socket
 from collections.abc import Callable
@@ -27,6 +28,7 @@ def serve_locally(origin: ServiceAddress, listener: socket.socket, on_address: C
     """Serve until a signal ends it; ``on_address`` gets the address with its key before the first request."""
     port = listener.getsockname()[1]
     key = secrets.token_urlsafe(24)
+    spare_collections()
     dashboard = Dashboard(origin)
     server = PageServer(config(Guard(dashboard.app, local_hosts(port), key)), dashboard)
     on_address(f"http://{LOOPBACK}:{port}/?{KEY}={key}")
@@ -36,8 +38,14 @@ def serve_locally(origin: ServiceAddress, listener: socket.socket, on_address: C
 def serve_for_users(origin: ServiceAddress, host: str, port: int) -> None:
     """Serve users who are named by their bearer tokens, until a signal ends it."""
     dashboard = Dashboard(origin, shared=True)
+    spare_collections()
     with socket.create_server((host, port)) as listener:
         PageServer(config(Guard(dashboard.app, (), "")), dashboard).run([listener])
+
+
+def spare_collections() -> None:
+    """Let Python look for cycles rarely: a large cluster's state is a million objects, and none is in a cycle."""
+    gc.set_threshold(50_000, 50, 100)
 
 
 class PageServer(uvicorn.Server):

@@ -1,8 +1,11 @@
 """The one loop of the process that reads ``/v1``: once a second for all visitors, however many pages are open.
 
 It reads for one visitor first and for all others right after, each in his own name. What the first was sent is offered
-to the others by its entity tag, so whoever may see the same costs the service an answer without content. While nobody
-looks, nothing is read. Where reading takes long it is done less often, so that it takes a tenth of the time at most.
+to the others by its entity tag, so whoever may see the same costs the service an answer without content.
+
+While nobody looks, nothing is read. Where reading, or making pages of what was read, takes long, it is done less often:
+reading takes a tenth of the time at most, and the process a tenth of a core, as long as no change waits for longer than
+`LONGEST`.
 
 Invariant: what a visitor sees comes from answers to requests in his name, and from nothing else.
 """
@@ -20,7 +23,10 @@ PERIOD = 1.0
 """Seconds between two readings."""
 
 SHARE = 10
-"""Reading takes at most one part in this many of the time."""
+"""Reading takes at most one part in this many of the time, and the process one part in this many of a core."""
+
+LONGEST = 15.0
+"""Seconds between two readings, however much there is to do."""
 
 INTEREST = 60.0
 """Seconds after the last visit in which reading goes on."""
@@ -67,9 +73,14 @@ class Watch:
         """Read until cancelled."""
         while True:
             await self._wanted.wait()
-            began = time.monotonic()
+            began, computed = time.monotonic(), time.process_time()
             await self.read_once()
-            await asyncio.sleep(max(PERIOD, (time.monotonic() - began) * (SHARE - 1)))
+            reading = time.monotonic() - began
+            left = PERIOD
+            while left > 0:
+                await asyncio.sleep(min(PERIOD, left))
+                # Pages are made meanwhile, which may call for a longer pause.
+                left = pause(reading, time.process_time() - computed) - (time.monotonic() - began)
 
     async def read_once(self) -> None:
         """Read for all who look, and forget those who don't any more."""
@@ -88,3 +99,11 @@ class Watch:
         """End all waits for news."""
         for poller in list(self._pollers.values()):
             await poller.end()
+
+
+def pause(reading: float, computed: float) -> float:
+    """Return how many seconds are between the beginnings of two readings.
+
+    ``reading`` is how long the first took, and ``computed`` the CPU time of the process since it began.
+    """
+    return min(max(PERIOD + reading, SHARE * reading, SHARE * computed), max(LONGEST, SHARE * reading))

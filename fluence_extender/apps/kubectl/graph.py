@@ -39,15 +39,15 @@ class Branch:
     children: list[Branch] = field(default_factory=list)
     nodes: int = 0
 
-    def add(self, node: Item) -> None:
-        """Count a node that is below this branch, or is this branch."""
-        self.nodes += 1
-        if not node["allocatable"]:
-            # The node is gone. What its last pods still hold there must not reduce what other nodes have free.
-            return
-        for part in COUNTED:
-            for name, value in node[part].items():
-                self.sums[part][name] = self.sums[part].get(name, 0) + value
+    def add_up(self) -> None:
+        """Count what is below this branch, from the nodes upwards, so that each amount is added once a level."""
+        for child in self.children:
+            if child.kind != "node":
+                child.add_up()
+            self.nodes += child.nodes
+            for part, total in self.sums.items():
+                for name, value in child.sums[part].items():
+                    total[name] = total.get(name, 0) + value
 
     def json(self) -> Item:
         """Return the branch as a value for programs."""
@@ -96,13 +96,14 @@ def tree(nodes: Sequence[Item]) -> Branch:
     root = Branch("cluster", "cluster")
     for node in sorted(nodes, key=lambda node: natural_order(node["name"])):
         here = root
-        here.add(node)
         for kind, name in node["levels"].items():
             here = _below(here, kind, name)
-            here.add(node)
-        leaf = Branch("node", node["name"], problems=node["problems"])
-        leaf.add(node)
+        leaf = Branch("node", node["name"], problems=node["problems"], nodes=1)
+        # A node that is gone has nothing. What its last pods still hold there must not reduce what others have free.
+        if node["allocatable"]:
+            leaf.sums = {part: node[part] for part in COUNTED}
         here.children.append(leaf)
+    root.add_up()
     return root
 
 

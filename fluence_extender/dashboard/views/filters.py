@@ -30,7 +30,8 @@ class Filters:
 
     def matches(self, *fields: tuple[str, str]) -> bool:
         """Return whether a row has, for each parameter in ``fields``, the value that is asked for."""
-        return all(not self[name] or self[name] == value for name, value in fields)
+        given = self.given
+        return all(given[name] == value for name, value in fields if given.get(name))
 
     def finds(self, *texts: str) -> bool:
         """Return whether the parameter ``text`` is a part of one of the texts, in upper or lower case."""

@@ -154,7 +154,10 @@ def _facts(gang: Item, state: ClusterState) -> Iterator[str]:
 
 def _passes(gang: Item, filters: Filters) -> bool:
     wanted = ("namespace", "state", "queue", "why")
-    return filters.matches(*((name, gang[name]) for name in wanted)) and filters.finds(
+    if not filters.matches(*((name, gang[name]) for name in wanted)):
+        return False
+    # Most often no text is asked for, and none is collected.
+    return not filters["text"] or filters.finds(
         gang["name"], gang["namespace"], gang["reason"], *(member["pod"] for member in gang["members"])
     )
 

@@ -249,8 +249,12 @@ def _within(node: Item, within: Sequence[str]) -> bool:
 
 
 def _passes(node: Item, filters: Filters) -> bool:
-    free = used_share(node["allocatable"], node["free"]) < FULL
-    kinds = {"open": node["schedulable"], "closed": not node["schedulable"], "free": free}
-    return kinds.get(filters["show"], True) and filters.finds(
-        node["name"], *node["levels"].values(), *node["problems"]
-    )
+    match filters["show"]:
+        case "open" if not node["schedulable"]:
+            return False
+        case "closed" if node["schedulable"]:
+            return False
+        case "free" if used_share(node["allocatable"], node["free"]) >= FULL:
+            return False
+    # Most often no text is asked for, and none is collected.
+    return not filters["text"] or filters.finds(node["name"], *node["levels"].values(), *node["problems"])

@@ -12,7 +12,7 @@ from fluence_extender.dashboard.app import Dashboard
 from fluence_extender.dashboard.guard import Guard
 from fluence_extender.dashboard.poller import Poller
 from fluence_extender.dashboard.service import LARGEST_MANIFEST, ServiceAddress, ServiceReader
-from fluence_extender.dashboard.watch import INTEREST, Watch
+from fluence_extender.dashboard.watch import INTEREST, Watch, pause
 from tests.network.state_api import StateApi, gang, story
 
 KEY = "the-key"
@@ -179,6 +179,14 @@ async def test_more_users_than_there_is_room_for_are_sent_away(
     assert (await cluster.get("/", headers=bearer("ada"))).status_code == 200
     assert (await cluster.get("/", headers=bearer("eve"))).status_code == 503
     assert (await cluster.get("/", headers=bearer("ada"))).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("reading", "computed", "seconds"),
+    [(0.01, 0.01, 1.01), (0.5, 0.1, 5.0), (0.1, 0.4, 4.0), (0.1, 9.0, 15.0), (3.0, 9.0, 30.0)],
+)
+def test_reading_and_making_pages_take_a_tenth(reading: float, computed: float, seconds: float) -> None:
+    assert pause(reading, computed) == pytest.approx(seconds)
 
 
 async def test_page_after_a_pause_is_new_and_comes_at_once(service: StateApi) -> None:

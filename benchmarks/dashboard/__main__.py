@@ -1,0 +1,175 @@
+"""Measure the dashboard with 20 visitors at 5,000 nodes and 10,000 gangs in line.
+
+Times of pages are given as they passed and as CPU time of the dashboard, which a busy machine doesn't change.
+
+    python -m benchmarks.dashboard [--write]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import httpx
+
+from benchmarks.dashboard.service import CHANGED, NODES, WAITING
+from benchmarks.report import PAGES, report, table
+
+VISITORS = 20
+WATCHED = 45.0
+"""Seconds in which the share of CPU is measured."""
+
+ROUNDS = 5
+REPORT = PAGES / "dashboard.md"
+SHOWN = (
+    "/",
+    "/queue",
+    "/gangs",
+    "/gangs?page=50",
+    "/gangs/team-7/wait-7",
+    "/nodes",
+    "/nodes?rack=r7",
+    "/nodes/n7",
+    "/devices",
+    "/search?q=wait-99",
+    "/what-if",
+)
+HEADINGS = ("", "takes", "CPU", "size")
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """How long something takes, and the CPU time of the dashboard for it, as text."""
+
+    what: str
+    takes: str
+    computed: str
+    size: str
+
+    def row(self) -> list[str]:
+        """Return the cells of the table."""
+        return [self.what, self.takes, self.computed, self.size]
+
+
+@dataclass(frozen=True, slots=True)
+class PageTime:
+    """How long a page takes, in seconds, and its bytes."""
+
+    passed: float
+    computed: float
+    size: int
+
+    def figure(self, what: str) -> Figure:
+        """Return it as a row."""
+        times = (f"{self.passed * 1000:.0f} ms", f"{self.computed * 1000:.0f} ms")
+        return Figure(what, *times, f"{self.size / 1024:.0f} KiB")
+
+
+@contextmanager
+def started(*command: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Yield a process and the last word of its first line."""
+    with subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process, process.stdout.readline().split()[-1]
+        finally:
+            process.terminate()
+
+
+def cpu_of(process: subprocess.Popen[str]) -> float:
+    """Return the CPU time that a process has taken, in seconds."""
+    with open(f"/proc/{process.pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+async def timed(client: httpx.AsyncClient, process: subprocess.Popen[str], path: str) -> PageTime:
+    """Ask for a page once."""
+    computed, began = cpu_of(process), time.monotonic()
+    answer = await client.get(path)
+    answer.raise_for_status()
+    return PageTime(time.monotonic() - began, cpu_of(process) - computed, len(answer.content))
+
+
+async def watching(client: httpx.AsyncClient, path: str, until: float) -> None:
+    """Keep a page open as a browser does."""
+    tag = ""
+    while time.monotonic() < until:
+        answer = await client.get(path, headers={"Fluence-Wait": tag})
+        tag = answer.headers.get("ETag", tag).strip('"')
+
+
+async def share(client: httpx.AsyncClient, process: subprocess.Popen[str]) -> float:
+    """Return which part of a core the dashboard takes while all visitors have pages open."""
+    until = time.monotonic() + WATCHED
+    computed, began = cpu_of(process), time.monotonic()
+    async with asyncio.TaskGroup() as group:
+        for number in range(VISITORS):
+            group.create_task(watching(client, SHOWN[number % (len(SHOWN) - 1)], until))
+    return (cpu_of(process) - computed) / (time.monotonic() - began)
+
+
+async def measure() -> list[Figure]:
+    """Measure all."""
+    with started("benchmarks.dashboard.service") as (_, port):
+        service = f"http://127.0.0.1:{port}"
+        command = ("fluence_extender.apps.kubectl.main", "dashboard", "--no-browser", "--server", service)
+        with started(*command) as (process, address):
+            limits = httpx.Limits(max_connections=2 * VISITORS)
+            base, _, key = address.partition("/?key=")
+            async with httpx.AsyncClient(base_url=base, timeout=60, limits=limits) as client:
+                await client.get("/what-if", params={"key": key})
+                first = await timed(client, process, "/")
+                await client.post(f"{service}/still")
+                await asyncio.sleep(12)
+                found = [first.figure("the first page after the start")]
+                found += [(await slowest(client, process, path)).figure(f"`{path}`") for path in SHOWN]
+                still = await share(client, process)
+                await client.post(f"{service}/busy")
+                busy = await share(client, process)
+    found.append(Figure(f"{VISITORS} visitors, nothing changes", "", f"{still:.1%} of a core", ""))
+    found.append(Figure(f"{VISITORS} visitors, {CHANGED} changes a second", "", f"{busy:.1%} of a core", ""))
+    return found
+
+
+async def slowest(client: httpx.AsyncClient, process: subprocess.Popen[str], path: str) -> PageTime:
+    """Return the longest times of some rounds, none of which finds the page made already."""
+    mark = "&" if "?" in path else "?"
+    found = [await timed(client, process, f"{path}{mark}round={number}") for number in range(ROUNDS)]
+    return PageTime(
+        max(one.passed for one in found), max(one.computed for one in found), max(one.size for one in found)
+    )
+
+
+def page(found: Sequence[Figure], where: str) -> str:
+    """Return the figures as a page of the documentation."""
+    lines = [
+        "# The dashboard on a large cluster",
+        "",
+        f"{NODES:,} nodes, {WAITING:,} gangs in line and 1,000 that run. Pages are asked for one after another, each",
+        f"{ROUNDS} times anew, and the longest time counts. Then {VISITORS} visitors keep pages open for",
+        f"{WATCHED:.0f} s, first while nothing changes, then while {CHANGED} gangs change each second. CPU is that of",
+        "the dashboard's process. Made by `python -m benchmarks.dashboard --write`.",
+        "",
+        f"Machine: {where}.",
+        "",
+        *table(HEADINGS, found),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, show the figures, and write the page with ``--write``."""
+    report(REPORT, "Time the dashboard on a large cluster.", HEADINGS, lambda: asyncio.run(measure()), page)
+
+
+if __name__ == "__main__":
+    main()
