@@ -42,7 +42,7 @@ from fluence_extender.dashboard.views import links
 from fluence_extender.dashboard.views.filters import Filters
 from fluence_extender.dashboard.views.usage import asked
 from fluence_extender.dashboard.views.whatif import what_if
-from fluence_extender.dashboard.watch import TooManyVisitors, Watch
+from fluence_extender.dashboard.watch import TooManyVisitors, VisitorWatch
 
 STATIC = Path(__file__).parent / "static"
 
@@ -91,7 +91,7 @@ class Dashboard:
 
     def __init__(self, origin: ServiceAddress, shared: bool = False) -> None:
         self._reader = ServiceReader(origin)
-        self._watch = Watch(self._reader)
+        self._watch = VisitorWatch(self._reader)
         self._shared = shared
         self._made: WeakKeyDictionary[Poller, dict[str, _Made]] = WeakKeyDictionary()
         pages: dict[str, Maker] = {

@@ -1,4 +1,4 @@
-"""What one visitor sees. It is read whenever `Watch` says so; a list that hasn't changed is not sent again.
+"""What one visitor sees. It is read whenever `VisitorWatch` says so; a list that hasn't changed is not sent again.
 
 Invariant: a failure shows in the next state and ends with the next reading that works; nothing has to be restarted. Who
 loses the right to ask loses what he was shown.

@@ -41,7 +41,7 @@ class TooManyVisitors(Exception):
     """There is no room for another visitor now."""
 
 
-class Watch:
+class VisitorWatch:
     """Keeps a `Poller` for each visitor, by the Authorization header of his requests; "" is who started the process."""
 
     def __init__(self, reader: ServiceReader) -> None:

@@ -32,6 +32,8 @@ OF_OTHERS = {
     "fluence": "fluence-deviceplugin jobid",
     "flux-k8s": "plugins",
     "fluxqueue": "fluxqueue FluxJob FluxionScheduler River",
+    "Grafana": "grafana",
+    "ingress-nginx": "auth-url",
     "krew": "archive manifest",
     "kubectl-fluence": "select-backend",
     "Volcano": "volcano binpack minAvailable queue",
@@ -41,8 +43,9 @@ OF_OTHERS = {
         DoNotSchedule FailedMount Recreate ResourceQuota activeDeadlineSeconds admission-control-config-file
         backoffLimitPerIndex ca_file count failedIndexes minAvailable ordinals podset-preferred-topology
         podset-required-topology podset-slice-required-topology podset-unconstrained-topology priorityClassName
-        schedulingConstraints scopeSelector topology etc kubernetes
+        schedulingConstraints scopeSelector topology etc kubernetes authentication-config oidc-issuer-url
     """,
+    "oauth2-proxy": "upstream pass-authorization-header set-authorization-header cookie-refresh",
     "QRMI": "qrmi_ibm_qrs_endpoint QRMI_IBM_QRS_ENDPOINT _QRMI_IBM_QRS_IAM_APIKEY _QRMI_IBM_QRS_SERVICE_CRN",
     "tests": """
         FLUENCE_RACERS test_gang_waits_for_the_gates_of_others_and_leaves_them_alone

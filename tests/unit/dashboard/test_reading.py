@@ -12,7 +12,7 @@ from fluence_extender.dashboard.app import Dashboard
 from fluence_extender.dashboard.guard import Guard
 from fluence_extender.dashboard.poller import Poller
 from fluence_extender.dashboard.service import LARGEST_MANIFEST, ServiceAddress, ServiceReader
-from fluence_extender.dashboard.watch import INTEREST, Watch, pause
+from fluence_extender.dashboard.watch import INTEREST, VisitorWatch, pause
 from tests.network.state_api import StateApi, gang, story
 
 KEY = "the-key"
@@ -123,7 +123,7 @@ async def test_change_of_one_users_sight_is_no_news_for_another(
 async def test_what_two_users_may_see_is_sent_once(service: StateApi) -> None:
     service.seen_by = {"Bearer ada": {}, "Bearer eve": {}, "Bearer bob": {"gangs": []}}
     async with ServiceReader(ServiceAddress(service.url)) as reader:
-        watch = Watch(reader)
+        watch = VisitorWatch(reader)
         ada, eve, bob = [await watch.visited(f"Bearer {name}") for name in ("ada", "eve", "bob")]
         assert (service.unchanged, eve.state.gangs is ada.state.gangs) == (6 + 5, True)
         assert list(bob.state.gangs) == []
@@ -166,7 +166,7 @@ async def test_tokens_that_are_refused_take_no_place(
     monkeypatch.setattr("fluence_extender.dashboard.watch.MOST_VISITORS", 2)
     service.seen_by = {f"Bearer {number}": None for number in range(4)}
     async with ServiceReader(ServiceAddress(service.url)) as reader:
-        watch = Watch(reader)
+        watch = VisitorWatch(reader)
         for authorization in service.seen_by:
             assert (await watch.visited(authorization)).refused
         assert not (await watch.visited("Bearer ada")).refused
@@ -191,7 +191,7 @@ def test_reading_and_making_pages_take_a_tenth(reading: float, computed: float, 
 
 async def test_page_after_a_pause_is_new_and_comes_at_once(service: StateApi) -> None:
     async with ServiceReader(ServiceAddress(service.url)) as reader:
-        watch = Watch(reader)
+        watch = VisitorWatch(reader)
         visitor = await watch.visited("")
         visitor.read = visitor.visited = time.monotonic() - 2 * INTEREST
         await watch.read_once()
