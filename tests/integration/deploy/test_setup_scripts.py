@@ -275,7 +275,8 @@ def test_make_image_tags_the_version(checkout: Checkout) -> None:
 
 def test_ci_checks_then_tests(checkout: Checkout) -> None:
     checkout.write("python3", stand_in_python("ensurepip pip"))
-    checkout.write("chromium", "")
+    for tool in ("chromium", "promtool", "prometheus"):
+        checkout.write(tool, "")
     (checkout.bin / "make").unlink()
     checkout.write("make", 'echo "make $*"')
     result = checkout.run("bash", ".ci/run")
@@ -286,7 +287,8 @@ def test_ci_checks_then_tests(checkout: Checkout) -> None:
 
 def test_ci_stops_at_a_failed_check(checkout: Checkout) -> None:
     checkout.write("python3", stand_in_python("ensurepip pip"))
-    checkout.write("chromium", "")
+    for tool in ("chromium", "promtool", "prometheus"):
+        checkout.write(tool, "")
     (checkout.bin / "make").unlink()
     checkout.write("make", 'echo "make $*"; exit 2')
     result = checkout.run("bash", ".ci/run")
