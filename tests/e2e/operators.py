@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 from fluence_extender.localcluster import Api, ApiError
@@ -125,6 +126,7 @@ def installed(api: Api, *kinds: str) -> Iterator[None]:
         group, version, plural, _ = KINDS[kind]
         path = f"/apis/{group}/{version}/{plural}"
         wait_for(partial(api.get, path), what=f"{path} to be served")
+        wait_for(partial(_takes_objects, api, kind), what=f"the policies to know {kind}")
     try:
         yield
     finally:
@@ -150,3 +152,15 @@ def written(kind: str, name: str, **spec: Any) -> Manifest:
         "metadata": {"name": name, "labels": labels},
         "spec": spec,
     }
+
+
+def _takes_objects(api: Api, kind: str) -> bool:
+    """Whether an object that is well formed would be created: admission learns of new kinds a while after the rest."""
+    group, version, plural, name = KINDS[kind]
+    probe = {"apiVersion": f"{group}/{version}", "kind": name, "metadata": {"name": "probe"}}
+    path = f"/apis/{group}/{version}/namespaces/default/{plural}"
+    try:
+        api.request("POST", path, probe, query={"dryRun": "All"})
+    except ApiError as error:
+        return error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE)
+    return True

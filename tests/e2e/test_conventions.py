@@ -382,11 +382,12 @@ def test_ray_cluster_is_a_gang_where_its_owner_wants_it(
     operators: None, fluence: Fluence, namespace: Namespace, nodes: NodeFactory, history: History
 ) -> None:
     nodes(1, cpu="4")
-    workers = [{"replicas": 2, "numOfHosts": 1}]
+    template: Manifest = {"spec": {}}
+    workers = [{"groupName": "workers", "replicas": 2, "numOfHosts": 1, "template": template}]
+    groups: Manifest = {"headGroupSpec": {"template": template}, "workerGroupSpecs": workers}
     wanted = {"ray.io/gang-scheduling-enabled": "true"}
     namespace.create(
-        written("RayCluster", "ray", workerGroupSpecs=workers, labels=wanted),
-        written("RayCluster", "loose", workerGroupSpecs=workers),
+        written("RayCluster", "ray", labels=wanted, **groups), written("RayCluster", "loose", **groups)
     )
     namespace.create(
         member(manifests.ray_pod("ray", "ray-head", "head")),

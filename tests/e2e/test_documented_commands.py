@@ -28,8 +28,13 @@ TRIED_ELSEWHERE = ("fluence", "logs", "run", "--raw")
 """Words of commands that need the service, or a running pod."""
 
 RECORDED = "docs/kubectl.md:"
-FAILURES = ("timed out waiting for the condition", 'in version "cert-manager.io/v1"')
-"""What a right command may end with here: no controller of ours runs, and no cert-manager is installed."""
+FAILURES = (
+    "timed out waiting for the condition",
+    'in version "cert-manager.io/v1"',
+    'in version "monitoring.coreos.com/v1"',
+    'namespaces "ingress-nginx" not found',
+)
+"""What a right command may end with here: no controller of ours runs, and no other project is installed."""
 
 WALK = list(
     dict.fromkeys(
