@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from fluence_extender.apps.kubectl.errors import CommandError
 from fluence_extender.apps.kubectl.program import kubectl_program
@@ -44,11 +45,16 @@ def tunnel(connection: Sequence[str]) -> Iterator[Path]:
                 _wait(process, socket, log)
                 yield socket
             finally:
-                process.terminate()
-                try:
-                    process.wait(STOP)
-                except subprocess.TimeoutExpired:
-                    process.kill()
+                end(process)
+
+
+def end(process: subprocess.Popen[Any]) -> None:
+    """Ask a process to end, and kill it if it doesn't within `STOP` seconds."""
+    process.terminate()
+    try:
+        process.wait(STOP)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def _wait(process: subprocess.Popen[bytes], socket: Path, log: Path) -> None:

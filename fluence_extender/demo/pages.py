@@ -9,9 +9,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 
 from fluence_extender.dashboard.command import EXTRA
-
-STOP = 5.0
-"""Seconds that the process gets to end."""
+from fluence_extender.dashboard.tunnel import end
 
 PACKAGE = "htpy"
 """The package that the extra has and that no other part needs."""
@@ -32,8 +30,4 @@ def dashboard_of(api_url: str) -> Iterator[str]:
             assert process.stdout is not None
             yield process.stdout.readline().strip() or "The dashboard didn't start; its message is above."
         finally:
-            process.terminate()
-            try:
-                process.wait(STOP)
-            except subprocess.TimeoutExpired:
-                process.kill()
+            end(process)

