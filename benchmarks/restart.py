@@ -193,14 +193,20 @@ def start(kubeconfig: Path, engine: str, log: Path, environment: Mapping[str, st
     with log.open("ab") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
     try:
-        while not _ready(f"http://{LOOPBACK}:{api_port}/readyz"):
-            if process.poll() is not None or time.monotonic() - begun > PATIENCE:
-                raise RuntimeError(f"the service didn't become ready: {log.read_text()[-2000:]}")
-            time.sleep(0.05)
-        return Timed(time.monotonic() - begun, _own(process.pid))
+        wait_until_ready(process, api_port, log)
+        return Timed(time.monotonic() - begun, cpu_seconds(process.pid))
     finally:
         process.kill()
         process.wait()
+
+
+def wait_until_ready(process: subprocess.Popen[bytes], api_port: int, log: Path) -> None:
+    """Return when the service is ready. Raise `RuntimeError` with the end of its log if it ends or takes too long."""
+    begun = time.monotonic()
+    while not _ready(f"http://{LOOPBACK}:{api_port}/readyz"):
+        if process.poll() is not None or time.monotonic() - begun > PATIENCE:
+            raise RuntimeError(f"the service didn't become ready: {log.read_text()[-2000:]}")
+        time.sleep(0.05)
 
 
 def free_port() -> int:
@@ -219,7 +225,7 @@ def _ready(url: str) -> bool:
         return False
 
 
-def _own(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     """Return a process's seconds of CPU time (proc(5): utime and stime)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

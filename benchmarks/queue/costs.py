@@ -32,7 +32,9 @@ GIB = 2**30
 NODE = Resources({"cpu": 64_000, "memory": 256 * GIB, "nvidia.com/gpu": 8, "pods": 110})
 HOUR = 3600.0
 EVENTS = 50
-MOST_STEPS = 60
+LONGEST = 60_000.0
+"""Milliseconds after which a pass is cut short."""
+
 HEADINGS = ("what", "median", "slowest")
 EASY, HYBRID = PolicyName.EASY, PolicyName.HYBRID
 
@@ -96,12 +98,12 @@ def _passes(controller: Controller, there: list[list[Pod]], name: str) -> list[C
 
 
 def _pass(controller: Controller, what: str) -> list[Cost]:
-    """Measure the steps until the core is at rest. After `MOST_STEPS`, estimate the time of the other gangs."""
+    """Measure the steps until the core is at rest. After `LONGEST`, estimate the time of the other gangs."""
     steps: list[float] = []
-    while not steps or (controller.lifecycle.restless and len(steps) < MOST_STEPS):
+    while not steps or (controller.lifecycle.restless and sum(steps) < LONGEST):
         steps.append(_timed(controller.step))
-    waiting = len(controller.queue.line())
-    tried = waiting - len(controller.lifecycle._attempts.left)
+    line, version = controller.queue.turns.line, controller.ledger.version
+    waiting, tried = len(line), sum(one.gang.attempt.version == version for one in line)
     each = sum(steps) / max(tried, 1)
     title = f"{what} ({len(controller.queue.reservations())} reservations)"
     if tried < waiting:

@@ -24,9 +24,9 @@ from fluence_extender.model.names import (
     UNSATISFIABLE_CONDITION,
     WEBHOOK_NAME,
 )
-from fluence_extender.model.notation import format_time
+from fluence_extender.model.notation import format_micro_time, format_time
 from fluence_extender.model.pod import NodeTerm, Owner, Requirement
-from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus
+from fluence_extender.model.queue import NodeReservation, PastUse, Queue, QueueStatus, ReservationStatus
 from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup, Resumable
 
 AnyPodGroup = PodGroup | CoschedulingGroup
@@ -156,8 +156,31 @@ def queue_patch(queue: Queue, status: QueueStatus) -> dict[str, Any]:
     stopped = status.stopped_since
     since = None if stopped is None else format_time(datetime.fromtimestamp(stopped, UTC))
     conditions = [_accepted(status.problem, status.since)]
-    fields = {**counts, "head": head, "stoppedSince": since, "conditions": conditions}
+    fields: dict[str, Any] = {**counts, "head": head, "stoppedSince": since, "conditions": conditions}
+    before = queue.status or QueueStatus()
+    fields["used"] = _replaced(before.used, status.used)
+    fields["borrowed"] = _replaced(before.borrowed, status.borrowed)
+    fields["share"] = status.share
+    if status.past is not None:
+        fields["usage"] = _usage(status.past, before.past)
     return {"metadata": {"uid": queue.uid}, "status": fields}
+
+
+def _usage(past: PastUse, before: PastUse | None) -> dict[str, Any]:
+    users = {} if before is None else before.users
+    return {
+        "at": format_micro_time(datetime.fromtimestamp(past.at, UTC)),
+        "amounts": _replaced({} if before is None else before.amounts, past.amounts),
+        "users": {
+            **dict.fromkeys(name for name in users if name not in past.users),
+            **{name: _replaced(users.get(name, {}), amounts) for name, amounts in past.users.items()},
+        },
+    }
+
+
+def _replaced(before: Mapping[str, object], now: Mapping[str, object]) -> dict[str, object]:
+    """Return what a merge patch has to say so that a map is as it is now."""
+    return {**dict.fromkeys(before), **now}
 
 
 def reservation_patch(reservation: NodeReservation, status: ReservationStatus) -> dict[str, Any]:

@@ -8,7 +8,7 @@ another replica leads. A standby follows the facts alone, so that `lead` has lit
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fluence_extender.cluster.port import (
     QUEUE_KINDS,
@@ -31,11 +31,13 @@ from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.endings import Endings
 from fluence_extender.gangs.reporting.accounts import PodAccounts
 from fluence_extender.gangs.reporting.queue_status import QueueReports
+from fluence_extender.gangs.reporting.traces import gang_trace
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.accounting import AccountSink
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.tracing import TraceSink
 from fluence_extender.model.workload import JobSet, Resumable, Workload
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
@@ -50,7 +52,8 @@ class Controller:
     that is seen of the cluster, the registry's with every change of a gang. ``leading`` says whether this replica
     decides; one that may have to stand by begins without. ``read_resources`` returns the resources to adopt from
     resources.yaml as it is now, if any; ``on_preempted`` is called for each gang whose eviction begins. ``sink``
-    takes in what pods hold, for the account of past work, None where nobody keeps one.
+    takes in what pods hold, for the account of past work, None where nobody keeps one, and each of
+    ``traces`` what a gang went through that has become whole.
     """
 
     def __init__(
@@ -63,12 +66,19 @@ class Controller:
         read_resources: ReadResources = lambda _: None,
         on_preempted: Callable[[], None] = lambda: None,
         sink: AccountSink | None = None,
+        traces: Sequence[TraceSink] = (),
     ) -> None:
         self.ledger = ledger
         self.registry = Registry(calendar)
         self.eligibility = EligibilityIndex()
         self.lifecycle = Lifecycle(
-            self.registry, ledger, Planner(ledger, self.eligibility), limits or Limits(), clock, on_preempted
+            self.registry,
+            ledger,
+            Planner(ledger, self.eligibility),
+            limits or Limits(),
+            clock,
+            on_preempted,
+            self._trace,
         )
         self.queue = self.lifecycle.queue
         self._queue_reports = QueueReports(
@@ -80,6 +90,7 @@ class Controller:
         self._accounts = (
             PodAccounts(sink, self.registry, self.lifecycle.admission, calendar) if sink is not None else None
         )
+        self._traces = traces
         self._births = self.lifecycle.births
         self._clock = clock
         self._read_resources = read_resources
@@ -228,15 +239,14 @@ class Controller:
         if self._accounts is not None:
             self._accounts.changed(pod)
 
-    def _foresee(self) -> None:
-        """Bring the foreseen pods up to date."""
+    def _foresee(self) -> list[Pod]:
+        """Bring the foreseen pods up to date; return those that are new or have changed."""
         gone, coming = self._births.changes()
         for pod in gone:
             self._drop_pod(pod)
         for pod in coming:
             self._put_own(pod)
-            if self.started:
-                self.lifecycle.resume_place(pod.uid)
+        return coming
 
     def _count_foreign(self, pod: Pod) -> None:
         if pod.node and not pod.finished:
@@ -298,6 +308,7 @@ class Controller:
         self._begin_to_lead()
 
     def _begin_to_lead(self) -> None:
+        self.lifecycle.admission.shares.take_over()
         self._births.lead()
         self._foresee()
         self.lifecycle.lead()
@@ -352,7 +363,8 @@ class Controller:
         """Decide what to do now."""
         if not self.started:
             return []
-        self._foresee()
+        for pod in self._foresee():
+            self.lifecycle.resume_place(pod.uid)
         if not self.leading:
             self._standby.step()
             return []
@@ -362,6 +374,14 @@ class Controller:
         if self._accounts is not None:
             self._accounts.state()
         return actions
+
+    def _trace(self, gang: Gang) -> None:
+        """Send the trace of a gang that has become whole to all sinks."""
+        place = self.lifecycle.admission.usage.place(gang.key)
+        trace = gang_trace(gang, place.queue if place is not None else "") if self._traces else None
+        if trace is not None:
+            for sink in self._traces:
+                sink.send(trace)
 
     def member(self, uid: str) -> tuple[Gang, Member] | None:
         """Return the gang and the member of a pod of ours, or None if it isn't known."""

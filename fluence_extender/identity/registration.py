@@ -22,7 +22,8 @@ from fluence_extender.identity.identity import Identity, IdentitySource, NoIdent
 
 log = structlog.get_logger(__name__)
 
-OWNER_LABEL = "app.kubernetes.io/managed-by"
+OWNER_LABEL = "app.kubernetes.io/part-of"
+"""Helm puts its own name into managed-by."""
 OWNER = "fluence-extender"
 
 PERIOD = 5.0

@@ -103,6 +103,10 @@ class CapacityTable:
             dict(self.rows), dict(self.columns), self.free.copy(), dict(self.ports), list(self.names)
         )
 
+    def having(self, free: Amounts, ports: dict[int, tuple[HostPort, ...]]) -> CapacityTable:
+        """Return a table of the same nodes that have other amounts free and other ports in use."""
+        return CapacityTable(self.rows, self.columns, free, ports, self.names, self._remembered)
+
     def of_node(self, name: str) -> dict[str, int]:
         """Return the capacity of a node, by resource name."""
         row = self.free[self.rows[name]].tolist()

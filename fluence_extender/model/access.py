@@ -80,6 +80,9 @@ def pods_in(namespace: str) -> Right:
 
 NODES = Right("list", "nodes")
 METRICS = Right("get", path="/metrics")
+ALL_PAST_WORK = Right("audit", "history", group=STATE_GROUP)
+"""Shows who used what in all namespaces. It has a verb of its own, because fluence-view may get and list everything in
+the group."""
 
 
 @dataclass(frozen=True, slots=True)

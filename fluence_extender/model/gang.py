@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Convention(StrEnum):
     """The convention by which a pod names its gang."""
+
+    __hash__ = str.__hash__
 
     POD_GROUP = "podgroup"
     COSCHEDULING = "coscheduling"
@@ -22,9 +24,8 @@ class Convention(StrEnum):
     ALONE = "pod"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class GangKey:
-    """The identity of a gang.
+class GangKey(NamedTuple):
+    """The identity of a gang; a tuple, because a step hashes and compares thousands of them.
 
     ``name`` is the name of the group. ``uid`` is set where a name alone isn't unique over time: for a pod on its own,
     and for the owner of pods. ``part`` is set where the members of one group can't all exist at once, because some are

@@ -5,6 +5,7 @@ only admission, the sidecar and the interceptor of quantum jobs use is in `coord
 """
 
 SCHEDULER_NAME = "fluence"
+DEFAULT_SCHEDULER = "default-scheduler"
 
 DOMAIN = "fluence.flux-framework.org"
 RESOURCE_DOMAIN = "fluxion.flux-framework.org"
@@ -65,7 +66,7 @@ USER_ANNOTATION = f"{DOMAIN}/submitted-by"
 # Written with the condition that says why a gated pod waits: the pod's resourceVersion as it was first seen.
 FIRST_SEEN_ANNOTATION = f"{DOMAIN}/first-seen"
 
-# Written when the pod is ungated: the planned node. The pod is confined to it, or to it and a spare node.
+# Written when the pod is ungated: the planned node. The pod is confined to it and to the spare nodes of `pins.SPARES`.
 PINNED_ANNOTATION = f"{DOMAIN}/pinned-to"
 
 # Written when the pod is ungated, and in the Binding: the gang with which it got its place, and the size of that gang.

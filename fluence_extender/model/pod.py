@@ -10,6 +10,7 @@ from fluence_extender.model.names import (
     NODE_NAME,
     PINNED_ANNOTATION,
     REQUIRE_PREFIX,
+    RESOURCE_PREFIX,
     SCHEDULER_NAME,
 )
 from fluence_extender.model.resources import NOTHING, Resources
@@ -161,6 +162,14 @@ class Pod:
     def without_devices(self) -> Pod:
         """The same pod as if it requested no devices."""
         return replace(self, devices={}) if self.devices else self
+
+    @property
+    def amounts(self) -> Resources:
+        """All that it takes by names of resources: its requests, and its devices."""
+        if not self.devices:
+            return self.requests
+        devices = {f"{RESOURCE_PREFIX}{kind}": amount for kind, amount in self.devices.items()}
+        return self.requests + Resources(devices)
 
     @property
     def finished(self) -> bool:

@@ -90,6 +90,12 @@ UNGROUPED = (
 )
 """The remark on a group size above 1 where there is no group that could have this size."""
 
+UNSIZED = (
+    f"label {names.GROUP_LABEL} without the annotation {names.GROUP_SIZE_ANNOTATION}: the pods of the group start one "
+    "by one, because nothing says how many they are; write the size, 1 if that is meant"
+)
+"""The remark on a pod without a controller that names a group and no size."""
+
 NAME_A_GROUP = f"name the group in the label {names.GROUP_LABEL}"
 
 OTHER_PROJECTS = {
@@ -123,6 +129,14 @@ TEMPLATED = (
     - {key for key in REQUESTED if key.startswith(names.SELECT_PREFIX)}
 )
 """The keys that users set and that count on pods only, not on the objects that create pods."""
+
+
+def lacks_size(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
+    """Return whether a pod without a controller names a group by our label and says nothing of the group's size."""
+    if not labels.get(names.GROUP_LABEL) or names.GROUP_SIZE_ANNOTATION in annotations:
+        return False
+    # A shared quantum job has two gangs, and the size of both follows from that of the group.
+    return coordination.COORDINATION_ANNOTATION not in annotations
 
 
 def remarks(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:

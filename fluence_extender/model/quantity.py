@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
+
 LARGEST = 2**63 - 1
 """The largest amount in whole units. A larger one counts as this, as apimachinery does for binary suffixes."""
 
@@ -19,6 +21,7 @@ _LONGEST_TEXT = 256
 _NANOS_EXPONENT = 9
 _NANO = 1_000_000_000
 _MICRO_TO_MILLI = 10**6
+_MILLIS = 1000
 
 _DECIMAL_EXPONENTS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY_EXPONENTS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -82,6 +85,19 @@ def in_exact_binary(amount: int) -> str:
         if amount and amount % 2**exponent == 0:
             return f"{amount >> exponent}{suffix}"
     return str(amount)
+
+
+def read_amount(resource: str, quantity: Quantity) -> int:
+    """Return an amount of a resource in the unit in which it is counted, rounded down. Raise `InvalidQuantity`."""
+    return floor_millicores(quantity) if resource == CPU else floor_whole(quantity)
+
+
+def written_amount(resource: str, amount: int) -> str:
+    """Return an amount of a resource as a quantity: ``1500m``, ``64Gi`` or ``2``."""
+    if resource == CPU:
+        return f"{amount}m" if amount % _MILLIS else str(amount // _MILLIS)
+    in_bytes = resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith("hugepages-")
+    return in_exact_binary(amount) if in_bytes else str(amount)
 
 
 def up(amount: int, unit: int) -> int:

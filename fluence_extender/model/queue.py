@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
+from hashlib import sha256
 
 from fluence_extender.model.pod import Requirement
 
@@ -50,6 +52,36 @@ class Stop(StrEnum):
     EVICT = "Evict"
 
 
+class Reclaim(StrEnum):
+    """What a queue takes back: nothing, or what others have borrowed of its guarantee."""
+
+    NEVER = "Never"
+    BORROWED = "Borrowed"
+
+
+class Within(StrEnum):
+    """What work of a queue takes from other work of it: nothing, or the places of what has a lower priority."""
+
+    NEVER = "Never"
+    LOWER_PRIORITY = "LowerPriority"
+
+
+class TakenBy(StrEnum):
+    """How places are taken. Suspend: Jobs go back in line, and what can't be suspended is evicted."""
+
+    SUSPEND = "Suspend"
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePreemption:
+    """How a queue takes places. It takes back no work that has run for less than ``min_runtime`` seconds."""
+
+    reclaim: Reclaim = Reclaim.NEVER
+    within: Within = Within.LOWER_PRIORITY
+    min_runtime: float = 0.0
+    by: TakenBy = TakenBy.SUSPEND
+
+
 @dataclass(frozen=True, slots=True)
 class NamespaceSelector:
     """Namespaces by name, or by all of ``labels``; without any name or label these are all namespaces."""
@@ -80,13 +112,46 @@ class QueueLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class Quota:
+    """What of each resource a queue is guaranteed, may use at most, and lends while it doesn't use it itself.
+
+    Amounts are in the units of `Resources`. A resource without a limit has none, and of one that ``lendable`` doesn't
+    name all that is guaranteed is lent.
+    """
+
+    guaranteed: Mapping[str, int] = field(default_factory=dict)
+    limit: Mapping[str, int] = field(default_factory=dict)
+    lendable: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PastUse:
+    """What the gangs of a queue had used ``at`` a time, in amounts times seconds that have decayed by its half-life.
+
+    ``users`` are the parts of its users, by `digest`.
+    """
+
+    at: float
+    amounts: Mapping[str, float]
+    users: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+@lru_cache(maxsize=4096)
+def digest(user: str) -> str:
+    """Return a short name for a user which doesn't tell everyone who may read Queues who submits to them."""
+    return sha256(user.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
 class QueueStatus:
     """What the service says of a Queue.
 
     ``waiting`` and ``admitted`` count entries. ``head`` is the entry that is served next (namespace/name), "" for none,
     and ``expected_start`` when it is expected to start (RFC 3339), "" where that isn't known. ``stopped_since`` is when
     the queue was seen to stop (seconds since the epoch), None while it doesn't. ``problem`` says what of the object
-    isn't in force, "" where all is. ``since`` is when that began or ended (RFC 3339), and isn't compared.
+    isn't in force, "" where all is, and ``since`` when that began or ended (RFC 3339). ``used`` and ``borrowed`` are
+    quantities by resource, and ``share`` is the part of the cluster that the queue has, by its weight. Neither
+    ``since`` nor ``past`` is compared.
     """
 
     waiting: int = 0
@@ -95,6 +160,10 @@ class QueueStatus:
     expected_start: str = ""
     stopped_since: float | None = None
     problem: str = ""
+    used: Mapping[str, str] = field(default_factory=dict)
+    borrowed: Mapping[str, str] = field(default_factory=dict)
+    share: float = 0.0
+    past: PastUse | None = field(default=None, compare=False)
     since: str = field(default="", compare=False)
 
 
@@ -104,7 +173,9 @@ class Queue:
 
     ``default_for`` are the namespaces whose work comes here unless it names another queue. Work that declares no
     duration has ``default_duration``, and none may declare more than ``max_duration``, in seconds; None where the queue
-    doesn't say it. ``stopped_since`` is when the queue was seen to stop, by its status; None where it hasn't been yet.
+    doesn't say it. ``parent`` is the queue of which it is a part, "" for none. Its share counts divided by its
+    ``weight``, with what was used before by ``half_life``; each step of priority is worth ``class_step`` seconds of
+    waiting. ``stopped_since`` is when the queue was seen to stop, by its status; None where it hasn't been yet.
     ``problems`` say what of the object can't be read, and why. ``status`` is the status that was written last, None
     where none was, and isn't compared. Times are in seconds since the epoch.
     """
@@ -119,6 +190,12 @@ class Queue:
     overrun: OverrunAction = OverrunAction.EXTEND
     limits: QueueLimits = field(default_factory=QueueLimits)
     stop: Stop = Stop.NONE
+    parent: str = ""
+    quota: Quota = field(default_factory=Quota)
+    weight: float | None = None
+    half_life: float | None = None
+    class_step: float | None = None
+    preemption: QueuePreemption = field(default_factory=QueuePreemption)
     stopped_since: float | None = None
     problems: tuple[str, ...] = ()
     uid: str = ""

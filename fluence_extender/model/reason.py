@@ -26,6 +26,7 @@ class ReasonCode(StrEnum):
     QUEUE_STOPPED = "QueueStopped"
     WAITS_FOR = "WaitsFor"
     OVER_USER_LIMIT = "OverUserLimit"
+    OVER_QUOTA = "OverQuota"
     QUEUED = "Queued"
     BEHIND_RESERVATION = "BehindReservation"
     BUSY = "Busy"
@@ -47,6 +48,7 @@ IN_LINE = (
     ReasonCode.QUEUE_STOPPED,
     ReasonCode.WAITS_FOR,
     ReasonCode.OVER_USER_LIMIT,
+    ReasonCode.OVER_QUOTA,
     ReasonCode.QUEUED,
     ReasonCode.BEHIND_RESERVATION,
 )
@@ -148,6 +150,11 @@ def waits_for(detail: str) -> Reason:
 def over_user_limit(queue: str, detail: str) -> Reason:
     """Return the reason of a gang with which its queue would run or hold more than it may."""
     return Reason(ReasonCode.OVER_USER_LIMIT, f"queue {queue} is at its limit: {detail}")
+
+
+def over_quota(detail: str) -> Reason:
+    """Return the reason of a gang with which its queue would hold more than its quota."""
+    return Reason(ReasonCode.OVER_QUOTA, f"over quota: {detail}")
 
 
 def no_queue(detail: str) -> Reason:

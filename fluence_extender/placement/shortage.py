@@ -26,6 +26,9 @@ TRIED_WORK = 2_000_000
 MOST_LACKING = 64
 """At most this many kinds of members without a place are looked at for what they are short of, the lightest first."""
 
+MOST_NAMED = 63
+"""Of the resources that a member requests, this many may be said to be short."""
+
 EACH_BUDGET = 500
 """How many ways to fill a node each of these searches looks at."""
 
@@ -139,7 +142,7 @@ def _left(shapes: Sequence[Shape], counts: Counts, table: CapacityTable) -> Capa
             left[row] -= count * size
             if shape.ports:
                 ports[row] = ports.get(row, ()) + shape.ports
-    return CapacityTable(table.rows, table.columns, left, ports, table.names)
+    return table.having(left, ports)
 
 
 def _members(counts: Counts) -> int:
@@ -167,19 +170,22 @@ def _short_of(shapes: Sequence[Shape], left: CapacityTable) -> tuple[str, ...]:
 
 def _shortages(shape: Shape, left: CapacityTable) -> Iterator[tuple[str, ...]]:
     """Yield what each kind of node lacks for one more member."""
-    names = sorted(name for name in shape.requests if shape.requests[name] > 0)
+    names = sorted(name for name in shape.requests if shape.requests[name] > 0)[:MOST_NAMED]
     size = left.row_of(shape.requests)
-    columns = np.array([left.column(name) for name in names], dtype=np.intp)
     rows = left.at(shape.nodes)
-    lacking = size[columns] > left.free[np.ix_(rows, columns)].clip(min=0)
+    # What a node lacks is a number with a bit for each resource, because comparing rows is far slower.
+    codes = np.zeros(len(rows), dtype=np.int64)
+    for bit, column in enumerate(map(left.column, names)):
+        codes[left.free[rows, column] < size[column]] |= 1 << bit
     taken = {row: _clashing(shape.ports, left.ports[row]) for row in left.ports if shape.ports}
     apart = np.isin(rows, list(taken)) if taken else np.zeros(len(rows), dtype=bool)
-    # Each pattern is a number, because comparing rows is far slower.
-    codes = lacking[~apart] @ (1 << np.arange(len(names), dtype=np.int64))
-    for code in sorted(set(codes.tolist())):
-        yield tuple(name for place, name in enumerate(names) if code >> place & 1)
-    for row, pattern in zip(rows[apart], lacking[apart], strict=True):
-        yield tuple(name for name, lacks in zip(names, pattern, strict=True) if lacks) + taken[int(row)]
+
+    def lacks(code: int) -> tuple[str, ...]:
+        return tuple(name for bit, name in enumerate(names) if code >> bit & 1)
+
+    yield from map(lacks, np.unique(codes[~apart]).tolist())
+    for row, code in zip(rows[apart].tolist(), codes[apart].tolist(), strict=True):
+        yield lacks(code) + taken[row]
 
 
 def _clashing(wanted: Sequence[HostPort], taken: Sequence[HostPort]) -> tuple[str, ...]:

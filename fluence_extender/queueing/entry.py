@@ -19,6 +19,11 @@ Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 """Whether something is true of each row."""
 
+Entitlement = tuple[int, tuple[float, ...]]
+"""How far beyond its guarantee a queue is with the entry, and its share, from the root of the tree to the user."""
+
+EQUAL: Entitlement = (0, ())
+
 NEVER = math.inf
 """A time that doesn't come, and the duration of what has no declared end."""
 
@@ -40,7 +45,8 @@ class Entry:
 
     ``slots`` has one element for each different size. ``where`` stands for everything else that restricts its places:
     two entries with equal slots and an equal ``where`` fit or don't fit alike. ``duration`` is how long it runs at
-    most, in seconds. ``begun`` says that a part of it has places already. ``queue`` is the name of its queue.
+    most, in seconds. ``entitlement`` is that of its queue. ``begun`` says that a part of it has places already.
+    ``queue`` is the name of its queue.
     """
 
     key: str
@@ -51,6 +57,7 @@ class Entry:
     begun: bool = False
     where: str = ""
     queue: str = ""
+    entitlement: Entitlement = EQUAL
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,18 +1,19 @@
 """The order in which entries are served.
 
-Entries that have begun come first, because they have to be completed. Then the higher priority comes first, then the
-older entry; entries of the same second are ordered as they were created. The rank of an entry depends on nothing but
-the entry.
+Entries that have begun come first, because they have to be completed. Then those come first to which their queue is
+entitled the most: within what is guaranteed to it, then with the smaller share; all are alike where no queue has a
+guarantee or a weight. Then the higher priority comes first, then the older entry; entries of the same second are
+ordered as they were created. The rank of an entry depends on nothing but the entry.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from fluence_extender.queueing.entry import Age
+from fluence_extender.queueing.entry import Age, Entitlement
 
-Rank = tuple[bool, int, Age, str]
-"""Whether it has yet to begin, its negative priority, its age, its key; the lowest rank is served first."""
+Rank = tuple[bool, Entitlement, int, Age, str]
+"""Whether it has yet to begin, its entitlement, its negative priority, its age, its key; the lowest is served first."""
 
 
 class Ranked(Protocol):
@@ -21,6 +22,11 @@ class Ranked(Protocol):
     @property
     def begun(self) -> bool:
         """Whether a part of it has places already."""
+        ...
+
+    @property
+    def entitlement(self) -> Entitlement:
+        """What its queue is entitled to."""
         ...
 
     @property
@@ -41,4 +47,4 @@ class Ranked(Protocol):
 
 def rank(entry: Ranked) -> Rank:
     """Return a key that sorts entries in the order in which they are served."""
-    return (not entry.begun, -entry.priority, entry.created, entry.key)
+    return (not entry.begun, entry.entitlement, -entry.priority, entry.created, entry.key)

@@ -16,13 +16,15 @@ class FaultyCluster(EmbeddedCluster):
     """`EmbeddedCluster` with faults.
 
     ``delays[verb]`` are the seconds that a call of that verb takes. ``calls`` lists the verb of each write, and the
-    namespace and name of its pod or Job, also of refused ones. While ``held``, observations are queued.
+    namespace and name of its pod or Job, also of refused ones. While ``held``, observations are queued. ``revision``
+    grows with every change of an object.
     """
 
     def __init__(self, *objects: Watched) -> None:
         self.calls: list[tuple[str, str]] = []
         self.delays: dict[str, float] = {}
         self.held = False
+        self.revision = 0
         self._failures: dict[str, deque[Exception]] = {}
         self._queue: deque[Observation] = deque()
         super().__init__(*objects)
@@ -46,6 +48,7 @@ class FaultyCluster(EmbeddedCluster):
         return await super().eviction_block(pods)
 
     def _send(self, observation: Observation) -> None:
+        self.revision += 1
         self._queue.append(observation)
         if not self.held:
             self.deliver()

@@ -25,7 +25,13 @@ from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
 from tests.core.job_controller import index_of
-from tests.core.queue_laws import kept_turns_are_those_of_the_gangs, nobody_is_stopped_by_nothing
+from tests.core.queue_laws import (
+    cores_left,
+    kept_turns_are_those_of_the_gangs,
+    nobody_is_stopped_by_nothing,
+    those_who_wait_are_in_line,
+    what_was_asked_in_vain_is_asked_still,
+)
 from tests.core.state_api import documents
 from tests.core.world import World
 
@@ -39,6 +45,8 @@ def check(world: World) -> None:
     member_states_agree_with_ledger_and_cluster(world)
     no_gang_breaks_the_planning(world)
     kept_turns_are_those_of_the_gangs(world)
+    those_who_wait_are_in_line(world)
+    what_was_asked_in_vain_is_asked_still(world)
     an_audit_finds_nothing(world)
     equal_revisions_are_equal_answers(world)
     assert not world.scheduler.premature, world.scheduler.premature
@@ -286,7 +294,10 @@ def every_place_is_taken(world: World) -> None:
 
 
 def nobody_waits_who_fits(world: World) -> None:
-    """No whole gang waits that a fresh plan has a place for, pinned elsewhere or not, except behind a reservation."""
+    """No whole gang waits that a fresh plan has a place for, pinned elsewhere or not.
+
+    It may wait behind a reservation, or because its queue has no room for it.
+    """
     planner = Planner(world.ledger, world.controller.eligibility)
     for gang in world.controller.registry.gangs.values():
         if gang.reason is not None and gang.reason.code is ReasonCode.BEHIND_RESERVATION:
@@ -294,6 +305,8 @@ def nobody_waits_who_fits(world: World) -> None:
         size = size_of(gang)
         ready = [one for one in needy(gang) if not foreign_gates(one.pod) and not one.pod.problem]
         if isinstance(size, Reason) or not ready or any(one.pod.problem for one in needy(gang)):
+            continue
+        if sum(one.pod.amounts["cpu"] for one in ready) > cores_left(world):
             continue
         settled = sum(1 for member in gang.alive() if member.bound)
         if len(ready) + settled + gang.ended < size:

@@ -59,6 +59,7 @@ class JobController:
         self._numbers = itertools.count(1)
         self._running: set[str] = set()
         self.looked_at = 0.0
+        self._seen: tuple[int, int | None] | None = None
 
     def submit_set(self, name: str, *counts: int, cpu: int = 1000, **fields: Unpack[PodFields]) -> list[Job]:
         """Create a JobSet and its Jobs, one of so many pods each."""
@@ -177,6 +178,11 @@ class JobController:
         while True:
             await asyncio.sleep(EVERY)
             self.looked_at = asyncio.get_running_loop().time()
+            seen = self.cluster.revision, self.quota
+            if seen == self._seen:
+                # What a look leads to follows from what it sees, and the last one has done that.
+                continue
+            self._seen = seen
             for name in self.sets:
                 self._sync_set(name)
             for job in self.cluster.jobs():

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any, TypeVar, Unpack
+from typing import Any, ParamSpec, TypeVar, Unpack
 
 from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.cluster import port
@@ -31,6 +32,7 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.tracing import TraceSink
 from fluence_extender.model.workload import Job
 from tests.core.clock import VirtualLoop
 from tests.core.engine import FINE_EMBEDDED, CoreEngine
@@ -39,6 +41,7 @@ from tests.core.job_controller import JobController
 from tests.core.scheduler import FaultyScheduler
 from tests.core.values import PodFields
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 AUDIT_EVERY = 7.0
@@ -66,7 +69,7 @@ class World:
 
     ``scheduling`` starts kube-scheduler; without it a test asks and binds itself.
 
-    ``sink`` takes in the accounts of pods, if there is one.
+    ``sink`` takes in the accounts of pods, if there is one, and ``traces`` those of gangs.
     """
 
     def __init__(
@@ -77,8 +80,10 @@ class World:
         limits: Limits = LIMITS,
         scheduling: bool = True,
         sink: AccountSink | None = None,
+        traces: Sequence[TraceSink] = (),
     ) -> None:
         self.sink = sink
+        self.traces = traces
         self.loop = VirtualLoop()
         self.engine = engine
         self.policy = policy
@@ -91,6 +96,7 @@ class World:
         self.crashes: list[BaseException] = []
         self.drifted: list[DriftKind] = []
         self.beside_takes = 0.0
+        self.around_steps: Callable[[World], AbstractContextManager[None]] = lambda _: nullcontext()
         self._uids = itertools.count(1)
         self._tasks: list[asyncio.Task[None]] = []
         self._generation = 0
@@ -119,6 +125,7 @@ class World:
             calendar=self.loop.time,
             read_resources=live.read,
             sink=self.sink,
+            traces=self.traces,
         )
         self._watch_for_crashes(self.controller)
         self.driver = Driver(self.controller, self.cluster, clock=self.loop.time)
@@ -148,17 +155,26 @@ class World:
         await asyncio.sleep(self.beside_takes / 2)
 
     def _watch_for_crashes(self, controller: Controller) -> None:
-        """Let a step that raises end the test: the driver would log it and go on."""
+        """Let a step, or a beginning to lead, that raises end the test: the process would log it and try again."""
+
+        def watched(work: Callable[P, T]) -> Callable[P, T]:
+            def run(*args: P.args, **kwargs: P.kwargs) -> T:
+                try:
+                    return work(*args, **kwargs)
+                except Exception as error:
+                    self.crashes.append(error)
+                    raise
+
+            return run
+
         decide = controller.step
 
         def step() -> list[Action]:
-            try:
+            with self.around_steps(self):
                 return decide()
-            except Exception as error:
-                self.crashes.append(error)
-                raise
 
-        controller.step = step  # type: ignore[method-assign]
+        controller.step = watched(step)  # type: ignore[method-assign]
+        controller.lead = watched(controller.lead)  # type: ignore[method-assign]
 
     def kill(self) -> None:
         """End the extender's process at once."""

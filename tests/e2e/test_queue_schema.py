@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from fluence_extender.apps.kubectl.from_kueue import migrated
+from fluence_extender.apps.kubectl.kueue import objects_of_kueue
 from fluence_extender.cluster.decode.queue import decode_queue, decode_reservation
 from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from tests.e2e.harness import Manifest, documents
@@ -36,9 +38,44 @@ AS_DOCUMENTED: dict[str, Any] = {
     "overrun": "Extend",
     "max": {"running": 0, "queued": 0, "runningPerUser": 0, "queuedPerUser": 0},
     "stop": "None",
+    "parent": "research",
+    "guaranteed": {"cpu": "200", "nvidia.com/gpu": "16", "fluxion.flux-framework.org/qpu": "1"},
+    "limit": {"cpu": 400, "memory": "1.5Ti"},
+    "lendable": {"cpu": "500m"},
+    "weight": 2.5,
+    "halfLife": "7d",
+    "ageing": {"classStep": "1h"},
+    "preemption": {"reclaim": "Borrowed", "within": "LowerPriority", "minRuntime": "10m", "by": "Suspend"},
 }
 
+KUEUE: list[Manifest] = [
+    {"kind": "Cohort", "metadata": {"name": "lab"}, "spec": {"fairSharing": {"weight": "0"}}},
+    {
+        "kind": "ClusterQueue",
+        "metadata": {"name": "a"},
+        "spec": {
+            "cohort": "lab",
+            "preemption": {"reclaimWithinCohort": "Any"},
+            "namespaceSelector": SELECTOR,
+            "resourceGroups": [
+                {"flavors": [{"name": "any", "resources": [{"name": "cpu", "nominalQuota": "1500m"}]}]}
+            ],
+        },
+    },
+    {
+        "kind": "LocalQueue",
+        "metadata": {"name": "l", "namespace": "ns"},
+        "spec": {"clusterQueue": "a", "stopPolicy": "HoldAndDrain"},
+    },
+]
+
 ACCEPTED: list[tuple[str, dict[str, Any]]] = [
+    *(
+        ("Queue", spec)
+        for spec in migrated(
+            objects_of_kueue(one | {"apiVersion": "kueue.x-k8s.io/v1beta2"} for one in KUEUE)
+        ).queues.values()
+    ),
     ("Queue", {}),
     ("Queue", AS_DOCUMENTED),
     *(("Queue", {"scheduling": {"policy": one}}) for one in ("fcfs", "easy", "hybrid", "conservative")),
@@ -56,6 +93,21 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
 ]
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("Queue", {"parent": "one"}, "a queue can't be its own parent"),
+    ("Queue", {"guaranteed": {"cpu": "-1"}}, "guaranteed"),
+    ("Queue", {"limit": {"cpu": -1}}, "limit"),
+    ("Queue", {"limit": {"memory": "much"}}, "limit"),
+    ("Queue", {"lendable": ["cpu"]}, "lendable"),
+    ("Queue", {"weight": 0}, "weight"),
+    ("Queue", {"weight": -1}, "weight"),
+    ("Queue", {"weight": 1e9}, "weight"),
+    ("Queue", {"halfLife": "0d"}, "a duration must be more than 0"),
+    ("Queue", {"ageing": {"classStep": "soon"}}, "classStep"),
+    ("Queue", {"preemption": {"reclaim": "All"}}, "reclaim"),
+    ("Queue", {"preemption": {"reclaim": "Borrowed"}}, "it needs guaranteed"),
+    ("Queue", {"preemption": {"within": "Any"}}, "within"),
+    ("Queue", {"preemption": {"minRuntime": "0m"}}, "a duration must be more than 0"),
+    ("Queue", {"preemption": {"by": "Evict"}}, "by"),
     ("Queue", {"scheduling": {"policy": "lottery"}}, "policy"),
     ("Queue", {"scheduling": {"reservationDepth": 0}}, "reservationDepth"),
     ("Queue", {"scheduling": {"queueDepth": -1}}, "queueDepth"),

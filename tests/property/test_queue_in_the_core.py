@@ -18,11 +18,13 @@ from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.model.gang import GangKey, HistoryKind
 from fluence_extender.model.pod import Pod
-from tests.core.queue_laws import check_queue
+from fluence_extender.model.queue import DEFAULT_QUEUE, Queue, Quota
+from tests.core.queue_laws import WithinLimits, check_queue
 from tests.property.test_core_state_machine import Core, choice
 
 SHARE = 10
 
+limits = st.sampled_from([None, 1000, 3000, 6000])
 durations = st.sampled_from([None, 5.0, 30.0, 600.0, 5000.0])
 
 
@@ -59,6 +61,17 @@ class TimedCore(Core):
         for member in list(found[0].members.values()) if found is not None else ():
             if member.pod.node and not member.pod.finished and not member.pod.foreseen:
                 self.world.change(member.pod, phase="Succeeded")
+
+    def _run(self, sizes: list[int]) -> None:
+        self.world.around_steps = WithinLimits()
+        super()._run(sizes)
+
+    @rule(limit=limits, above=st.none() | limits)
+    def quota_is_stated(self, limit: int | None, above: int | None) -> None:
+        """Limit the queue that all gangs are in, and the one that it is part of."""
+        for name, parent, most in (("all", "", above), (DEFAULT_QUEUE, "all", limit)):
+            quota = Quota() if most is None else Quota(limit={"cpu": most})
+            self.world.cluster.put(Queue(name, parent=parent, quota=quota, uid=name))
 
     @invariant()
     def queue_keeps_its_laws(self) -> None:

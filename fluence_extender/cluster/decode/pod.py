@@ -21,13 +21,18 @@ from fluence_extender.cluster.decode.objects import (
     report_unreadable,
     tolerant_decoder,
 )
-from fluence_extender.model.names import DURATION_ANNOTATION, KUEUE_LONGEST_LABEL, MARKS, PINNED_ANNOTATION
+from fluence_extender.model.names import (
+    DEFAULT_SCHEDULER,
+    DURATION_ANNOTATION,
+    KUEUE_LONGEST_LABEL,
+    MARKS,
+    PINNED_ANNOTATION,
+)
 from fluence_extender.model.notation import parse_duration, parse_seconds
 from fluence_extender.model.pod import ENDED, HostPort, NodeTerm, Owner, Pod, Requirement, Toleration
 from fluence_extender.model.requests import SPEC_FIELDS, STATUS_FIELDS, effective_requests
 from fluence_extender.model.resources import PODS, Resources
 
-DEFAULT_SCHEDULER = "default-scheduler"
 UNREADABLE = Resources({PODS: 1})
 MOST_CACHED = 4096
 LARGEST_CACHED = 16_384

@@ -7,6 +7,9 @@ its other fields count.
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import TypeVar
 
@@ -16,25 +19,41 @@ from fluence_extender.cluster.decode.objects import Int64, Metadata, Time, Unrea
 from fluence_extender.cluster.decode.pod import LabelSelector
 from fluence_extender.model.notation import DURATION_FORM, parse_duration
 from fluence_extender.model.pod import Requirement
+from fluence_extender.model.quantity import InvalidQuantity, Quantity, read_amount
 from fluence_extender.model.queue import (
     KueueQueue,
     Namespace,
     NamespaceSelector,
     NodeReservation,
     OverrunAction,
+    PastUse,
     PolicyName,
     PriorityClass,
     Queue,
     QueueLimits,
+    QueuePreemption,
     QueueStatus,
+    Quota,
+    Reclaim,
     ReservationStatus,
     SchedulingOptions,
     Stop,
+    TakenBy,
+    Within,
 )
 
 ACCEPTED = "Accepted"
 LONGEST_SHOWN = 40
 """Characters of an invalid value that a message quotes."""
+
+MOST_WEIGHT = 1_000_000
+
+MOST = 2**61
+"""Amounts of a quota are less, so that sums of those of a cluster's queues stay exact in 64 bits elsewhere."""
+
+RESOURCE_NAME = re.compile(
+    r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+)
 
 Choice = TypeVar("Choice", bound=StrEnum)
 Duration = str | int | float
@@ -65,6 +84,17 @@ class _Max(msgspec.Struct, rename="camel"):
     queued_per_user: Int64 | None = None
 
 
+class _Ageing(msgspec.Struct, rename="camel"):
+    class_step: Duration | None = None
+
+
+class _Preemption(msgspec.Struct, rename="camel"):
+    reclaim: str | None = None
+    within: str | None = None
+    min_runtime: Duration | None = None
+    by: str | None = None
+
+
 class _Queue(msgspec.Struct, rename="camel"):
     namespaces: _Selection | None = None
     default_for: list[str] | None = None
@@ -74,6 +104,14 @@ class _Queue(msgspec.Struct, rename="camel"):
     overrun: str | None = None
     max: _Max | None = None
     stop: str | None = None
+    parent: str | None = None
+    guaranteed: dict[str, Quantity] | None = None
+    limit: dict[str, Quantity] | None = None
+    lendable: dict[str, Quantity] | None = None
+    weight: float | None = None
+    half_life: Duration | None = None
+    ageing: _Ageing | None = None
+    preemption: _Preemption | None = None
 
 
 class _Reservation(msgspec.Struct):
@@ -96,12 +134,22 @@ class _Head(msgspec.Struct, rename="camel"):
     expected_start: str | None = None
 
 
+class _PastUse(msgspec.Struct):
+    at: Time | None = None
+    amounts: dict[str, float] | None = None
+    users: dict[str, dict[str, float]] | None = None
+
+
 class _QueueStatus(msgspec.Struct, rename="camel"):
     conditions: list[_Condition] | None = None
     waiting: Int64 | None = None
     admitted: Int64 | None = None
     head: _Head | None = None
     stopped_since: Time | None = None
+    used: dict[str, str] | None = None
+    borrowed: dict[str, str] | None = None
+    share: float | None = None
+    usage: _PastUse | None = None
 
 
 class _ReservationStatus(msgspec.Struct):
@@ -145,12 +193,40 @@ class _Reader:
             return default
         return choices(value)
 
+    def weight(self, value: float | None) -> float | None:
+        """Return a weight, None where there is none that can be used."""
+        if value is not None and not 0 < value <= MOST_WEIGHT:
+            self.refuse("weight", value, f"it must be more than 0 and at most {MOST_WEIGHT}")
+            return None
+        return value
+
     def positive(self, name: str, value: int | None) -> int | None:
         """Return a number of at least 1, None where there is none."""
         if value is not None and value < 1:
             self.refuse(name, value, "it must be at least 1")
             return None
         return value
+
+    def amounts(self, name: str, found: Mapping[str, Quantity] | None) -> dict[str, int]:
+        """Return the amounts of resources that can be read."""
+        kept: dict[str, int] = {}
+        for resource, quantity in sorted((found or {}).items()):
+            try:
+                amount = read_amount(resource, quantity)
+            except InvalidQuantity:
+                self.refuse(
+                    f"{name}.{resource[:LONGEST_SHOWN]}", quantity, "it must be a quantity such as 2 or 64Gi"
+                )
+                continue
+            if not 0 <= amount < MOST:
+                self.refuse(
+                    f"{name}.{resource[:LONGEST_SHOWN]}", quantity, "it must be from 0 to less than 2^61"
+                )
+            elif RESOURCE_NAME.fullmatch(resource) is None:
+                self.refuse(f"{name}.{resource[:LONGEST_SHOWN]}", quantity, "that is no name of a resource")
+            else:
+                kept[resource] = amount
+        return kept
 
     def refuse(self, name: str, value: object, why: str) -> None:
         """Note that a field isn't in force."""
@@ -181,6 +257,16 @@ def decode_queue(raw: bytes) -> Queue:
             max(most.queued_per_user or 0, 0),
         ),
         stop=stop,
+        parent=spec.parent or "",
+        quota=Quota(
+            reader.amounts("guaranteed", spec.guaranteed),
+            reader.amounts("limit", spec.limit),
+            reader.amounts("lendable", spec.lendable),
+        ),
+        weight=reader.weight(spec.weight),
+        half_life=reader.duration("halfLife", spec.half_life),
+        class_step=reader.duration("ageing.classStep", (spec.ageing or _Ageing()).class_step),
+        preemption=_preemption(spec.preemption or _Preemption(), reader),
         stopped_since=told.stopped_since if told is not None and stop is not Stop.NONE else None,
         problems=tuple(reader.problems),
         uid=meta.uid,
@@ -257,6 +343,15 @@ def _accepted(conditions: list[_Condition] | None) -> tuple[str, str] | None:
     return None
 
 
+def _preemption(said: _Preemption, reader: _Reader) -> QueuePreemption:
+    return QueuePreemption(
+        reader.choice("preemption.reclaim", said.reclaim, Reclaim.NEVER),
+        reader.choice("preemption.within", said.within, Within.LOWER_PRIORITY),
+        reader.duration("preemption.minRuntime", said.min_runtime) or 0.0,
+        reader.choice("preemption.by", said.by, TakenBy.SUSPEND),
+    )
+
+
 def _queue_status(status: _QueueStatus) -> QueueStatus | None:
     accepted, head = _accepted(status.conditions), status.head or _Head()
     if accepted is None:
@@ -268,8 +363,23 @@ def _queue_status(status: _QueueStatus) -> QueueStatus | None:
         head.name or "",
         head.expected_start or "",
         since.timestamp() if since else None,
-        *accepted,
+        accepted[0],
+        status.used or {},
+        status.borrowed or {},
+        status.share or 0.0,
+        _past_use(status.usage),
+        accepted[1],
     )
+
+
+def _past_use(found: _PastUse | None) -> PastUse | None:
+    if found is None or found.at is None:
+        return None
+    amounts = [found.amounts or {}, *(found.users or {}).values()]
+    # What can't have been used isn't believed.
+    if any(not 0 <= amount < math.inf for some in amounts for amount in some.values()):
+        return None
+    return PastUse(found.at.timestamp(), found.amounts or {}, found.users or {})
 
 
 def _reservation_status(status: _ReservationStatus) -> ReservationStatus | None:

@@ -30,6 +30,8 @@ GATHER = 0.005
 """Seconds to let more observations come in before deciding, at least."""
 
 GATHER_MOST = 0.1
+"""Seconds at most; also until what nobody waits for is looked at."""
+
 RESTS = 2
 """After a long decision the gathering time is so many times as long: a large gang causes thousands of changes."""
 
@@ -57,6 +59,7 @@ class Driver:
         self._leadership = leadership
         self.fence = Fence(cluster, leadership, self._end_term)
         self._led = asyncio.Event()
+        self._stirred = asyncio.Event()
         self._wake = asyncio.Event()
         self._awaited: dict[str, asyncio.Event] = {}
         self._held_back: list[Observation] | None = None
@@ -76,7 +79,9 @@ class Driver:
             self._held_back.append(seen)
             return
         self._controller.observe(seen)
-        self._wake.set()
+        self._stirred.set()
+        if _presses(seen) or self._controller.queue.outdated:
+            self._wake.set()
         if self._awaited and isinstance(seen, Changed) and isinstance(seen.object, Pod):
             shown = self._awaited.get(seen.object.uid)
             if shown is not None:
@@ -120,6 +125,7 @@ class Driver:
 
     def wake(self) -> None:
         """Have the next decision made at once rather than at the next tick."""
+        self._stirred.set()
         self._wake.set()
 
     @property
@@ -140,7 +146,7 @@ class Driver:
         finally:
             self._controller.end_look()
         self._led.set()
-        self._wake.set()
+        self.wake()
 
     def stand_down(self) -> None:
         """Stop deciding and writing: fail the waits at barriers, and give up the writes under way."""
@@ -161,28 +167,24 @@ class Driver:
         """Wait until the watch shows the pod ``uid``, but no longer than ``seconds``."""
         shown = self._awaited.setdefault(uid, asyncio.Event())
         try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await shown.wait()
+            await _within(seconds, shown)
         finally:
             self._awaited.pop(uid, None)
 
     async def led(self, seconds: float) -> None:
         """Wait until we lead, but no longer than ``seconds``."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._led.wait()
+        await _within(seconds, self._led)
 
     async def run(self) -> None:
         """Decide and act until cancelled."""
         try:
             while True:
-                try:
-                    async with asyncio.timeout(TICK):
-                        await self._wake.wait()
+                await _within(TICK, self._stirred)
+                if self._stirred.is_set():
+                    await _within(GATHER_MOST, self._wake)
+                if self._wake.is_set():
                     await asyncio.sleep(self._gather)
-                except TimeoutError:
-                    pass
+                self._stirred.clear()
                 self._wake.clear()
                 began = self._clock()
                 self.step()
@@ -203,4 +205,25 @@ class Driver:
             return
         self.executor.start(actions)
         if self._controller.lifecycle.restless:
-            self._wake.set()
+            self.wake()
+
+
+def _presses(seen: Observation) -> bool:
+    """Return whether a decision may be due at once.
+
+    No decision is due for a pod of ours that has its node or is pinned to it, while it lives and kube-scheduler doesn't
+    refuse it. Several changes of each such pod follow its placement, and other gangs depend on them only where there
+    are reservations.
+    """
+    if not isinstance(seen, Changed) or not isinstance(seen.object, Pod):
+        return True
+    pod = seen.object
+    settled = pod.ours and bool(pod.node or pod.pinned_to)
+    return not settled or pod.deleting or pod.finished or bool(pod.refusal or pod.failure)
+
+
+async def _within(seconds: float, event: asyncio.Event) -> None:
+    """Wait until the event is set, but no longer than so many seconds."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

@@ -129,6 +129,8 @@ class Election:
                 continue
             except Exception:
                 log.exception("taking over failed; trying again")
+                # What was begun of it is given up: nothing is decided with a part of the facts.
+                self._driver.stand_down()
                 await asyncio.sleep(AGAIN)
                 continue
             log.info("leading", holder=term[0], transitions=term[1], seconds=round(self._clock() - began, 3))

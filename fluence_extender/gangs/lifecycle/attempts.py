@@ -1,32 +1,37 @@
 """Attempts to place gangs: which of them might fit now, in which order, and why one doesn't fit.
 
-A gang is tried once for each version of the ledger, so that gangs that can't fit cost nothing. A promised gang is tried
-with the members that it lacks, and in a turn of its own with those beyond its size.
+A gang is tried once for each version of the ledger, and what other gangs have asked in vain isn't planned again. A
+promised gang is tried with the members that it lacks, and in a turn of its own with those beyond its size.
 
 Invariant: a step tries gangs for a bounded time, however many wait. So gangs that can't be placed keep neither the
-placed ones nor other work waiting. The time is spent on the first gangs in order, then as much on those after the one
-that the last step came to: each gets its attempt, even if the ledger changes before the first ones are through.
+placed ones nor other work waiting. The time is spent on the first gangs in order. If none of them gets a place, as much
+is spent on those after the one that the last step came to: each gets its attempt, even if the ledger changes before the
+first ones are through.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Sequence, Set
 
 import structlog
 
 from fluence_extender.gangs.lifecycle.displacement import Displacement
+from fluence_extender.gangs.lifecycle.failures import Asked, Failures
 from fluence_extender.gangs.lifecycle.limits import NEVER
+from fluence_extender.gangs.lifecycle.pins import pinned
 from fluence_extender.gangs.lifecycle.places import Places
+from fluence_extender.gangs.lifecycle.rounds import Round
 from fluence_extender.gangs.membership.assembly import foreign_gates, required_size
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.manager import PreemptionManager
+from fluence_extender.gangs.preemption.preemptions import may_preempt, preempting_priority
 from fluence_extender.gangs.queue.beside import Beside
 from fluence_extender.gangs.queue.book import BLOCKED, QueueBook
 from fluence_extender.gangs.queue.future import Request
+from fluence_extender.gangs.queue.turns import InLine
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey, HistoryKind
 from fluence_extender.model.pod import Pod
@@ -46,7 +51,7 @@ PLACED_AT_ONCE = 512
 After a start or a change of leader thousands may wait, and the first needn't wait for the plans of them all.
 """
 
-TRIED_WITHIN = 0.1
+TRIED_WITHIN = 0.005
 """Seconds for which a step tries the first gangs in order, and then those after the one that the last step came to."""
 
 MOST_HOPELESS = 64
@@ -54,10 +59,7 @@ MOST_HOPELESS = 64
 
 
 class Attempts:
-    """Tries to place gangs, and records in each gang why it has no place.
-
-    ``left`` are the gangs that weren't tried last time, because the step had placed enough pods or taken long enough.
-    """
+    """Tries to place gangs, and records in each gang why it has no place."""
 
     def __init__(
         self,
@@ -76,86 +78,120 @@ class Attempts:
         self._registry = registry
         self._ledger = ledger
         self._places = places
-        self._failed_demands: dict[tuple[object, ...], Reason] = {}
-        self._failed_at = -1
+        self._failures = Failures(ledger)
         self._reached: Rank | None = None
+        self._round = Round()
         self._tried_version = (-1, -1)
-        self.left: frozenset[GangKey] = frozenset()
+        self._placed = 0
 
     @property
     def restless(self) -> bool:
         """Whether another step is wanted at once."""
-        return bool(self.left) or self._queue.restless or self._queue.version != self._tried_version[1]
+        return self._round.unfinished or self._queue.restless or self._queue.version != self._tried_version[1]
 
-    def begin(self, looked_at: Set[GangKey], waiting: Set[GangKey]) -> Set[GangKey]:
-        """Return which gangs might fit: those just looked at, or all that wait if more capacity may be free."""
-        self._queue.begin(looked_at, waiting)
-        version = self._ledger.version, self._queue.version
-        hopeful = looked_at if version == self._tried_version else looked_at | waiting
-        self._tried_version = version
-        return hopeful | self.left
+    @property
+    def unfinished(self) -> bool:
+        """Whether gangs weren't tried last time, because the step had placed enough pods or taken long enough."""
+        return self._round.unfinished
 
-    def all(self, gangs: Iterable[Gang], now: float) -> set[GangKey]:
-        """Try those of ``gangs`` that wait and might fit; return the ones tried, which are all but those ``left``."""
-        hopeful = [
-            gang
-            for gang in gangs
-            if gang.rest.until <= now
-            and (
-                gang.attempt.version != self._ledger.version
-                or gang.attempt.again_at <= now
-                or self._queue.stopped(gang)
-            )
-            and needy(gang)
-        ]
+    def make(self, looked_at: Set[GangKey], now: float) -> set[GangKey]:
+        """Try gangs that might fit: those just looked at, or all that wait if more capacity may be free.
+
+        Return those of which something may have changed.
+        """
+        self._begin(looked_at)
         self._preemption.begin_round()
         # A search for victims goes on only where its gang is tried each time.
         searching = self._preemption.searching_for
-        tried: set[GangKey] = set()
-        placed = 0
-        for gang, place, in_time in self._in_turn(hopeful):
-            if (placed >= PLACED_AT_ONCE or not in_time) and gang.key != searching:
-                continue
-            tried.add(gang.key)
-            before = len(needy(gang))
-            gang.attempt.version = self._ledger.version
-            gang.attempt.again_at = NEVER
-            blocked = False
-            try:
-                blocked = self._try(gang, place, now)
-            except Exception as error:
-                # One gang that can't be planned must not keep the others from being placed.
-                log.exception("a gang could not be planned", gang=str(gang.key))
-                gang.explain(_failed(self._ledger.graph.fault or repr(error)), now)
-            if not blocked:
-                self._queue.unblock(gang)
-            gang.attempt.queue_version = self._queue.version
-            if len(needy(gang)) < before:
-                placed += before - len(needy(gang))
-                self._queue.admission.note(gang)
-        if placed:
-            # Those demands fail still, but the reason says how much would fit.
-            self._failed_demands.clear()
-        self._queue.turns.forget(tried)
-        self.left = frozenset(gang.key for gang in hopeful if gang.key not in tried)
-        return tried
+        changed: set[GangKey] = set()
+        before, nothing_yet = self._placed, True
+        for turn in (self._round.first, self._further):
+            if self._placed != before:
+                # The first gangs get places, so the next ones in order may fit, too.
+                break
+            until = self._clock() + TRIED_WITHIN
+            while self._placed - before < PLACED_AT_ONCE and (nothing_yet or self._clock() < until):
+                place, nothing_yet = turn(), False
+                if place is None:
+                    break
+                self._attempt(place, now, changed)
+        place = None if searching is None else self._queue.turns.find(searching)
+        if place is not None and searching not in changed:
+            self._attempt(place, now, changed)
+        if self._placed != before:
+            self._failures.placed()
+        return changed
 
-    def _in_turn(self, gangs: Iterable[Gang]) -> Iterator[tuple[Gang, Rank, bool]]:
-        """Yield ``gangs`` in the order of their turns, each with its turn and whether there is time to try it."""
-        turns = sorted(((self._queue.turns.of(gang), gang) for gang in gangs), key=itemgetter(0))
-        until, first = self._clock() + TRIED_WITHIN, 0
-        while first < len(turns) and (first == 0 or self._clock() < until):
-            yield turns[first][1], turns[first][0], True
-            first += 1
-        rest, reached = turns[first:], self._reached
-        self._reached = None
-        after = 0 if reached is None else bisect_right(rest, reached, key=itemgetter(0))
-        until, in_time = self._clock() + TRIED_WITHIN, True
-        for place, gang in rest[after:] + rest[:after]:
-            in_time = in_time and self._clock() < until
-            if in_time:
-                self._reached = place
-            yield gang, place, in_time
+    def _begin(self, looked_at: Set[GangKey]) -> None:
+        self._queue.begin(looked_at)
+        version = self._ledger.version, self._queue.version
+        if version != self._tried_version:
+            self._tried_version = version
+            self._round = Round(self._queue.turns.line, self._reached)
+            return
+        for key in looked_at:
+            place = self._queue.turns.find(key)
+            if place is not None:
+                self._round.add(place)
+
+    def _further(self) -> InLine | None:
+        place = self._round.further()
+        if place is not None:
+            self._reached = place.rank
+        return place
+
+    def _attempt(self, place: InLine, now: float, changed: set[GangKey]) -> None:
+        """Try a gang if it might fit, and add it to ``changed`` unless all is as before."""
+        gang, rank = place.gang, place.rank
+        attempt = gang.attempt
+        if (
+            gang.rest.until > now
+            or (
+                attempt.version == self._ledger.version
+                and attempt.again_at > now
+                and not self._queue.stopped(gang)
+            )
+            or self._queue.turns.find(gang.key) is not place
+            or not (lacking := needy(gang))
+        ):
+            return
+        known = self._known(gang, rank, now)
+        attempt.version = self._ledger.version
+        if known is not None:
+            attempt.queue_version = self._queue.version
+            if gang.reason is not known and gang.reason != known:
+                gang.explain(known, now)
+                changed.add(gang.key)
+            gang.reason = known
+            return
+        changed.add(gang.key)
+        attempt.again_at, attempt.asked = NEVER, None
+        blocked = False
+        try:
+            blocked = self._try(gang, rank, now)
+        except Exception as error:
+            # One gang that can't be planned must not keep the others from being placed.
+            log.exception("a gang could not be planned", gang=str(gang.key))
+            gang.explain(_failed(self._ledger.graph.fault or repr(error)), now)
+        if not blocked:
+            self._queue.unblock(gang)
+        attempt.queue_version = self._queue.version
+        got = len(lacking) - len(needy(gang))
+        if got > 0:
+            self._placed += got
+            self._queue.admission.note(gang)
+
+    def _known(self, gang: Gang, rank: Rank, now: float) -> Reason | None:
+        """Return why the gang still has no place, where the failure of another tells it; None to try it."""
+        asked = gang.attempt.asked
+        if asked is None or gang.starts_about is not None or self._queue.blocks(rank):
+            return None
+        if not self._preemption.idle(asked.preempting, now):
+            return None
+        known = self._queue.stops(rank) or self._failures.why(asked)
+        if known is None and asked.kept is not None:
+            known = self._failures.why_beside(asked, *self._queue.reserved_before(gang, rank))
+        return known
 
     def _try(self, gang: Gang, rank: Rank, now: float) -> bool:
         """Try to place a gang; return whether it is blocked: it is whole and lacks capacity."""
@@ -172,23 +208,33 @@ class Attempts:
             gang.explain(_gates(gang), now)
             return False
         self._preemption.order(gang, ready)
+        apart = bool(settled or len(ready) != missing)
         ready, later = (ready[:missing], ready[missing:]) if gang.promised and missing > 0 else (ready, [])
+        fewest = max(missing, 1)
         obstacle = (
-            _invalid(ready) or self._queue.admission.obstacle(gang) or self._preemption.obstacle(gang, ready)
+            _invalid(ready)
+            or self._queue.admission.obstacle(gang)
+            or self._preemption.obstacle(gang, ready)
+            or self._over_quota(gang, ready, fewest)
         )
         if obstacle is not None:
             gang.explain(obstacle, now)
             return False
         if not settled and (gang.reason is None or gang.reason.incomplete):
             gang.note(HistoryKind.WHOLE, "", f"{len(ready) + gang.ended} of {size} members are there")
-        fewest = max(missing, 1)
+        allowed, over = self._queue.admission.within_quota(gang, ready, fewest)
+        ready = ready[:allowed]
         reason = self._preemption.known_reason(gang, ready[:fewest], now)
+        asked = None
         if reason is None:
+            asked = self._asked(gang, ready, now)
             beside = self._queue.beside(gang, rank, ready)
             reason = (
-                beside if isinstance(beside, Reason) else self._plan_as_many(gang, ready, fewest, beside, now)
+                beside
+                if isinstance(beside, Reason)
+                else self._plan_as_many(gang, ready, fewest, asked, beside, now)
             )
-        needs = _needs(gang, size)
+        needs, why = _needs(gang, size), reason
         if reason is not None:
             gang.attempt.again_at = min((one.refusals.next_bar_ends for one in ready), default=NEVER)
             movable = any(one.assignment is not None for one in gang.pending())
@@ -199,12 +245,26 @@ class Attempts:
             else:
                 reason = self._make_room(gang, ready, missing if needs else 0, reason, now)
             reason = self._preemption.behind(gang, reason)
+        reason = reason or over
         if not needs:
             self._preemption.end(gang.key)
         if later and reason is None:
             self._registry.dirty.add(gang.key)
         gang.explain(reason, now)
+        if reason is not None and reason is why and not apart and self._decides_alone(gang, ready):
+            gang.attempt.asked = asked
         return _needs(gang, size) and self._blocks(gang, rank, ready[: max(missing, 1)], now)
+
+    def _over_quota(self, gang: Gang, ready: Sequence[Member], fewest: int) -> Reason | None:
+        """Return why the quota has no room for the ``fewest`` members that have to be placed now."""
+        allowed, over = self._queue.admission.within_quota(gang, ready, fewest)
+        if over is None or allowed >= fewest:
+            return None
+        if _needs(gang, gang.size) and any(one.assignment is not None for one in gang.pending()):
+            # Some have places that the others can't join, so all give them back.
+            self._places.withdraw(gang)
+            self._registry.dirty.add(gang.key)
+        return over
 
     def _blocks(self, gang: Gang, rank: Rank, ready: Sequence[Member], now: float) -> bool:
         """Tell the queue that the members lack capacity, if they do and if that counts; return whether it does."""
@@ -242,34 +302,36 @@ class Attempts:
             reason = self._preemption.consider(gang, ready[:needed], reason, now)
         return reason
 
-    def _plan(self, gang: Gang, members: list[Member], beside: Beside, now: float) -> Reason | None:
-        """Place all of ``members`` or return why not.
+    def _decides_alone(self, gang: Gang, members: Iterable[Member]) -> bool:
+        """Return whether nothing but what a gang asks, and the order, decides if it has a place the next time."""
+        if gang.attempt.again_at < NEVER or any(pinned(one) for one in members):
+            return False
+        return self._queue.admission.lasts(gang)
 
-        A demand that has failed isn't tried again at the same version of the ledger, unless gangs were placed since.
-        """
-        if self._failed_at != self._ledger.version:
-            self._failed_at = self._ledger.version
-            self._failed_demands.clear()
+    def _asked(self, gang: Gang, members: Sequence[Member], now: float) -> Asked:
+        """Return what stands for all gangs that ask the same."""
         # What is held for a gang is open to it alone, so other gangs may get another result.
         keeper = gang.key if self._ledger.preemptor_holds.nodes_for(gang.key) else None
-        asked = (
-            _demand_key(gang, members, now, self._places.topology),
-            self._preemption.passes(gang),
-            keeper,
-            beside.token,
-        )
-        reason = self._failed_demands.get(asked)
+        key = _demand_key(gang, members, now, self._places.topology), self._preemption.passes(gang), keeper
+        return self._failures.asked(key, preempting_priority(members) if may_preempt(members) else -math.inf)
+
+    def _plan(
+        self, gang: Gang, members: list[Member], asked: Asked, beside: Beside, now: float
+    ) -> Reason | None:
+        """Place all of ``members`` or return why not. What has failed isn't planned again (module `failures`)."""
+        failed = self._failures
+        reason = failed.why(asked) or failed.why_beside(asked, beside.token, beside.levels)
         if reason is None:
             reason = self._places.plan(gang, members, now, beside=beside)
             if reason is not None:
-                self._failed_demands[asked] = reason
+                failed.note(asked, reason, beside.token, beside.levels)
         return reason
 
     def _plan_as_many(
-        self, gang: Gang, ready: list[Member], fewest: int, beside: Beside, now: float
+        self, gang: Gang, ready: list[Member], fewest: int, asked: Asked, beside: Beside, now: float
     ) -> Reason | None:
         """Place all of ``ready``, or the ``fewest`` needed then any others that fit; return why not all, or None."""
-        reason = self._plan(gang, ready, beside, now)
+        reason = self._plan(gang, ready, asked, beside, now)
         if reason is None or len(ready) <= fewest:
             return reason
         if self._places.plan(gang, ready[:fewest], now, beside=beside) is not None:
@@ -279,9 +341,9 @@ class Attempts:
         hopeless: set[object] = set()
         for at, member in enumerate(beyond[start:] + beyond[:start], start + 1):
             pod = member.pod
-            asked = (pod.requests, *(tuple(sorted(kinds.items())) for kinds in (pod.devices, pod.requires)))
-            if asked not in hopeless and self._places.plan(gang, [member], now, beside=beside):
-                hopeless.add(asked)
+            kind = (pod.requests, *(tuple(sorted(kinds.items())) for kinds in (pod.devices, pod.requires)))
+            if kind not in hopeless and self._places.plan(gang, [member], now, beside=beside):
+                hopeless.add(kind)
                 if len(hopeless) >= MOST_HOPELESS:
                     # The next attempt begins with the others.
                     gang.attempt.beyond = at % len(beyond)

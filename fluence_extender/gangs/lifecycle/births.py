@@ -54,6 +54,12 @@ A foreseen pod costs its user nothing, no quota counts it, and it costs us memor
 gate, where quotas count them.
 """
 
+LOOK_EVERY = 0.5
+"""Seconds between looks at whether a Job that was resumed has lost a place, or waits for its pods in vain.
+
+Each look goes through all its pods, and there may be hundreds of decisions while they are created.
+"""
+
 LONGEST_PLAN = 200 * 1024
 """Bytes of all node names of a plan. The API server limits all annotations of an object to 256 KiB together."""
 
@@ -401,8 +407,9 @@ class Births:
         Before all pods of its gang have had their nodes, these are all Jobs that share the gang, so that it doesn't run
         in part. They are placed anew once; what fails again waits at the gate.
         """
-        if known.job.uid in self.gated:
+        if known.job.uid in self.gated or now < known.look_at:
             return []
+        known.look_at = now + LOOK_EVERY
         members = [found for uid in known.pending() if (found := self._registry.member(uid)) is not None]
         gangs = {gang.key: gang for gang, _ in members}
         if not known.pinned:
@@ -468,7 +475,9 @@ def _shaped(known: JobPods) -> bool:
 
 def _unsettled(known: JobPods) -> bool:
     """Return whether something may have to be done for the Job without a new observation."""
-    return known.job.held_for_placement or known.leaving or bool(known.pending()) or bool(known.missing())
+    if known.job.held_for_placement or known.leaving or known.foreseen:
+        return True
+    return bool(known.pending()) or bool(known.missing())
 
 
 def _resume(known: JobPods, members: Sequence[Member]) -> Resume:

@@ -1,4 +1,4 @@
-"""Which gangs a step has to look at: those that wait, those that are on their way, and those that are due.
+"""Which gangs a step has to look at: those that are on their way, and those that are due.
 
 Walking through all gangs at each step would cost the whole cluster's size; these are few. A gang in which nothing
 happens costs nothing until its timer is due.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Set
 
-from fluence_extender.gangs.lifecycle.attempts import needy
 from fluence_extender.gangs.lifecycle.deadlines import due
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
 from fluence_extender.gangs.membership.gang import Gang
@@ -31,13 +30,11 @@ class GangIndex:
         self._active: set[GangKey] = set()
         self._timers: list[tuple[float, GangKey]] = []
         self._due: dict[GangKey, float] = {}
-        self.waiting: set[GangKey] = set()
 
     def update(self, gang: Gang, now: float) -> None:
-        """Record whether the gang waits or is on its way, and set its timer."""
+        """Record whether the gang is on its way, and set its timer."""
         settled = gang.state in SETTLED
         (self._active.discard if settled else self._active.add)(gang.key)
-        (self.waiting.add if needy(gang) else self.waiting.discard)(gang.key)
         self.look_at(gang.key, due(gang, now, self._limits))
 
     def look_at(self, key: GangKey, when: float) -> None:
@@ -64,5 +61,4 @@ class GangIndex:
     def unsettled(self) -> list[Gang]:
         """Return the gangs for which something may still have to be done, in a stable order."""
         self._active &= self._registry.gangs.keys()
-        self.waiting &= self._registry.gangs.keys()
         return self.existing(self._active | self._registry.dirty)

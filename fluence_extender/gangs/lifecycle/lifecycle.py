@@ -83,12 +83,14 @@ class Lifecycle:
         limits: Limits,
         clock: Callable[[], float],
         on_preempted: Callable[[], None] = lambda: None,
+        on_whole: Callable[[Gang], None] = lambda _: None,
     ) -> None:
         self._registry = registry
         self._ledger = ledger
         self._planner = planner
         self.limits = limits
         self._clock = clock
+        self._on_whole = on_whole
         preemptions = Preemptions(ledger.preemptor_holds)
         self.queue = QueueBook(registry, ledger, planner, clock)
         self.admission = self.queue.admission
@@ -97,8 +99,9 @@ class Lifecycle:
         self._group_reports = GroupReports(registry, registry.gone.clock)
         self._job_reports = JobReports(registry)
         self.requeues = Requeues(registry, self.queue.settings.labels_of)
+        taking = preemptions, self.requeues, self.queue.reclaims
         self.preemption = PreemptionManager(
-            registry, ledger, self._places, planner, limits, clock, preemptions, self.requeues, on_preempted
+            registry, ledger, self._places, planner, limits, clock, *taking, on_preempted
         )
         self._displacement = Displacement(self._places, planner, ledger, registry.workloads, limits)
         waiting = registry, ledger, self._places, self.preemption, self._displacement, self.queue
@@ -106,8 +109,6 @@ class Lifecycle:
         self.births = Births(registry, ledger, limits, clock, self.admission.admission_timeout)
         self._steering = Steering(planner, self._displacement, self.births)
         self._gang_index = GangIndex(registry, limits)
-
-    # Observations.
 
     def pod_changed(self, member: Member, before: Pod | None = None) -> None:
         """React to a new state of a pod of ours, which was ``before`` if it was known."""
@@ -407,7 +408,7 @@ class Lifecycle:
         """Look at what has changed and decide."""
         now = self._clock()
         self._relieve_overcommitted()
-        self.admission.take_up()
+        self.queue.take_up()
         looked_at = self._gang_index.take_due(now)
         for gang in self._gang_index.existing(looked_at):
             for member in lapsed(gang, now):
@@ -447,6 +448,7 @@ class Lifecycle:
             kept = gang.key in reserved
             actions.extend(announcements(gang, now, self.limits, self._registry, self._job_reports, kept))
             self._gang_index.update(gang, now)
+            self.queue.turns.put(gang)
         births = self.births.actions(now)
         return [*self._places.clears(), *preempting, *births, *actions, *self._group_reports.due(now)]
 
@@ -457,11 +459,10 @@ class Lifecycle:
 
     def _try_waiting(self, looked_at: set[GangKey], now: float) -> set[GangKey]:
         """Try to place waiting gangs: those just looked at, or all of them if more capacity may be free."""
-        hopeful, gangs = self._attempts.begin(looked_at, self._gang_index.waiting), self._registry.gangs
-        tried = self._attempts.all((gangs[key] for key in hopeful if key in gangs), now)
+        changed = self._attempts.make(looked_at, now)
         for gang in self.queue.finish(now):
             self._gang_index.look_at(gang.key, gang.attempt.again_at)
-        return tried
+        return changed
 
     def _relieve_overcommitted(self) -> None:
         """Move members that aren't bound yet off nodes whose capacity others have taken.
@@ -479,7 +480,7 @@ class Lifecycle:
 
     def _evaluate(self, gang: Gang, now: float) -> None:
         """Settle the gang's state and, if it can't be planned, its reason."""
-        gang.attempt.version = -1
+        gang.attempt.version, gang.attempt.asked = -1, None
         self._places.drop_others(gang)
         alive = gang.alive()
         if not alive:
@@ -492,7 +493,8 @@ class Lifecycle:
         gather(gang, alive, complete or gang.begun, now, self.limits)
         if not complete:
             self._places.withdraw(gang)
-        settle(gang, alive, size, now)
+        if settle(gang, alive, size, now):
+            self._on_whole(gang)
         if not isinstance(size, Reason):
             explain_unbound(gang, now)
             gang.barrier.recheck(gang.gathered)

@@ -30,8 +30,8 @@ def finish(gang: Gang, now: float) -> None:
     gang.explain(None, now)
 
 
-def settle(gang: Gang, alive: Sequence[Member], size: int | Reason, now: float) -> None:
-    """Settle the state of a gang with living members.
+def settle(gang: Gang, alive: Sequence[Member], size: int | Reason, now: float) -> bool:
+    """Settle the state of a gang with living members, and return whether all of them have their nodes from now on.
 
     ``size`` is its size or, if that is no longer known, the reason; then bound members stay where they are.
     """
@@ -40,14 +40,15 @@ def settle(gang: Gang, alive: Sequence[Member], size: int | Reason, now: float) 
     gang.expect()
     whole = gang.whole and not gang.short if isinstance(size, Reason) else is_whole(gang, bound)
     if bound == len(alive) and whole:
-        if gang.state is not GangState.BOUND:
+        completes = gang.state is not GangState.BOUND
+        if completes:
             gang.note(HistoryKind.COMPLETE, "", have_nodes(bound))
         gang.state = GangState.BOUND
         gang.whole = True
         gang.incomplete_since = None
         gang.rest.replans = gang.rest.refused = gang.rest.stalled = 0
         gang.explain(None, now)
-        return
+        return completes
     if bound:
         gang.state = GangState.COMMITTED if gang.begun else _beside_strangers(gang, alive)
         # Members beyond the size may come and go: those that wait don't endanger those that run.
@@ -64,6 +65,7 @@ def settle(gang: Gang, alive: Sequence[Member], size: int | Reason, now: float) 
             gang.begin_anew()
     if isinstance(size, Reason):
         gang.explain(size, now)
+    return False
 
 
 def _beside_strangers(gang: Gang, alive: Sequence[Member]) -> GangState:

@@ -6,7 +6,6 @@ They are no members, and a gang that waits for members should report them.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 from fluence_extender.gangs.membership.conventions import BY_NAME, CONVENTIONS
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
@@ -54,7 +53,7 @@ class ForeignPods:
 
 
 def _whole(key: GangKey) -> GangKey:
-    return replace(key, part="") if key.part else key
+    return key._replace(part="") if key.part else key
 
 
 NO_WORKLOADS = WorkloadIndex()

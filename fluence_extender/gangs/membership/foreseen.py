@@ -135,6 +135,7 @@ class JobPods:
     without a plan, or suspended again. ``held`` is how often it was suspended again. ``born`` is when it was seen to be
     resumed, or when the last of its pods appeared. ``over``: it has ended or is gone, or its user has resumed it.
     ``paused``: it belongs to a JobSet that is suspended. ``leaving``: it is to be suspended again, until it is seen so.
+    ``look_at`` is when to look again at whether it has lost a place.
     ``apart``: each of its pods is a gang by itself. ``claims`` are the indexes of the foreseen pods that are claims.
     """
 
@@ -151,6 +152,7 @@ class JobPods:
     over: bool = False
     paused: bool = False
     leaving: bool = False
+    look_at: float = 0.0
     apart: bool = False
     claims: frozenset[int] = frozenset()
 
@@ -200,9 +202,10 @@ class JobPods:
 
     def _taken(self, index: int) -> bool:
         """Return whether the index has a pod that holds a place or has succeeded, or needs none any more."""
-        if any(first <= index <= last for first, last in self.job.done):
+        if self.job.done and any(first <= index <= last for first, last in self.job.done):
             return True
-        return any(pod.phase != "Failed" for pod in self.pods.get(index, {}).values())
+        there = self.pods.get(index)
+        return there is not None and any(pod.phase != "Failed" for pod in there.values())
 
     def pod(self, index: int, node: str) -> Pod:
         """Return the foreseen pod of that index, confined to ``node`` where there is one."""

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fluence_extender.gangs.execution.barrier import Barrier
+from fluence_extender.gangs.lifecycle.failures import Asked
 from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.member_states import (
     BINDING,
@@ -31,6 +32,7 @@ from fluence_extender.model.pod import ENDED as ENDED_PHASES
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.promise import Promise
 from fluence_extender.model.reason import Reason, ReasonCode, timed_out
+from fluence_extender.queueing.entry import EQUAL, Entitlement
 
 JOB_SET_UID = "jobset.sigs.k8s.io/jobset-uid"
 RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
@@ -164,13 +166,15 @@ class Attempt:
 
     ``version`` is the ledger's version then, ``queue_version`` that of what the queue keeps from gangs. From
     ``again_at`` on another attempt may succeed on the same version. ``beyond`` is with which of the members beyond its
-    size the next attempt begins.
+    size the next attempt begins. ``asked`` stands for what it asked, and is None where more than that decides whether
+    it has a place.
     """
 
     version: int = -1
     queue_version: int = -1
     again_at: float = NEVER
     beyond: int = 0
+    asked: Asked | None = None
 
 
 @dataclass(slots=True)
@@ -207,7 +211,8 @@ class Reports:
     ``reason_since`` is when its reason began, ``announced`` the text of the reason that was announced last.
     ``group_scheduled``: its PodGroup was reported as scheduled. ``told_jobs`` is why its members' Jobs were told that
     they can't be placed, "" where they were told that they can, None before they were told anything. ``in_line``: its
-    user was told that it waits for its turn, and ``reserved`` that nodes are kept free for it.
+    user was told that it waits for its turn, and ``reserved`` that nodes are kept free for it. ``remarked``: it was
+    looked at for labels and annotations without an effect.
     """
 
     reason_since: float = 0.0
@@ -216,6 +221,7 @@ class Reports:
     told_jobs: str | None = None
     in_line: bool = False
     reserved: bool = False
+    remarked: bool = False
 
 
 def priority_of(pods: Collection[Pod], usual: int | None) -> int:
@@ -234,8 +240,10 @@ class Gang:
     when it runs below its size. ``expected`` is how many members gather at the barrier: they have a place and aren't
     bound. ``unpinned``: its members are pinned no more, because one had to be replaced for its pin. ``starts_about`` is
     when it is expected to get its places, in seconds since the epoch, None if unknown. ``usual_priority`` is the
-    priority that its queue gives work without a PriorityClass, None where it gives none. ``foretold`` is what the queue
-    has promised its users, for the account of past work.
+    priority that its queue gives work without a PriorityClass, None where it gives none. ``head_start`` is how many
+    seconds of waiting its priority is worth, None where the higher priority always comes first. ``entitlement`` is what
+    its queue is entitled to with it. ``foretold`` is what the queue has promised its users, for the account of past
+    work.
     """
 
     key: GangKey
@@ -253,6 +261,8 @@ class Gang:
     unpinned: bool = False
     starts_about: float | None = None
     usual_priority: int | None = None
+    head_start: float | None = None
+    entitlement: Entitlement = EQUAL
     barrier: Barrier = field(default_factory=Barrier)
     history: History = field(default_factory=History)
     foretold: Foretold = field(default_factory=Foretold)

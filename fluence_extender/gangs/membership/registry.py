@@ -274,15 +274,15 @@ class Registry:
         if gang.key.convention in LINKED and any(
             one.pod.labels.get(GROUP_LABEL) == gang.key.name for one in gang.members.values()
         ):
-            found += self.foreign_pods.schedulers(replace(gang.key, convention=Convention.LABEL))
+            found += self.foreign_pods.schedulers(gang.key._replace(convention=Convention.LABEL))
         return found
 
     def _mark_dirty(self, key: GangKey | None) -> None:
         if key is None:
             return
         also = LINKED if key.convention is Convention.LABEL else ()
-        same = (key, *(replace(key, convention=one) for one in also))
-        same += tuple(replace(one, part="") for one in same if one.part)
+        same = (key, *(key._replace(convention=one) for one in also))
+        same += tuple(one._replace(part="") for one in same if one.part)
         self.dirty.update(one for one in same if one in self.gangs)
 
     def put_workload(self, thing: Workload) -> None:

@@ -35,7 +35,7 @@ class WorkloadIndex:
         self._objects: dict[type, dict[Name, Workload]] = {}
         self._unserved: set[type[Workload]] = set()
         self._dependents: dict[Ref, set[str]] = {}
-        self._dependencies: dict[str, frozenset[Ref]] = {}
+        self._dependencies: dict[str, tuple[Ref, ...]] = {}
 
     def find(self, kind: type[Found], namespace: str, name: str) -> Found | None:
         """Return the object of that name, or None while it isn't known."""
@@ -56,8 +56,8 @@ class WorkloadIndex:
         membership = self._rule(pod, recorder)
         if recorder.problem:
             membership = replace(membership, size=Reason(ReasonCode.INVALID_REQUEST, recorder.problem))
-        dependencies = frozenset(recorder.lookups)
-        if dependencies != self._dependencies.get(pod.uid, frozenset()):
+        dependencies = tuple(dict.fromkeys(recorder.lookups))
+        if dependencies != self._dependencies.get(pod.uid, ()):
             self.forget(pod.uid)
             if dependencies:
                 self._dependencies[pod.uid] = dependencies

@@ -2,7 +2,8 @@
 
 Between a decision and the eviction of the last of thousands of pods much can change. Invariants: the eviction of a gang
 begins only if the nodes of the preemptor's projection still lack its capacity at that moment, and only if its priority
-is lower; once begun, a gang is evicted to its last bound member, unless it can run without the evicted ones.
+is lower or its queue has to give back; once begun, a gang is evicted to its last bound member, unless it can run
+without the evicted ones.
 
 Pods that are terminating or being evicted free their capacity without further action, so no other gang has to be
 evicted for it. Such pods are *departing*.
@@ -132,6 +133,11 @@ class Evictions:
     def unfinished(self) -> bool:
         """Return whether the last step left something to do."""
         return bool(self._to_look_at)
+
+    @property
+    def idle(self) -> bool:
+        """Return whether no gang is being evicted."""
+        return not self._by_gang
 
     @property
     def gangs(self) -> frozenset[GangKey]:
@@ -278,7 +284,7 @@ class Evictions:
             return bool(eviction.sent) and not eviction.surplus
         if eviction.sent:
             return True
-        if priority_as_victim(gang) < preemption.priority:
+        if gang.key in preemption.owed or priority_as_victim(gang) < preemption.priority:
             projection = preemption.projection
             nodes = {one.assignment.node for one in remaining if one.assignment is not None}
             if projection is None or any(projection.short(name, self._surely_departs) for name in nodes):

@@ -46,6 +46,7 @@ from fluence_extender.gangs.preemption.projection import project
 from fluence_extender.gangs.preemption.search import Found
 from fluence_extender.gangs.preemption.search_runner import SearchRunner
 from fluence_extender.gangs.preemption.victims import Victim
+from fluence_extender.gangs.queue.reclaims import Reclaims
 from fluence_extender.gangs.queue.turns import precedence
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey
@@ -82,6 +83,7 @@ class PreemptionManager:
         clock: Callable[[], float],
         preemptions: Preemptions,
         requeues: Requeues,
+        reclaims: Reclaims,
         on_preempted: Callable[[], None],
     ) -> None:
         self._registry = registry
@@ -105,7 +107,7 @@ class PreemptionManager:
             on_preempted,
         )
         self._searches = SearchRunner(
-            registry, ledger, places, planner, self._evictions, preemptions, limits.search_step
+            registry, ledger, places, planner, self._evictions, preemptions, reclaims, limits.search_step
         )
 
     # A round of attempts to place gangs.
@@ -161,12 +163,22 @@ class PreemptionManager:
         preemption.planned = True
         return preemption.busy
 
+    def idle(self, priority: float, now: float) -> bool:
+        """Return whether preemption concerns no gang of that preempting priority: there is nobody to evict for it."""
+        return not self._preemptions and self._evictions.idle and not self._searches.may_help(priority, now)
+
     def consider(self, gang: Gang, members: Sequence[Member], reason: Reason, now: float) -> Reason:
         """Preempt for ``members``, which have no place, if possible; return why the gang waits now."""
         if reason.code is not ReasonCode.BUSY or not may_preempt(members):
             self.end(gang.key)
             return reason
         preemption = self._preemptions.get(gang.key)
+        if (
+            preemption is None
+            and not self._searches.may_help(preempting_priority(members), now)
+            and not self._searches.may_take_back(gang, members)
+        ):
+            return reason
         waits = reason if preemption is None else self._reason(gang.key, preemption, now)
         running = self._searches.running_for(gang, members)
         if preemption is not None and running is None and self._checks_next(gang, preemption, reason, now):
@@ -244,6 +256,7 @@ class PreemptionManager:
             order=precedence(gang),
             victims=victims,
             uids=frozenset(chain.from_iterable(victim.uids for victim in victims)),
+            owed=frozenset(victim.gang for victim in victims if victim.over),
         )
         if before is not None and before.granted:
             begun.pods = dict(before.pods)
@@ -387,7 +400,7 @@ class PreemptionManager:
         )
         for victim in preemption.victims:
             if victim.gang in self._registry.gangs:
-                why = _preempted_by(key, preemption, victim.gang.namespace)
+                why = _preempted_by(key, preemption, victim.gang)
                 self._evictions.request(victim.gang, key, why, victim.uids, victim.surplus)
 
     def budgets_forbid(self, key: GangKey, victim: GangKey, why: str) -> None:
@@ -424,7 +437,9 @@ class PreemptionManager:
     def state(self) -> PreemptionState:
         """Return what a simulation has to know of the preemptions under way."""
         preemptors = {
-            key: PreemptorDemand(order=one.order, priority=one.priority, device_types=one.device_types)
+            key: PreemptorDemand(
+                order=one.order, priority=one.priority, device_types=one.device_types, owed=one.owed
+            )
             for key, one in self._preemptions.items()
         }
         departing = self._evictions.departing(None, self._clock())
@@ -467,10 +482,12 @@ class PreemptionManager:
         self._deferred.clear()
 
 
-def _preempted_by(key: GangKey, preemption: Preemption, namespace: str) -> Reason:
-    """Return why a gang of ``namespace`` is evicted."""
-    text = f"preempted by {'gang ' if key.namespace == namespace else ''}{named(key, preemption, namespace)}"
-    return Reason(ReasonCode.PREEMPTED, text, with_names=f"preempted by gang {named(key, preemption)}")
+def _preempted_by(key: GangKey, preemption: Preemption, victim: GangKey) -> Reason:
+    """Return why a gang is evicted."""
+    namespace = victim.namespace
+    back = ", whose queue takes back what it is guaranteed" if victim in preemption.owed else ""
+    text = f"preempted by {'gang ' if key.namespace == namespace else ''}{named(key, preemption, namespace)}{back}"
+    return Reason(ReasonCode.PREEMPTED, text, with_names=f"preempted by gang {named(key, preemption)}{back}")
 
 
 def _may_be_nominated(member: Member) -> bool:

@@ -44,12 +44,13 @@ class PreemptorDemand:
     """What other gangs have to respect of a preemptor.
 
     ``order`` is its precedence. ``priority`` is the lowest of its pods that need a place; ``device_types`` are the
-    types of devices that it asks for.
+    types of devices that it asks for. ``owed`` are the gangs that it takes because its queue takes back.
     """
 
     order: Rank
     priority: int
     device_types: frozenset[str] = frozenset()
+    owed: frozenset[GangKey] = frozenset()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -174,11 +175,11 @@ class Preemptions(dict[GangKey, Preemption]):
 
 
 def preemptable_by(pods: Sequence[Pod], preemptors: Mapping[GangKey, PreemptorDemand]) -> frozenset[object]:
-    """Return those of ``preemptors`` that a gang of these pods could preempt itself."""
+    """Return those of ``preemptors`` that a gang of these pods could preempt itself: by priority, none that is owed."""
     if not pods or not all(pod.preempts for pod in pods):
         return frozenset()
     priority = min(pod.priority for pod in pods)
-    return frozenset(key for key, one in preemptors.items() if one.priority < priority)
+    return frozenset(key for key, one in preemptors.items() if one.priority < priority and not one.owed)
 
 
 def devices_held_for(

@@ -14,7 +14,7 @@ every victim may be taken.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from fluence_extender.gangs.membership.gang import Gang, Member
@@ -87,7 +87,8 @@ class VictimQuery:
 
     ``departing`` are pods that free their capacity without further action; ``patient`` means that they count however
     long they take. ``may_take`` returns whether a gang may be a victim at all; the priority of every victim is below
-    ``priority``. ``usable`` are the nodes that matter, None for all. Nodes held for the gangs ``passing`` are open.
+    ``priority``, except of those that are ``owed``, each with the share of its queue. ``usable`` are the nodes that
+    matter, None for all. Nodes held for the gangs ``passing`` are open.
     """
 
     key: GangKey
@@ -99,6 +100,19 @@ class VictimQuery:
     usable: Collection[str] | None
     passing: frozenset[object]
     patient: bool = False
+    owed: Mapping[GangKey, float] = field(default_factory=dict)
+
+    def offers(self, gang: Gang) -> list[Victim]:
+        """Return what may be taken from a gang, as `victims_of` does."""
+        found = victims_of(gang) if self.may_take(gang) else []
+        over = self.owed.get(gang.key)
+        if over is not None:
+            return [replace(one, over=over) for one in found]
+        return found if found and found[0].priority < self.priority else []
+
+    def in_vain(self, lowest: int) -> bool:
+        """Return whether nothing may be taken where no priority is below ``lowest``."""
+        return lowest >= self.priority and not self.owed
 
 
 @dataclass(slots=True)
@@ -163,16 +177,14 @@ def _search(gangs: GangSource, ledger: LedgerView, planner: Planner, query: Vict
     trial, seen = _begin_trial(ledger, planner, query), planner.eligibility.journal.now
     if query.departing:
         found = yield from _without_victims(ledger, trial, query, seen)
-        if found is not None or gangs.lowest_priority >= query.priority:
+        if found is not None or query.in_vain(gangs.lowest_priority):
             return found
     nodes = max(len(ledger.free.now().rows), 1)
     candidates: list[Victim] = []
     for key in list(gangs.gangs):
         gang = gangs.gangs.get(key)
-        if gang is None or not query.may_take(gang):
-            continue
-        offered = victims_of(gang)
-        if not offered or offered[0].priority >= query.priority:
+        offered = [] if gang is None else query.offers(gang)
+        if gang is None or not offered:
             continue
         uses = [use for uid in offered[0].uids if (use := ledger.use_of(uid)) is not None]
         if query.usable is not None and not any(use.assignment.node in query.usable for use in uses):
@@ -316,7 +328,7 @@ def confirm(registry: Registry, ledger: Ledger, planner: Planner, query: VictimQ
 
 def _as_offered_now(gang: Gang, victim: Victim, query: VictimQuery) -> tuple[Victim, ...] | None:
     """Return what is to be taken of ``victim`` now: nothing if it departs anyway, None if it may not be taken."""
-    offered = victims_of(gang) if query.may_take(gang) else []
+    offered = query.offers(gang)
     if victim in offered:
         return (victim,)
     holding = {
@@ -324,7 +336,7 @@ def _as_offered_now(gang: Gang, victim: Victim, query: VictimQuery) -> tuple[Vic
     }
     if holding <= query.departing or (victim.surplus and victim.uids.isdisjoint(holding)):
         return ()
-    if victim.surplus or not offered or offered[0].priority >= query.priority:
+    if victim.surplus or not offered:
         return None
     return (offered[0],)
 
@@ -341,9 +353,8 @@ def _successors(
     found: dict[GangKey, Victim] = {}
     for uid in (uid for name in short for uid in ledger.accounts[name].users if uid not in gone):
         known = registry.member(uid)
-        if known is not None and known[0].key not in found and query.may_take(known[0]):
-            offered = victims_of(known[0])[:1]
-            found.update((victim.gang, victim) for victim in offered if victim.priority < query.priority)
+        if known is not None and known[0].key not in found:
+            found.update((victim.gang, victim) for victim in query.offers(known[0])[:1])
     return list(found.values())
 
 

@@ -7,6 +7,7 @@ in each round of attempts is dropped.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -24,6 +25,7 @@ from fluence_extender.gangs.preemption.search import (
     search,
     usable_nodes,
 )
+from fluence_extender.gangs.queue.reclaims import NO_CLAIM, Reclaims, VictimClaim
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
@@ -48,6 +50,7 @@ class SearchRunner:
         planner: Planner,
         evictions: Evictions,
         preemptions: Preemptions,
+        reclaims: Reclaims,
         step_budget: int,
     ) -> None:
         self._registry = registry
@@ -56,6 +59,7 @@ class SearchRunner:
         self._planner = planner
         self._evictions = evictions
         self._preemptions = preemptions
+        self._reclaims = reclaims
         self._step_budget = step_budget
         self._protected: dict[tuple[GangKey, GangKey], tuple[float, str]] = {}
         self._running: VictimSearch | None = None
@@ -83,6 +87,16 @@ class SearchRunner:
     def busy(self) -> bool:
         """Return whether no other search can begin in this step."""
         return self._running is not None or self._budget <= 0
+
+    def may_take_back(self, gang: Gang, members: Sequence[Member]) -> bool:
+        """Return whether the gang may take gangs of others whatever their priority."""
+        return self._reclaims.is_owed(gang, members, self._preemptions)
+
+    def may_help(self, priority: float, now: float) -> bool:
+        """Return whether a search may find places for a gang of that preempting priority, or has more to do."""
+        if self._running is not None or self._protected or self._registry.lowest_priority < priority:
+            return True
+        return priority > -math.inf and bool(self._evictions.departing(None, now))
 
     def order(self, gang: Gang, members: list[Member]) -> None:
         """Sort members of ``gang`` that need a place as the running search has them, otherwise by rank."""
@@ -126,7 +140,7 @@ class SearchRunner:
                 return Found((), tuple(Assignment(member.pod.uid, member.held_node) for member in members))
             query = self._query(gang, members, preemption, now, patient)
             found = None
-            if query.departing or self._registry.lowest_priority < query.priority:
+            if query.departing or not query.in_vain(self._registry.lowest_priority):
                 if self._running is not None:
                     return None
                 running = self._running = search(self._registry, self._ledger, self._planner, query)
@@ -167,6 +181,9 @@ class SearchRunner:
             if key == gang.key and until > now:
                 gang.attempt.again_at = min(gang.attempt.again_at, until)
                 protected.add(victim)
+        claim = self._claim(gang, members)
+        gang.attempt.again_at = min(gang.attempt.again_at, now + claim.again_in)
+        protected |= claim.spared
         return VictimQuery(
             gang.key,
             self._places.demands(members, now, self._places.reserved(gang)),
@@ -177,7 +194,15 @@ class SearchRunner:
             usable_nodes(self._planner, [member.pod for member in members]),
             self._preemptions.passes(gang),
             patient,
+            claim.owed,
         )
+
+    def _claim(self, gang: Gang, members: Sequence[Member]) -> VictimClaim:
+        """Return what the gang may take by what its queue is guaranteed."""
+        if not self._reclaims.active:
+            return NO_CLAIM
+        taken = {victim.gang for one in self._preemptions.values() for victim in one.victims}
+        return self._reclaims.claim(gang, members, self._evictions.gangs | taken, self._preemptions)
 
     def protect(self, key: GangKey, victim: GangKey, until: float, why: str) -> None:
         """Note that disruption budgets forbid evicting ``victim`` for the gang ``key``, up to the time ``until``."""

@@ -1,7 +1,8 @@
 """Victims: what may be taken from a gang, and which of many candidates a preemptor takes.
 
 A gang is taken whole or not at all, except that the surplus members of a gang that runs more than its size may be taken
-alone. The choice prefers the fewest gangs, then the lowest priorities, the fewest pods, and the youngest gangs.
+alone. The choice prefers the fewest gangs, then those of queues that borrow and have the largest share, the lowest
+priorities, the fewest pods, and the youngest gangs.
 Invariant: the preemptor fits once the chosen victims are gone, and does not fit if any one of them stays.
 
 The number of sets that are tried is bounded. With few candidates every combination is tried, the cheapest first. With
@@ -27,7 +28,7 @@ class Victim:
     """What is taken from one gang together: ``uids`` are the pods, all of which hold something.
 
     ``surplus`` means that the gang keeps running without them. ``created`` is the age of the gang, in seconds since the
-    epoch.
+    epoch. ``over`` is the share of its queue where that borrows and has to give back, 0 elsewhere.
     """
 
     gang: GangKey
@@ -35,6 +36,7 @@ class Victim:
     created: float
     uids: frozenset[str]
     surplus: bool = False
+    over: float = 0.0
 
 
 def victims_of(gang: Gang) -> list[Victim]:
@@ -68,17 +70,18 @@ def priority_as_victim(gang: Gang) -> int:
     return gang.priority_among([member for member in gang.members.values() if member.alive])
 
 
-Cost = tuple[int, tuple[int, ...], int, tuple[float, ...], tuple[GangKey, ...]]
+Cost = tuple[int, tuple[float, ...], tuple[int, ...], int, tuple[float, ...], tuple[GangKey, ...]]
 
 
 def cost(victims: Iterable[Victim]) -> Cost:
-    """Return what taking ``victims`` costs, for comparison: whole gangs, priorities, pods, ages, names.
+    """Return what taking ``victims`` costs, for comparison: whole gangs, shares, priorities, pods, ages, names.
 
     The priorities are compared from the highest down.
     """
     taken = tuple(victims)
     return (
         sum(1 for victim in taken if not victim.surplus),
+        tuple(sorted(-victim.over for victim in taken)),
         tuple(sorted((victim.priority for victim in taken), reverse=True)),
         len(_uids(taken)),
         tuple(sorted(-victim.created for victim in taken)),
@@ -168,9 +171,9 @@ class _Chooser:
         return self._left <= 0
 
 
-def _cost_of_one(victim: Victim) -> tuple[bool, int, int, float, GangKey]:
+def _cost_of_one(victim: Victim) -> tuple[bool, float, int, int, float, GangKey]:
     """Return a key that orders single victims as `cost` does, in less time."""
-    return (not victim.surplus, victim.priority, len(victim.uids), -victim.created, victim.gang)
+    return (not victim.surplus, -victim.over, victim.priority, len(victim.uids), -victim.created, victim.gang)
 
 
 def _uids(victims: Iterable[Victim]) -> frozenset[str]:

@@ -7,41 +7,60 @@ counts at once, so no limit is exceeded within a step.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypedDict
 
 from fluence_extender.gangs.lifecycle.member_states import BOUND
-from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.dependencies import Dependee, Dependencies, unmet
+from fluence_extender.gangs.queue.fair_shares import FairShares
 from fluence_extender.gangs.queue.obstacles import hold_obstacle, queue_obstacle
+from fluence_extender.gangs.queue.quotas import Quotas
 from fluence_extender.gangs.queue.settings import Queues, usual_seconds
 from fluence_extender.gangs.queue.submissions import submission_of
 from fluence_extender.gangs.queue.usage import Place, Usage
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.dependency import Ending, Target, parse_dependencies
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import Queue
+from fluence_extender.model.queue import PastUse, Queue, QueueLimits, Stop
 from fluence_extender.model.reason import Reason, ReasonCode, waits_for
+from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.model.submission import Submission
 from fluence_extender.model.workload import Job
 
+NO_LIMITS = QueueLimits()
 NO_QUEUE_NAME = ""
 """The queue in which gangs count that are in none."""
+
+
+class QueueAccount(TypedDict):
+    """What a queue has of the cluster; see `QueueStatus`."""
+
+    used: Mapping[str, str]
+    borrowed: Mapping[str, str]
+    share: float
+    past: PastUse | None
 
 
 class QueueAdmission:
     """Decides which gangs may start, and counts those that run and wait in ``usage``."""
 
-    def __init__(self, registry: Registry, queues: Queues) -> None:
+    def __init__(self, registry: Registry, queues: Queues, ledger: Ledger) -> None:
         self._registry = registry
         self._queues = queues
         self._dependencies = Dependencies(registry.awaited)
         self.usage = Usage()
+        self.quotas = Quotas(queues, self.usage, ledger)
+        self.shares = FairShares(queues, self.quotas, self.usage, registry.gone.clock)
 
     def queue_of(self, gang: Gang, said: Submission | None = None) -> Queue | Reason:
         """Return the queue of a gang, or why it has none."""
         said = submission_of(gang, self._registry.workloads) if said is None else said
-        return self._queues.queue_of((one.pod for one in gang.alive()), dict(said.queues))
+        members = gang.alive() or gang.members.values()
+        return self._queues.queue_of((one.pod for one in members), dict(said.queues))
 
     def default_duration(self, pod: Pod) -> float | None:
         """Return how long a pod of ours runs that declares no duration, None where its queue doesn't say it."""
@@ -59,6 +78,10 @@ class QueueAdmission:
     def user_of(self, gang: Gang) -> str:
         """Return who submitted a gang; where that isn't recorded, all gangs of the namespace have one user."""
         return _user(gang.key, submission_of(gang, self._registry.workloads))
+
+    def user_for(self, key: GangKey, said: Submission) -> str:
+        """Return who submits a gang that says this of itself, as `user_of` does."""
+        return _user(key, said)
 
     def obstacle(self, gang: Gang) -> Reason | None:
         """Return why the gang may not start, None where it may or has places already."""
@@ -79,6 +102,14 @@ class QueueAdmission:
         durations = (one.pod.duration for one in gang.alive())
         return queue_obstacle(gang.key, queue, _user(gang.key, said), gang.created, durations, self.usage)
 
+    def lasts(self, gang: Gang) -> bool:
+        """Return whether a gang without an obstacle gets one only if itself or its queue changes."""
+        said = submission_of(gang, self._registry.workloads)
+        queue = self.queue_of(gang, said)
+        if said.after is not None or isinstance(queue, Reason) or self.quotas.active:
+            return False
+        return queue.limits == NO_LIMITS and queue.stop is Stop.NONE
+
     def queue_for(self, key: GangKey, pods: Sequence[Pod], said: Submission, now: float) -> Queue | Reason:
         """Return the queue of a gang that would be created ``now``, or why it would not be let start.
 
@@ -96,28 +127,55 @@ class QueueAdmission:
         if isinstance(queue, Reason):
             return queue
         durations = (pod.duration for pod in pods)
-        return queue_obstacle(key, queue, _user(key, said), (now, 0), durations, self.usage) or queue
+        obstacle = queue_obstacle(key, queue, _user(key, said), (now, 0), durations, self.usage)
+        asked = Resources.total(pod.amounts for pod in pods)
+        return obstacle or self.quotas.obstacle(queue.name, asked) or queue
+
+    def within_quota(self, gang: Gang, ready: Sequence[Member], fewest: int) -> tuple[int, Reason | None]:
+        """Return how many of the ``ready`` members of a gang its quota has room for, and why for no more.
+
+        ``fewest`` of them have to be placed together.
+        """
+        place = self.usage.place(gang.key) if self.quotas.active else None
+        return (len(ready), None) if place is None else self.quotas.fitting(gang, ready, fewest, place)
+
+    def account(self, queue: str) -> QueueAccount:
+        """Return what a queue has of the cluster."""
+        if not self.quotas.active:
+            return QueueAccount(used={}, borrowed={}, share=0.0, past=None)
+        used, borrowed = self.quotas.account(queue)
+        return QueueAccount(
+            used=used,
+            borrowed=borrowed,
+            share=round(self.shares.share(queue), 3),
+            past=self.shares.past(queue),
+        )
 
     def note(self, gang: Gang) -> None:
         """Count a gang as it is now."""
         before = self.usage.place(gang.key)
-        if before is not None and before.runs and _runs(gang):
+        leaving = not gang.alive() and _leaves(gang)
+        if before is not None and before.runs and (leaving or _runs(gang)):
+            if self.quotas.active:
+                self._put(gang.key, replace(before, held=self.quotas.held(gang, before)))
             return
-        if not gang.alive():
+        if not gang.alive() and not leaving:
             self._forget([gang.key])
             return
         said = submission_of(gang, self._registry.workloads)
         self._count(gang, self.queue_of(gang, said), said)
 
     def take_up(self) -> None:
-        """Stop counting the gangs that are gone."""
+        """Take in what the queues state now, and stop counting the gangs that are gone."""
+        self.quotas.follow()
+        self.shares.follow()
         self._forget(self._registry.left)
         self._registry.left.clear()
 
     def _forget(self, keys: Iterable[GangKey]) -> None:
         for key in keys:
             place = self.usage.place(key)
-            self.usage.put(key, None)
+            self._put(key, None)
             self._dependencies.forget(key)
             if place is not None and not place.runs:
                 self._wake(place)
@@ -125,11 +183,25 @@ class QueueAdmission:
     def _count(self, gang: Gang, queue: Queue | Reason, said: Submission) -> None:
         name = NO_QUEUE_NAME if isinstance(queue, Reason) else queue.name
         gang.usual_priority = None if isinstance(queue, Reason) else self._queues.usual_priority(queue)
+        gang.head_start = None
+        if not isinstance(queue, Reason) and self._queues.ages:
+            gang.head_start = self._queues.head_start(queue, gang.priority)
         before = self.usage.place(gang.key)
-        place = Place(name, _user(gang.key, said), _runs(gang), gang.created)
-        self.usage.put(gang.key, place)
+        leaves = _leaves(gang)
+        runs = _runs(gang) or (leaves and not gang.alive())
+        held = self.quotas.held(gang, before) if runs or leaves else NOTHING
+        asks = NOTHING if runs else self.quotas.asks(gang)
+        place = Place(name, _user(gang.key, said), runs, gang.created, held, asks)
+        self._put(gang.key, place)
         if before is not None and not before.runs and before != place:
             self._wake(before)
+
+    def _put(self, key: GangKey, place: Place | None) -> None:
+        before = self.usage.place(key)
+        if before != place:
+            self.shares.changes(before, place)
+            self.usage.put(key, place)
+            self.quotas.moved(before, place)
 
     def _wake(self, left: Place) -> None:
         """Look at the gangs that are in line now that another one has left it."""
@@ -172,6 +244,11 @@ def _runs(gang: Gang) -> bool:
         for one in gang.members.values()
         if not one.pod.finished and not one.pod.deleting
     )
+
+
+def _leaves(gang: Gang) -> bool:
+    """Return whether pods of it are being deleted whose containers may run on for as long as their users have said."""
+    return any(one.pod.deleting and one.pod.node and not one.pod.finished for one in gang.members.values())
 
 
 def _user(key: GangKey, said: Submission) -> str:

@@ -30,12 +30,14 @@ from fluence_extender.queueing.entry import Amounts
 class Beside:
     """How a gang may be placed: by ``planner``, None for the usual one, and off the nodes ``closed`` to it.
 
-    Gangs with equal tokens that ask the same have the same places.
+    Gangs with equal tokens that ask the same have the same places beside the same number of ``levels``, the starts of
+    reservations during which they would run. With more of them, a gang that had no place still has none.
     """
 
     planner: Planner | None = None
     closed: frozenset[str] = frozenset()
     token: object = None
+    levels: int = 0
 
 
 FREELY = Beside()
@@ -160,7 +162,7 @@ class _Less:
         real = self._real.now()
         if self._shown is not None and self._shown[0] is real and self._shown[1] == self._real.revision:
             return self._shown[2]
-        found = CapacityTable(real.rows, real.columns, real.free.copy(), real.ports, real.names)
+        found = real.having(real.free.copy(), real.ports)
         if self._kept is not None:
             amounts, rows, columns = self._kept.amounts, self._kept.rows, self._kept.columns
             at = np.array([rows.get(name, -1) for name in real.names], dtype=np.intp)

@@ -10,7 +10,6 @@ member that has to move goes where there is room.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
@@ -26,8 +25,9 @@ from fluence_extender.gangs.queue.future import FuturePlanner, Request
 from fluence_extender.gangs.queue.heads import Head, Heads
 from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
 from fluence_extender.gangs.queue.operators import covered, operator_reservations
+from fluence_extender.gangs.queue.reclaims import Reclaims
 from fluence_extender.gangs.queue.settings import Queues
-from fluence_extender.gangs.queue.turns import Turns, entry_key
+from fluence_extender.gangs.queue.turns import Turns, entry_key, waits
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
@@ -42,7 +42,7 @@ from fluence_extender.queueing.reservation import OperatorReservation
 BLOCKED = (ReasonCode.BUSY, ReasonCode.BEHIND_RESERVATION)
 """The reasons of a whole gang that waits for capacity."""
 
-STOPPED = (ReasonCode.QUEUED, ReasonCode.BEHIND_RESERVATION)
+STOPPED = (ReasonCode.QUEUED, ReasonCode.BEHIND_RESERVATION, ReasonCode.OVER_QUOTA)
 """The reasons of a gang that the queue keeps from starting."""
 
 AFTER_BLOCKED = queued("under the policy fcfs no gang starts before those ahead of it")
@@ -96,7 +96,8 @@ class QueueBook:
         clock: Callable[[], float],
     ) -> None:
         self.settings = Queues()
-        self.admission = QueueAdmission(registry, self.settings)
+        self.admission = QueueAdmission(registry, self.settings, ledger)
+        self.reclaims = Reclaims(registry, self.settings, self.admission)
         self._stated = self.settings.revision
         self.turns = Turns(registry)
         self._registry = registry
@@ -135,7 +136,7 @@ class QueueBook:
         return self._line[1]
 
     def _standings(self) -> Sequence[Standing]:
-        waiting = [gang for gang in self._registry.gangs.values() if _waits(gang)]
+        waiting = [gang for gang in self._registry.gangs.values() if waits(gang)]
         reserved = {one.gang: one for one in self.reservations()}
         found = []
         for position, gang in enumerate(sorted(waiting, key=self.turns.of), 1):
@@ -157,6 +158,10 @@ class QueueBook:
         """Return the queue in which the gang was counted last, which costs less than to find it."""
         place = self.admission.usage.place(gang.key)
         return self._queue_name(gang) if place is None else place.queue
+
+    def problems(self, queue: Queue) -> list[str]:
+        """Return what of a queue isn't in force, and why."""
+        return [*self.settings.problems(queue), *self.admission.quotas.problems(queue.name)]
 
     def promised_starts(self) -> dict[GangKey, float]:
         """Return when each gang with a reservation starts, `NEVER` where its nodes are drained for it."""
@@ -199,16 +204,28 @@ class QueueBook:
     @property
     def version(self) -> int:
         """Grows when gangs that the queue has stopped may start."""
-        return self.heads.version
+        return self.heads.version + self.admission.quotas.version
+
+    @property
+    def outdated(self) -> bool:
+        """Whether there are reservations, and room or what tells the ends of pods has changed since the last step."""
+        return self.followed.behind and any(head.promise is not None for head in self.heads.blocked)
 
     @property
     def restless(self) -> bool:
         """Whether another step is wanted at once, because some reservations aren't found yet."""
         return self.heads.unfinished
 
-    def begin(self, looked_at: Set[GangKey], waiting: Set[GangKey]) -> None:
-        """Begin a step in which gangs are tried that were just ``looked_at`` or are known to be ``waiting``."""
-        self.turns.forget(looked_at)
+    def take_up(self) -> None:
+        """Forget the gangs that are gone."""
+        for key in self._registry.left:
+            self.turns.drop(key)
+        self.admission.take_up()
+
+    def begin(self, looked_at: Set[GangKey]) -> None:
+        """Begin a step in which something may have changed of the gangs that were just ``looked_at``."""
+        for key in looked_at & self._registry.gangs.keys():
+            self.turns.put(self._registry.gangs[key])
         self.heads.begin()
         if self._stated != self.settings.revision:
             self._stated = self.settings.revision
@@ -221,14 +238,12 @@ class QueueBook:
         self._over = over
         for head in list(self.heads.blocked):
             known = self._registry.gangs.get(head.gang.key)
-            if known is not head.gang or not _waits(known):
+            if known is not head.gang or not waits(known):
                 self.heads.unblock(head.gang.key)
-        depth, cut = self.settings.policy.queue_depth, None
-        if depth is not None and len(waiting) + len(looked_at) > depth:
-            there = self._registry.gangs
-            gangs = (there[key] for key in looked_at | waiting if key in there)
-            first = heapq.nsmallest(depth + 1, (self.turns.of(gang) for gang in gangs if _waits(gang)))
-            cut = first[depth - 1] if len(first) > depth else None
+        if self.admission.shares.rank(lambda: [one.gang for one in self.turns.line], self.turns):
+            self.heads.rerank(self.turns.of)
+        depth, line = self.settings.policy.queue_depth, self.turns.line
+        cut = line[depth - 1].rank if depth is not None and len(line) > depth else None
         if cut != self._cut:
             self._cut = cut
             self.heads.version += 1
@@ -241,21 +256,42 @@ class QueueBook:
 
     def beside(self, gang: Gang, rank: Rank, members: Iterable[Member]) -> Beside | Reason:
         """Return how a gang of that rank may be placed, or why it isn't tried."""
-        if self._cut is not None and rank > self._cut and rank[0]:
-            return BEYOND_DEPTH
-        heads, found = self.heads, FREELY
+        stopped = self.stops(rank)
+        if stopped is not None:
+            return stopped
         duration = self.ends.duration([one.pod for one in members], self.followed.now())
-        if heads.blocked and heads.blocked[0].rank < rank:
-            heads.settle(rank)
-            if self.settings.policy.policy is PolicyName.FCFS and rank[0]:
-                if any(head.possible and head.rank < rank for head in heads.blocked):
-                    return AFTER_BLOCKED
-            elif self.followed.timeline.reservations:
-                found = self._aside(duration)
+        found = self._aside(duration) if self._has_reservations_before(rank) else FREELY
         closed = (
             self._closed(self._queue_name(gang), duration) if rank[0] and self.settings.reservations else None
         )
-        return Beside(found.planner, closed, (found.token, closed)) if closed else found
+        return replace(found, closed=closed, token=(found.token, closed)) if closed else found
+
+    def reserved_before(self, gang: Gang, rank: Rank) -> tuple[object, int]:
+        """Return the token and the levels with which `beside` would let a gang be placed, None and 0 if freely."""
+        if self.settings.reservations or not self._has_reservations_before(rank):
+            return None, 0
+        timeline, now = self.followed.timeline, self.followed.now()
+        duration = self.ends.duration((one.pod for one in gang.pending()), now)
+        return (self.followed.built, timeline.revision, timeline.loosened), timeline.levels_within(duration)
+
+    def stops(self, rank: Rank) -> Reason | None:
+        """Return why a gang of that rank isn't tried whatever it asks, None where it is."""
+        if self._cut is not None and rank > self._cut and rank[0]:
+            return BEYOND_DEPTH
+        heads = self.heads
+        if not rank[0] or self.settings.policy.policy is not PolicyName.FCFS or not heads.blocked:
+            return None
+        heads.settle(rank)
+        return AFTER_BLOCKED if any(one.possible and one.rank < rank for one in heads.blocked) else None
+
+    def _has_reservations_before(self, rank: Rank) -> bool:
+        """Return whether a gang of that rank has to be placed beside reservations; let the timeline have those."""
+        heads = self.heads
+        if not heads.blocked or not heads.blocked[0].rank < rank:
+            return False
+        heads.settle(rank)
+        fcfs = self.settings.policy.policy is PolicyName.FCFS and rank[0]
+        return not fcfs and bool(self.followed.timeline.reservations)
 
     def terms(self, queue: Queue, rank: Rank, duration: float) -> Terms | Reason:
         """Return how a gang of that rank that doesn't exist yet could start now, or why it wouldn't be tried.
@@ -305,19 +341,14 @@ class QueueBook:
     def _aside(self, duration: float) -> Beside:
         """Return how a gang that runs for ``duration`` may be placed beside the reservations of the timeline."""
         timeline = self.followed.timeline
-        basis = (
-            self.followed.built,
-            timeline.revision,
-            timeline.loosened,
-            timeline.levels_within(duration),
-        )
-        if self._kept[0] != basis:
-            kept = self._kept_for(duration)
+        token = self.followed.built, timeline.revision, timeline.loosened
+        levels = timeline.levels_within(duration)
+        if self._kept[0] != (token, levels):
+            kept, found = self._kept_for(duration), FREELY
             if kept is not None:
                 self._view.keep(kept)
-                self._kept = basis, Beside(self._beside, token=basis)
-            else:
-                self._kept = basis, FREELY
+                found = Beside(self._beside, token=token, levels=levels)
+            self._kept = (token, levels), found
         return self._kept[1]
 
     def _kept_for(self, duration: float) -> Kept | None:
@@ -351,16 +382,24 @@ class QueueBook:
         duration = self.ends.duration([one.pod for one in members], self.followed.now())
         key, queue = entry_key(gang.key), self._queue_name(gang)
         entry = Entry(
-            key, (), gang.created, duration, gang.priority, begun=not rank[0], where=key, queue=queue
+            key,
+            (),
+            gang.created,
+            duration,
+            gang.priority,
+            begun=not rank[0],
+            where=key,
+            queue=queue,
+            entitlement=rank[1],
         )
         self.heads.block(gang, rank, entry, request, alike)
 
     def unblock(self, gang: Gang) -> None:
         """Record that a gang isn't blocked, or that too many are blocked before it."""
-        waits = _waits(gang)
-        blocked = waits and gang.reason is not None and gang.reason.code in BLOCKED
+        there = waits(gang)
+        blocked = there and gang.reason is not None and gang.reason.code in BLOCKED
         self.heads.unblock(gang.key, outranked=blocked)
-        if not waits:
+        if not there:
             gang.starts_about = None
 
     def finish(self, now: float) -> list[Gang]:
@@ -397,7 +436,3 @@ class QueueBook:
         if self._told[0] != basis:
             self._told = basis, operator_reservations(reservations.values(), self._nodes, rows)
         return [one for one in self._told[1] if one.end > self.followed.now()]
-
-
-def _waits(gang: Gang) -> bool:
-    return any(member.assignment is None for member in gang.pending())

@@ -7,7 +7,7 @@ gangs use nodes alone, a node is open once its gang has left.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +18,10 @@ from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.assignment import Assignment
+from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import NOTHING
 from fluence_extender.placement.demand import Demand, SettledMember
+from fluence_extender.placement.eligibility import Signature, signature
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.planning_copy import PlanningCopy
 from fluence_extender.placement.trial import SearchedDevices
@@ -46,6 +48,7 @@ class FuturePlanner:
         self._ledger = ledger
         self._planner = planner
         self._followed = followed
+        self._masks: tuple[object, dict[frozenset[Signature], Mask]] = (None, {})
         self.requests: dict[str, Request] = {}
 
     def slots(self, request: Request) -> tuple[Slots, ...]:
@@ -57,17 +60,28 @@ class FuturePlanner:
         return tuple(Slots(count, size) for size, count in counts.items())
 
     def usable(self, where: str) -> Mask | None:
-        """Return the rows of nodes that some member may use, and those of all devices."""
+        """Return the rows of nodes that some member may use, and those of all devices; treat it as read-only."""
         request, rows = self.requests[where], self._followed.rows
-        names: set[str] = set()
-        signatures = {id(found): found for found in map(self._eligible, request.demands)}
-        for found in signatures.values():
-            names |= found
-        names -= self._closed(request)
-        usable = np.zeros(len(self._followed.timeline.room), dtype=np.bool_)
-        usable[[rows[name] for name in names if name in rows]] = True
-        usable[[row for row, _ in self._followed.devices.rows()]] = True
-        return usable
+        found = self._eligible_rows({signature(one.pod): one.pod for one in request.demands})
+        closed = [rows[name] for name in self._closed(request) if name in rows]
+        if closed:
+            found = found.copy()
+            found[closed] = False
+        return found
+
+    def _eligible_rows(self, pods: Mapping[Signature, Pod]) -> Mask:
+        """Return the rows that one of ``pods`` may use, remembered until a node changes: most gangs ask alike."""
+        followed, eligibility = self._followed, self._planner.eligibility
+        basis = followed.built, len(followed.names), eligibility.journal.now
+        if self._masks[0] != basis or len(self._masks[1]) >= eligibility.LIMIT:
+            self._masks = basis, {}
+        key, masks = frozenset(pods), self._masks[1]
+        if key not in masks:
+            names = set[str]().union(*map(eligibility.eligible, pods.values()))
+            masks[key] = np.zeros(len(followed.timeline.room), dtype=np.bool_)
+            masks[key][[followed.rows[name] for name in names if name in followed.rows]] = True
+            masks[key][[row for row, _ in followed.devices.rows()]] = True
+        return masks[key]
 
     def place(self, entry: Entry, view: Amounts) -> Footprint | None:
         """Fix places for a gang within ``view``; None when it doesn't fit."""
@@ -93,9 +107,6 @@ class FuturePlanner:
         planner = Planner(copy, self._planner.eligibility, self._planner.topology)
         found = planner.find(request.demands, request.gang, request.settled)
         return None if found is None else self._footprint(request, found, own)
-
-    def _eligible(self, demand: Demand) -> set[str]:
-        return self._planner.eligibility.eligible(demand.pod)
 
     def _closed(self, request: Request) -> set[str]:
         with self._ledger.preemptor_holds.ignoring(request.passes):

@@ -82,6 +82,8 @@ class Heads:
         self._policy = policy
         self._operators = operators
         self._heads: list[Head] = []
+        self._counted: tuple[Head | None, bool] | None = None
+        self._settled: object = None
         self.version = 0
         self.unfinished = False
 
@@ -96,8 +98,19 @@ class Heads:
 
     def counts(self, rank: Rank) -> bool:
         """Return whether a blocked gang of that rank would be among the first."""
-        before = self._heads[: bisect.bisect_left(self._heads, rank, key=ORDER)]
-        return len(before) < self._most + HOPELESS and sum(head.possible for head in before) < self._most
+        if self._counted is None:
+            self._counted = self._find_last()
+        last, more = self._counted
+        return more or (last is not None and rank <= last.rank)
+
+    def _find_last(self) -> tuple[Head | None, bool]:
+        """Return the last head that counts, and whether gangs behind it count, too."""
+        most = left = self._most
+        for number, head in enumerate(self._heads, 1):
+            left -= head.possible
+            if left <= 0 or number == most + HOPELESS:
+                return (head if most else None), False
+        return None, most > 0
 
     @property
     def _most(self) -> int:
@@ -121,6 +134,7 @@ class Heads:
             self._lift((old,))
             self.version += self._keeps_others(old)
         bisect.insort(self._heads, head, key=ORDER)
+        self._counted = self._settled = None
 
     def unblock(self, key: GangKey, outranked: bool = False) -> None:
         """Record that a gang isn't blocked, or doesn't count because gangs before it have all the reservations."""
@@ -133,9 +147,16 @@ class Heads:
                     self._delayed(head, head.promise, NEVER)
             self._dropped(head)
 
+    def rerank(self, turn: Callable[[Gang], Rank]) -> None:
+        """Put the blocked gangs in their order, which has changed."""
+        for head in self._heads:
+            head.rank = turn(head.gang)
+        self._heads.sort(key=ORDER)
+
     def _pop(self, key: GangKey) -> Head | None:
         for number, head in enumerate(self._heads):
             if head.gang.key == key:
+                self._counted = self._settled = None
                 return self._heads.pop(number)
         return None
 
@@ -152,6 +173,7 @@ class Heads:
         """Forget all gangs."""
         while self._heads:
             self._dropped(self._heads.pop())
+        self._counted = self._settled = None
 
     # Reserving.
 
@@ -160,6 +182,7 @@ class Heads:
         self._until = self._clock() + DECIDED_WITHIN
         self._first = True
         self.unfinished = False
+        self._counted = self._settled = None
 
     def finish(self) -> None:
         """End a step: let the timeline have all reservations."""
@@ -168,20 +191,30 @@ class Heads:
             self._followed.incidents.clear()
 
     def settle(self, before: Rank | None = None) -> None:
-        """Let the timeline have exactly the reservations of gangs ``before`` that rank, of all by default."""
+        """Let the timeline have exactly the reservations of gangs ``before`` that rank, of all by default.
+
+        A step that has settled them all does so again only once something has changed but the time.
+        """
+        if self._heads and before is not None and before <= self._heads[-1].rank:
+            self._settle(before)
+        elif self._settled != (self._followed.basis, self._state()):
+            self._settle(None)
+            self._settled = self._followed.basis, self._state()
+
+    def _settle(self, before: Rank | None) -> None:
         if not self._heads or not self._reserves:
             self._lift(self._heads)
             return
         self._followed.follow()
         timeline = self._followed.timeline
         state = (self._followed.built, timeline.revision, self._state())
-        left = self._most
+        left = most = self._most
         prefix: tuple[Reservation | None, ...] = ()
         for number, head in enumerate(self._heads):
             if before is not None and head.rank >= before:
                 self._lift(self._heads[number:])
                 return
-            if not left or number >= self._most + HOPELESS:
+            if not left or number >= most + HOPELESS:
                 for gang in [late.gang for late in self._heads[number:]]:
                     self.unblock(gang.key, outranked=True)
                 break
@@ -239,6 +272,7 @@ class Heads:
                 found = old
         head.possible = found is not None or self._planner.place(entry, timeline.capacity) is not None
         head.freed = self._followed.freed
+        self._counted = None
         if found is None and head.possible and self._policy().depth and self._starves(head):
             places = cheapest(timeline, entry, self._planner, self._operators())
             if places is not None:

@@ -99,6 +99,17 @@ class LedgerTimeline:
 
     # Following.
 
+    @property
+    def behind(self) -> bool:
+        """Whether the ledger, or what tells the ends of pods, has changed since the timeline followed it."""
+        return bool(self._touched) or self._mark != self._ledger.journal.now
+
+    @property
+    def basis(self) -> tuple[int, ...]:
+        """What the timeline depends on besides the time: it changes with the ledger and the timeline."""
+        timeline = self.timeline
+        return self._ledger.journal.now, len(self._touched), self.built, timeline.revision, timeline.loosened
+
     def now(self) -> float:
         """Return the present time in seconds since the epoch."""
         return self._calendar()

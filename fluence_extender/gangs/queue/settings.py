@@ -30,6 +30,7 @@ from fluence_extender.model.queue import (
 from fluence_extender.model.reason import Reason, no_queue
 from fluence_extender.placement.eligibility import holds
 from fluence_extender.queueing.policy import QueuePolicy
+from fluence_extender.queueing.tree import LEVELS
 
 log = structlog.get_logger(__name__)
 
@@ -64,6 +65,7 @@ class Queues:
         self._served: bool | None = None
         self._kueue_served = False
         self._defaults: dict[str, str] | None = None
+        self._ages: bool | None = None
         self._answers: dict[tuple[str, Named], Queue | Reason] = {}
 
     # What is known.
@@ -141,6 +143,7 @@ class Queues:
             self.revision += 1
             self._answers.clear()
             self._defaults = None
+            self._ages = None
 
     # Answers.
 
@@ -236,6 +239,8 @@ class Queues:
             found.append(
                 f"spec.defaults.duration {format_duration(usual)} counts as maxDuration {format_duration(most)}"
             )
+        if queue.parent and queue.half_life is not None:
+            found.append("spec.halfLife is ignored: the queue at the root of the tree says it")
         priority = queue.default_priority_class
         if priority and priority not in self._classes:
             found.append(f"spec.defaults.priorityClassName: there is no PriorityClass {priority}")
@@ -248,6 +253,30 @@ class Queues:
         return (
             f"; the nearest that takes work of namespace {namespace} is queue {nearest[0]}" if nearest else ""
         )
+
+    @property
+    def ages(self) -> bool:
+        """Whether waiting makes up for priority in some queue."""
+        if self._ages is None:
+            self._ages = any(one.class_step is not None for one in self._queues.values())
+        return self._ages
+
+    def head_start(self, queue: Queue, priority: int) -> float | None:
+        """Return how many seconds of waiting a priority is worth, None where the higher one always comes first.
+
+        The queue says it, or else the nearest of those above it. Each PriorityClass between 0 and the priority is a
+        step.
+        """
+        known: Queue | None = queue
+        for _ in range(LEVELS):
+            if known is None or known.class_step is not None:
+                break
+            known = self._queues.get(known.parent)
+        if known is None or known.class_step is None:
+            return None
+        values = {one.value for one in self._classes.values()}
+        up, down = sum(0 < one <= priority for one in values), sum(priority <= one < 0 for one in values)
+        return known.class_step * (up - down)
 
     def usual_priority(self, queue: Queue) -> int | None:
         """Return the priority of work that names no PriorityClass, None where the queue doesn't say it."""

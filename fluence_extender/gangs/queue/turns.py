@@ -9,23 +9,27 @@ could not preempt it, promised or not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left, insort
+from operator import attrgetter
 from typing import NamedTuple
 
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.model.gang import GangKey
-from fluence_extender.queueing.entry import NEVER, Age
+from fluence_extender.queueing.entry import EQUAL, NEVER, Age, Entitlement
 from fluence_extender.queueing.order import Rank, rank
 
 NEWEST: Age = (NEVER, 0)
 """The age of a gang that doesn't exist yet."""
+
+RANK = attrgetter("rank")
 
 
 class Turn(NamedTuple):
     """What a gang's rank depends on."""
 
     begun: bool
+    entitlement: Entitlement
     priority: int
     created: Age
     key: str
@@ -34,7 +38,10 @@ class Turn(NamedTuple):
 def turn(gang: Gang) -> Rank:
     """Return a key that sorts gangs in the order in which they are served."""
     begun = gang.promised and not _waits_beyond_size(gang)
-    return rank(Turn(begun, gang.priority, gang.created, entry_key(gang.key)))
+    priority, created = gang.priority, gang.created
+    if gang.head_start is not None:
+        priority, created = 0, (created[0] - gang.head_start, created[1])
+    return rank(Turn(begun, gang.entitlement, priority, created, entry_key(gang.key)))
 
 
 def precedence(gang: Gang) -> Rank:
@@ -42,36 +49,65 @@ def precedence(gang: Gang) -> Rank:
     return newcomer(gang.key, gang.priority, gang.created)
 
 
-def newcomer(key: GangKey, priority: int, created: Age = NEWEST) -> Rank:
+def newcomer(key: GangKey, priority: int, created: Age = NEWEST, entitlement: Entitlement = EQUAL) -> Rank:
     """Return the turn of a gang that has nothing yet."""
-    return rank(Turn(begun=False, priority=priority, created=created, key=entry_key(key)))
+    return rank(
+        Turn(begun=False, entitlement=entitlement, priority=priority, created=created, key=entry_key(key))
+    )
+
+
+class InLine(NamedTuple):
+    """A gang that waits, and its turn."""
+
+    rank: Rank
+    gang: Gang
 
 
 class Turns:
-    """The turns of the gangs of ``registry``, because a line of thousands is put in order in every step.
+    """The ``line`` of the gangs of ``registry`` that wait, in order: a step doesn't put thousands in order again.
 
-    A turn is kept until `forget`. Those of gangs that have changed since the last step are computed each time.
+    `put` is told of each gang in which something has changed. The turns of those that have changed since the last step
+    are computed each time. Invariant: a gang stands in line once at most.
     """
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._known: dict[GangKey, Rank] = {}
+        self._places: dict[GangKey, InLine] = {}
+        self.line: list[InLine] = []
 
     def of(self, gang: Gang) -> Rank:
         """Return a gang's `turn`."""
-        if gang.key in self._registry.dirty:
+        place = self._places.get(gang.key)
+        if place is None or place.gang is not gang or gang.key in self._registry.dirty:
             return turn(gang)
-        found = self._known.get(gang.key)
-        if found is None:
-            found = self._known[gang.key] = turn(gang)
-        return found
+        return place.rank
 
-    def forget(self, keys: Iterable[GangKey]) -> None:
-        """Forget the turns of these gangs. If more turns are kept than there are gangs, forget all."""
-        for key in keys:
-            self._known.pop(key, None)
-        if len(self._known) > len(self._registry.gangs):
-            self._known.clear()
+    def find(self, key: GangKey) -> InLine | None:
+        """Return where a gang stands, None where it doesn't wait."""
+        return self._places.get(key)
+
+    def put(self, gang: Gang) -> None:
+        """Let a gang stand where its turn is now, or nowhere if it doesn't wait."""
+        before = self._places.get(gang.key)
+        after = InLine(turn(gang), gang) if waits(gang) else None
+        if before is not None:
+            if after is not None and before.gang is gang and before.rank == after.rank:
+                return
+            self.drop(gang.key)
+        if after is not None:
+            self._places[gang.key] = after
+            insort(self.line, after, key=RANK)
+
+    def drop(self, key: GangKey) -> None:
+        """Take a gang out of the line."""
+        place = self._places.pop(key, None)
+        if place is not None:
+            del self.line[bisect_left(self.line, place.rank, key=RANK)]
+
+
+def waits(gang: Gang) -> bool:
+    """Return whether a member needs a place."""
+    return any(member.assignment is None for member in gang.pending())
 
 
 def entry_key(key: GangKey) -> str:
@@ -82,4 +118,4 @@ def entry_key(key: GangKey) -> str:
 def _waits_beyond_size(gang: Gang) -> bool:
     """Return whether members wait though the gang has all the places that it was promised."""
     places = sum(1 for member in gang.alive() if member.assignment is not None)
-    return places + gang.ended >= gang.size and any(member.assignment is None for member in gang.pending())
+    return places + gang.ended >= gang.size and waits(gang)

@@ -1,4 +1,4 @@
-"""How many gangs of each queue run and wait, in all and for each user.
+"""How many gangs of each queue run and wait, and what they hold, in all and for each user.
 
 A gang runs from its first place on, and waits before. Waiting gangs are kept in the order of their creation, because a
 queue that takes a limited number of them takes the oldest.
@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from fluence_extender.model.gang import GangKey
+from fluence_extender.model.resources import NOTHING, Resources
 
 Age = tuple[float, int]
 Group = tuple[str, str | None]
@@ -21,13 +22,16 @@ Group = tuple[str, str | None]
 class Place:
     """Where a gang counts: in which queue, for which user, and whether it ``runs``.
 
-    ``created`` orders those that wait.
+    ``created`` orders those that wait. ``held`` is what it holds of its queue's quota, and ``asks`` what it asks for
+    while it waits, as long as some queue has a quota or a weight.
     """
 
     queue: str
     user: str
     runs: bool
     created: Age
+    held: Resources = NOTHING
+    asks: Resources = NOTHING
 
     @property
     def groups(self) -> tuple[Group, Group]:
@@ -37,10 +41,12 @@ class Place:
 
 @dataclass(slots=True)
 class Usage:
-    """The gangs that run and wait, by queue and user."""
+    """The gangs that run and wait, by queue and user; ``revision`` grows with each change."""
 
+    revision: int = 0
     _places: dict[GangKey, Place] = field(default_factory=dict)
     _running: Counter[Group] = field(default_factory=Counter)
+    _held: dict[Group, Resources] = field(default_factory=dict)
     _waiting: dict[Group, list[tuple[Age, GangKey]]] = field(default_factory=dict)
 
     def put(self, key: GangKey, place: Place | None) -> None:
@@ -48,6 +54,7 @@ class Usage:
         before = self._places.get(key)
         if before == place:
             return
+        self.revision += 1
         if before is not None:
             self._remove(key, before)
         if place is not None:
@@ -60,6 +67,10 @@ class Usage:
     def running(self, group: Group) -> int:
         """Return how many gangs run."""
         return self._running[group]
+
+    def held(self, group: Group) -> Resources:
+        """Return what the gangs of the group hold."""
+        return self._held.get(group, NOTHING)
 
     def waiting(self, group: Group) -> int:
         """Return how many gangs wait."""
@@ -87,6 +98,8 @@ class Usage:
     def _add(self, key: GangKey, place: Place) -> None:
         self._places[key] = place
         for group in place.groups:
+            if place.held:
+                self._held[group] = self.held(group) + place.held
             if place.runs:
                 self._running[group] += 1
             else:
@@ -95,6 +108,10 @@ class Usage:
     def _remove(self, key: GangKey, place: Place) -> None:
         del self._places[key]
         for group in place.groups:
+            if place.held:
+                self._held[group] -= place.held
+                if not self._held[group]:
+                    del self._held[group]
             if place.runs:
                 self._running[group] -= 1
                 if not self._running[group]:

@@ -1,13 +1,16 @@
-"""Announcements: an Event per pod for each new reason, and the conditions of gated pods, Jobs and native PodGroups.
+"""Announcements: Events for each new reason, and the conditions of gated pods, Jobs and native PodGroups.
 
 A reason is announced once it has stood for a moment, so that a gang whose pods are still being created doesn't cause an
-Event per count. In a large gang only the first members carry the announcement.
+Event per count. Where a controller made the pods, its object has the Event, and so has the first of them. In a large
+gang of other pods only the first members carry the announcement.
 
 A gang that waits for its turn in the queue is nothing to be warned of. Its Events are Normal: the reason, that nodes
 are kept free for it, and that its turn has come. No other gang has an Event when it gets its places.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from fluence_extender.cluster.port import Regarding
 from fluence_extender.gangs.execution.actions import Action, RecordEvent, ReportGroup, ReportPod
@@ -16,6 +19,7 @@ from fluence_extender.gangs.lifecycle.states import have_nodes
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.reporting.job_status import JobReports
+from fluence_extender.gangs.reporting.remarks import owner_or_pod
 from fluence_extender.model.gang import Convention, GangState
 from fluence_extender.model.notation import natural_order
 from fluence_extender.model.pod import Pod
@@ -32,7 +36,11 @@ def announcements(
 
     ``reserved`` says whether the queue keeps nodes free for it.
     """
-    scheduled = [*_scheduled(gang, registry), *_of_the_queue(gang, limits, reserved)]
+    scheduled = [
+        *_scheduled(gang, registry),
+        *_of_the_queue(gang, limits, reserved),
+        *jobs.remarks.due(gang),
+    ]
     if gang.state is GangState.BOUND:
         gang.reports.announced = ""
         return [*scheduled, *jobs.due(gang, None)]
@@ -52,7 +60,7 @@ def announcements(
         *jobs.due(gang, gang.reason),
         *(
             RecordEvent(about, gang.reason.code.value, f"gang {gang.key}: {gang.reason.text}", not in_line)
-            for about in dict.fromkeys(_about(member.pod) for member in waiting[: limits.announced_members])
+            for about in _abouts([member.pod for member in waiting], limits)
         ),
         *(
             ReportPod(member.pod, f"gang {gang.key}: {gang.reason.text}", member.first_seen)
@@ -83,16 +91,26 @@ def _of_the_queue(gang: Gang, limits: Limits, reserved: bool) -> list[RecordEven
 def _events(gang: Gang, limits: Limits, what: str, text: str) -> list[RecordEvent]:
     """Return a Normal Event about the first members."""
     first = sorted(gang.alive(), key=lambda member: natural_order(member.pod.name))
-    abouts = dict.fromkeys(_about(member.pod) for member in first[: limits.announced_members])
+    abouts = _abouts([member.pod for member in first], limits)
     return [RecordEvent(about, what, f"gang {gang.key}: {text}", warning=False) for about in abouts]
 
 
-def _about(pod: Pod) -> Regarding:
-    """Return the object that an Event about the pod is recorded on: its owner before the pod exists."""
-    owner = pod.owner
-    if pod.foreseen and owner is not None:
-        return Regarding(owner.api_version, owner.kind, pod.namespace, owner.name, owner.uid)
-    return Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
+def _abouts(pods: Sequence[Pod], limits: Limits) -> list[Regarding]:
+    """Return the objects that an Event about these pods is recorded on.
+
+    These are the first pods. Of several pods of one owner it is the owner, and the first of the pods if it exists.
+    """
+    owned: dict[str, list[Pod]] = {}
+    for pod in pods:
+        owned.setdefault(pod.owner.uid if pod.owner is not None else pod.uid, []).append(pod)
+    abouts: dict[Regarding, None] = {}
+    for some in owned.values():
+        first = some[0]
+        if len(some) > 1 or first.foreseen:
+            abouts[owner_or_pod(first)] = None
+        if not first.foreseen:
+            abouts[Regarding("v1", "Pod", first.namespace, first.name, first.uid)] = None
+    return list(abouts)[: limits.announced_members]
 
 
 def _group(gang: Gang, registry: Registry) -> PodGroup | None:

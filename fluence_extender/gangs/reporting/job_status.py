@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from fluence_extender.gangs.execution.actions import ReportJob
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.reporting.remarks import RemarkReports
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.workload import Job
@@ -24,9 +25,13 @@ FEWEST_KEPT = 100
 
 
 class JobReports:
-    """Decides which Jobs' condition has to be written."""
+    """Decides which Jobs' condition has to be written.
+
+    ``remarks`` decides on which owners of pods an Event about labels and annotations has to be recorded.
+    """
 
     def __init__(self, registry: Registry) -> None:
+        self.remarks = RemarkReports()
         self._registry = registry
         self._gangs: dict[str, set[GangKey]] = {}
         """By the uid of a Job: the gangs of its pods that were unsatisfiable when they were last looked at."""

@@ -14,18 +14,23 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from fluence_extender.gangs.execution.actions import Report, ReportQueue, ReportReservation
-from fluence_extender.gangs.queue.book import QueueBook, Standing
+from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.queue.book import QueueBook
 from fluence_extender.gangs.queue.operators import covered
 from fluence_extender.gangs.queue.usage import Usage
 from fluence_extender.model.node import Node
 from fluence_extender.model.notation import first_few, format_time, natural_order
 from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus, Stop
+from fluence_extender.model.reason import ReasonCode
 
 BETWEEN = 2.0
 """Seconds between two looks at the queues."""
 
 AGAIN = 10.0
 """Seconds between two writes of one object's status."""
+
+KEPT = 180.0
+"""Seconds after which the past use of a queue is written anew although nothing else has changed."""
 
 MINUTE = 60.0
 FEW = 3
@@ -62,8 +67,9 @@ class QueueReports:
         for queue in settings.made.values():
             whole = queue.name, None
             counts = self._usage.waiting(whole), self._usage.running(whole)
-            said = queue_status(queue, counts, heads.get(queue.name), settings.problems(queue), today)
-            if said != queue.status and self._may_write(queue, now):
+            said = queue_status(queue, counts, heads.get(queue.name), self._book.problems(queue), today)
+            said = replace(said, **self._book.admission.account(queue.name))
+            if (said != queue.status or _old(queue.status, said)) and self._may_write(queue, now):
                 found.append(ReportQueue(queue, _dated(said, queue.status, since)))
         for one in settings.reservations.values():
             closed = reservation_status(one, self._nodes, settings.queues)
@@ -75,22 +81,27 @@ class QueueReports:
         """Return whether the object's status wasn't written just now, and note that it is."""
         return self._written.setdefault((type(one), one.name), now) == now
 
-    def _heads(self) -> dict[str, Standing]:
-        """Return the first gang of each queue that isn't held."""
-        found: dict[str, Standing] = {}
-        for one in self._book.line():
-            place = self._usage.place(one.gang)
-            if place is not None and not one.held:
-                found.setdefault(place.queue, one)
+    def _heads(self) -> dict[str, Gang]:
+        """Return the first gang of each queue that waits and isn't held."""
+        found: dict[str, Gang] = {}
+        wanted = {name for name in self._book.settings.made if self._usage.waiting((name, None))}
+        for _, gang in self._book.turns.line:
+            if not wanted:
+                break
+            place = self._usage.place(gang.key)
+            held = gang.reason is not None and gang.reason.code is ReasonCode.HELD
+            if place is not None and place.queue in wanted and not held:
+                found[place.queue] = gang
+                wanted.discard(place.queue)
         return found
 
 
 def queue_status(
-    queue: Queue, counts: tuple[int, int], head: Standing | None, problems: Sequence[str], now: float
+    queue: Queue, counts: tuple[int, int], head: Gang | None, problems: Sequence[str], now: float
 ) -> QueueStatus:
     """Return the status of a queue; ``counts`` are how many of its gangs wait, and how many have places."""
-    name = "" if head is None else f"{head.gang.namespace}/{head.gang.name}"
-    start = None if head is None else head.expected_start
+    name = "" if head is None else f"{head.key.namespace}/{head.key.name}"
+    start = None if head is None else head.starts_about
     stopped = None
     if queue.stop is not Stop.NONE:
         stopped = float(math.floor(now)) if queue.stopped_since is None else queue.stopped_since
@@ -109,6 +120,13 @@ def reservation_status(
             problems.append(f"there is no {what} {first_few(missing, FEW)}")
     closed = len(covered(reservation, nodes.values())) if reservation.duration else 0
     return ReservationStatus(closed, "; ".join(problems))
+
+
+def _old(before: QueueStatus | None, said: QueueStatus) -> bool:
+    """Return whether the past use that was written is too old."""
+    if said.past is None:
+        return False
+    return before is None or before.past is None or said.past.at - before.past.at >= KEPT
 
 
 def _next_minute(time: float) -> str:

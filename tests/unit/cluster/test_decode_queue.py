@@ -21,14 +21,19 @@ from fluence_extender.model.queue import (
     NamespaceSelector,
     NodeReservation,
     OverrunAction,
+    PastUse,
     PolicyName,
     PriorityClass,
     Queue,
     QueueLimits,
+    QueuePreemption,
     QueueStatus,
+    Quota,
+    Reclaim,
     ReservationStatus,
     SchedulingOptions,
     Stop,
+    Within,
 )
 
 META = {"name": "physics", "uid": "u", "creationTimestamp": "1970-01-01T00:01:00Z"}
@@ -37,6 +42,18 @@ START = "1970-01-01T00:02:00Z"
 
 def raw(spec: Any, status: Any = None) -> bytes:
     return json.dumps({"metadata": META, "spec": spec, "status": status}).encode()
+
+
+def test_past_use_is_read_and_what_cannot_have_been_used_is_not_believed() -> None:
+    usage = {"at": START, "amounts": {"cpu": 1.5}, "users": {"ab": {"cpu": 0.5}}}
+    status = {"conditions": [{"type": "Accepted", "status": "True"}], "share": 0.5, "used": {"cpu": "2"}}
+    read = decode_queue(raw({}, {**status, "usage": usage})).status
+    assert read is not None
+    assert read.past == PastUse(120.0, {"cpu": 1.5}, {"ab": {"cpu": 0.5}})
+    assert (read.share, read.used) == (0.5, {"cpu": "2"})
+    forged = decode_queue(raw({}, {**status, "usage": {**usage, "amounts": {"cpu": -1}}})).status
+    assert forged is not None
+    assert forged.past is None
 
 
 def test_queue_in_full() -> None:
@@ -59,6 +76,14 @@ def test_queue_in_full() -> None:
         "overrun": "Requeue",
         "max": {"running": 1, "queued": 2, "runningPerUser": 3, "queuedPerUser": 4},
         "stop": "Drain",
+        "parent": "research",
+        "guaranteed": {"cpu": "1.5", "fluxion.flux-framework.org/qpu": 1},
+        "limit": {"memory": "1Gi", "cpu": 0},
+        "lendable": {"cpu": "500m"},
+        "weight": 2,
+        "halfLife": "7d",
+        "ageing": {"classStep": "1h"},
+        "preemption": {"reclaim": "Borrowed", "within": "Never", "minRuntime": "10m", "by": "Suspend"},
     }
     assert decode_queue(raw(spec)) == Queue(
         "physics",
@@ -73,6 +98,12 @@ def test_queue_in_full() -> None:
         OverrunAction.REQUEUE,
         QueueLimits(1, 2, 3, 4),
         Stop.DRAIN,
+        "research",
+        Quota({"cpu": 1500, "fluxion.flux-framework.org/qpu": 1}, {"memory": 2**30, "cpu": 0}, {"cpu": 500}),
+        2.0,
+        604800.0,
+        3600.0,
+        QueuePreemption(Reclaim.BORROWED, Within.NEVER, 600.0),
         uid="u",
         created=60.0,
     )
@@ -106,6 +137,21 @@ def test_empty_queue_leaves_all_open(spec: Any) -> None:
         ({"scheduling": {"reservationDepth": 0}}, "spec.scheduling.reservationDepth is '0'"),
         ({"max": {"running": "many"}}, "it can't be read in full: Expected `int"),
         ({"defaultFor": "ns2"}, "it can't be read in full: Expected `array"),
+        ({"weight": 0}, "spec.weight is '0.0', which isn't in force: it must be more than 0"),
+        ({"weight": -3}, "spec.weight is '-3.0'"),
+        ({"halfLife": "never"}, "spec.halfLife is 'never'"),
+        ({"preemption": {"reclaim": "All"}}, "spec.preemption.reclaim is 'All', which isn't in force"),
+        ({"preemption": {"within": "Any"}}, "spec.preemption.within is 'Any'"),
+        ({"preemption": {"minRuntime": "0"}}, "spec.preemption.minRuntime is '0'"),
+        ({"preemption": {"by": "Evict"}}, "spec.preemption.by is 'Evict'"),
+        (
+            {"guaranteed": {"cpu": "-1"}},
+            "spec.guaranteed.cpu is '-1', which isn't in force: it must be from 0",
+        ),
+        ({"limit": {"cpu": "1e99"}}, "spec.limit.cpu is '1e99'"),
+        ({"limit": {"cpu": "lots"}}, "spec.limit.cpu is 'lots', which isn't in force: it must be a quantity"),
+        ({"lendable": {"a b": 1}}, "spec.lendable.a b is '1', which isn't in force: that is no name of a"),
+        ({"limit": "all"}, "it can't be read in full"),
         ({"maxDuration": "9" * 200}, "spec.maxDuration is '9999999999999999999999999999999999999999', "),
     ],
 )
@@ -115,6 +161,7 @@ def test_field_that_cannot_be_read_is_told_and_the_others_count(spec: dict[str, 
     assert told.startswith(problem)
     assert (found.max_duration, found.overrun, found.stop) == (None, OverrunAction.EXTEND, Stop.NONE)
     assert found.scheduling == SchedulingOptions()
+    assert (found.quota, found.weight, found.half_life) == (Quota(), None, None)
     assert found.default_for == (frozenset() if "defaultFor" in spec else {"ns"})
 
 

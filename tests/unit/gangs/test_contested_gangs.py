@@ -33,7 +33,7 @@ def of_job(w: World, job: str, number: int) -> Pod:
     return w.pod(
         f"{job}-{number}",
         labels={GROUP_LABEL: "g"},
-        owner=Owner("Job", job, f"uid-{job}"),
+        owner=Owner("Job", job, f"uid-{job}", "batch/v1"),
         gates=(GATE,),
         requests=asks(100),
     )
@@ -47,7 +47,9 @@ def test_two_jobs_that_claim_one_gang_with_different_sizes_are_both_named(world:
     assert w.gang("g").reason == Reason(ReasonCode.INVALID_REQUEST, expected)
     w.advance(60)
     assert w.gang("g").reason == Reason(ReasonCode.INVALID_REQUEST, expected)
-    assert [event.count for event in w.cluster.events if event.reason == "InvalidRequest"] == [1] * 5
+    told = [event for event in w.cluster.events if event.reason == "InvalidRequest"]
+    assert [event.regarding.name for event in told] == ["a", "a-0", "b", "b-0"]
+    assert [event.count for event in told] == [1] * 4
     assert not any(w.nodes_of(*pods))
     assert not w.ledger.allocations
     for one in pods[:2]:

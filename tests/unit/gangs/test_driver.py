@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from fluence_extender.cluster.errors import AlreadyBound, Conflict, Denied, Gone
+from fluence_extender.gangs.execution.actions import Action
 from fluence_extender.gangs.execution.binder import CannotBind
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.http.scheduler.port import BindRefused, On
@@ -277,3 +278,45 @@ def test_new_gang_under_an_old_name_gathers_anew(world: MakeWorld) -> None:
     w.advance(1)
     assert isinstance(bind(w, new[0])[0], BindRefused)
     assert w.nodes_of(*new) == ["", ""]
+
+
+def decisions(w: World, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the times of all decisions from now on, which grows as they are made."""
+    made: list[float] = []
+    step = w.controller.step
+
+    def noted() -> list[Action]:
+        made.append(w.loop.time())
+        return step()
+
+    monkeypatch.setattr(w.controller, "step", noted)
+    return made
+
+
+def test_what_becomes_of_placed_pods_waits_for_the_next_decision(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = world(node("n0", 64_000, 64, pods=100))
+    decided = decisions(w, monkeypatch)
+    pods = gang(w, "g", *[1000] * 20)
+    w.advance(5)
+    assert w.nodes_of(*pods) == ["n0"] * 20
+    decided.clear()
+    for pod in pods:
+        w.change(w.now(pod), ready=True)
+        w.advance(0.01)
+    assert len(decided) <= 4
+
+
+def test_new_pod_is_decided_about_at_once_while_others_run(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = world(node("n0", 64_000, 64, pods=100))
+    pod = gang(w, "g", 1000)[0]
+    w.advance(5)
+    decided = decisions(w, monkeypatch)
+    began = w.loop.time()
+    w.change(w.now(pod), ready=True)
+    gang(w, "next", 1000)
+    w.advance(1)
+    assert decided[0] - began < 0.02

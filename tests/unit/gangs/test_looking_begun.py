@@ -267,16 +267,16 @@ def test_pod_is_steered_with_the_gang_that_it_was_placed_with_and_no_other(
     "key",
     [
         KEY,
-        replace(KEY, part="stage"),
-        replace(KEY, uid="6f1c"),
-        replace(KEY, name="a b/c", convention=Convention.KUEUE),
+        KEY._replace(part="stage"),
+        KEY._replace(uid="6f1c"),
+        KEY._replace(name="a b/c", convention=Convention.KUEUE),
     ],
 )
 def test_promise_is_read_as_it_was_written_and_for_that_gang_alone(key: GangKey) -> None:
     pod = replace(PINNED, annotations={PLACED_ANNOTATION: str(Promise(key, 4))})
     assert Promise.recorded(pod, key) == Promise(key, 4)
-    assert Promise.recorded(pod, replace(key, convention=Convention.COSCHEDULING)) is None
-    assert Promise.recorded(pod, replace(key, uid="another")) is None
+    assert Promise.recorded(pod, key._replace(convention=Convention.COSCHEDULING)) is None
+    assert Promise.recorded(pod, key._replace(uid="another")) is None
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -13,10 +14,12 @@ from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import Steer
 from fluence_extender.gangs.lifecycle.attempts import PLACED_AT_ONCE, TRIED_WITHIN, Attempts
 from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.queue.heads import HOPELESS
 from fluence_extender.graph.containment import LEVELS
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.queue import DEFAULT_QUEUE, Queue, QueueLimits
 from fluence_extender.model.resources import Resources
 from fluence_extender.queueing.order import Rank
 from tests.core.values import node
@@ -139,3 +142,77 @@ def test_each_refused_gang_is_tried_though_the_ledger_changes_all_the_time(
         # The first in order come first whenever something has changed.
         assert "g000" in clock.tried[-10:]
     assert set(clock.tried) == {f"g{number:03}" for number in range(100)}
+
+
+def alike(clock: Callable[[], float], count: int, members: int = 1) -> Controller:
+    """Gangs that all ask the same, beside a foreign pod that leaves no room for one of them."""
+    controller = refused_gangs(clock, 0)
+    for gang in range(count):
+        for number in range(members):
+            controller.observe(Changed(Kind.POD, equal(gang, number, members)))
+    settle(controller)
+    return controller
+
+
+def equal(gang: int, number: int, members: int) -> Pod:
+    name = f"g{gang:03}-{number}"
+    asked = Resources({"cpu": 2000, "pods": 1})
+    labels, said = {GROUP_LABEL: f"g{gang:03}"}, {GROUP_SIZE_ANNOTATION: str(members)}
+    return Pod("default", name, f"u-{name}", labels, said, gates=(GATE,), requests=asked, created=float(gang))
+
+
+def settle(controller: Controller) -> list[str]:
+    """Step until the core is at rest; return the gangs that were given places."""
+    found = steered(controller)
+    while controller.lifecycle.restless:
+        found += steered(controller)
+    return found
+
+
+def reasons(controller: Controller) -> set[str]:
+    """Why gangs wait."""
+    return {gang.reason.text for gang in controller.registry.gangs.values() if gang.reason is not None}
+
+
+def test_of_gangs_that_ask_the_same_only_the_first_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Ticks(monkeypatch, 0.0)
+    controller = alike(clock, 100)
+    clock.tried.clear()
+    controller.observe(Changed(Kind.NODE, node("n0", cpu=4000, labels={"step": "1"})))
+    assert not settle(controller)
+    assert len(clock.tried) <= HOPELESS + 1
+    version = controller.ledger.version
+    assert all(gang.attempt.version == version for gang in controller.registry.gangs.values())
+
+
+def test_room_for_one_of_many_equal_gangs_goes_to_the_first() -> None:
+    controller = alike(lambda: 0.0, 20)
+    controller.observe(Changed(Kind.NODE, node("n1", cpu=2000)))
+    assert settle(controller) == ["g000"]
+    assert reasons(controller) == {"busy: 0 of 1 fit now, short of cpu"}
+
+
+def test_equal_gangs_are_told_what_fits_now() -> None:
+    controller = alike(lambda: 0.0, 20, members=2)
+    assert reasons(controller) == {"busy: 0 of 2 fit now, short of cpu"}
+    controller.observe(Changed(Kind.NODE, node("n1", cpu=2000)))
+    assert not settle(controller)
+    assert reasons(controller) == {"busy: 1 of 2 fit now, short of cpu"}
+
+
+def test_gang_that_asks_for_less_now_is_tried_though_its_equals_fail() -> None:
+    controller = alike(lambda: 0.0, 20)
+    smaller = replace(equal(7, 0, 1), requests=Resources({"cpu": 500, "pods": 1}))
+    controller.observe(Changed(Kind.POD, smaller))
+    assert settle(controller) == ["g007"]
+
+
+def test_gang_of_a_full_queue_is_told_so_though_its_equals_lack_room() -> None:
+    controller = alike(lambda: 0.0, 20)
+    small = replace(equal(99, 0, 1), requests=Resources({"cpu": 100, "pods": 1}))
+    controller.observe(Changed(Kind.POD, small))
+    settle(controller)
+    full = Queue(DEFAULT_QUEUE, limits=QueueLimits(running=1), uid="default")
+    controller.observe(Listed(Kind.QUEUE, (full,)))
+    settle(controller)
+    assert reasons(controller) == {"queued: queue default runs as many as it may (max.running: 1)"}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from fluence_extender.gangs.lifecycle.member_states import BOUND, Bound
 from fluence_extender.gangs.membership.conventions.membership import alone
 from fluence_extender.gangs.membership.gang import Gang, Member
@@ -54,7 +52,7 @@ def test_reasons_name_the_preemptor_that_comes_first() -> None:
             order=precedence(preemptor), priority=5, device_types=frozenset({"qpu"})
         )
     busy = Reason(ReasonCode.BUSY, "busy", 1, ("cpu",))
-    reason = behind(busy, replace(older.key, name="m"), preemptors, (), holds)
+    reason = behind(busy, older.key._replace(name="m"), preemptors, (), holds)
     text = f"busy; behind {older.key} (priority 5)"
     assert reason.text == reason.full_text == text
     assert (reason.fitting, reason.lacking) == (1, ("cpu",))

@@ -271,3 +271,43 @@ def test_devices_of_a_pod_that_moves_to_another_node_stay_held(world: MakeWorld)
         w.cluster.put(node(name))
         w.advance(1)
     assert seen == {"n0", "n1"}
+
+
+def test_running_pod_that_tells_another_end_moves_the_start_at_once(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    runs = running(w, "runs", 3000, 1000)
+    gang(w, "wide", 3000, 3000, duration=100)
+    w.advance(1)
+    first = w.controller.queue.reservations()[0].start
+    assert first is not None
+    w.change(runs, duration=1500.0)
+    w.advance(0.02)
+    assert w.controller.queue.reservations()[0].start == first + 500
+
+
+def test_waiting_pod_that_another_hand_binds_moves_the_start_at_once(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    running(w, "runs", 3000, 1000)
+    gang(w, "wide", 3000, 3000, duration=100)
+    (endless,) = gang(w, "endless", 3000)
+    w.advance(1)
+    assert w.controller.queue.reservations()
+    w.disturb("n1")
+    w.change(endless, node="n1")
+    w.advance(0.02)
+    assert not w.controller.queue.reservations()
+
+
+def test_reserved_places_follow_the_nodes_that_the_gang_may_use(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    running(w, "runs", 3000, 1000)
+    running(w, "longer", 3000, 2000)
+    gang(w, "waits", 3000, duration=100)
+    w.advance(1)
+    assert w.controller.queue.reservations()[0].nodes == ("n0",)
+    w.change(w.controller.eligibility.nodes["n0"], unschedulable=True)
+    w.advance(1)
+    assert w.controller.queue.reservations()[0].nodes == ("n1",)
+    w.change(w.controller.eligibility.nodes["n0"], unschedulable=False)
+    w.advance(1)
+    assert w.controller.queue.reservations()[0].nodes == ("n0",)

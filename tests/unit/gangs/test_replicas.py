@@ -348,6 +348,52 @@ def test_rolling_update_leaves_every_gang_whole(pair: MakePair) -> None:
     assert [bound(w, pods) for pods in gangs] == [len(pods) for pods in gangs]
 
 
+def test_places_of_pods_that_a_job_lacks_are_held_once_by_the_next_leader(pair: MakePair) -> None:
+    w = pair(node("n0"), node("n1"))
+    w.jobs.quota = 0
+    job = w.jobs.submit("a", 3)
+    w.advance(1)
+    plan = w.cluster.job(job).nodes
+    assert plan
+    old = leader(w)
+    old.scheduler_ends(release=True)
+    w.remove(old)
+    until(w, lambda: w.leading is not None)
+    check_pair(w)
+    assert sorted(held.assignment.node for held in w.ledger.allocations.values()) == sorted(plan)
+    w.jobs.quota = None
+    w.advance(3)
+    assert tuple(w.jobs.nodes(job)) == plan
+
+
+def test_nothing_is_decided_between_a_failed_take_over_and_the_next(
+    pair: MakePair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = pair(node("n0"))
+    old, new = leader(w), standby(w)
+    old.scheduler_ends()
+    pods = gang(w, "g", 1000, 1000)
+    w.advance(0.5)
+    preemption = new.controller.lifecycle.preemption
+    take_over, tried = preemption.take_over, list[bool]()
+
+    def fail_once() -> None:
+        tried.append(True)
+        if len(tried) == 1:
+            raise RuntimeError("what nobody has thought of")
+        take_over()
+
+    monkeypatch.setattr(preemption, "take_over", fail_once)
+    w.remove(old)
+    with pytest.raises(RuntimeError):
+        until(w, lambda: w.leading is new)
+    w.crashes.clear()
+    assert not new.driver.leading
+    until(w, lambda: w.leading is new)
+    assert len(tried) == 2
+    until(w, lambda: bound(w, pods) == 2)
+
+
 def test_unready_replica_does_not_lead(pair: MakePair) -> None:
     w = pair(node("n0"))
     new = standby(w)

@@ -49,6 +49,13 @@ def test_reason_of_a_gang_of_many_kinds_takes_linear_time() -> None:
     assert_linear(explained, lambda count: shape_nodes(kinds(count)))
 
 
+def test_pod_that_requests_many_resources_is_told_which_are_short() -> None:
+    requests = Resources({f"r{number:02}": 1 for number in range(100)})
+    found = no_place_now(shape_nodes([Shape(requests, 1, ("n0000",))]), cluster(1))
+    assert found.code is ReasonCode.BUSY
+    assert "r00" in found.text
+
+
 def test_search_for_a_gang_of_many_kinds_takes_linear_time() -> None:
     table = cluster()
     assert_linear(lambda shapes: place(shapes, table), kinds)

@@ -68,10 +68,10 @@ def sized(pod: Pod, workloads: Workloads, key: GangKey) -> Membership:
 def _by_owner(pod: Pod, workloads: Workloads, key: GangKey) -> Membership:
     stage = jobset.stage_of(pod, workloads)
     if stage is not None:
-        return Membership(replace(key, part=stage.name), *stage.stated)
+        return Membership(key._replace(part=stage.name), *stage.stated)
     led = operators.leader_worker_set(pod, workloads)
     if led is not None:
-        return replace(led, key=replace(key, part=led.key.part))
+        return replace(led, key=key._replace(part=led.key.part))
     stated = _size_of_owner(pod, workloads) or (1, f"pod {pod.name}, which says nothing,")
     return Membership(key, *stated)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fluence_extender.cluster.port import Kind
-from fluence_extender.gangs.queue.book import Standing
+from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.reporting.queue_status import queue_status, reservation_status
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import GATE, QUEUE_LABEL
@@ -19,7 +19,7 @@ RACK = NodeReservation("rack7", 1e9, 60.0, frozenset({"n1", "n7"}), queues=froze
 
 
 def test_head_is_named_and_its_start_a_whole_minute() -> None:
-    head = Standing(GangKey("ns", "b", Convention.LABEL), "physics", 1, None, 61.0, (), held=False)
+    head = Gang(GangKey("ns", "b", Convention.LABEL), starts_about=61.0)
     status = queue_status(PHYSICS, (3, 2), head, ["why"], 0.0)
     assert status == QueueStatus(3, 2, "ns/b", "1970-01-01T00:02:00Z", None, "why")
 

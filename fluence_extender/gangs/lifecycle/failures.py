@@ -1,0 +1,78 @@
+"""Demands that have no place now: what has failed for one gang fails for all that ask the same.
+
+Of ten thousand gangs that wait, most ask for one of a few things. So a pass plans each of these once, and the others
+are told why that has failed. Invariant: a failure counts until the ledger's version grows, or until gangs have been
+placed, since its reason says how much would fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.model.reason import Reason, ReasonCode
+
+FEWEST_KEPT = 1000
+"""So many demands are kept before those that aren't asked any more are forgotten."""
+
+
+@dataclass(slots=True, eq=False)
+class Asked:
+    """What equal gangs ask, and what came of it.
+
+    ``preempting`` is the priority with which they could preempt others. ``lacks`` is why they had no place when the
+    `Failures` were at ``lacks_at``, and ``kept`` why they had none beside the reservations of ``kept_at``, with so many
+    ``levels`` of them or more.
+    """
+
+    preempting: float
+    lacks: Reason | None = None
+    lacks_at: object = None
+    kept: Reason | None = None
+    kept_at: object = None
+    levels: int = 0
+
+
+class Failures:
+    """What has no place in ``ledger``."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._placed = 0
+        self._asked: dict[Hashable, Asked] = {}
+
+    def asked(self, key: Hashable, preempting: float) -> Asked:
+        """Return what stands for all that ask the same as ``key``."""
+        found = self._asked.get((key, preempting))
+        if found is None:
+            if len(self._asked) >= FEWEST_KEPT:
+                at = self._now
+                self._asked = {one: it for one, it in self._asked.items() if it.lacks_at == at}
+                if len(self._asked) >= FEWEST_KEPT:
+                    self._asked.clear()
+            found = self._asked[key, preempting] = Asked(preempting)
+        return found
+
+    @property
+    def _now(self) -> tuple[int, int]:
+        return self._ledger.version, self._placed
+
+    def note(self, asked: Asked, reason: Reason, token: object, levels: int) -> None:
+        """Record why there is no place beside the reservations of ``token``, as many of them as ``levels`` says."""
+        if reason.code is ReasonCode.BEHIND_RESERVATION:
+            asked.kept, asked.kept_at, asked.levels = reason, (self._now, token), levels
+        else:
+            asked.lacks, asked.lacks_at = reason, self._now
+
+    def why(self, asked: Asked) -> Reason | None:
+        """Return why there is no place with or without reservations, None where that isn't known."""
+        return asked.lacks if asked.lacks_at == self._now else None
+
+    def why_beside(self, asked: Asked, token: object, levels: int) -> Reason | None:
+        """Return why there is no place beside these reservations, None where that isn't known."""
+        return asked.kept if asked.kept_at == (self._now, token) and asked.levels <= levels else None
+
+    def placed(self) -> None:
+        """Record that gangs were placed."""
+        self._placed += 1

@@ -1,0 +1,189 @@
+"""The quotas of the cluster's queues, and what gangs hold of them.
+
+A gang counts from its first place on: with all that its members hold, and while it is promised its other places with
+those, too. A member that is lost and made anew therefore finds its share of the quota, and if it asks for more than
+that, it has to find the rest. What has places keeps them, whatever becomes of the quota.
+
+Invariants: where no queue has a quota nothing is counted or computed. Gangs are counted as of the last look at them,
+and what gets its places counts at once, so no quota is exceeded within a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.queue.settings import Queues
+from fluence_extender.gangs.queue.usage import Place, Usage
+from fluence_extender.ledger.capacity import LiveCapacity, NodeCapacity
+from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.model.names import RESOURCE_PREFIX
+from fluence_extender.model.quantity import written_amount
+from fluence_extender.model.reason import Reason, over_quota
+from fluence_extender.model.resources import NOTHING, PODS, Resources
+from fluence_extender.queueing.quota import Excess, QuotaUse
+from fluence_extender.queueing.tree import QuotaTree, grow, states_quota
+
+
+class Quotas:
+    """Judges gangs by the quotas that ``settings`` state; ``usage`` says what gangs hold.
+
+    ``version`` grows whenever a queue may have room for more than before.
+    """
+
+    def __init__(self, settings: Queues, usage: Usage, ledger: Ledger) -> None:
+        self._settings = settings
+        self._usage = usage
+        self._ledger = ledger
+        self._room = LiveCapacity(
+            ledger.accounts,
+            ledger.journal,
+            lambda account: NodeCapacity(account.allocatable - account.foreign_use, (), account.allocatable),
+        )
+        self._stated = -1
+        self._basis: object = None
+        self._use = QuotaUse(QuotaTree({}, {}))
+        self.active = False
+        self.version = 0
+
+    def follow(self) -> None:
+        """Take in what the queues state and the cluster has."""
+        if self._stated != self._settings.revision:
+            self._stated = self._settings.revision
+            self.active = states_quota(self._settings.made.values())
+            self._basis = None
+        if not self.active:
+            # What ends from now on isn't counted, so what was counted mustn't be taken up again.
+            self._use = QuotaUse(QuotaTree({}, {}))
+            return
+        self._room.now()
+        basis = self._room.revision, self._ledger.graph.catalogue
+        if self._basis == basis:
+            return
+        self._basis = basis
+        tree = grow(self._settings.queues, self.capacity())
+        if tree != self._use.tree:
+            self._use = QuotaUse(tree)
+            for queue in self._usage.queues():
+                self._use.add(queue, self._usage.held((queue, None)))
+            self.version += 1
+
+    def capacity(self) -> dict[str, int]:
+        """Return what the cluster has for our pods: what its nodes have beside pods of others, and its devices."""
+        table = self._room.now()
+        amounts = table.free.sum(axis=0).tolist()
+        found = {kind: max(amounts[column], 0) for kind, column in table.columns.items()}
+        for device in self._ledger.graph.catalogue.devices:
+            name = f"{RESOURCE_PREFIX}{device.type}"
+            found[name] = found.get(name, 0) + (device.count if device.leaf else 1)
+        return found
+
+    @property
+    def use(self) -> QuotaUse:
+        """What the queues use, as of the last `follow`."""
+        return self._use
+
+    def account(self, queue: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Return what a queue uses, and what it borrows of it, as quantities."""
+        used, tree = self._use.used(queue), self._use.tree
+        kinds = {*used, *tree.branch(queue).guaranteed, *tree.branch(queue).limit}
+        shown = sorted(kind for kind in kinds if kind != PODS or kind in tree.ruled)
+        borrowed = self._use.borrowed(queue)
+        return (
+            {kind: written_amount(kind, used.get(kind, 0)) for kind in shown},
+            {kind: written_amount(kind, borrowed[kind]) for kind in sorted(borrowed)},
+        )
+
+    def problems(self, queue: str) -> Sequence[str]:
+        """Return what of a queue's quota isn't in force as it is written, and why."""
+        return self._use.tree.problems.get(queue, ()) if self.active else ()
+
+    def moved(self, before: Place | None, after: Place | None) -> None:
+        """Count a gang that held what is said of it at ``before`` and holds what is said at ``after``."""
+        if not self.active:
+            return
+        if before is not None and before.held:
+            self._use.add(before.queue, before.held, -1)
+            gave = after is None or after.queue != before.queue or not before.held.fits(after.held)
+            self.version += gave
+        if after is not None and after.held:
+            self._use.add(after.queue, after.held)
+
+    def held(self, gang: Gang, before: Place | None) -> Resources:
+        """Return what a gang holds of its queue's quota."""
+        if not self.active:
+            return NOTHING
+        found = Resources.total(one.pod.amounts for one in _placed(gang))
+        if not gang.promised:
+            return found
+        if before is None or not before.held:
+            lacking = [one for one in gang.pending() if one.assignment is None]
+            there = sum(1 for one in _placed(gang) if one.alive)
+            lacking = lacking[: max(gang.size - there - gang.ended, 0)]
+            return found + Resources.total(one.pod.amounts for one in lacking)
+        return Resources({kind: max(found[kind], before.held[kind]) for kind in {*found, *before.held}})
+
+    def asks(self, gang: Gang) -> Resources:
+        """Return what a gang asks for that has nothing."""
+        if not self.active:
+            return NOTHING
+        return Resources.total(one.pod.amounts for one in gang.pending()[: max(gang.size - gang.ended, 1)])
+
+    def fitting(
+        self, gang: Gang, ready: Sequence[Member], fewest: int, place: Place
+    ) -> tuple[int, Reason | None]:
+        """Return how many of the ``ready`` members of a gang its quota has room for, and why for no more.
+
+        The planner says of the ``fewest`` that have to be placed together if they never fit.
+        """
+        held, ruled = Resources.total(one.pod.amounts for one in _placed(gang)), self._use.tree.ruled
+        # Each pod may name resources of its own, so only those count of which somebody has a quota.
+        more = {kind: held[kind] - place.held[kind] for kind in ruled}
+        for count, member in enumerate(ready):
+            for kind, amount in member.pod.amounts.items():
+                if kind in ruled:
+                    more[kind] += amount
+            judge = self._excess if count < fewest else self._use.excess
+            excess = judge(place.queue, more)
+            if excess is not None:
+                return count, _told(excess, place.queue, self._use.tree)
+        return len(ready), None
+
+    def obstacle(self, queue: str, asked: Resources) -> Reason | None:
+        """Return why a gang that asks for so much and has nothing would be over quota, None where it wouldn't."""
+        excess = self._excess(queue, asked) if self.active else None
+        return None if excess is None else _told(excess, queue, self._use.tree)
+
+    def _excess(self, queue: str, more: Mapping[str, int]) -> Excess | None:
+        """Return what a queue would use too much of; None too for what never fits: the planner says that better."""
+        excess = self._use.excess(queue, more)
+        if excess is None or excess.most is not None:
+            return excess
+        return excess if more[excess.resource] <= self._use.tree.capacity.get(excess.resource, 0) else None
+
+
+def _placed(gang: Gang) -> list[Member]:
+    """Return the members that hold something: one that is being deleted does until its containers have ended."""
+    return [
+        one
+        for one in gang.members.values()
+        if not one.pod.finished and (one.pod.node or (one.assignment is not None and one.alive))
+    ]
+
+
+def _told(excess: Excess, queue: str, tree: QuotaTree) -> Reason:
+    kind = excess.resource
+    if excess.most is None:
+        return over_quota(
+            f"the rest of the {kind} is kept for other queues, which don't lend it (lendable); "
+            "the gang starts when enough comes back"
+        )
+    whose = (
+        f"queue {queue}"
+        if excess.queue == queue
+        else f"queue {excess.queue}, which queue {queue} is part of,"
+    )
+    return over_quota(
+        f"{whose} may use {written_amount(kind, excess.most)} {kind} (limit.{kind}), and with this it would use more; "
+        "it starts when enough comes back, or ask for less, or name another queue"
+    )

@@ -1,0 +1,159 @@
+"""Which gangs a gang may take because of what queues are guaranteed, instead of by priority.
+
+If its queue takes back, a gang that fits into the guarantee of its queue may take gangs of queues that borrow, whatever
+their priority. Gangs of other queues don't take what such a queue holds within its guarantee, so nothing that was
+taken back is taken again.
+
+Invariant: where no queue states how it preempts, priority alone decides, and nothing is computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.queue.admission import QueueAdmission
+from fluence_extender.gangs.queue.settings import Queues
+from fluence_extender.gangs.queue.usage import Place
+from fluence_extender.model.gang import GangKey
+from fluence_extender.model.queue import QueuePreemption, Reclaim, Within
+from fluence_extender.model.resources import Resources
+from fluence_extender.queueing.reclaim import HeldPlaces, beyond_guarantees, is_owed
+
+LEAST = 1e-9
+"""The smallest share that ``owed`` states for a queue, because 0 means that nothing has to be given back."""
+
+
+@dataclass(frozen=True, slots=True)
+class VictimClaim:
+    """What one gang may take: those of ``owed``, each with the share of its queue, and none of ``spared``.
+
+    From ``again_in`` seconds on it may be more, because something then has run for long enough.
+    """
+
+    owed: Mapping[GangKey, float] = field(default_factory=dict)
+    spared: frozenset[GangKey] = frozenset()
+    again_in: float = math.inf
+
+
+NO_CLAIM = VictimClaim()
+
+
+class Reclaims:
+    """Says what gangs may take, by what the queues of ``settings`` are guaranteed and state."""
+
+    def __init__(self, registry: Registry, settings: Queues, admission: QueueAdmission) -> None:
+        self._registry = registry
+        self._settings = settings
+        self._admission = admission
+        self._stated = -1
+        self._active = False
+        self._known: tuple[int, Sequence[HeldPlaces[GangKey]]] = (-1, ())
+        self._began: dict[GangKey, float] = {}
+        """When what runs began, as far as it was asked: a gang whose pods are made anew in turn grows no younger."""
+
+    @property
+    def active(self) -> bool:
+        """Whether a queue states how it preempts."""
+        if self._stated != self._settings.revision:
+            self._stated = self._settings.revision
+            usual = QueuePreemption()
+            self._active = any(one.preemption != usual for one in self._settings.made.values())
+        return self._active
+
+    def is_owed(self, gang: Gang, members: Iterable[Member], ahead: Iterable[GangKey]) -> bool:
+        """Return whether the queue of a gang takes back for its ``members``, after what those ``ahead`` of it get."""
+        place = self._admission.usage.place(gang.key) if self.active else None
+        if place is None or self._preemption(place.queue).reclaim is not Reclaim.BORROWED:
+            return False
+        asks = Resources.total(one.pod.amounts for one in members)
+        return is_owed(self._admission.quotas.use, place.queue, asks, self._soon(gang.key, ahead))
+
+    def claim(
+        self,
+        gang: Gang,
+        members: Sequence[Member],
+        leaving: Collection[GangKey],
+        ahead: Iterable[GangKey],
+    ) -> VictimClaim:
+        """Return what a gang may take for ``members``.
+
+        The gangs ``leaving`` are gone soon, and those ``ahead`` of it take places for themselves.
+        """
+        place = self._admission.usage.place(gang.key) if self.active else None
+        if place is None:
+            return NO_CLAIM
+        own, usage = self._preemption(place.queue), self._admission.usage
+        running = [one for one in self._running() if one.key not in leaving]
+        beyond = beyond_guarantees(
+            self._admission.quotas.use,
+            {queue: usage.held((queue, None)) for queue in usage.queues()},
+            place.queue,
+            Resources.total(one.pod.amounts for one in members),
+            [one for one in self._running() if one.key in leaving],
+            running,
+        )
+        owed: dict[GangKey, float] = {}
+        again_in = math.inf
+        for one in beyond if self.is_owed(gang, members, ahead) else ():
+            left = own.min_runtime - self._ran(one.key)
+            if left > 0:
+                again_in = min(again_in, left)
+            else:
+                owed[one.key] = max(self._admission.shares.share(one.queue), LEAST)
+        borrowing = {one.key for one in beyond}
+        spared = frozenset(
+            one.key
+            for one in running
+            if (
+                own.within is Within.NEVER
+                if one.queue == place.queue
+                else self._preemption(one.queue).reclaim is Reclaim.BORROWED and one.key not in borrowing
+            )
+        )
+        return VictimClaim(owed, spared, again_in)
+
+    def _preemption(self, queue: str) -> QueuePreemption:
+        found = self._settings.queues.get(queue)
+        return QueuePreemption() if found is None else found.preemption
+
+    def _running(self) -> Sequence[HeldPlaces[GangKey]]:
+        """Return what runs, with the lowest priorities and the youngest first."""
+        usage = self._admission.usage
+        if self._known[0] != usage.revision:
+            found: list[tuple[int, float, int, GangKey, Place]] = []
+            for gang in self._registry.gangs.values():
+                place = usage.place(gang.key)
+                if place is not None and place.held:
+                    since, number = gang.created
+                    found.append((gang.priority, -since, -number, gang.key, place))
+            found.sort(key=lambda one: one[:4])
+            self._known = usage.revision, [HeldPlaces(key, one.queue, one.held) for *_, key, one in found]
+            running = {key for *_, key, _ in found}
+            self._began = {key: at for key, at in self._began.items() if key in running}
+        return self._known[1]
+
+    def _soon(self, key: GangKey, ahead: Iterable[GangKey]) -> dict[str, dict[str, int]]:
+        """Return what branches get soon for gangs that take places for themselves."""
+        found: dict[str, dict[str, int]] = {}
+        for other in ahead:
+            place = self._admission.usage.place(other)
+            if other == key or place is None or place.runs:
+                continue
+            for name in self._admission.quotas.use.tree.branch(place.queue).path:
+                sums = found.setdefault(name, {})
+                for kind, amount in place.asks.items():
+                    sums[kind] = sums.get(kind, 0) + amount
+        return found
+
+    def _ran(self, key: GangKey) -> float:
+        """Return for how long a gang has run since its first pod started; what hasn't started loses nothing."""
+        gang = self._registry.gangs.get(key)
+        began = [one.pod.started for one in gang.alive() if one.pod.started] if gang is not None else []
+        if not began:
+            return math.inf
+        self._began[key] = min(*began, self._began.get(key, math.inf))
+        return self._registry.gone.clock() - self._began[key]

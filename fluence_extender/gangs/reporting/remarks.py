@@ -1,0 +1,84 @@
+"""Labels and annotations without an effect, told where the warnings of admission reach nobody.
+
+Admission warns the client that creates a pod. For most pods that is a controller, which drops the warning. So the same
+sentences stand in the state API, and in one Event on the owner of the pods.
+"""
+
+from __future__ import annotations
+
+from fluence_extender.cluster.port import Regarding
+from fluence_extender.gangs.execution.actions import RecordEvent
+from fluence_extender.gangs.membership.conventions.membership import annotated_size
+from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.model.gang import Convention
+from fluence_extender.model.names import GROUP_LABEL
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.pod_keys import UNGROUPED, UNSIZED, lacks_size, remarks
+
+NO_EFFECT = "NoEffect"
+
+MOST_LOOKED_AT = 8
+"""Members of a gang whose labels and annotations are looked at: those of one owner have the same ones."""
+
+MOST_TOLD = 5
+"""Sentences of one Event."""
+
+MOST_KEPT = 1000
+"""Owners that are kept in mind; of one that is forgotten the Event is recorded again when it makes more gangs."""
+
+
+def remarks_on(gang: Gang) -> tuple[str, ...]:
+    """Return one sentence for each label or annotation of the gang's members that has no effect, or that is missing."""
+    found: dict[str, None] = {}
+    living = sorted(gang.alive(), key=lambda member: member.pod.name)
+    for pod in (member.pod for member in living[:MOST_LOOKED_AT]):
+        if gang.key.convention is Convention.ALONE and pod.owner is None:
+            stated = annotated_size(pod)
+            if stated is not None and stated[0] != 1:
+                found[UNGROUPED] = None
+        if gang.size == 1 and is_unsized(pod):
+            found[UNSIZED] = None
+        found.update(dict.fromkeys(remarks(pod.labels, pod.annotations)))
+    return tuple(found)
+
+
+def is_unsized(pod: Pod) -> bool:
+    """Return whether nothing on the pod states the size of the group that its label names.
+
+    Admission links the pod to a PodGroup of the group's name.
+    """
+    linked = pod.group in ("", pod.labels.get(GROUP_LABEL))
+    return linked and not pod.owner and lacks_size(pod.labels, pod.annotations)
+
+
+class RemarkReports:
+    """Decides on which objects the Event has to be recorded: once on each owner, or on a pod without one."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, str] = {}
+        """By the uid of an owner: what was told of its pods last."""
+
+    def due(self, gang: Gang) -> list[RecordEvent]:
+        """Return the Event about a gang that is looked at for the first time."""
+        living = gang.alive()
+        if gang.reports.remarked or not living:
+            return []
+        gang.reports.remarked = True
+        found = remarks_on(gang)
+        if not found:
+            return []
+        about, text = owner_or_pod(living[0].pod), "; ".join(found[:MOST_TOLD])
+        if self._told.get(about.uid) == text:
+            return []
+        if len(self._told) >= MOST_KEPT:
+            del self._told[next(iter(self._told))]
+        self._told[about.uid] = text
+        return [RecordEvent(about, NO_EFFECT, text)]
+
+
+def owner_or_pod(pod: Pod) -> Regarding:
+    """Return the object that an Event about all pods of a pod's owner is recorded on; the pod where it has none."""
+    owner = pod.owner
+    if owner is not None and owner.api_version:
+        return Regarding(owner.api_version, owner.kind, pod.namespace, owner.name, owner.uid)
+    return Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)

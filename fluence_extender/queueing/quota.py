@@ -1,0 +1,120 @@
+"""What each queue uses of its quota, and whether it may use more.
+
+What a branch of the tree is *charged* is what all its gangs hold and what it keeps free: of what it is guaranteed, the
+part that it doesn't lend is charged also while nobody uses it. What is left of others' guarantees it may borrow.
+
+Invariants: as long as everything that was added was first found to be within the quota, no branch is charged more than
+its limit, and all together are charged no more of a resource than the cluster has. So a queue always finds what it
+keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fluence_extender.queueing.tree import Amount, QuotaTree
+
+NONE: Mapping[str, int] = {}
+EMPTY: Mapping[str, Amount] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """Of which resource too much would be used: ``queue`` may use ``most`` of it.
+
+    ``most`` is None where it isn't the queue's limit: other queues keep for themselves what is left.
+    """
+
+    queue: str
+    resource: str
+    most: int | None
+
+
+class QuotaUse:
+    """What the branches of a tree use and are charged."""
+
+    def __init__(self, tree: QuotaTree) -> None:
+        self.tree = tree
+        self._used: dict[str, dict[str, int]] = {}
+        self._inside: dict[str, dict[str, int]] = {}
+        self._total: dict[str, int] = {}
+        for name, branch in sorted(tree.branches.items(), key=lambda one: -len(one[1].path)):
+            above = self._inside.setdefault(branch.path[1], {}) if len(branch.path) > 1 else self._total
+            for kind in tree.kept:
+                charged = max(self._inside.get(name, NONE).get(kind, 0), branch.kept.get(kind, 0))
+                above[kind] = above.get(kind, 0) + charged
+
+    def used(self, queue: str) -> Amount:
+        """Return what the gangs of a queue and of all below it hold."""
+        return self._used.get(queue, NONE)
+
+    def borrowed(self, queue: str) -> dict[str, int]:
+        """Return what a queue uses beyond what it is guaranteed, of all resources of which some is."""
+        guaranteed = self.tree.branch(queue).guaranteed
+        over = {kind: amount - guaranteed.get(kind, 0) for kind, amount in self.used(queue).items()}
+        return {kind: amount for kind, amount in over.items() if amount > 0 and kind in self.tree.guaranteed}
+
+    def add(self, queue: str, amounts: Amount, sign: int = 1) -> None:
+        """Count amounts that the gangs of a queue hold more, or with a ``sign`` of -1 less."""
+        for kind, amount in amounts.items():
+            for name in self.tree.branch(queue).path:
+                used = self._used.setdefault(name, {})
+                used[kind] = used.get(kind, 0) + sign * amount
+                if not used[kind]:
+                    del used[kind]
+            if kind in self.tree.ruled:
+                self._charge(self.tree.branch(queue).path, kind, sign * amount)
+
+    def _charge(self, path: Sequence[str], kind: str, more: int) -> None:
+        """Charge the branches of a path, each with what isn't covered by what the ones below it keep anyway."""
+        for name in path:
+            kept = self.tree.branch(name).kept.get(kind, 0)
+            inside = self._inside.setdefault(name, {})
+            before = inside.get(kind, 0)
+            inside[kind] = before + more
+            more = max(before + more, kept) - max(before, kept)
+        self._total[kind] = self._total.get(kind, 0) + more
+
+    def excess(self, queue: str, more: Amount) -> Excess | None:
+        """Return what a queue would use too much of if its gangs held these amounts ``more``, None where it may."""
+        tree = self.tree
+        for kind in sorted(more):
+            added = more[kind]
+            if added <= 0 or kind not in tree.ruled:
+                continue
+            for name in tree.branch(queue).path:
+                branch = tree.branch(name)
+                before = self._inside.get(name, NONE).get(kind, 0)
+                most, kept = branch.limit.get(kind), branch.kept.get(kind, 0)
+                if most is not None and before + added > most:
+                    return Excess(name, kind, most)
+                added = max(before + added, kept) - max(before, kept)
+            if (
+                kind in tree.kept
+                and added > 0
+                and self._total.get(kind, 0) + added > tree.capacity.get(kind, 0)
+            ):
+                return Excess(queue, kind, None)
+        return None
+
+    def tier(self, queue: str, more: Amount, ahead: Mapping[str, Amount] = EMPTY) -> int:
+        """Return 0 if a queue that uses ``more`` is within its guarantee, or else how far up it borrows.
+
+        That is how many levels up the nearest queue is that stays within its own guarantee, or `NOBODY` if none does.
+        ``ahead`` is what branches get before.
+        """
+        kinds = [kind for kind, amount in more.items() if amount > 0 and kind in self.tree.guaranteed]
+        for level, name in enumerate(self.tree.branch(queue).path):
+            guaranteed, used = self.tree.branch(name).guaranteed, self.used(name)
+            soon = ahead.get(name, NONE)
+            if all(
+                used.get(kind, 0) + soon.get(kind, 0) + more[kind] <= guaranteed.get(kind, 0)
+                for kind in kinds
+            ):
+                return level
+        return NOBODY
+
+
+NOBODY = 9
+"""The tier of what borrows from all over the cluster."""

@@ -1,0 +1,209 @@
+"""The tree of queues, and what of each resource every queue has in it.
+
+A queue names its parent, and what a parent is guaranteed its children share. Administrators write one queue at a time,
+so a tree may contradict itself at any moment: a parent may be missing, queues may be each other's parents, and more may
+be guaranteed than there is.
+
+Invariant: whatever the queues say, the result is a tree of at most `LEVELS` levels, in which children are guaranteed no
+more than their parent, and all queues no more than the cluster has. What doesn't count as it is written is among the
+problems of its queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from fluence_extender.model.quantity import written_amount
+from fluence_extender.model.queue import Queue
+
+LEVELS = 4
+
+Amount = Mapping[str, int]
+"""Amounts by resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueBranch:
+    """One queue in the tree.
+
+    ``path`` are the names of the queue itself, its parent, and so on up to the root. Of what is ``guaranteed`` it keeps
+    ``kept`` for itself and its children also while they don't use it, and lends the rest.
+    """
+
+    path: tuple[str, ...]
+    children: tuple[str, ...] = ()
+    guaranteed: Amount = field(default_factory=dict)
+    kept: Amount = field(default_factory=dict)
+    limit: Amount = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaTree:
+    """All queues as branches. ``ruled`` are the resources of which some queue has a limit or a guarantee.
+
+    ``guaranteed`` and ``kept`` are those of which some is guaranteed, and of which some guarantee isn't lent in full.
+    """
+
+    branches: Mapping[str, QueueBranch]
+    capacity: Amount
+    problems: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ruled: frozenset[str] = frozenset()
+    guaranteed: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
+
+    def branch(self, queue: str) -> QueueBranch:
+        """Return the branch of a queue; one that isn't in the tree stands alone and has no quota."""
+        return self.branches.get(queue) or QueueBranch((queue,))
+
+
+def states_quota(queues: Iterable[Queue]) -> bool:
+    """Return whether any of these queues has a quota, a weight, a half-life or a parent."""
+    return any(
+        one.parent
+        or one.quota.guaranteed
+        or one.quota.limit
+        or one.weight is not None
+        or one.half_life is not None
+        for one in queues
+    )
+
+
+def grow(queues: Mapping[str, Queue], capacity: Amount) -> QuotaTree:
+    """Return the tree of these queues in a cluster that has these amounts."""
+    problems: dict[str, list[str]] = {name: [] for name in queues}
+    paths = _paths(queues, problems)
+    children: dict[str, list[str]] = {name: [] for name in ("", *queues)}
+    for name, path in paths.items():
+        children[path[1] if len(path) > 1 else ""].append(name)
+    stated: dict[str, dict[str, int]] = {}
+    for name, queue in queues.items():
+        apart = bool(queue.parent) and len(paths[name]) == 1
+        if apart and queue.quota.guaranteed:
+            problems[name].append("spec.guaranteed isn't in force: the queue has no place in the tree")
+        stated[name] = {} if apart else _within_limit(queue, problems[name])
+        _note_unknown(queue, capacity, problems[name])
+    asked: dict[str, dict[str, int]] = {}
+    for name in sorted(queues, key=lambda one: -len(paths[one])):
+        asked[name] = _summed(asked[child] for child in children[name]) | stated[name]
+    granted: dict[str, Amount] = {}
+    for name in sorted(queues, key=lambda one: len(paths[one])):
+        if len(paths[name]) == 1:
+            room, siblings, whose = capacity, children[""], "the cluster"
+        else:
+            parent = paths[name][1]
+            room, siblings, whose = granted[parent], children[parent], f"queue {parent}"
+        together = _summed(asked[one] for one in siblings)
+        granted[name] = _granted(asked[name], together, room)
+        for kind in sorted(stated[name]):
+            if granted[name].get(kind, 0) < stated[name][kind] and capacity.get(kind, 0):
+                problems[name].append(_less(kind, stated[name][kind], granted[name], together, room, whose))
+    branches = {
+        name: QueueBranch(
+            paths[name],
+            tuple(sorted(children[name])),
+            granted[name],
+            _kept(granted[name], queue.quota.lendable),
+            queue.quota.limit,
+        )
+        for name, queue in queues.items()
+    }
+    guaranteed = frozenset(kind for one in branches.values() for kind in one.guaranteed)
+    return QuotaTree(
+        branches,
+        capacity,
+        {name: tuple(found) for name, found in problems.items()},
+        guaranteed | {kind for one in branches.values() for kind in one.limit},
+        guaranteed,
+        frozenset(kind for one in branches.values() for kind in one.kept),
+    )
+
+
+def _paths(queues: Mapping[str, Queue], problems: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
+    """Return the path of each queue; one whose place can't be told stands alone."""
+    paths: dict[str, tuple[str, ...]] = {}
+    for name in queues:
+        climbed: dict[str, None] = {}
+        one = name
+        while one not in paths and one not in climbed and one in queues:
+            climbed[one] = None
+            one = queues[one].parent
+        if one in climbed:
+            circle = list(climbed)[list(climbed).index(one) :]
+            for number, inside in enumerate(circle):
+                around = " in ".join((*circle[number:], *circle[:number], inside))
+                problems[inside].append(f"spec.parent: the queue is its own ancestor ({around})")
+                paths[inside] = (inside,)
+        for lower in reversed(climbed):
+            parent = queues[lower].parent
+            above = paths.get(parent, ())
+            if lower in paths:
+                continue
+            if parent and parent not in queues:
+                problems[lower].append(f"spec.parent: there is no queue {parent}")
+            elif len(above) >= LEVELS:
+                problems[lower].append(
+                    f"spec.parent: the tree may have {LEVELS} levels, and {parent} is on the last"
+                )
+                above = ()
+            paths[lower] = (lower, *above)
+    return paths
+
+
+def _within_limit(queue: Queue, problems: list[str]) -> dict[str, int]:
+    """Return what a queue states to be guaranteed, no more than its own limit."""
+    found: dict[str, int] = {}
+    for kind, amount in sorted(queue.quota.guaranteed.items()):
+        found[kind] = min(amount, queue.quota.limit.get(kind, amount))
+        if found[kind] < amount:
+            less = written_amount(kind, found[kind])
+            problems.append(
+                f"spec.guaranteed {kind}: {written_amount(kind, amount)} counts as its limit, {less}"
+            )
+    return found
+
+
+def _note_unknown(queue: Queue, capacity: Amount, problems: list[str]) -> None:
+    quota = queue.quota
+    for what, said in (
+        ("guaranteed", quota.guaranteed),
+        ("limit", quota.limit),
+        ("lendable", quota.lendable),
+    ):
+        for kind in sorted(said):
+            if not capacity.get(kind, 0):
+                problems.append(f"spec.{what} {kind}: nothing in the cluster has it")
+    for kind, amount in sorted(quota.lendable.items()):
+        if amount > quota.guaranteed.get(kind, 0):
+            problems.append(f"spec.lendable {kind}: it is more than the queue is guaranteed")
+
+
+def _summed(some: Iterable[Amount]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for one in some:
+        for kind, amount in one.items():
+            found[kind] = found.get(kind, 0) + amount
+    return found
+
+
+def _granted(asked: Amount, together: Amount, room: Amount) -> dict[str, int]:
+    """Return what a queue gets of what it asks for, pro rata where all together ask for more than there is."""
+    found: dict[str, int] = {}
+    for kind, amount in asked.items():
+        there = room.get(kind, 0)
+        got = amount if together[kind] <= there else amount * there // together[kind]
+        if got:
+            found[kind] = got
+    return found
+
+
+def _less(kind: str, stated: int, granted: Amount, together: Amount, room: Amount, whose: str) -> str:
+    amount, less, all_, there = (
+        written_amount(kind, one) for one in (stated, granted.get(kind, 0), together[kind], room.get(kind, 0))
+    )
+    return f"spec.guaranteed {kind}: {amount} counts as {less}, because {all_} is guaranteed of the {there} of {whose}"
+
+
+def _kept(granted: Amount, lendable: Amount) -> dict[str, int]:
+    found = {kind: amount - min(lendable.get(kind, amount), amount) for kind, amount in granted.items()}
+    return {kind: amount for kind, amount in found.items() if amount}

@@ -1,0 +1,61 @@
+"""Labels and annotations without an effect: one Event on the owner of the pods, and a note of the state API."""
+
+from __future__ import annotations
+
+from fluence_extender.gangs.reporting.remarks import NO_EFFECT, remarks_on
+from fluence_extender.model.names import DOMAIN, GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.pod import Owner
+from fluence_extender.model.pod_keys import UNSIZED
+from tests.core.values import asks, node
+from tests.unit.gangs.conftest import MakeWorld
+
+JOB = Owner("Job", "sweep", "uid-sweep", "batch/v1")
+TYPO = f"{DOMAIN}/group-sise"
+
+
+def test_a_misspelt_annotation_of_a_job_is_told_once_on_the_job(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    for number in range(3):
+        w.pod(f"sweep-{number}", owner=JOB, annotations={TYPO: "3"})
+    w.advance(5)
+    told = [one for one in w.cluster.events if one.reason == NO_EFFECT]
+    assert [(one.regarding.kind, one.regarding.name, one.count) for one in told] == [("Job", "sweep", 1)]
+    assert "did you mean" in told[0].message
+    (note,) = remarks_on(w.gang("sweep-0"))
+    assert TYPO in note
+
+
+def test_bare_pods_of_a_group_without_a_size_start_alone_and_that_is_told(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=1000), scheduling=False)
+    for number in range(2):
+        w.pod(f"pair-{number}", labels={GROUP_LABEL: "pair"}, requests=asks(800))
+    w.advance(5)
+    gang = w.gang("pair")
+    assert remarks_on(gang) == (UNSIZED,)
+    assert len([one for one in gang.members.values() if one.assignment]) == 1
+    assert [one.message for one in w.cluster.events if one.reason == NO_EFFECT] == [UNSIZED]
+
+
+def test_pods_that_state_a_size_and_pods_of_owners_have_no_remark(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    w.pod("one", labels={GROUP_LABEL: "one"}, annotations={GROUP_SIZE_ANNOTATION: "1"})
+    w.pod("owned", labels={GROUP_LABEL: "owned"}, owner=Owner("ReplicaSet", "rs", "uid-rs", "apps/v1"))
+    w.pod("plain")
+    w.advance(5)
+    assert [one for one in w.cluster.events if one.reason == NO_EFFECT] == []
+
+
+def test_the_reason_of_a_jobs_gang_stands_on_the_job_and_on_one_pod(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    for number in range(5):
+        w.pod(
+            f"train-{number}",
+            labels={GROUP_LABEL: "train"},
+            annotations={GROUP_SIZE_ANNOTATION: "9"},
+            owner=Owner("Job", "train", "uid-train", "batch/v1"),
+        )
+    w.advance(5)
+    assert [(one.regarding.kind, one.regarding.name) for one in w.cluster.events] == [
+        ("Job", "train"),
+        ("Pod", "train-0"),
+    ]
