@@ -22,6 +22,7 @@ from prometheus_client.exposition import choose_encoder
 
 from fluence_extender.ledger.audit import DriftKind
 from fluence_extender.model.gang import GangState
+from fluence_extender.model.tracing import NAMESPACE, PRIORITY, REASON, GangTrace
 
 VERBS = ("filter", "prioritize", "bind", "preempt")
 
@@ -108,6 +109,13 @@ class Metrics:
             registry=registry,
         )
         self._estimates = {which: errors.labels(which) for which in ("first", "last")}
+        waited = ["namespace", "reason", "priority"]
+        self._waits = Counter(
+            "fluence_waits", "Waits for places of gangs that have become whole.", waited, registry=registry
+        )
+        self._wait_seconds = Counter(
+            "fluence_wait_seconds", "How long these gangs waited for places.", waited, registry=registry
+        )
         self.history_spooled = Counter(
             "fluence_history_spooled",
             "Accounts of pods that were taken in, to be written.",
@@ -143,6 +151,16 @@ class Metrics:
     def observe_estimate_error(self, estimate: str, seconds: float) -> None:
         """Count a start that the ``first`` or ``last`` ``estimate`` had too early or too late by ``seconds``."""
         self._estimates[estimate].observe(abs(seconds))
+
+    def send(self, trace: GangTrace) -> None:
+        """Count what a gang that has become whole has waited for, and for how long."""
+        whole = trace.whole.attributes
+        for part in trace.parts:
+            reason = part.attributes.get(REASON)
+            if reason:
+                labels = str(whole[NAMESPACE]), str(reason), str(whole[PRIORITY])
+                self._waits.labels(*labels).inc()
+                self._wait_seconds.labels(*labels).inc(part.end - part.start)
 
     def set_engine(self, engine: str, version: str) -> None:
         """Set which engine places gangs, and its version."""

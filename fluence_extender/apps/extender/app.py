@@ -19,6 +19,7 @@ from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.apps.extender.engines import Engine, choose_engine, matcher_setup
 from fluence_extender.apps.extender.exposure import Exposure, exposed
 from fluence_extender.apps.extender.past_work import open_history
+from fluence_extender.apps.extender.traces import open_traces
 from fluence_extender.apps.processes import StartRefused, faulty_resources, first_error
 from fluence_extender.apps.settings import Settings
 from fluence_extender.cluster.early_watch import EarlyWatch
@@ -59,6 +60,9 @@ GARBAGE_AT_START = 100_000
 
 LONGEST_START = 60.0
 """Seconds that a start may take without the collector; one that waits for the API server may last for days."""
+
+PROGRESS = 5.0
+"""Seconds after which a start that isn't over says what it waits for, again and again."""
 
 STALE_AFTER = 30.0
 """Seconds without the API server after which we no longer claim to know the cluster."""
@@ -114,6 +118,7 @@ async def _run(
         driver.executor.record_event(_refusal_event(settings.resources_namespace, file, why))
 
     live = LiveResources(reject)
+    traces = open_traces()
     history = open_history(settings.history, settings.history_keep, metrics)
     limits = Limits(completion=settings.completion_limit, assembly=settings.assembly_limit)
     ledger = Ledger(matcher_setup(engine, settings.policy, settings.levels), settings.policy)
@@ -124,6 +129,7 @@ async def _run(
         read_resources=live.read,
         on_preempted=metrics.preemptions.inc,
         sink=history.writer if history is not None else None,
+        traces=[metrics, *([traces] if traces is not None else [])],
     )
     leadership: Leadership = ByLease(settings.identity) if settings.lease else ALONE
     driver = Driver(controller, session.writes, leadership)
@@ -174,6 +180,8 @@ async def _run(
     finally:
         if history is not None:
             await asyncio.to_thread(history.close)
+        if traces is not None:
+            await asyncio.to_thread(traces.close)
         ledger.close()
 
 
@@ -182,6 +190,7 @@ async def _start(
 ) -> None:
     """Replay once everything has been listed. Raises `StartRefused`."""
     gc.set_threshold(GARBAGE_AT_START, 50, 100)
+    telling = asyncio.create_task(tell_progress(session))
     collecting = asyncio.get_running_loop().call_later(LONGEST_START, gc.enable)
     await session.synced(*LISTED_FIRST)
     if live.fault is not None:
@@ -198,6 +207,7 @@ async def _start(
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 50)
     collecting.cancel()
+    telling.cancel()
     gc.enable()
     log.info(
         "ready",
@@ -206,6 +216,13 @@ async def _start(
         backends=len({device.backend for device in controller.ledger.graph.catalogue.devices}),
         held=len(controller.ledger.allocations),
     )
+
+
+async def tell_progress(session: ClusterSession) -> None:
+    """Log every few seconds what the start waits for, until the task is cancelled."""
+    while True:
+        await asyncio.sleep(PROGRESS)
+        log.info("starting", now=_missing(session) or "taking over what runs")
 
 
 def _missing(session: ClusterSession) -> str:

@@ -7,6 +7,8 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import structlog
+
 from fluence_extender.apps.processes import check_resources, log_unhandled
 from fluence_extender.apps.settings import Settings
 from fluence_extender.cluster.connection import connect
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from fluence_extender.http.server import Listeners
 
 
+log = structlog.get_logger(__name__)
+
+
 async def serve(settings: Settings, listening: Callable[[Listeners, Engine], None]) -> None:
     """Run the service until SIGTERM or SIGINT. Raise `StartRefused` and what `app.run` raises."""
     if settings.resources is not None:
@@ -24,5 +29,6 @@ async def serve(settings: Settings, listening: Callable[[Listeners, Engine], Non
     asyncio.get_running_loop().set_exception_handler(log_unhandled)
     place = settings.resources or settings.resources_namespace
     async with connect(settings.kubeconfig) as connection, EarlyWatch(connection, place).running() as watch:
+        log.info("listing the cluster", server=connection.server)
         app = await asyncio.to_thread(importlib.import_module, "fluence_extender.apps.extender.app")
         await app.run_until_signal(settings, watch, listening)

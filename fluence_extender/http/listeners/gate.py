@@ -94,8 +94,13 @@ class AccessGate(Protocol):
         """Refuse a caller without this right."""
         ...
 
-    async def sight(self, scope: Scope, asked: Names, known: Names = tuple) -> CallerSight:
-        """Return which of the namespaces that are ``asked`` about the caller may see; texts may name the ``known``."""
+    async def sight(
+        self, scope: Scope, asked: Names, known: Names = tuple, whole: Right | None = None
+    ) -> CallerSight:
+        """Return which of the namespaces that are ``asked`` about the caller may see; texts may name the ``known``.
+
+        Who has the right ``whole`` sees everything.
+        """
         ...
 
 
@@ -108,7 +113,9 @@ class OpenGate:
     async def demand(self, scope: Scope, right: Right) -> None:
         """Let the caller in."""
 
-    async def sight(self, scope: Scope, asked: Names, known: Names = tuple) -> CallerSight:
+    async def sight(
+        self, scope: Scope, asked: Names, known: Names = tuple, whole: Right | None = None
+    ) -> CallerSight:
         """Return the sight of everything."""
         return EVERYTHING
 
@@ -149,11 +156,17 @@ class ReviewingGate:
         if not await self._allowed(caller, right):
             raise lacking(right)
 
-    async def sight(self, scope: Scope, asked: Names, known: Names = tuple) -> CallerSight:
-        """Return which of the namespaces that are ``asked`` about the caller may see; texts may name the ``known``."""
+    async def sight(
+        self, scope: Scope, asked: Names, known: Names = tuple, whole: Right | None = None
+    ) -> CallerSight:
+        """Return which of the namespaces that are ``asked`` about the caller may see; texts may name the ``known``.
+
+        Who has the right ``whole`` sees everything.
+        """
         caller = await self._caller(scope)
-        if await self._allowed(caller, pods_in("")):
-            return EVERYTHING
+        for right in (pods_in(""), whole):
+            if right is not None and await self._allowed(caller, right):
+                return EVERYTHING
         names = sorted(set(asked()))
         allowed = await asyncio.gather(*(self._allowed(caller, pods_in(one)) for one in names))
         seen = frozenset(one for one, yes in zip(names, allowed, strict=True) if yes)

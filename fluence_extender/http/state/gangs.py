@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import cast
 
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.gang import Gang, Member, run_of
 from fluence_extender.gangs.reporting.history import HistoryEntry
+from fluence_extender.gangs.reporting.remarks import remarks_on
 from fluence_extender.graph.units import leaf_type
 from fluence_extender.http.state import v1
 from fluence_extender.http.state.listings import Items, Key, Listing, Single
@@ -82,6 +83,7 @@ def gang_shape(gang: Gang, queue: str = "", position: int | None = None) -> v1.G
         namespace=gang.key.namespace,
         name=gang_label(gang.key),
         convention=gang.key.convention,
+        owner=_owner(members),
         state=gang.state.value,
         reason=_reason(gang),
         why=gang.reason.code.value if gang.reason is not None else "",
@@ -165,7 +167,14 @@ def _member(member: Member) -> v1.Member:
         member.bound or member.pod.node or (assignment.node if assignment is not None else member.steered_to)
     )
     backend = assignment.backend if assignment is not None else ""
-    return v1.Member(member.pod.name, member.pod.uid, node, backend)
+    pod = member.pod
+    return v1.Member(pod.name, pod.uid, node, backend, run_of(pod), pod.finished)
+
+
+def _owner(members: Sequence[Member]) -> str:
+    """Return kind and name of the object that owns all members, "" if none does."""
+    owners = {(one.pod.owner.kind, one.pod.owner.name) if one.pod.owner else ("", "") for one in members}
+    return "/".join(owners.pop()).strip("/") if len(owners) == 1 else ""
 
 
 def _reason(gang: Gang) -> str:
@@ -222,6 +231,7 @@ def _gone(gang: Gang) -> v1.Gang:
         namespace=gang.key.namespace,
         name=gang_label(gang.key),
         convention=gang.key.convention,
+        owner="",
         state="gone",
         reason=PODS_GONE + _eviction(entries),
         why="",
@@ -253,6 +263,7 @@ def _detail(controller: Controller, gang: Gang, shape: v1.Gang, leading: bool) -
     )
     detail = v1.GangDetail.extending(
         shape,
+        notes=remarks_on(gang),
         asks=_requests(gang),
         fitting=gang.reason.fitting if gang.reason is not None else None,
         lacking=gang.reason.lacking if gang.reason is not None else (),

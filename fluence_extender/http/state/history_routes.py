@@ -28,6 +28,7 @@ from fluence_extender.http.state.problems import JSON, BadQuery, only_known, ref
 from fluence_extender.http.state.responses import LEADING
 from fluence_extender.http.state.service import ServiceState
 from fluence_extender.http.state.v1_history import UsageRow, WorkRecord
+from fluence_extender.model.access import ALL_PAST_WORK
 from fluence_extender.model.accounting import (
     AccountReader,
     AccountUnavailable,
@@ -141,7 +142,7 @@ def _since(text: str) -> datetime:
 async def _reader(request: Request, account: AccountReader, gate: AccessGate, namespace: str) -> Reader:
     """Return as whom the caller reads. Raises `AccountUnavailable`."""
     caller = await gate.admit(request.scope)
-    sight = await gate.sight(request.scope, tuple)
+    sight = await gate.sight(request.scope, tuple, whole=ALL_PAST_WORK)
     if not sight.everything:
         names = {namespace} if namespace else await account.namespaces()
         sight = await gate.sight(request.scope, lambda: names)

@@ -9,11 +9,13 @@ from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.queue.book import GangReservation, Standing
 from fluence_extender.gangs.queue.operators import covered
+from fluence_extender.gangs.queue.turns import turn
 from fluence_extender.http.state.gangs import gang_label
 from fluence_extender.http.state.listings import Items, Key, Listing
 from fluence_extender.http.state.v1 import moment
 from fluence_extender.http.state.v1_queue import QueueEntry, QueueSummary, ReservedNodes
 from fluence_extender.model.node import Node
+from fluence_extender.model.quantity import written_amount
 from fluence_extender.model.queue import NodeReservation, Queue
 from fluence_extender.model.reason import ReasonCode
 
@@ -110,11 +112,13 @@ def _revision(controller: Controller) -> str:
 
 def _rank(gang: Gang) -> Key:
     """Return the order of a gang in line as text; it is the gang's alone, and stays as it is while the gang waits."""
-    seconds, number = gang.created
+    _, (tier, shares), priority, (seconds, number), _ = turn(gang)
     key = gang.key
     return (
         "0" if gang.begun else "1",
-        f"{HIGHEST - gang.priority:011d}",
+        str(tier),
+        ",".join(f"{share:016.9f}" for share in shares),
+        f"{HIGHEST + priority:011d}",
         f"{seconds:020.3f}",
         f"{number:020d}",
         *(key.namespace, key.name, key.convention.value, key.uid, key.part),
@@ -125,6 +129,9 @@ def _summary(controller: Controller, queue: Queue, head: Standing | None) -> Que
     usage, group = controller.lifecycle.admission.usage, (queue.name, None)
     oldest = usage.oldest(group)
     limits = queue.limits
+    admission = controller.lifecycle.admission
+    account, tree = admission.account(queue.name), admission.quotas.use.tree
+    guaranteed = tree.branch(queue.name).guaranteed if admission.quotas.active else {}
     return QueueSummary(
         name=queue.name,
         stop=queue.stop.value,
@@ -140,10 +147,17 @@ def _summary(controller: Controller, queue: Queue, head: Standing | None) -> Que
             )
             if most
         },
+        parent=queue.parent,
+        weight=1.0 if queue.weight is None else queue.weight,
+        guaranteed={kind: written_amount(kind, amount) for kind, amount in sorted(guaranteed.items())},
+        limit={kind: written_amount(kind, amount) for kind, amount in sorted(queue.quota.limit.items())},
+        used=account["used"],
+        borrowed=account["borrowed"],
+        share=account["share"],
         head=str(head.gang) if head is not None else "",
         expected_start=_moment(head.expected_start if head is not None else None),
         oldest=_moment(oldest),
-        problems=tuple(controller.queue.settings.problems(queue)),
+        problems=tuple(controller.queue.problems(queue)),
     )
 
 

@@ -145,6 +145,15 @@ class Member(ApiValue):
     backend: Annotated[
         str, Field(description="Its planned or bound backend; empty while it has none.", examples=["ibm-a"])
     ]
+    run: Annotated[
+        str,
+        Field(
+            description="The run of its owner that it belongs to; a gang that was submitted again may have members of "
+            "several.",
+            examples=["3f0c1a52-0d8e-4c39-9c5b-6f1d7d0a4b11"],
+        ),
+    ] = ""
+    ended: Annotated[bool, Field(description="Whether it has ended.", examples=[False])] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +164,13 @@ class Gang(ApiValue):
     name: Annotated[str, Field(description="The group's name, or that of a single pod.", examples=["vqe"])]
     convention: Annotated[
         Convention, Field(description="How its pods declare that they belong together.", examples=["group"])
+    ]
+    owner: Annotated[
+        str,
+        Field(
+            description="Kind and name of the object that owns its pods; empty where none does, or several do.",
+            examples=["Job/vqe"],
+        ),
     ]
     state: Annotated[
         State,
@@ -249,6 +265,13 @@ class Entry(ApiValue):
 class GangDetail(Gang):
     """A gang with what it requests and what has happened to it."""
 
+    notes: Annotated[
+        tuple[str, ...],
+        Field(
+            description="Labels and annotations of its members that have no effect, and what to do.",
+            examples=[[]],
+        ),
+    ]
     asks: Annotated[
         tuple[Shape, ...], Field(description="What its members request; equal members count together.")
     ]

@@ -66,6 +66,40 @@ class QueueSummary(ApiValue):
         tuple[str, ...],
         Field(description="What of its object isn't in force, and why.", examples=[[]]),
     ]
+    parent: Annotated[
+        str, Field(description="The queue that it is a part of; empty for none.", examples=["research"])
+    ]
+    weight: Annotated[float, Field(description="By what its share is divided.", examples=[2.0])]
+    guaranteed: Annotated[
+        Mapping[str, str],
+        Field(
+            description="What it is guaranteed, as far as the cluster and its parent have it.",
+            examples=[{"cpu": "200"}],
+        ),
+    ]
+    limit: Annotated[
+        Mapping[str, str],
+        Field(description="What it and the queues in it may use at most.", examples=[{"cpu": "400"}]),
+    ]
+    used: Annotated[
+        Mapping[str, str],
+        Field(
+            description="What its gangs and those of the queues in it hold; empty where no queue has a quota or a "
+            "weight.",
+            examples=[{"cpu": "250"}],
+        ),
+    ]
+    borrowed: Annotated[
+        Mapping[str, str], Field(description="What of that isn't guaranteed to it.", examples=[{"cpu": "50"}])
+    ]
+    share: Annotated[
+        float,
+        Field(
+            description="The largest part that it has of any resource of the cluster, with what it had before, divided "
+            "by its weight. The queue with the smallest share is served first.",
+            examples=[0.125],
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ GANGS = (
         namespace="default",
         name="vqe",
         convention=Convention.LABEL,
+        owner="Job/vqe",
         state="planned",
         reason="",
         why="",
@@ -41,6 +42,7 @@ GANGS = (
         namespace="team",
         name="big",
         convention=Convention.POD_GROUP,
+        owner="",
         state="waiting",
         reason="waiting for members (1 of 8 exist)",
         why="WaitingForMembers",
@@ -90,9 +92,20 @@ BACKENDS = (
         "lab", "lab", "/cluster/n2/lab", "qpu", "n2", {}, 1, 0, 1, (), 0, False, ("its node n2: cordoned",)
     ),
 )
+NO_QUOTA: tuple[str, float, dict[str, str], dict[str, str], dict[str, str], dict[str, str], float] = (
+    "",
+    1.0,
+    {},
+    {},
+    {},
+    {},
+    0.0,
+)
 QUEUES = (
-    QueueSummary("default", "None", 2, 1, {}, "default/vqe", LATER, CREATED, ()),
-    QueueSummary("physics", "Hold", 0, 0, {"running": 4}, "", None, None, ("spec.maxDuration: no time",)),
+    QueueSummary("default", "None", 2, 1, {}, "default/vqe", LATER, CREATED, (), *NO_QUOTA),
+    QueueSummary(
+        "physics", "Hold", 0, 0, {"running": 4}, "", None, None, ("spec.maxDuration: no time",), *NO_QUOTA
+    ),
 )
 LINE = (
     QueueEntry(
@@ -195,6 +208,7 @@ class HeldPlacements(ServiceState):
             if (gang.namespace, gang.name) == (namespace, name) and convention in ("", gang.convention):
                 detail = v1.GangDetail.extending(
                     gang,
+                    notes=(),
                     asks=ASKS,
                     fitting=None,
                     lacking=(),

@@ -12,7 +12,7 @@ from fluence_extender.http.listeners.gate import ReviewingGate
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.state.app import api_app
 from fluence_extender.http.state.history import BadSince, since_time
-from fluence_extender.model.access import Caller, pods_in, question
+from fluence_extender.model.access import ALL_PAST_WORK, Caller, pods_in, question
 from fluence_extender.model.accounting import (
     AccountUnavailable,
     Grouping,
@@ -102,12 +102,14 @@ async def guarded(placements: HeldPlacements, metrics: Metrics) -> AsyncIterator
             "ada": Caller("ada"),
             "odd": Caller("namespace team"),
             "admin": Caller("admin"),
+            "boss": Caller("boss"),
             "no": Caller("no"),
         },
         rights={
             "ada": {pods_in("team"), *ask},
             "namespace team": {*ask},
             "admin": {pods_in(""), *ask},
+            "boss": {ALL_PAST_WORK, *ask},
             "no": set(),
         },
     )
@@ -211,6 +213,7 @@ async def test_answers_are_as_documented(api: httpx.AsyncClient, account: HeldAc
         ("ada", "?namespace=web", (set(), "ada", True)),
         ("odd", "", (set(), "", True)),
         ("admin", "", (set(), "admin", None)),
+        ("boss", "", (set(), "boss", None)),
     ],
 )
 async def test_users_see_their_own_work_and_that_of_namespaces_in_sight(

@@ -37,12 +37,13 @@ async def test_gangs_are_shown_with_their_members(api: httpx.AsyncClient) -> Non
         "why": "WaitingForMembers",
         "size": 8,
         "convention": "podgroup",
+        "owner": "",
         "created": None,
         "expected_start": None,
         "queue": "physics",
         "position": 2,
         "former": [],
-        "members": [{"pod": "big-0", "uid": "u-2", "node": "", "backend": ""}],
+        "members": [{"pod": "big-0", "uid": "u-2", "node": "", "backend": "", "run": "", "ended": False}],
     }
 
 
