@@ -1,8 +1,8 @@
 """What the sidecar asks a vendor: which tasks belong to the pod, and the status of each.
 
-A third party adds a provider by an entry point of the group ``fluence_extender.providers``. Its value is an object with
-the attributes of `Provider`: a module, an instance, or a class without constructor arguments. Calls are made one at a
-time, in a thread of their own and with a time limit. A call that raises is made again later.
+A third party adds a provider by an entry point of the group ``fluence_extender.quantum_vendors``. Its value is an
+object with the attributes of `Provider`: a module, an instance, or a class without constructor arguments. Calls are
+made one at a time, in a thread of their own and with a time limit. A call that raises is made again later.
 
 Vendors describe a status in a few words and perhaps a position in a queue. Both are read with suspicion.
 """

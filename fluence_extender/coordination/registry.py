@@ -19,7 +19,7 @@ from fluence_extender.coordination.providers.ibm import Ibm
 
 log = structlog.get_logger(__name__)
 
-PROVIDERS_GROUP = "fluence_extender.providers"
+VENDORS_GROUP = "fluence_extender.quantum_vendors"
 PROVIDER_ATTRIBUTE = "provider"
 CONTRACT_PREFIX = "FLUXION_"
 OWN: tuple[Provider, ...] = (Braket(), Ibm(), Http())
@@ -40,7 +40,7 @@ def attributes_of(environ: Mapping[str, str]) -> dict[str, str]:
 def known_providers(others: Iterable[EntryPoint] | None = None) -> list[Provider]:
     """Return all providers, those of third parties first."""
     found: list[Provider] = []
-    for point in entry_points(group=PROVIDERS_GROUP) if others is None else others:
+    for point in entry_points(group=VENDORS_GROUP) if others is None else others:
         try:
             loaded = point.load()
             made = loaded() if isinstance(loaded, type) else loaded
@@ -75,7 +75,7 @@ def connect_vendor(environ: Mapping[str, str]) -> VendorQueue:
         )
         raise ProviderError(
             f"no provider knows a backend with {listed}: give it the attribute provider in resources.yaml, or install "
-            "one (entry points fluence_extender.providers)"
+            "one (entry points fluence_extender.quantum_vendors)"
         )
     queue = provider.connect(attributes, environ)
     log.info("following tasks", provider=provider.name, backend=attributes.get("backend", ""))

@@ -1,6 +1,6 @@
 """The port for sources of descriptions beside the attribute file.
 
-A package offers its source under the entry point group ``fluence_extender.backend_providers``: a callable without
+A package offers its source under the entry point group ``fluence_extender.backend_attributes``: a callable without
 parameters that returns a `BackendProvider`.
 """
 
@@ -13,7 +13,7 @@ from fluence_extender.selection.backend import Backend
 
 __all__ = ["Backend", "BackendProvider", "BackendQuery", "Description"]
 
-ENTRY_POINTS = "fluence_extender.backend_providers"
+ENTRY_POINTS = "fluence_extender.backend_attributes"
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from fluence_extender.model.names import (
     POD_INDEX,
     RESOURCE_PREFIX,
 )
-from fluence_extender.model.pod_keys import UNGROUPED, remarks
+from fluence_extender.model.pod_keys import UNGROUPED, UNSIZED, lacks_size, remarks
 from fluence_extender.model.requests import InvalidRequest, effective_requests
 from fluence_extender.webhook.containers import is_own
 from fluence_extender.webhook.contract import Json
@@ -109,8 +109,12 @@ def read_declaration(pod: Json) -> PodDeclaration:
     _check_producer_name(group, role)
     grouped = bool(label) or owner[0] in NAMING_OWNERS
     warnings = _warnings(annotations, labels, QPU in devices, grouped)
-    if size not in (None, 1) and not (label or owner[1] or _other_names(pod["spec"], labels, annotations)):
-        warnings.append(UNGROUPED)
+    unsized: tuple[str, ...] = ()
+    if not (owner[1] or _other_names(pod["spec"], labels, annotations)):
+        if size not in (None, 1) and not label:
+            warnings.append(UNGROUPED)
+        if not role and lacks_size(labels, annotations):
+            unsized = (UNSIZED,)
     return PodDeclaration(
         devices=devices,
         group=group,
@@ -121,7 +125,7 @@ def read_declaration(pod: Json) -> PodDeclaration:
         observed=labels.get(OBSERVE_LABEL) == "true",
         owner=owner,
         # Each remark looks for the key that was meant, and only the first few warnings are shown.
-        warnings=(*warnings, *islice(remarks(labels, annotations), MOST_REMARKS)),
+        warnings=(*warnings, *islice(remarks(labels, annotations), MOST_REMARKS), *unsized),
     )
 
 

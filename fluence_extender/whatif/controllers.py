@@ -27,6 +27,10 @@ from fluence_extender.model.names import (
     LWS_WORKER_INDEX,
     MPI_OPERATOR,
     POD_INDEX,
+    RAY_CLUSTER,
+    RAY_GROUP,
+    RAY_NODE,
+    RAY_NODE_TYPE,
     REPLICATED_JOB,
     REPLICATED_JOB_REPLICAS,
     TRAINING_JOB_NAME,
@@ -158,6 +162,48 @@ def _mpi_job(manifest: Manifest) -> Iterator[Manifest]:
             yield _template(replica["template"], f"{name}-{role.lower()}-{number}", labels, {}, owner)
 
 
+def _ray_cluster(manifest: Manifest) -> Iterator[Manifest]:
+    """Yield the head and the workers that are asked for, without those that an autoscaler may add."""
+    name, spec = manifest["metadata"]["name"], manifest["spec"]
+    owner = ("RayCluster", name, uid_of("RayCluster", name))
+
+    def node(template: Mapping[str, Any], kind: str, group: str, number: str) -> Manifest:
+        labels = {RAY_CLUSTER: name, RAY_NODE: "yes", RAY_NODE_TYPE: kind, RAY_GROUP: group}
+        return _template(template, f"{name}-{number}", labels, {}, owner)
+
+    yield node(spec["headGroupSpec"]["template"], "head", "headgroup", "head")
+    for group in spec.get("workerGroupSpecs") or ():
+        for number in range(_ray_workers(group)):
+            yield node(group["template"], "worker", group["groupName"], f"{group['groupName']}-{number}")
+
+
+def _ray_workers(group: Mapping[str, Any]) -> int:
+    """Return how many pods a group has: its replicas, within its bounds, on all their hosts."""
+    least = _count(group.get("minReplicas"), 0)
+    wanted = max(_count(group.get("replicas"), least), least)
+    hosts = _count(group.get("numOfHosts"), 1)
+    return 0 if group.get("suspend") else min(wanted, _count(group.get("maxReplicas"), wanted)) * hosts
+
+
+def as_made(manifest: Manifest) -> Manifest:
+    """Return the Job that the Flux Operator makes of a MiniCluster; any other object as it is."""
+    if manifest["kind"] != "MiniCluster":
+        return manifest
+    spec = manifest.get("spec") or {}
+    pod, size = spec.get("pod") or {}, spec.get("size", 1)
+    containers = [
+        {"name": one.get("name") or f"container-{number}", "resources": one.get("resources") or {}}
+        for number, one in enumerate(spec.get("containers") or ())
+    ]
+    keys = ("schedulerName", "nodeSelector")
+    template = {
+        "metadata": {"labels": pod.get("labels") or {}, "annotations": pod.get("annotations") or {}},
+        "spec": {"containers": containers, **{key: pod[key] for key in keys if key in pod}},
+    }
+    job = {"completionMode": "Indexed", "parallelism": size, "completions": size, "template": template}
+    return {**manifest, "apiVersion": "batch/v1", "kind": "Job", "spec": job}
+
+
 MAKERS: Mapping[str, tuple[str, Maker]] = {
     "Pod": ("v1", _single),
     "Job": ("batch/v1", _job),
@@ -169,6 +215,7 @@ MAKERS: Mapping[str, tuple[str, Maker]] = {
     "JobSet": ("jobset.x-k8s.io/v1alpha2", _job_set),
     "LeaderWorkerSet": ("leaderworkerset.x-k8s.io/v1", _leader_worker_set),
     "MPIJob": ("kubeflow.org/v2beta1", _mpi_job),
+    "RayCluster": ("ray.io/v1", _ray_cluster),
 }
 """By kind: the API that is meant where the manifest names none, in any version; and what makes the pods."""
 

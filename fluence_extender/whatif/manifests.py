@@ -18,6 +18,7 @@ from fluence_extender.cluster.decode.operators import (
     decode_job_set,
     decode_leader_worker_set,
     decode_mpi_job,
+    decode_ray_cluster,
 )
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
@@ -34,7 +35,7 @@ from fluence_extender.model.reason import Reason
 from fluence_extender.model.submission import NOTHING_SAID, QUEUE_LABELS, Submission
 from fluence_extender.model.workload import CoschedulingGroup, PodGroup, Workload
 from fluence_extender.placement.demand import Demand
-from fluence_extender.whatif.controllers import LABELLED_KINDS, MAKERS, Maker, maker, uid_of
+from fluence_extender.whatif.controllers import LABELLED_KINDS, MAKERS, Maker, as_made, maker, uid_of
 from fluence_extender.whatif.documents import BadManifest, Manifest, NothingToSimulate, as_json
 from fluence_extender.whatif.priority_classes import PriorityClasses
 from fluence_extender.whatif.remarks import Remarks, full_name
@@ -126,7 +127,7 @@ def requested_gangs(
     result = SimulationRequest([])
     remarks = Remarks()
     known_classes = PriorityClasses(manifests, classes)
-    for manifest in _named(manifests, namespace, result.notes):
+    for manifest in map(as_made, _named(manifests, namespace, result.notes)):
         make = maker(manifest)
         describes_gangs = _put_workload(manifest, index)
         if make is None:
@@ -144,12 +145,16 @@ def requested_gangs(
         raise NothingToSimulate(_nothing(result))
     others = sorted({pod.scheduler for pod in pods if pod.scheduler != SCHEDULER_NAME})
     if others:
-        result.notes.append(f"simulated as if schedulerName were {SCHEDULER_NAME}, not {', '.join(others)}")
+        result.notes.append(
+            f"simulated as if schedulerName were {SCHEDULER_NAME}, not {', '.join(others)}: as it is, fluence won't "
+            f"place these pods; did you mean schedulerName: {SCHEDULER_NAME}?"
+        )
     result.gangs = _gangs(pods, index)
     for gang in result.gangs:
         gang.unknown_class = next(filter(None, (known_classes.missing(pod.uid) for pod in gang.pods)), "")
     result.notes.extend(known_classes.notes())
     remarks.add_ungrouped(gang.pods[0] for gang in result.gangs if gang.key.convention is Convention.ALONE)
+    remarks.add_unsized(pod for gang in result.gangs if gang.size == 1 for pod in gang.pods)
     result.notes.extend(remarks.notes())
     return result
 
@@ -325,5 +330,6 @@ _DECODERS: Mapping[tuple[str, str], Callable[[bytes], Workload]] = {
     ("jobset.x-k8s.io", "JobSet"): decode_job_set,
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): decode_leader_worker_set,
     ("kubeflow.org", "MPIJob"): decode_mpi_job,
+    ("ray.io", "RayCluster"): decode_ray_cluster,
 }
 _DECODED = frozenset(kind for _, kind in _DECODERS)

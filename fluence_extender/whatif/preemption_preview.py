@@ -125,7 +125,8 @@ class PreemptionPreviewer:
             )
         found, forbidden = self._search(key, demands)
         if found is None:
-            text = _in_vain(min(pod.priority for pod in pods), forbidden)
+            lowest = min(pod.priority for pod in pods)
+            text = _in_vain(lowest, forbidden, self._context.gangs.any_below(lowest))
             return PreemptionPreview(PreemptionOutcome.IN_VAIN, text)
         self._remember(key, pods, found)
         placed = _by_name(pods, found.places)
@@ -220,6 +221,8 @@ def _would_preempt(victims: Sequence[VictimSummary]) -> str:
     return f"would preempt {counts}: {first_few(names, NAMED_GANGS)}"
 
 
-def _in_vain(priority: int, forbidden: Sequence[str]) -> str:
+def _in_vain(priority: int, forbidden: Sequence[str], any_below: bool) -> str:
+    if not any_below:
+        return f"would preempt no gang: none that runs has a lower priority than this one ({priority})"
     text = f"would preempt no gang: evicting gangs of lower priority (below {priority}) would not make enough room"
     return f"{text}; {'; '.join(sorted(set(forbidden)))}" if forbidden else text

@@ -18,6 +18,8 @@ from fluence_extender.gangs.queue.turns import newcomer
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.queue import Queue
 from fluence_extender.model.reason import Reason
+from fluence_extender.model.resources import Resources
+from fluence_extender.queueing.entry import Entitlement
 from fluence_extender.whatif.manifests import RequestedGang, SimulationRequest
 
 
@@ -26,16 +28,20 @@ def queue_terms(
 ) -> Iterator[tuple[GangKey, Terms | Reason]]:
     """Yield, for each gang, how it could start ``now`` or why it would not be tried; equal gangs share the terms."""
     book = controller.queue
-    known: dict[tuple[str, int, float], Terms | Reason] = {}
+    known: dict[tuple[str, int, float, Entitlement], Terms | Reason] = {}
     for gang in request.gangs:
         queue = book.admission.queue_for(gang.key, gang.pods, gang.submission, now)
         if isinstance(queue, Reason):
             yield gang.key, queue
             continue
+        asks = Resources.total(pod.amounts for pod in gang.pods)
+        user = book.admission.user_for(gang.key, gang.submission)
+        entitlement = book.admission.shares.newcomer(queue.name, user, asks)
         priority = priority_of(gang.pods, book.settings.usual_priority(queue))
-        asked = queue.name, priority, _duration(gang, queue)
+        asked = queue.name, priority, _duration(gang, queue), entitlement
         if asked not in known:
-            known[asked] = book.terms(queue, newcomer(gang.key, priority), asked[2])
+            turn = newcomer(gang.key, priority, entitlement=entitlement)
+            known[asked] = book.terms(queue, turn, asked[2])
         yield gang.key, known[asked]
 
 

@@ -7,9 +7,10 @@ from itertools import islice
 from typing import Any
 
 from fluence_extender.gangs.membership.conventions.membership import annotated_size
+from fluence_extender.gangs.reporting.remarks import is_unsized
 from fluence_extender.model.notation import first_few
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.pod_keys import UNGROUPED, ineffective, remarks
+from fluence_extender.model.pod_keys import UNGROUPED, UNSIZED, ineffective, remarks
 
 LONGEST_NAME = 253
 """Characters; Kubernetes allows no longer names."""
@@ -70,6 +71,12 @@ class Remarks:
             stated = annotated_size(pod)
             if stated is not None and stated[0] != 1:
                 self._about.setdefault(UNGROUPED, {})[f"Pod {pod.key}"] = None
+
+    def add_unsized(self, pods: Iterable[Pod]) -> None:
+        """Add a remark about each of ``pods``, all of which are in groups of our label, that states no size."""
+        for pod in pods:
+            if is_unsized(pod):
+                self._about.setdefault(UNSIZED, {})[f"Pod {pod.key}"] = None
 
     def notes(self) -> Iterator[str]:
         """Yield a sentence for each remark, with the first object that it is about."""

@@ -45,6 +45,10 @@ NOT_PLANNED = Reason(
     ReasonCode.PLANNING_FAILED,
     "not planned: the time for one question is spent; ask about fewer pods at once",
 )
+LATER_GANGS = (
+    f"only the first {MOST_REDUCED} gangs that don't fit have an expected start and what would fit; ask about "
+    "fewer gangs to see these of the others"
+)
 BUDGETS_UNKNOWN = "PodDisruptionBudgets are not known here: they may forbid the preemptions"
 FREELY = Terms()
 NEVER_FIT = (ReasonCode.INVALID_REQUEST, ReasonCode.NO_BACKEND)
@@ -131,6 +135,7 @@ class Simulation:
                     placed = self._plan(demands, gang.key, terms)
             except GangRefused as refused:
                 reason = self._previewer.behind(gang.key, pods, refused.reason)
+                reason = self._with_those_that_start(gang, demands, reason)
             else:
                 if placed is None:
                     return SimulationResult(name, count, False, reason=behind_reservation())
@@ -156,6 +161,25 @@ class Simulation:
         self._ledger.undo([demand.pod.uid for demand in demands])
         kept = [replace(one, barred=one.barred | terms.closed) for one in demands]
         return self._ledger.planner_beside(terms.kept).find(kept, gang)
+
+    def _with_those_that_start(
+        self, gang: RequestedGang, demands: Sequence[Demand], reason: Reason
+    ) -> Reason:
+        """Return the reason extended by how many pods start all the same, if the gang is whole without the others."""
+        if not isinstance(gang.size, int) or gang.size >= len(demands):
+            return reason
+        few, many = gang.size - 1, len(demands) - 1
+        while few < many:
+            middle = (few + many + 1) // 2
+            if self._ledger.planner.find(demands[:middle], gang.key) is None:
+                many = middle - 1
+            else:
+                self._ledger.undo([demand.pod.uid for demand in demands[:middle]])
+                few = middle
+        if few < gang.size:
+            return reason
+        start = "1 pod starts" if few == 1 else f"{few} pods start"
+        return reason.followed_by(f"{start} now all the same, because the gang's size is {gang.size}")
 
     def _alike(self, gang: RequestedGang, pods: Sequence[Pod]) -> object:
         """Return what a result without any place in it depends on, None where that is too much to compare.
@@ -194,6 +218,8 @@ class Simulation:
         """Return the result for a gang that doesn't fit; in a device ``conflict`` less of it would not fit either."""
         name, count = str(gang.key), len(gang.pods)
         preemption = self._preemption(gang, demands) if reason.code is ReasonCode.BUSY else None
+        if self._reduced >= MOST_REDUCED:
+            self._note(LATER_GANGS)
         if conflict or self._reduced >= MOST_REDUCED or reason.code in NEVER_FIT:
             return SimulationResult(name, count, False, reason=reason, preemption=preemption)
         self._reduced += 1

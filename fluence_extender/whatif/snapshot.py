@@ -213,6 +213,10 @@ class CopiedGangs:
             (one.pod.priority for gang in self.gangs.values() for one in gang.members.values()), default=0
         )
 
+    def any_below(self, priority: int) -> bool:
+        """Return whether any of their pods has a lower priority."""
+        return bool(self.gangs) and self.lowest_priority < priority
+
     def add(self, key: GangKey, size: int, placed: Iterable[tuple[Pod, Membership, Assignment]]) -> None:
         """Add a gang that has places; one that is there already stays as it is."""
         members = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -18,6 +18,9 @@ from fluence_extender.apps.kubectl.tables import FORMS, TableColumn, print_items
 
 if TYPE_CHECKING:
     from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
+
+COUNTS = ("total", "held", "free", "hidden")
+"""What is added up over the devices of one type; ``hidden`` are the pods of other namespaces that hold some."""
 
 
 @click.command(cls=StateApiCommand)
@@ -46,19 +49,28 @@ def _nearest(client: StateApiClient, name: str) -> str:
 
 
 def together(devices: Sequence[Item]) -> list[Item]:
-    """Return one row for all devices of a type in a backend."""
-    rows: dict[tuple[str, str], Item] = {}
+    """Return one row for each backend. Its types are counted apart: a pod may ask for any of them."""
+    rows: dict[str, Item] = {}
     for device in devices:
-        row = rows.get((device["backend"], device["type"]))
-        if row is None:
-            rows[device["backend"], device["type"]] = {**device, "holders": [*device["holders"]]}
-            continue
-        for count in ("total", "held", "free"):
-            row[count] += device[count]
-        row["holders"] += device["holders"]
-        row["hidden"] += device["hidden"]
+        row = rows.setdefault(device["backend"], {**device, "types": {}, "holders": [], "problems": []})
+        counts = row["types"].setdefault(device["type"], dict.fromkeys(COUNTS, 0))
+        for count in COUNTS:
+            counts[count] += device[count]
+        row["holders"] += [one for one in device["holders"] if one not in row["holders"]]
+        # A pod that holds a device of one type may hold devices of the other types with it.
+        row["hidden"] = max(each["hidden"] for each in row["types"].values())
         row["problems"] = list(dict.fromkeys([*row["problems"], *device["problems"]]))
     return list(rows.values())
+
+
+def _counted(count: str) -> Callable[[Item], str]:
+    """Return the cell of a count, for each type of the backend in turn."""
+
+    def cell(device: Item) -> str:
+        types = device.get("types") or {device["type"]: device}
+        return ", ".join(str(counts[count]) for counts in types.values())
+
+    return cell
 
 
 def _holders(device: Item) -> str:
@@ -72,10 +84,10 @@ def _attributes(device: Item) -> str:
 
 COLUMNS = (
     TableColumn("BACKEND", lambda device: str(device["backend"])),
-    TableColumn("TYPE", lambda device: str(device["type"])),
-    TableColumn("TOTAL", lambda device: str(device["total"])),
-    TableColumn("HELD", lambda device: str(device["held"])),
-    TableColumn("FREE", lambda device: str(device["free"])),
+    TableColumn("TYPE", lambda device: ", ".join(device.get("types") or (device["type"],))),
+    TableColumn("TOTAL", _counted("total")),
+    TableColumn("HELD", _counted("held")),
+    TableColumn("FREE", _counted("free")),
     TableColumn("NODE", lambda device: str(device["node"])),
     TableColumn("PATH", lambda device: str(device["path"]), wide=True),
     TableColumn("ATTRIBUTES", _attributes),

@@ -1,7 +1,8 @@
-"""``kubectl fluence explain``: every label, annotation, gate and resource name of ours, and what it does.
+"""``kubectl fluence explain``: every label, annotation, gate and resource name of ours, and every reason to wait.
 
-The explanations are in ``keys.json``. Each has the full ``key`` (``*`` stands for the rest of a name), its ``kind``,
-the objects that it is ``on``, the party that it is written ``by``, the explanation as ``text``, and an ``example``.
+The explanations of keys are in ``keys.json``. Each has the full ``key`` (``*`` stands for the rest of a name), its
+``kind``, the objects that it is ``on``, the party that it is written ``by``, the explanation as ``text``, and an
+``example``. Those of reasons are in ``reasons.json``, each with its ``text`` and ``advice``.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from fluence_extender.apps.kubectl.state_api import Item
 
 KEYS_FILE = Path(__file__).with_name("keys.json")
+REASONS_FILE = Path(__file__).with_name("reasons.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,21 @@ def known_keys() -> tuple[Key, ...]:
     return tuple(Key(**entry) for entry in json.loads(KEYS_FILE.read_text("utf-8")))
 
 
+@dataclass(frozen=True, slots=True)
+class ExplainedReason:
+    """One reason why a gang waits, as ``reasons.json`` explains it: what it means, and what to do."""
+
+    reason: str
+    text: str
+    advice: str
+
+
+@cache
+def known_reasons() -> tuple[ExplainedReason, ...]:
+    """Return all reasons."""
+    return tuple(ExplainedReason(**entry) for entry in json.loads(REASONS_FILE.read_text("utf-8")))
+
+
 def _completed(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from click.shell_completion import CompletionItem
 
@@ -56,6 +73,10 @@ def _completed(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
         CompletionItem(one.short, help=f"{one.kind} on {one.on}")
         for one in known_keys()
         if "*" not in one.key and one.short.startswith(incomplete)
+    ] + [
+        CompletionItem(one.reason, help="why a gang waits")
+        for one in known_reasons()
+        if one.reason.startswith(incomplete)
     ]
 
 
@@ -64,26 +85,40 @@ def _completed(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 @output_option(*FORMS)
 @no_headers_option
 def explain(key: str | None, output: str | None, no_headers: bool) -> None:
-    """Explain a label, annotation, gate or resource name of ours, or list them all.
+    """Explain a label, annotation, gate or resource name of ours, or a reason why gangs wait. Without KEY, list all.
 
     KEY may be given without its domain: kubectl fluence explain group-size
     """
     if key is None or output:
-        found = known_keys() if key is None else (look_up(key),)
+        found: list[Key | ExplainedReason] = [*known_keys(), *known_reasons()]
+        if key is not None:
+            found = [look_up(key)]
         print_items("key", [_item(one) for one in found], COLUMNS, output, not no_headers)
         return
+    one = look_up(key)
+    if isinstance(one, Key):
+        print(f"{one.key}\n\n  {one.kind} on {one.on}, written by {one.by}\n")
+        print(f"{_filled(one.text)}\n\n  {one.example}")
+    else:
+        print(f"{one.reason}\n\n  why a gang waits, written by the service\n")
+        print(f"{_filled(one.text)}\n\n{_filled(one.advice)}")
+
+
+def _filled(text: str) -> str:
     import textwrap
 
-    one = look_up(key)
-    print(f"{one.key}\n")
-    print(f"  {one.kind} on {one.on}, written by {one.by}\n")
-    print(textwrap.fill(one.text, 100, initial_indent="  ", subsequent_indent="  "))
-    print(f"\n  {one.example}")
+    return textwrap.fill(text, 100, initial_indent="  ", subsequent_indent="  ")
 
 
-def look_up(text: str) -> Key:
-    """Return the key that ``text`` names, in full or without its domain. Raise `CommandError` if there is none."""
+def look_up(text: str) -> Key | ExplainedReason:
+    """Return the key that ``text`` names, in full or without its domain, or the reason.
+
+    Raise `CommandError` if there is none.
+    """
     wanted = text.strip().rstrip(":")
+    for reason in known_reasons():
+        if wanted.lower() == reason.reason.lower():
+            return reason
     for one in known_keys():
         if wanted in (one.key, one.short):
             return one
@@ -93,14 +128,16 @@ def look_up(text: str) -> Key:
             or (one.short and "/" not in wanted and wanted.startswith(one.short))
         ):
             return one
-    known = (one.short for one in known_keys())
+    known = (*(one.short for one in known_keys()), *(one.reason for one in known_reasons()))
     hint = nearest(wanted.rpartition("/")[2], known, "kubectl fluence explain lists all")
     raise CommandError(f'"{text}" is no key of ours; {hint}')
 
 
-def _item(one: Key) -> Item:
+def _item(one: Key | ExplainedReason) -> Item:
     fields = asdict(one)
-    return {"name": fields.pop("key"), **fields}
+    if isinstance(one, Key):
+        return {"name": fields.pop("key"), **fields}
+    return {"name": fields.pop("reason"), "kind": "reason", "on": "gang", "by": "the service", **fields}
 
 
 COLUMNS = (
@@ -108,5 +145,5 @@ COLUMNS = (
     TableColumn("KIND", lambda one: str(one["kind"])),
     TableColumn("ON", lambda one: str(one["on"])),
     TableColumn("WRITTEN BY", lambda one: str(one["by"])),
-    TableColumn("EXAMPLE", lambda one: str(one["example"]), wide=True),
+    TableColumn("EXAMPLE", lambda one: str(one.get("example", "")), wide=True),
 )

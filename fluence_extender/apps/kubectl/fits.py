@@ -30,13 +30,18 @@ def amounts_lacking(story: Item, nodes: Sequence[Item]) -> tuple[str, ...]:
     if count is None or not lacking:
         return ()
     fit = sum(min(sum(fitting(nodes, ask["requests"]).values()), ask["members"]) for ask in asks)
-    # The service has counted a gang that isn't busy as if nothing else ran. Of members that differ, each kind is
-    # counted alone here, so the sum may be too high.
-    busy = story["why"] == BUSY
-    agree = fit == count or (fit > count if busy and len(asks) > 1 else fit < count and not busy)
+    # Of members that differ, each kind is counted alone here, so the sum may be too high.
+    agree = fit == count or (fit > count and len(asks) > 1)
     short = fit < sum(ask["members"] for ask in asks)
     requested = {name for ask in asks for name in ask["requests"]}
     return lacking if agree and short and requested.issuperset(lacking) else ()
+
+
+def considered(story: Item, nodes: Sequence[Item]) -> Sequence[Item]:
+    """Return the nodes as the service has counted them: a gang that isn't busy doesn't even fit empty ones."""
+    if story["why"] == BUSY:
+        return nodes
+    return [{**node, "free": node["allocatable"]} for node in nodes]
 
 
 def fitting(nodes: Sequence[Item], requests: Mapping[str, float]) -> dict[str, int]:

@@ -17,7 +17,9 @@ from fluence_extender import __version__
 from fluence_extender.apps.kubectl.errors import CommandError, UsageError
 from fluence_extender.apps.kubectl.options import (
     SUBMISSION_FLAGS,
+    Command,
     PassedFlag,
+    output_option,
     passed_flags,
     take_passed_flags,
 )
@@ -47,7 +49,7 @@ COMMANDS = {
     "simulate": ("simulate:simulate", "Would these manifests fit, where, if not why"),
     "dashboard": ("fluence_extender.dashboard.command:dashboard", "All of this as pages in your browser"),
     "doctor": ("doctor.command:doctor", "Checks the installation and says what to do"),
-    "explain": ("explain:explain", "What a label or annotation of ours does"),
+    "explain": ("explain:explain", "What a label, an annotation or a reason of ours means"),
     "completion": ("completion:completion", "Make a shell complete kubectl-fluence"),
     "version": ("main:version", "Print the version"),
     "help": ("main:show_help", "Explain a command"),
@@ -171,6 +173,8 @@ def _run(words: list[str]) -> int:
     if not words:
         print(overview(), end="", file=sys.stderr)
         return 2
+    if words == ["--version"]:
+        words = ["version"]
     with plugin.make_context(PROGRAM, words) as ctx:
         code: int | None = plugin.invoke(ctx)
         return code or 0
@@ -195,9 +199,15 @@ def overview() -> str:
     )
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
-def version() -> None:
-    """Print the version."""
+@click.command(cls=Command, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+@output_option("json", "yaml")
+def version(output: str | None) -> None:
+    """Print the version of this program. That of the service is among what doctor shows."""
+    if output:
+        from fluence_extender.apps.kubectl.tables import print_document
+
+        print_document({"version": __version__}, output)
+        return
     print(f"kubectl-fluence {__version__}")
 
 

@@ -30,6 +30,9 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 _COMPLETION_PATIENCE = 3.0
 """Seconds that a shell waits for names."""
 
+SERVER_VARIABLE = "FLUENCE_SERVER"
+"""The environment variable that stands in for ``--server``."""
+
 TRUE, FALSE = ("true", "t", "1"), ("false", "f", "0")
 
 # The flags of kubectl 1.36 that say which cluster is meant and who the user is: with a value, and without.
@@ -171,6 +174,8 @@ class StateApiCommand(Command):
                 ["--server"],
                 metavar="URL",
                 default="",
+                envvar=SERVER_VARIABLE,
+                show_envvar=True,
                 help="Ask the service at this address, instead of through the API server.",
             ),
             fluence_ns_option("Namespace of the service."),

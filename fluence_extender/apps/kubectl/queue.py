@@ -7,7 +7,8 @@ to do anything. It only says which object a bare name stands for.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from fluence_extender.apps.kubectl.state_api import StateApiClient
 
-ACTIONS = ("list", "show", "hold", "release", "move", "pause", "resume")
+ACTIONS = ("list", "show", "hold", "release", "move", "pause", "resume", "from-kueue")
 ON_QUEUES = ("show", "pause", "resume")
 """The actions whose name is that of a queue; the name of the others is that of a gang."""
 
@@ -62,6 +63,13 @@ def _completed(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 @namespace_option
 @all_namespaces_option
 @no_headers_option
+@click.option(
+    "-f",
+    "--filename",
+    metavar="FILE",
+    multiple=True,
+    help="For from-kueue: read these manifests instead of the cluster's objects.",
+)
 @click.pass_obj
 def queue(
     client: StateApiClient,
@@ -72,40 +80,40 @@ def queue(
     namespace: str,
     all_namespaces: bool,
     no_headers: bool,
+    filename: tuple[str, ...],
 ) -> int:
     """Show the queues and the gangs in line, and act on them.
 
     \b
       list                  the queues, how much waits and runs in each
-      show [QUEUE]          the gangs in line, with their places
+      show [QUEUE]          the gangs in line, with their places, and what a queue uses
       hold [KIND/]NAME      keep a gang from starting
       release [KIND/]NAME   let it start in its turn
       move [KIND/]NAME QUEUE   put it into another queue
       pause QUEUE           let nothing of a queue start
       resume QUEUE          let it work again
+      from-kueue            print Queues that do what Kueue's queues do, and what they don't
 
     KIND is that of any object of Kubernetes: job, deployment, pod. Without it, NAME is that of a gang.
     """
-    if queue is not None and action != "move":
-        raise UsageError(f"{action} takes one name, not {name} and {queue}")
+    _check_words(action, name, queue, filename)
+    if action == "from-kueue":
+        return print_migration(client.connection, filename)
     if action == "list":
-        if name is not None:
-            raise UsageError(
-                f"list takes no name; kubectl fluence queue show {name} shows the line of a queue"
-            )
         found = client.items("/v1/queues")
         print_items("queue", found, queue_columns(), output, not no_headers, none="there are no queues")
         return 0
     if action == "show":
         where = client.namespace(namespace, all_namespaces)
         if name is not None:
-            _demand_queue(client, name)
+            account = account_line(_demand_queue(client, name))
+            if account and output in (None, "wide") and not no_headers:
+                click.echo(account + "\n")
         line = client.items("/v1/queue", namespace=where, queue=name)
         nothing = "nothing waits" + (f" in namespace {where}" if where else "")
         print_items("gang", line, line_columns(where), output, not no_headers, none=nothing)
         return 0
-    if name is None or (action == "move" and queue is None):
-        raise UsageError(f"{action} what? kubectl fluence queue {action} {_WANTED[action]}")
+    assert name is not None
     if action in ON_QUEUES:
         stop = json.dumps({"spec": {"stop": "Hold" if action == "pause" else "None"}})
         words = ["patch", f"queues.{STATE_GROUP}", name, "--type=merge", f"--patch={stop}"]
@@ -119,6 +127,35 @@ def queue(
         for objects in objects_of(client, where, name)
     )
     return next(filter(None, codes), 0)
+
+
+def _check_words(action: str, name: str | None, queue: str | None, filenames: Sequence[str]) -> None:
+    """Raise `UsageError` if an action has words that it doesn't take, or lacks one."""
+    if queue is not None and action != "move":
+        raise UsageError(f"{action} takes one name, not {name} and {queue}")
+    if filenames and action != "from-kueue":
+        raise UsageError(f"{action} reads no files; -f is for from-kueue")
+    if action == "list" and name is not None:
+        raise UsageError(f"list takes no name; kubectl fluence queue show {name} shows the line of a queue")
+    if action == "from-kueue" and name is not None:
+        raise UsageError(f"from-kueue takes no name; -f {name} reads a file")
+    if action in _WANTED and (name is None or (action == "move" and queue is None)):
+        raise UsageError(f"{action} what? kubectl fluence queue {action} {_WANTED[action]}")
+
+
+def print_migration(connection: Sequence[str], filenames: Sequence[str]) -> int:
+    """Print the Queues for Kueue's objects in files or, without any, in the cluster; what differs goes to stderr."""
+    # They read YAML, which the other actions don't need.
+    from fluence_extender.apps.kubectl.from_kueue import migrated
+    from fluence_extender.apps.kubectl.kueue import kueue_from_cluster, kueue_from_files
+
+    found = migrated(kueue_from_files(filenames) if filenames else kueue_from_cluster(connection))
+    if not found.queues:
+        raise CommandError("there are no ClusterQueues and no Cohorts; -f FILE reads them from manifests")
+    for note in found.notes:
+        click.echo(f"note: {note}", err=True)
+    click.echo(found.manifest(), nl=False)
+    return 0
 
 
 def _change(client: StateApiClient, action: str, name: str, queue: str) -> tuple[str, str]:
@@ -169,11 +206,26 @@ def objects_of(client: StateApiClient, namespace: str, name: str) -> list[list[s
     return [["pods", *pods[at : at + MOST_PODS]] for at in range(0, len(pods), MOST_PODS)]
 
 
-def _demand_queue(client: StateApiClient, name: str) -> None:
-    """Raise `CommandError` unless there is a queue of that name."""
-    names = [one["name"] for one in client.items("/v1/queues")]
-    if name not in names:
-        raise CommandError(f"no queue {name}; {nearest(name, names, 'kubectl fluence queue lists all')}")
+def _demand_queue(client: StateApiClient, name: str) -> Mapping[str, Any]:
+    """Return the queue of that name. Raise `CommandError` if there is none."""
+    found = {one["name"]: one for one in client.items("/v1/queues")}
+    if name not in found:
+        raise CommandError(
+            f"no queue {name}; {nearest(name, list(found), 'kubectl fluence queue lists all')}"
+        )
+    return found[name]
+
+
+def account_line(queue: Mapping[str, Any]) -> str:
+    """Return in one line what a queue has of the cluster, "" where no queue has a quota or a weight."""
+    if not queue["used"] and not queue["guaranteed"]:
+        return ""
+    words = [f"{what} {_amounts(queue[what]) or '-'}" for what in ("used", "borrowed", "guaranteed", "limit")]
+    return f"queue {queue['name']}: {'; '.join(words)}; share {queue['share']:g}"
+
+
+def _amounts(found: Mapping[str, str]) -> str:
+    return ",".join(f"{kind}={amount}" for kind, amount in found.items())
 
 
 def queue_columns() -> tuple[TableColumn, ...]:
@@ -190,6 +242,10 @@ def queue_columns() -> tuple[TableColumn, ...]:
         TableColumn(
             "LIMITS", lambda one: ",".join(f"{key}={most}" for key, most in one["limits"].items()), wide=True
         ),
+        TableColumn("SHARE", lambda one: f"{one['share']:g}", wide=True),
+        TableColumn("USED", lambda one: _amounts(one["used"]), wide=True),
+        TableColumn("BORROWED", lambda one: _amounts(one["borrowed"]), wide=True),
+        TableColumn("GUARANTEED", lambda one: _amounts(one["guaranteed"]), wide=True),
         TableColumn("PROBLEM", lambda one: "; ".join(one["problems"])),
     )
 

@@ -21,6 +21,7 @@ from fluence_extender.apps.kubectl.pins import Resolved, resolve
 from fluence_extender.apps.kubectl.program import kubectl_program, run_kubectl
 from fluence_extender.apps.kubectl.sources import STDIN, file_options, joined, read_sources
 from fluence_extender.apps.kubectl.terminal import DIM, GREEN, confirmed, tell, tell_note
+from fluence_extender.model.names import SELECT_POLICY_ANNOTATION
 
 QUESTION = "Apply with the selections above? [y]es / [n]o (cancel): "
 DRY_RUNS = ("none", "server", "client")
@@ -88,7 +89,7 @@ def select(flags: Sequence[str], /, **options: Any) -> None:
     """Choose a backend for each object that asks for one, and print the manifest; nothing is applied."""
     if not options["filename"] and not options["kustomize"]:
         raise UsageError("no -f/--filename given")
-    _print(_resolved(flags, **options))
+    _print(_resolved(flags, tell_if_none=True, **options))
 
 
 def _submission(verb: str) -> Callable[..., Any]:
@@ -154,14 +155,22 @@ def _resolved(
     fluence_ns: str,
     cost_tol: float,
     force_select: bool,
+    tell_if_none: bool = False,
 ) -> bytes:
-    """Return the whole manifest with its pins, after reporting what was chosen and why."""
+    """Return the whole manifest with its pins, after reporting what was chosen and why.
+
+    ``tell_if_none`` says whether to report that nothing asks for a backend.
+    """
     chooser = Chooser(attributes, fluence_ns, connection_words(flags), cost_tol)
     now = datetime.now(UTC)
     sources = read_sources(filename, kustomize, recursive)
     done = [resolve(source, chooser.choose, force_select, now) for source in sources]
     for one in done:
         _report(one)
+    if tell_if_none and not any(one.selections or one.notes for one in done):
+        tell_note(
+            f"no object asks for a backend with the annotation {SELECT_POLICY_ANNOTATION}: nothing is changed"
+        )
     return joined([one.content for one in done])
 
 

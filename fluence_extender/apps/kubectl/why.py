@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fluence_extender.apps.kubectl.errors import CommandError, NotFound, UsageError, Withheld
+from fluence_extender.apps.kubectl.errors import CommandError, UsageError, Withheld
 from fluence_extender.apps.kubectl.figures import age, amount, amounts, now, until
 from fluence_extender.apps.kubectl.fits import (
+    BUSY,
     SCALABLE,
     amounts_lacking,
+    considered,
     fitting,
     free_in_all,
     largest_that_fits,
 )
+from fluence_extender.apps.kubectl.gang_names import KINDS, kind_and_name, matching, other_scheduler, tell
+from fluence_extender.apps.kubectl.jobs import ALONE, states_text
 from fluence_extender.apps.kubectl.options import (
     StateApiCommand,
     names_from_service,
@@ -25,14 +29,17 @@ from fluence_extender.apps.kubectl.options import (
 )
 from fluence_extender.apps.kubectl.tables import print_document
 from fluence_extender.apps.kubectl.terminal import tell_note
+from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.notation import first_few
 
 if TYPE_CHECKING:
     from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
 
-KINDS = ("pod", "job", "deployment", "statefulset", "gang")
-_SHORT = {"po": "pod", "deploy": "deployment", "sts": "statefulset"}
 MOST_LISTED = 5
+ENDED = ("finished", "gone", "requeued")
+"""The entries of a history after which members belong to another run."""
+
+BEGUN = ("seen", "whole", "planned")
 
 
 @click.command(cls=StateApiCommand)
@@ -54,16 +61,16 @@ def why(
     """
     if not what:
         raise UsageError("why what? Name a pod, a Job or a gang: kubectl fluence why NAME")
-    kind, name = _kind_and_name(what, name)
-    namespace = client.namespace(namespace)
-    if not namespace:
-        raise UsageError("why asks about one namespace; name it with -n NAMESPACE")
-    story = find(client, namespace, kind, name)
+    kind, name = kind_and_name(what, name)
+    namespace = client.namespace(namespace) or "default"
+    found = matching(client, namespace, kind, name)
+    story = tell(client, found[0]) if found else None
     if story is None and kind not in ("", *KINDS):
         raise UsageError(f'why knows {", ".join(KINDS)}, not "{kind}"')
     if story is None:
+        unknown = f"no pod, Job or gang {name} of scheduler fluence in namespace {namespace}"
         raise CommandError(
-            f"no pod, Job or gang {name} of scheduler fluence in namespace {namespace}; kubectl fluence jobs lists all"
+            other_scheduler(client, namespace, kind, name) or f"{unknown}; kubectl fluence jobs lists all"
         )
     if output in ("json", "yaml"):
         print_document(story, output)
@@ -71,29 +78,30 @@ def why(
     waits = story["state"] == "waiting" and bool(story["asks"])
     nodes = _nodes(client) if waits else []
     devices = client.items("/v1/backends") if waits and any(ask["devices"] for ask in story["asks"]) else []
-    for line in explanation(story, nodes, devices, output == "wide"):
+    for line in (*array_lines(found, name), *explanation(story, nodes, devices, output == "wide")):
         print(line)
 
 
-def find(client: StateApiClient, namespace: str, kind: str, name: str) -> Item | None:
-    """Return the gang with this name, or with a member of this name, or of the Job of this name.
-
-    Of several, a gang that exists comes before one that is gone; then a gang with exactly this name, then one that
-    waits. A gang's own name may have the form ``kind/name``: that of a part of a larger gang does.
-    """
-    gangs = client.items("/v1/gangs", namespace=namespace, gone="true")
-    matching = [gang for gang in gangs if matches(gang, kind, name)]
-    if not matching:
-        return None
-    gang = min(
-        matching, key=lambda one: (one["state"] == "gone", one["name"] != name, one["state"] != "waiting")
-    )
-    path = f"/v1/gangs/{namespace}/{gang['name']}"
-    try:
-        found: Item = client.document(path, convention=gang["convention"])
-    except NotFound:
-        return None
-    return found
+def array_lines(found: Sequence[Item], name: str) -> Iterator[str]:
+    """Yield what is to be said in front of one gang if the workload ``name`` is several gangs of one pod each."""
+    living = [gang for gang in found if gang["state"] != "gone"]
+    owner = living[0].get("owner", "") if living else ""
+    array = [gang for gang in living if gang["convention"] == ALONE and gang.get("owner") == owner]
+    kind, _, owner_name = owner.partition("/")
+    if kind == "ReplicaSet":
+        # A Deployment's ReplicaSet has a suffix.
+        owner_name = name if owner_name.startswith(f"{name}-") else owner_name
+    if len(array) < 2 or owner_name != name:
+        return
+    yield f"{owner}: {len(array)} gangs of one pod: {states_text(array)}"
+    label = f"the label {GROUP_LABEL} on its pod template makes them one gang"
+    if kind == "Job":
+        yield _line(
+            "together", f"{label}; so does completionMode: Indexed with completions equal to parallelism"
+        )
+    else:
+        yield _line("together", f"{label}, of the size in the annotation {GROUP_SIZE_ANNOTATION} there")
+    yield f"the first of those that are {array[0]['state']}:"
 
 
 def _nodes(client: StateApiClient) -> list[Item]:
@@ -110,6 +118,7 @@ def explanation(story: Item, nodes: Sequence[Item], devices: Sequence[Item], wid
     yield f"gang {story['namespace']}/{story['name']}: {story['state']}"
     if story["reason"]:
         yield _line("reason", story["reason"])
+    yield from (_line("note", note) for note in story.get("notes", ()))
     if story.get("position"):
         yield _line("queue", f"{story.get('queue') or 'none'}, place {story['position']} in line")
     if story.get("expected_start"):
@@ -127,40 +136,13 @@ def explanation(story: Item, nodes: Sequence[Item], devices: Sequence[Item], wid
     if nodes:
         # Members that ask for the same resources have the same line: it is printed once.
         yield from dict.fromkeys(line for ask in story["asks"] for line in _free(ask, nodes))
-        lacking = amounts_lacking(story, nodes)
+        counted, busy = considered(story, nodes), story["why"] == BUSY
+        lacking = amounts_lacking(story, counted)
         for ask in story["asks"] if lacking else ():
-            yield from _capacity(ask, nodes, lacking, wide)
+            yield from _capacity(ask, counted, lacking, wide, busy)
     if devices:
         yield from _devices(story["asks"], devices)
     yield from _history(story, wide)
-
-
-def _kind_and_name(what: str, name: str | None) -> tuple[str, str]:
-    """Return the kind, empty if none is given, and the name: of ``KIND NAME``, ``KIND/NAME`` or ``NAME``."""
-    kind, slash, rest = what.partition("/")
-    if name is not None:
-        kind, slash, rest = what, "/", name
-    if not slash:
-        return "", what
-    kind = kind.lower()
-    # As in kubectl: the plural, the short name, and any of them with its API group.
-    plain = kind.removesuffix(".apps").removesuffix(".batch")
-    plain = _SHORT.get(plain, plain.removesuffix("s"))
-    return plain if plain in KINDS else kind, rest
-
-
-def matches(gang: Item, kind: str, name: str) -> bool:
-    """Return whether the gang, one of its pods or their workload has this name; ``kind`` is empty for any of them."""
-    if kind not in ("", *KINDS):
-        return bool(gang["name"] == f"{kind}/{name}")
-    if kind in ("", "gang") and gang["name"] == name:
-        return True
-    pods = [member["pod"] for member in gang["members"]] + gang.get("former", [])
-    if kind in ("", "pod") and name in pods:
-        return True
-    # The names of a workload's pods begin with its own. The gang may be named after the workload, a label or a pod.
-    named_after = gang["name"] == name or any(pod.startswith(f"{name}-") for pod in pods)
-    return kind not in ("pod", "gang") and named_after
 
 
 def _request_text(ask: Item) -> str:
@@ -180,25 +162,34 @@ def _free(ask: Item, nodes: Sequence[Item]) -> Iterator[str]:
     usable = [node for node in nodes if node["schedulable"]]
     reasons = "".join(f"; {count} {problem}" for problem, count in closed.most_common(MOST_LISTED))
     free = amounts(free_in_all(nodes, names)) or "pod slots"
-    yield _line("free", f"{free} on {len(usable)} of {len(nodes)} nodes{reasons}")
+    # A node that has nothing left of one of these resources takes none of the members.
+    full = sum(1 for node in usable if any(node["free"].get(name, 0) <= 0 for name in names))
+    reasons += f"; {full} full" if full else ""
+    yield _line("free", f"{free} on {len(usable) - full} of {len(nodes)} nodes{reasons}")
 
 
-def _capacity(ask: Item, nodes: Sequence[Item], lacking: Sequence[str], wide: bool) -> Iterator[str]:
-    """Yield where members fit now, and the largest request for what is ``lacking`` with which all would fit."""
+def _capacity(
+    ask: Item, nodes: Sequence[Item], lacking: Sequence[str], wide: bool, busy: bool
+) -> Iterator[str]:
+    """Yield where members fit now, and the largest request for what is ``lacking`` with which all would fit.
+
+    Of a gang that isn't ``busy`` nothing fits now: the request is the largest with which it fits empty nodes.
+    """
     requests, members = ask["requests"], ask["members"]
     found = fitting(nodes, requests)
     total = sum(found.values())
-    where = _listed([f"{name} ({count})" for name, count in found.items()], wide)
-    yield _line(
-        "fits now", f"{min(total, members)} of {members} by these amounts" + (f": {where}" if where else "")
-    )
+    if busy:
+        where = _listed([f"{name} ({min(count, members)})" for name, count in found.items()], wide)
+        counted = f"{min(total, members)} of {members} by these amounts"
+        yield _line("fits now", counted + (f": {where}" if where else ""))
     if total >= members:
         return
+    on_empty = "" if busy else " if nothing else ran"
     for name in SCALABLE:
         if name in lacking and requests.get(name, 0) > 0:
             most = largest_that_fits(nodes, requests, members, name)
             if most is not None:
-                yield _line("would fit", f"{members} with at most {amount(name, most)} {name} each")
+                yield _line("would fit", f"{members} with at most {amount(name, most)} {name} each{on_empty}")
 
 
 def _devices(asks: Sequence[Item], devices: Sequence[Item]) -> Iterator[str]:
@@ -230,7 +221,11 @@ def _history(story: Item, wide: bool) -> Iterator[str]:
         return
     today = now()
     yield "history"
+    ended = False
     for entry in story["history"]:
+        if ended and entry["what"] == "seen":
+            yield "  submitted again"
+        ended = entry["what"] in ENDED or (ended and entry["what"] not in BEGUN)
         ago = age(entry["at"], today)
         times = f" ({entry['count']} times)" if entry["count"] > 1 else ""
         text = " ".join(part for part in (entry["what"], entry["pod"]) if part) + times

@@ -12,7 +12,7 @@ import pytest
 from fluence_extender.coordination.provider import Provider, ProviderError
 from fluence_extender.coordination.registry import (
     OWN,
-    PROVIDERS_GROUP,
+    VENDORS_GROUP,
     attributes_of,
     connect_vendor,
     known_providers,
@@ -64,7 +64,7 @@ def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def points(*values: str) -> list[EntryPoint]:
-    return [EntryPoint(f"n{number}", value, PROVIDERS_GROUP) for number, value in enumerate(values)]
+    return [EntryPoint(f"n{number}", value, VENDORS_GROUP) for number, value in enumerate(values)]
 
 
 def test_attributes_come_from_the_environment() -> None:

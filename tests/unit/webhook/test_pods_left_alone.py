@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fluence_extender.model.pod_keys import UNSIZED
 from fluence_extender.webhook.contract import GroupKind
 from fluence_extender.webhook.mutate import mutate
 from tests.unit.webhook.pods import (
@@ -73,7 +74,7 @@ def test_shared_group_whose_producer_group_has_no_valid_name() -> None:
 def test_unknown_mode_counts_as_independent_with_a_warning() -> None:
     body = grouped(container(asks={QPU: "1"}), mode="Shared", index="1")
     outcome = mutate(body, REQUEST, ALL, CONTEXT)
-    assert "counts as 'independent': write 'shared' or 'independent'" in outcome.warnings[0]
+    assert "counts as 'independent': write 'shared' or 'independent'" in outcome.warnings[-1]
     assert "schedulingGates" not in applied(body, outcome)["spec"]
 
 
@@ -94,7 +95,7 @@ def test_group_without_a_valid_podgroup_name_is_a_gang_by_its_label(kind: GroupK
     body = grouped(group="My_Group", size="2")
     outcome = mutate(body, REQUEST, ALL, replace(CONTEXT, groups=kind))
     assert outcome.patch == ()
-    assert "so the gang has its label only: use lower case letters" in outcome.warnings[0]
+    assert "so the gang has its label only: use lower case letters" in outcome.warnings[-1]
 
 
 def test_consumer_with_a_node_can_not_wait() -> None:
@@ -116,7 +117,7 @@ def test_users_mount_at_the_interceptors_path_is_kept() -> None:
     )
     outcome = mutate(body, REQUEST, ALL, CONTEXT)
     assert applied(body, outcome)["spec"]["containers"][0]["volumeMounts"] == [mount]
-    assert "mount that volume elsewhere" in outcome.warnings[0]
+    assert "mount that volume elsewhere" in outcome.warnings[-1]
 
 
 @pytest.mark.parametrize(
@@ -127,17 +128,17 @@ def test_pod_uid_variable_of_the_user_is_kept_with_a_warning(value: dict[str, An
     body = grouped(container(asks={QPU: "1"}, env=[own]))
     outcome = mutate(body, REQUEST, ALL, CONTEXT)
     assert own in applied(body, outcome)["spec"]["containers"][0]["env"]
-    assert outcome.warnings[0].startswith("container app sets FLUENCE_POD_UID itself")
+    assert outcome.warnings[-1].startswith("container app sets FLUENCE_POD_UID itself")
     same = {"name": "FLUENCE_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
-    assert mutate(grouped(container(asks={QPU: "1"}, env=[same])), REQUEST, ALL, CONTEXT).warnings == ()
+    assert UNSIZED in mutate(grouped(container(asks={QPU: "1"}, env=[same])), REQUEST, ALL, CONTEXT).warnings
 
 
 def test_settings_for_quantum_jobs_get_a_warning_on_other_pods() -> None:
     body = grouped(container(asks={QPU: "1"}))
     body["metadata"]["annotations"] = {"fluence.flux-framework.org/coordination-role": "producer"}
-    (warning,) = mutate(body, REQUEST, ALL, CONTEXT).warnings
+    warning, _ = mutate(body, REQUEST, ALL, CONTEXT).warnings
     assert "add the annotation fluence.flux-framework.org/coordination=shared" in warning
-    (warning,) = mutate(grouped(observe="true"), REQUEST, ALL, CONTEXT).warnings
+    (warning,) = mutate(grouped(observe="true", size="2"), REQUEST, ALL, CONTEXT).warnings
     assert "has no effect, because the pod requests no fluxion.flux-framework.org/qpu" in warning
     assert mutate(grouped(observe="true", mode="shared"), REQUEST, ALL, CONTEXT).warnings == ()
 
@@ -245,9 +246,19 @@ def test_keys_without_effect_get_a_warning_and_the_pod_its_patch(
         annotations={domain + key: text for key, text in notes.items()},
     )
     outcome = mutate(body, REQUEST, ALL, CONTEXT)
-    (warning,) = outcome.warnings
+    (warning,) = [one for one in outcome.warnings if one != UNSIZED]
     assert advice in warning
     assert applied(body, outcome)["spec"]["schedulingGroup"] == {"podGroupName": "g"}
+
+
+def test_group_without_a_size_gets_a_warning_where_no_controller_states_it() -> None:
+    assert mutate(pod(labels={GROUP: "g"}), REQUEST, ALL, CONTEXT).warnings == (UNSIZED,)
+    for other in (
+        pod(labels={GROUP: "g"}, annotations={"fluence.flux-framework.org/group-size": "1"}),
+        pod(labels={GROUP: "g"}, owner=("Job", "train")),
+        grouped(container(asks={QPU: "1"}), mode="shared", index="0"),
+    ):
+        assert UNSIZED not in mutate(other, REQUEST, ALL, CONTEXT).warnings
 
 
 def test_size_without_a_group_gets_a_warning() -> None:

@@ -90,7 +90,10 @@ items:
     found = requested_gangs(read_manifests(text))
     assert [one.pods[0].name for one in found.gangs] == ["a", "b"]
     assert found.ignored == ["Service default/s"]
-    assert found.notes == ["simulated as if schedulerName were fluence, not default-scheduler"]
+    assert found.notes == [
+        "simulated as if schedulerName were fluence, not default-scheduler: as it is, fluence won't place these pods; "
+        "did you mean schedulerName: fluence?"
+    ]
 
 
 def test_cluster_wide_objects_are_named_without_a_namespace_and_priority_classes_are_read() -> None:

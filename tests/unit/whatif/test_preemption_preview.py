@@ -95,9 +95,7 @@ def test_gangs_of_equal_or_higher_priority_are_no_victims(
     (answer,) = there.ask(high("train", 1, "4"), HIGH)
     found = preemption(answer)
     assert (found.outcome, found.victims, found.placed) == (PreemptionOutcome.IN_VAIN, (), ())
-    assert found.text == (
-        "would preempt no gang: evicting gangs of lower priority (below 1000) would not make enough room"
-    )
+    assert found.text == ("would preempt no gang: none that runs has a lower priority than this one (1000)")
 
 
 def test_preemption_policy_never_is_respected(cluster: type[Cluster]) -> None:
@@ -324,5 +322,5 @@ def test_gangs_with_the_same_result_are_printed_once(cluster: type[Cluster]) -> 
         "  on n0 (4), n1 (4)",
         "default/web-8 to default/web-19 (12 times 1 pod): doesn't fit now",
         "  busy: 0 of 1 fit now, short of cpu",
-        "  would preempt no gang: evicting gangs of lower priority (below 0) would not make enough room",
+        "  would preempt no gang: none that runs has a lower priority than this one (0)",
     ]

@@ -46,12 +46,13 @@ class Finding:
 class Examination:
     """Access to the cluster for the checks.
 
-    ``namespace`` is that of the user's pods. ``answers`` says whether the service answers; until a check has found that
-    out, it is taken not to.
+    ``namespace`` is that of the user's pods. ``cluster`` says whether the API server answers, and ``answers`` whether
+    the service does; until a check has found that out, it is taken not to.
     """
 
     client: StateApiClient
     namespace: str = ""
+    cluster: bool = False
     answers: bool = False
 
     @property

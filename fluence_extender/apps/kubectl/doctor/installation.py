@@ -26,6 +26,9 @@ from fluence_extender.model.names import (
     WEBHOOK_NAME,
 )
 
+DASHBOARD = "fluence-dashboard"
+"""The Deployment of ``deploy/dashboard``, which an installation can do without."""
+
 LEASE_PATIENCE = 60.0
 """Seconds after which a leader that doesn't renew its Lease is taken to be gone."""
 
@@ -51,8 +54,13 @@ def cluster(examination: Examination) -> Iterator[Finding]:
     try:
         version = json.loads(examination.kubectl("get", "--raw", "/version"))["gitVersion"]
     except (KubectlFailed, ValueError, KeyError) as error:
+        if examination.client.server:
+            text = f"can't be asked, so only the service at {examination.client.server} is looked at: {error}"
+            yield Finding("cluster", UNKNOWN, text)
+            return
         yield Finding("cluster", FAULT, f"can't be asked: {error}", "check it with kubectl cluster-info")
         return
+    examination.cluster = True
     yield Finding("cluster", OK, f"Kubernetes {version}")
 
 
@@ -73,6 +81,13 @@ def _ready(examination: Examination, check: str, name: str) -> Finding:
         return Finding(check, OK, text)
     fix = f"see kubectl describe pods -n {examination.service_namespace} -l app.kubernetes.io/name={name}"
     return Finding(check, WARNING if ready else FAULT, text, fix)
+
+
+def dashboard(examination: Examination) -> Iterator[Finding]:
+    """Check that the dashboard of ``deploy/dashboard`` has its pods, where it is installed."""
+    found = _ready(examination, "dashboard", DASHBOARD)
+    if not found.text.startswith("there is no"):
+        yield found
 
 
 def former(examination: Examination) -> Iterator[Finding]:

@@ -85,7 +85,8 @@ POLICIES = (
         VALIDATING,
         "fluence-stamps",
         FAULT,
-        "users can choose the nodes of their pods, and change what the service records on them",
+        "users can choose the nodes of their pods, and change what the service records on them; whoever has a token of"
+        " the service can create pods",
     ),
     DeployedPolicy(
         VALIDATING,
@@ -110,12 +111,6 @@ POLICIES = (
         "fluence-accounts-pods",
         WARNING,
         "whoever has a token of the service or of the webhook can change pods at will",
-    ),
-    DeployedPolicy(
-        VALIDATING,
-        "fluence-accounts-trials",
-        WARNING,
-        "whoever has a token of the service can create pods at will",
     ),
     DeployedPolicy(
         VALIDATING,

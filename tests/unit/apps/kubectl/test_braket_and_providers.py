@@ -144,8 +144,8 @@ class Elsewhere:
 
 def test_other_packages_may_add_providers(select: Fluence, monkeypatch: pytest.MonkeyPatch) -> None:
     points = [
-        EntryPoint("broken", "nowhere:Nothing", "fluence_extender.backend_providers"),
-        EntryPoint("elsewhere", f"{__name__}:Elsewhere", "fluence_extender.backend_providers"),
+        EntryPoint("broken", "nowhere:Nothing", "fluence_extender.backend_attributes"),
+        EntryPoint("elsewhere", f"{__name__}:Elsewhere", "fluence_extender.backend_attributes"),
     ]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
     ended = select("max-fidelity")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -104,6 +105,12 @@ def test_installed_script_prints_its_version() -> None:
     assert (ended.returncode, ended.stdout) == (0, f"kubectl-fluence {__version__}\n")
 
 
+def test_version_is_also_a_flag_and_a_document(fluence: Fluence) -> None:
+    assert fluence("--version").out == fluence("version").out == f"kubectl-fluence {__version__}\n"
+    assert json.loads(fluence("version", "-o", "json").out) == {"version": __version__}
+    assert fluence("version", "-o=yaml").out == f"version: {__version__}\n"
+
+
 def test_help_lists_all_commands_and_explains_each(fluence: Fluence) -> None:
     shown = fluence("--help")
     assert shown.code == 0
@@ -139,7 +146,7 @@ def test_an_unknown_command_is_an_error_with_usage(word: str, message: str, flue
 
 def test_flags_may_come_before_the_command(fluence: Fluence, kubectl: Program) -> None:
     words = ("--context", "c", "-n", "apply", "-o=yaml", "--insecure-skip-tls-verify=false", "--unknown")
-    assert fluence(*words, "version").out == f"kubectl-fluence {__version__}\n"
+    assert fluence(*words, "version").out == f"version: {__version__}\n"
     missing = ("-n=team", "-f", "pod.yaml", "--dry-run", "--insecure-skip-tls-verify=true")
     assert (
         fluence(*missing, "create", "--", "x").err

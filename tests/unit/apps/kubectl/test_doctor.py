@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,6 +71,7 @@ def healthy(kubectl: Program, fluence: Fluence, monkeypatch: pytest.MonkeyPatch)
     kubectl.answers(".org/v1/metrics", out=METRICS)
     kubectl.answers("get deployment fluence-webhook", out=deployment(2))
     kubectl.answers("get mutatingwebhookconfiguration fluence-webhook", out=registration())
+    kubectl.answers("get deployment fluence-dashboard", err="(NotFound): no", code=1)
     kubectl.answers("get serviceaccount fluence", out="{}")
     kubectl.answers("get deployment fluence", out=deployment(2))
     kubectl.answers("get lease fluence", out=lease(3))
@@ -415,6 +418,26 @@ def test_other_checks_go_on_if_the_service_does_not_answer(healthy: Fluence, kub
     }
 
 
+def test_a_service_at_an_address_is_examined_without_a_cluster(
+    healthy: Fluence, kubectl: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLUENCE_SERVER", "http://127.0.0.1:1")
+    kubectl.answers("get --raw /version", err="The connection to the server c:6443 was refused", code=1)
+    found = findings(healthy("doctor", "-o", "json"))
+    assert found["cluster"][0] == "unknown"
+    assert set(found) == {"cluster", "service"}
+    assert "http://127.0.0.1:1 can't be reached" in found["service"][1]
+
+
+@pytest.mark.parametrize(("ready", "status"), [(0, "fault"), (1, "warning"), (2, "ok")])
+def test_an_installed_dashboard_is_looked_at(
+    ready: int, status: str, healthy: Fluence, kubectl: Program
+) -> None:
+    assert "dashboard" not in findings(healthy("doctor", "-o", "json"))
+    kubectl.answers("get deployment fluence-dashboard", out=deployment(ready))
+    assert findings(healthy("doctor", "-o", "json"))["dashboard"][0] == status
+
+
 def test_rights_are_unknown_without_a_cluster(healthy: Fluence, kubectl: Program) -> None:
     kubectl.answers("auth can-i", err="The connection to the server c:6443 was refused", code=1)
     status, text, fix = findings(healthy("doctor", "-o", "json"))["rights"]
@@ -456,3 +479,59 @@ def test_the_webhook_is_tried_by_a_dry_run(healthy: Fluence, kubectl: Program) -
     assert call[call.index("-n") + 1] == "team"
     pod = json.loads(kubectl.manifest or b"")
     assert pod["spec"]["schedulerName"] == "fluence"
+
+
+def packed(file: Path) -> dict[str, str]:
+    """The files of a bundle, by their names in it."""
+    with tarfile.open(file) as archive:
+        return {
+            one.name.removeprefix("fluence-support/"): found.read().decode()
+            for one in archive
+            if (found := archive.extractfile(one)) is not None
+        }
+
+
+def test_bundle_has_findings_answers_objects_and_logs(
+    healthy: Fluence, kubectl: Program, tmp_path: Path
+) -> None:
+    kubectl.answers("get deployments,", out="url: postgresql://ada:s3cret@db/history\n")
+    kubectl.answers("logs -n fluence-system", out="ready\n")
+    file = tmp_path / "support.tar.gz"
+    ended = healthy("doctor", f"--bundle={file}")
+    assert ended.code == 0
+    found = packed(file)
+    assert "cluster" in found["findings.txt"]
+    assert json.loads(found["service/gangs.json"])["items"] == [GANG]
+    assert found["service/metrics.txt"] == METRICS
+    assert found["installation/objects.yaml"] == "url: postgresql://ada:[hidden]@db/history\n"
+    assert found["installation/logs.txt"] == "ready\n"
+    assert found["missing.txt"] == ""
+    assert f"wrote {file}" in ended.err
+    assert not any("secret" in " ".join(call) for call in kubectl.calls)
+
+
+def test_bundle_names_the_parts_that_cannot_be_read(
+    healthy: Fluence, kubectl: Program, tmp_path: Path
+) -> None:
+    kubectl.answers("logs -n fluence-system", err="Error from server (Forbidden): no", code=1)
+    file = tmp_path / "support.tar.gz"
+    ended = healthy("doctor", f"--bundle={file}")
+    found = packed(file)
+    assert "installation/logs.txt" not in found
+    assert found["missing.txt"] == "installation/logs.txt: (Forbidden): no\n"
+    assert "missing.txt in it names what can't be read" in ended.err
+
+
+def test_bundle_that_cannot_be_written_is_told(healthy: Fluence, tmp_path: Path) -> None:
+    ended = healthy("doctor", f"--bundle={tmp_path}/absent/support.tar.gz")
+    assert ended.code == 1
+    assert "can't be written" in ended.err
+    assert "--bundle=FILE" in ended.err
+
+
+def test_bundle_has_a_name_of_its_own(
+    healthy: Fluence, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert healthy("doctor", "--bundle").code == 0
+    assert packed(tmp_path / "fluence-support.tar.gz")

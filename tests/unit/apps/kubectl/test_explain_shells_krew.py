@@ -18,9 +18,10 @@ import pytest
 import yaml
 
 from fluence_extender import __version__
-from fluence_extender.apps.kubectl.explain import known_keys, look_up
+from fluence_extender.apps.kubectl.explain import ExplainedReason, Key, known_keys, known_reasons, look_up
 from fluence_extender.apps.kubectl.main import COMMANDS
 from fluence_extender.model import coordination, names, pod_keys
+from fluence_extender.model.reason import ReasonCode
 from tests.unit.apps.kubectl.programs import Fluence
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -86,14 +87,25 @@ def test_admission_knows_the_same_keys_as_explain() -> None:
     ],
 )
 def test_keys_are_found_with_and_without_their_domain(asked: str, key: str) -> None:
-    assert look_up(asked).key == key
+    found = look_up(asked)
+    assert isinstance(found, Key)
+    assert found.key == key
+
+
+def test_every_reason_is_explained_with_what_to_do(fluence: Fluence) -> None:
+    assert {one.reason for one in known_reasons()} == set(ReasonCode)
+    assert isinstance(look_up("busy"), ExplainedReason)
+    shown = fluence("explain", "Busy").out
+    assert shown.startswith("Busy\n")
+    assert "fits this cluster, but not beside what runs now" in " ".join(shown.split())
+    assert "did you mean" in fluence("explain", "Buzy").err
 
 
 def test_explain_shows_one_key_or_lists_all(fluence: Fluence) -> None:
     shown = fluence("explain", "group")
     assert shown.out.startswith(f"{names.GROUP_LABEL}\n")
     assert "label on pod, written by you" in shown.out
-    assert len(fluence("explain").out.splitlines()) == len(known_keys()) + 1
+    assert len(fluence("explain").out.splitlines()) == len(known_keys()) + len(known_reasons()) + 1
     assert (
         yaml.safe_load(fluence("explain", "gang", "-o", "yaml").out)["items"][0]["kind"] == "scheduling gate"
     )

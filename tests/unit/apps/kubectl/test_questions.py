@@ -321,6 +321,132 @@ def test_why_of_a_deployment_shows_a_pod_that_waits(fluence: Fluence, kubectl: P
         assert fluence("why", *words).out.startswith("gang default/web-waiting: waiting\n")
 
 
+def array(name: str, *states: str) -> list[dict[str, Any]]:
+    """Return the gangs of a Job whose pods are gangs of their own."""
+    reason = {"waiting": "busy: 0 of 1 fit now, short of cpu"}
+    return [
+        gang(
+            f"{name}-{number}",
+            state,
+            convention="pod",
+            owner=f"Job/{name}",
+            reason=reason.get(state, ""),
+            members=[("n1" if state == "bound" else "", "")],
+        )
+        for number, state in enumerate(states)
+    ]
+
+
+def test_an_array_is_one_row_with_totals_and_its_name_shows_each(service: Fluence, kubectl: Program) -> None:
+    kubectl.answers(".org/v1/gangs", out=listed([*GANGS, *array("sweep", *["bound"] * 4, *["waiting"] * 8)]))
+    *_, row = service("jobs", "--no-headers").out.splitlines()
+    assert [one.strip() for one in cells(row)] == [
+        "sweep (12 gangs)",
+        "4 bound, 8 waiting",
+        "4/12",
+        cells(row)[3].strip(),
+        "n1",
+        "-",
+        "-",
+        "8 times busy: 0 of 1 fit now, short of cpu",
+    ]
+    assert len(service("jobs", "--no-headers").out.splitlines()) == 3
+    assert len(service("jobs", "sweep", "--no-headers").out.splitlines()) == 12
+    assert len(json.loads(service("jobs", "-o", "json").out)["items"]) == 14
+
+
+def test_why_of_an_array_is_told_in_sum_with_how_to_make_it_one_gang(
+    service: Fluence, kubectl: Program
+) -> None:
+    gangs = array("sweep", *["bound"] * 4, *["waiting"] * 8)
+    story = {**gangs[4], "asks": [], "history": [], "forgotten": 0}
+    kubectl.answers(".org/v1/gangs/default/sweep-4", out=json.dumps(story))
+    kubectl.answers(".org/v1/gangs", out=listed(gangs))
+    head, together, first, shown, *_ = service("why", "job/sweep").out.splitlines()
+    assert head == "Job/sweep: 12 gangs of one pod: 4 bound, 8 waiting"
+    assert "label fluence.flux-framework.org/group" in together
+    assert "completionMode: Indexed" in together
+    assert (first, shown) == ("the first of those that are waiting:", "gang default/sweep-4: waiting")
+    assert service("why", "pod/sweep-4-0").out.startswith("gang default/sweep-4")
+
+
+def test_jobs_are_chosen_by_names_labels_and_state_and_put_in_order(
+    service: Fluence, kubectl: Program
+) -> None:
+    old = gang("old", created="2026-06-29T12:00:00Z")
+    kubectl.answers(".org/v1/gangs", out=listed([*GANGS, old]))
+    kubectl.answers("get pods --selector=team=a", out="default/vqe-1 default/other ")
+
+    def names(*words: str) -> list[str]:
+        return [line.partition("/")[2] for line in service("jobs", *words, "-o", "name").out.splitlines()]
+
+    assert names("vqe", "old") == ["vqe", "old"]
+    assert names("-l", "team=a") == ["vqe"]
+    assert names("--state", "waiting") == ["big"]
+    assert names("--sort-by", "age")[0] == "old"
+    assert names("--sort-by=size")[0] == "big"
+    assert names("--sort-by", "name") == ["big", "old", "vqe"]
+    missing = service("jobs", "vqe", "nobody")
+    assert (missing.code, missing.err) == (
+        1,
+        "error: no gang nobody in namespace default; kubectl fluence jobs -A lists all\n",
+    )
+
+
+def test_runs_of_a_gang_that_is_submitted_again_are_told_apart(service: Fluence, kubectl: Program) -> None:
+    again = gang("train", "committed", size=2, members=[("n1", ""), ("n2", ""), ("n3", ""), ("", "")])
+    for number, member in enumerate(again["members"]):
+        member.update(run=f"run-{number // 2}", ended=number < 2)
+    entries = [
+        ("seen", "train-0"),
+        ("complete", ""),
+        ("finished", ""),
+        ("released", "x"),
+        ("seen", "train-2"),
+    ]
+    history = [
+        {"at": NOW, "until": NOW, "what": what, "pod": pod, "detail": "", "count": 1} for what, pod in entries
+    ]
+    kubectl.answers(".org/v1/gangs", out=listed([again]))
+    story = {**again, "asks": [], "history": history, "forgotten": 0}
+    kubectl.answers(".org/v1/gangs/default/train", out=json.dumps(story))
+    (row,) = service("jobs", "--no-headers").out.splitlines()
+    assert [one.strip() for one in cells(row)][2] == "1/2"
+    assert "n1" not in row
+    *_, before, last = service("why", "train").out.splitlines()
+    assert before == "  submitted again"
+    assert last.endswith("seen train-2")
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "told"), [("fluenec", "fluenec"), (None, "default-scheduler"), ("fluence", "")]
+)
+def test_why_of_a_pod_of_another_scheduler_asks_whether_fluence_was_meant(
+    scheduler: str | None, told: str, service: Fluence, kubectl: Program
+) -> None:
+    spec = {"containers": [], **({"schedulerName": scheduler} if scheduler else {})}
+    for kind, body in (("Pod", spec), ("Job", {"template": {"spec": spec}})):
+        found = {"kind": kind, "metadata": {"name": "lost"}, "spec": body}
+        kubectl.answers("get pods,jobs,deployments,statefulsets lost", out=json.dumps({"items": [found]}))
+        kubectl.answers(f"get {kind.lower()}s lost", out=json.dumps(found))
+        for words in (("lost",), (f"{kind.lower()}/lost",)):
+            shown = service("why", *words)
+            assert shown.code == 1
+            if told:
+                assert shown.err == (
+                    f"error: {kind} default/lost has schedulerName {told}, so fluence doesn't place it; "
+                    "did you mean schedulerName: fluence?\n"
+                )
+            else:
+                assert "no pod, Job or gang lost" in shown.err
+
+
+def test_why_repeats_what_has_no_effect(service: Fluence, kubectl: Program) -> None:
+    note = "annotation fluence.flux-framework.org/group-sise does nothing: did you mean group-size?"
+    kubectl.answers(".org/v1/gangs/default/big", out=json.dumps({**STORY, "notes": [note]}))
+    assert f"  note      {note}\n" in service("why", "big").out
+
+
 def test_part_of_a_workload_is_found_by_its_name_and_by_the_workloads(
     fluence: Fluence, kubectl: Program
 ) -> None:
@@ -371,6 +497,20 @@ def test_parts_of_a_backend_are_counted_together(service: Fluence, kubectl: Prog
     (row,) = service("backends", "--no-headers").out.splitlines()
     assert row.split()[:5] == ["ibm_fez", "qubit", "10", "4", "6"]
     assert len(service("backends", "-o", "wide").out.splitlines()) == 3
+
+
+def test_a_backend_with_several_types_is_one_row(service: Fluence, kubectl: Program) -> None:
+    types = {"qdevice": 1, "qpu": 1, "qubit": 156}
+    devices = [device("ibm_fez", type=kind, total=total, free=total) for kind, total in types.items()]
+    kubectl.answers(".org/v1/backends", out=listed(devices))
+    (row,) = service("backends", "--no-headers").out.splitlines()
+    assert [cell.strip() for cell in cells(row)][:5] == [
+        "ibm_fez",
+        "qdevice, qpu, qubit",
+        "1, 1, 156",
+        "0, 0, 0",
+        "1, 1, 156",
+    ]
 
 
 def test_top_shows_the_fullest_first(service: Fluence) -> None:
@@ -517,5 +657,6 @@ def test_unknown_flags_and_words_are_errors(verb: str, service: Fluence) -> None
     assert shown.err.splitlines()[0] == (
         f"error: No such option '--frobnicate' (see kubectl fluence {verb} --help)"
     )
-    assert service(verb, "a", "b", "c").code == 2
+    if verb != "jobs":
+        assert service(verb, "a", "b", "c").code == 2
     assert service(verb, "-q").code == 2

@@ -24,6 +24,11 @@ def queue(name: str, **fields: Any) -> dict[str, Any]:
         "expected_start": None,
         "oldest": None,
         "problems": [],
+        "used": {},
+        "borrowed": {},
+        "guaranteed": {},
+        "limit": {},
+        "share": 0.0,
         **fields,
     }
 
@@ -169,3 +174,13 @@ def test_unknown_gang_is_told_with_what_to_write(fluence: Fluence, kubectl: Prog
     ended = fluence("queue", "hold", "tran")
     assert ended.code == 1
     assert "name its object with its kind (job/tran)" in ended.err
+
+
+def test_what_a_queue_uses_stands_before_its_line(fluence: Fluence, kubectl: Program) -> None:
+    quota = {"used": {"cpu": "250"}, "borrowed": {"cpu": "50"}, "guaranteed": {"cpu": "200"}, "share": 0.125}
+    answers(kubectl, "queues", queue("physics", **quota))
+    answers(kubectl, "queue?", entry(1, "big"))
+    said = "queue physics: used cpu=250; borrowed cpu=50; guaranteed cpu=200; limit -; share 0.125"
+    assert fluence("queue", "show", "physics").out.splitlines()[0] == said
+    assert said not in fluence("queue", "show", "physics", "-o", "json").out
+    assert "0.125" in fluence("queue", "-o", "wide").out

@@ -40,11 +40,15 @@ def address() -> Iterator[str]:
         thread.join()
 
 
-def test_the_service_answers_at_its_address(address: str, fluence: Fluence, kubectl: Program) -> None:
+def test_the_service_answers_at_its_address(
+    address: str, fluence: Fluence, kubectl: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert len(fluence("top", "--server", address).out.splitlines()) == 4
     assert kubectl.calls == []
     shown = fluence("backends", f"--server={address}/")
     assert shown.err == f"error: {address}: not ready: listing pods\n"
+    monkeypatch.setenv("FLUENCE_SERVER", address)
+    assert len(fluence("top").out.splitlines()) == 4
     assert "is no URL" in fluence("top", "--server", "fluence").err
     assert "can't be reached" in fluence("top", "--server", "http://127.0.0.1:1").err
 

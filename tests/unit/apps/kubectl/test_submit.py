@@ -37,6 +37,13 @@ def files(fluence: Fluence, attributes: str) -> None:
     Path("plain.yaml").write_text(PLAIN)
 
 
+def test_select_says_that_nothing_asks_for_a_backend(fluence: Fluence) -> None:
+    manifest = "kind: Pod\nspec: {schedulerName: fluence}\n"
+    shown = fluence("select", "-f", "-", stdin=manifest)
+    assert (shown.code, shown.out) == (0, manifest)
+    assert "no object asks for a backend" in shown.err
+
+
 def test_select_prints_the_manifest_with_the_pin_and_every_reason(
     fluence: Fluence, attributes: str, kubectl: Program, offers: Say
 ) -> None:
@@ -504,5 +511,6 @@ def test_large_output_is_complete_and_a_closed_pipe_is_no_failure(unbuffered: st
         assert process.stderr
         assert process.stdout.readline() == b"apiVersion: v1\n"
         process.stdout.close()
-        assert process.stderr.read() == b""
+        # Nothing of the closed pipe, only what the whole output had beside it.
+        assert process.stderr.read() == whole.stderr
     assert process.returncode == 141

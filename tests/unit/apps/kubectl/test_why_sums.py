@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -67,8 +68,30 @@ def test_largest_possible_request_is_shown_for_a_member_too_large_for_any_node()
     found = answer(
         unsatisfiable("no node has 16 cpu (the largest has 4 cpu)", 0, ("cpu",)), ask(1, cpu=16, memory=GIB)
     )
-    assert found["fits now"] == "0 of 1 by these amounts"
-    assert found["would fit"] == "1 with at most 4 cpu each"
+    assert "fits now" not in found
+    assert found["would fit"] == "1 with at most 4 cpu each if nothing else ran"
+
+
+def test_advice_for_a_gang_that_never_fits_counts_empty_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = [node("n1", 4, held=3.9), node("n2", 4, held=3.9)]
+    monkeypatch.setattr(sys.modules[__name__], "NODES", full)
+    found = answer(unsatisfiable("2 of 4 members would fit", 2, ("cpu",)), ask(4, cpu=3, memory=GIB))
+    assert found["would fit"] == "4 with at most 2 cpu each if nothing else ran"
+
+
+def test_full_nodes_are_not_counted_among_those_with_something_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [node("n1", 4, held=4), node("n2", 4, held=3), node("n3", 4, held=4)]
+    monkeypatch.setattr(sys.modules[__name__], "NODES", nodes)
+    found = answer(busy(0, 1, ("cpu",)), ask(1, cpu=3, memory=GIB))
+    assert found["free"] == "1 cpu, 24Gi memory on 1 of 3 nodes; 2 full"
+
+
+def test_a_node_is_not_said_to_take_more_members_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "NODES", [node("n1", 5)])
+    said = busy(2, 3, ("cpu",))
+    stories = {**STORY, "reason": said.text, "why": "Busy", "fitting": 2, "lacking": ["cpu"], "history": []}
+    lines = list(explanation({**stories, "asks": [ask(1, cpu=1), ask(2, cpu=4)]}, NODES, [], False))
+    assert "  fits now  1 of 1 by these amounts: n1 (1)" in lines
 
 
 def test_sums_are_shown_if_one_kind_of_members_falls_short() -> None:

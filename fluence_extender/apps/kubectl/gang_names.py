@@ -1,0 +1,99 @@
+"""Which gang a user means: by its own name, by that of one of its pods, or by that of the workload that made them.
+
+A name that no gang has may be that of an object which fluence doesn't place, because it names another scheduler.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fluence_extender.apps.kubectl.errors import CommandError, NotFound
+from fluence_extender.model.names import DEFAULT_SCHEDULER, SCHEDULER_NAME
+
+if TYPE_CHECKING:
+    from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
+
+KINDS = ("pod", "job", "deployment", "statefulset", "gang")
+_SHORT = {"po": "pod", "deploy": "deployment", "sts": "statefulset"}
+
+PATIENCE = 10.0
+"""Seconds for an object of the cluster that the service doesn't know."""
+
+
+def kind_and_name(what: str, name: str | None) -> tuple[str, str]:
+    """Return the kind, empty if none is given, and the name: of ``KIND NAME``, ``KIND/NAME`` or ``NAME``."""
+    kind, slash, rest = what.partition("/")
+    if name is not None:
+        kind, slash, rest = what, "/", name
+    if not slash:
+        return "", what
+    kind = kind.lower()
+    # As in kubectl: the plural, the short name, and any of them with its API group.
+    plain = kind.removesuffix(".apps").removesuffix(".batch")
+    plain = _SHORT.get(plain, plain.removesuffix("s"))
+    return plain if plain in KINDS else kind, rest
+
+
+def matching(client: StateApiClient, namespace: str, kind: str, name: str) -> list[Item]:
+    """Return the gangs with this name, or with a member of this name, or of the Job of this name.
+
+    Gangs that exist come before ones that are gone; then a gang with exactly this name, then those that wait. A gang's
+    own name may have the form ``kind/name``: that of a part of a larger gang does.
+    """
+    gangs = client.items("/v1/gangs", namespace=namespace, gone="true")
+    found = [gang for gang in gangs if matches(gang, kind, name)]
+    return sorted(
+        found, key=lambda one: (one["state"] == "gone", one["name"] != name, one["state"] != "waiting")
+    )
+
+
+def tell(client: StateApiClient, gang: Item) -> Item | None:
+    """Return the gang with its history, None if it has gone in the meantime."""
+    path = f"/v1/gangs/{gang['namespace']}/{gang['name']}"
+    try:
+        found: Item = client.document(path, convention=gang["convention"])
+    except NotFound:
+        return None
+    return found
+
+
+def matches(gang: Item, kind: str, name: str) -> bool:
+    """Return whether the gang, one of its pods or their workload has this name; ``kind`` is empty for any of them."""
+    if kind not in ("", *KINDS):
+        return bool(gang["name"] == f"{kind}/{name}")
+    if kind in ("", "gang") and gang["name"] == name:
+        return True
+    pods = [member["pod"] for member in gang["members"]] + gang.get("former", [])
+    if kind in ("", "pod") and name in pods:
+        return True
+    # The names of a workload's pods begin with its own. The gang may be named after the workload, a label or a pod.
+    if gang.get("owner"):
+        owner_kind, _, owner_name = gang["owner"].partition("/")
+        if owner_name == name and (not kind or owner_kind.lower() == kind):
+            return True
+    named_after = gang["name"] == name or any(pod.startswith(f"{name}-") for pod in pods)
+    return kind not in ("pod", "gang") and named_after
+
+
+def other_scheduler(client: StateApiClient, namespace: str, kind: str, name: str) -> str:
+    """Return why fluence doesn't know an object of the cluster that isn't its own, "" if there is no such object."""
+    import json
+
+    from fluence_extender.apps.kubectl.program import kubectl_output
+
+    kinds = f"{kind}s" if kind in KINDS[:-1] else ",".join(f"{one}s" for one in KINDS[:-1])
+    words = ["get", kinds, name, f"--namespace={namespace}", "--ignore-not-found", "-o", "json"]
+    try:
+        found = json.loads(kubectl_output([*words, *client.connection], PATIENCE) or "{}")
+    except (CommandError, ValueError):
+        return ""
+    for one in found.get("items", [found]):
+        spec = one.get("spec", {})
+        pod = spec if one.get("kind") == "Pod" else spec.get("template", {}).get("spec", {})
+        scheduler = pod.get("schedulerName") or DEFAULT_SCHEDULER
+        if pod and scheduler != SCHEDULER_NAME:
+            return (
+                f"{one['kind']} {namespace}/{name} has schedulerName {scheduler}, so fluence doesn't place it; "
+                f"did you mean schedulerName: {SCHEDULER_NAME}?"
+            )
+    return ""
