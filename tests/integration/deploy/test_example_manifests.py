@@ -42,7 +42,7 @@ def pods(example: Path) -> list[Manifest]:
 def test_they_are_numbered_without_a_gap() -> None:
     numbers = [int(example.name.partition("-")[0]) for example in EXAMPLES]
     assert numbers == list(range(1, len(EXAMPLES) + 1))
-    assert len(EXAMPLES) == 11
+    assert len(EXAMPLES) == 12
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
@@ -97,7 +97,7 @@ def test_no_two_examples_of_any_folder_are_one_gang(project: Path) -> None:
     said: dict[str, set[Path]] = {}
     for example in (project / "examples").rglob("[0-9]*.yaml"):
         for pod in pods(example):
-            if group := pod["metadata"].get("labels", {}).get(GROUP_LABEL):
+            if group := pod.get("metadata", {}).get("labels", {}).get(GROUP_LABEL):
                 said.setdefault(group, set()).add(example)
     assert said
     assert {group: files for group, files in said.items() if len(files) > 1} == {}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import yaml
 
 from fluence_extender import __version__
 from fluence_extender.model.names import DEFAULT_NAMESPACE
-from tests.integration.deploy.rendered import by_name, rendered
+from tests.integration.deploy.rendered import by_name, kubectl, rendered
 
 Manifest = dict[str, Any]
 Objects = dict[tuple[str, str], Manifest]
@@ -111,3 +113,22 @@ def test_installation_in_kube_system_differs_by_the_namespace_alone(
     for key, item in there.items():
         moved = yaml.safe_dump(usual[key]).replace(DEFAULT_NAMESPACE, "kube-system")
         assert yaml.safe_load(moved) == item, key
+
+
+def test_one_file_has_the_objects_with_the_image_that_is_named(
+    project: Path, objects: Objects, tmp_path: Path
+) -> None:
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(project / name, tmp_path)
+    (tmp_path / "deploy").symlink_to(project / "deploy")
+    environment = os.environ | {"PATH": f"{Path(kubectl()).parent}:{os.environ['PATH']}"}
+    image = f"registry.example.com/fluence-extender:{__version__}"
+    subprocess.run(["make", "manifests", f"IMAGE={image}"], cwd=tmp_path, env=environment, check=True)
+    text = (tmp_path / "dist" / "install.yaml").read_text()
+    theirs = by_name(filter(None, yaml.safe_load_all(text)))
+    assert images(theirs) == {image}
+    assert theirs.keys() == objects.keys()
+    assert {key for key in objects if theirs[key] != objects[key]} == {
+        ("Deployment", "fluence"),
+        ("Deployment", "fluence-webhook"),
+    }

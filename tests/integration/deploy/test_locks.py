@@ -13,7 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-LOCKS = ("project", "test", "lint", "build", "sbom", "sidecar")
+LOCKS = ("project", "docs", "test", "lint", "build", "sbom", "sidecar")
 HOW = "run make lock"
 
 SIDECAR = """
@@ -46,10 +46,12 @@ def described(project: Path) -> dict[str, list[Requirement]]:
     text = tomllib.loads((project / "pyproject.toml").read_text())
     extras: dict[str, Any] = text["project"]["optional-dependencies"]
     own: list[str] = text["project"]["dependencies"]
+    installed = own + extras["dashboard"] + extras["history"] + extras["traces"]
     asked = {
-        "project": own + extras["dashboard"] + extras["history"],
-        "test": own + extras["dashboard"] + extras["history"] + extras["test"],
-        "lint": own + extras["dashboard"] + extras["history"] + extras["test"] + extras["lint"],
+        "project": installed,
+        "docs": installed + extras["docs"],
+        "test": installed + extras["docs"] + extras["test"],
+        "lint": installed + extras["docs"] + extras["test"] + extras["lint"],
         **text["dependency-groups"],
     }
     return {name: [Requirement(line) for line in lines] for name, lines in asked.items()}

@@ -13,7 +13,8 @@ from fluence_extender import __version__
 
 TARGETS = [
     "help", "install", "lock", "check", "quick", "test", "nightly", "demo",
-    "bench", "chaos", "throughput", "peers", "fuzz", "kind-test", "image", "sidecar-image",
+    "bench", "chaos", "throughput", "peers", "fuzz", "docs", "kind-test", "image", "sidecar-image",
+    "manifests",
 ]  # fmt: skip
 BASICS = (
     "bash",
@@ -188,6 +189,7 @@ def ready(checkout: Checkout) -> Checkout:
     [
         ("install", "project"),
         ("demo", "project"),
+        ("docs", "docs"),
         ("quick", "test"),
         ("test", "test"),
         ("check", "lint"),
@@ -200,7 +202,7 @@ def test_a_target_installs_what_it_needs_and_no_more(ready: Checkout, target: st
 
 
 def test_what_is_installed_is_not_installed_again(ready: Checkout) -> None:
-    for target in ("check", "test", "demo", "install"):
+    for target in ("check", "test", "docs", "demo", "install"):
         ready.run("make", target)
     assert ready.installs() == ["lint"]
 
