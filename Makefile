@@ -14,13 +14,16 @@ SCRIPTS := .ci/install .ci/lock .ci/run tests/kind/run.sh deploy/krew/kubectl-fl
 ARGS :=
 
 .PHONY: help install check quick test nightly demo bench chaos throughput peers fuzz kind-test image \
-	sidecar-image lock with-tests with-checks
+	sidecar-image manifests lock docs with-docs with-tests with-checks
 
 help: ## What there is to make
 	@awk -F ": .*## | ## " '/^[a-z-]+:.* ## / {split($$1, name, ":"); printf "%-13s %s\n", name[1], $$NF}' Makefile
 
 install: ## The project, editable, in .venv
 	@.ci/install project
+
+with-docs:
+	@.ci/install docs
 
 with-tests:
 	@.ci/install test
@@ -84,6 +87,11 @@ peers: with-tests ## The same work with other gang schedulers, which are built f
 fuzz: with-tests ## 100,000 spoiled documents for the embedded engine (--engine fluxion: for libreapi_cli)
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
+# The packages warn of a new major version of mkdocs, which requirements/ doesn't have.
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: with-docs ## The documentation as a site, in site/ (open site/index.html); a broken link is an error
+	$(BIN)/python -m mkdocs build --strict $(ARGS)
+
 kind-test: with-tests ## The end-to-end tests on a kind cluster, with the real image (needs docker and kind)
 	tests/kind/run.sh $(ARGS)
 
@@ -92,3 +100,8 @@ image: ## The container image (needs docker)
 
 sidecar-image: ## The small image of the quantum sidecar alone (needs docker)
 	docker build --target sidecar --tag fluence-sidecar:$(VERSION) $(ARGS) .
+
+manifests: export IMAGE := fluence-extender:$(VERSION)
+manifests: ## dist/install.yaml: all of deploy/ in one file (needs kubectl; IMAGE=REGISTRY/NAME:TAG)
+	mkdir -p dist
+	kubectl kustomize deploy | sed "s|image: fluence-extender:.*|image: $$IMAGE|" >dist/install.yaml

@@ -34,4 +34,7 @@ def make_clone(folder: Path) -> Path:
     shutil.copy(ROOT / "examples" / "devices" / "resources.yaml", clone)
     (clone / "cluster.yaml").write_text(yaml.safe_dump(NODE))
     (clone / "sampler.json").write_text("{}")
+    (clone / "fluence-ca.crt").write_text("")
+    (clone / "dist").mkdir()
+    (clone / "dist" / "install.yaml").write_text(yaml.safe_dump(NODE))
     return clone

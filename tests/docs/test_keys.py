@@ -13,6 +13,7 @@ from fluence_extender.apps.cli import serve, webhook
 from fluence_extender.apps.kubectl.doctor.policies import POLICIES
 from fluence_extender.apps.kubectl.explain import Key, known_keys
 from fluence_extender.cluster.api import EVICTED
+from fluence_extender.gangs.lifecycle.pins import SPARES
 from fluence_extender.graph.resources_file import RESOURCE_KEYS, TOP_KEYS
 from fluence_extender.model.names import DOMAIN, RESOURCE_DOMAIN, STATE_VERSION
 from fluence_extender.model.reason import ReasonCode
@@ -33,6 +34,7 @@ OF_OTHERS = {
     "flux-k8s": "plugins",
     "fluxqueue": "fluxqueue FluxJob FluxionScheduler River",
     "Grafana": "grafana",
+    "Helm": "set-file take-ownership",
     "ingress-nginx": "auth-url",
     "krew": "archive manifest",
     "kubectl-fluence": "select-backend",
@@ -44,6 +46,14 @@ OF_OTHERS = {
         backoffLimitPerIndex ca_file count failedIndexes minAvailable ordinals podset-preferred-topology
         podset-required-topology podset-slice-required-topology podset-unconstrained-topology priorityClassName
         schedulingConstraints scopeSelector topology etc kubernetes authentication-config oidc-issuer-url
+    """,
+    "Cluster Autoscaler": "safe-to-evict",
+    "Slurm": """
+        SBATCH sbatch squeue scancel scontrol sinfo sacct sreport sshare sprio salloc srun sbcast sattach root
+        job-name nodes ntasks ntasks-per-node cpus-per-task mem gres time partition account qos priority nice hold
+        dependency array switches constraint nodelist exclude reservation exclusive requeue begin mail-type test-only
+        pty start afterok afternotok afterany after aftercorr singleton
+        SLURM_PROCID SLURM_ARRAY_TASK_ID SLURM_NTASKS SLURM_JOB_NODELIST SLURM_JOB_ID
     """,
     "oauth2-proxy": "upstream pass-authorization-header set-authorization-header cookie-refresh",
     "QRMI": "qrmi_ibm_qrs_endpoint QRMI_IBM_QRS_ENDPOINT _QRMI_IBM_QRS_IAM_APIKEY _QRMI_IBM_QRS_SERVICE_CRN",
@@ -230,9 +240,17 @@ def test_reasons_are_explained_on_the_first_page() -> None:
         assert f"`{why}" in table, why
 
 
+def test_the_number_of_spare_nodes_is_right() -> None:
+    count = ("no", "one", "two", "three", "four", "five")[SPARES]
+    assert f"up to {count} spare nodes" in (ROOT / "docs" / "concepts.md").read_text().replace("\n", " ")
+
+
 def test_paths_and_parameters_of_the_state_api_are_listed() -> None:
+    pages = "".join(
+        (ROOT / "docs" / f"{name}.md").read_text() for name in ("api", "monitoring", "operations")
+    )
     for path, parameters in catalog.paths().items():
-        (row, *_) = re.findall(rf"^.*`{re.escape(path)}`.*$", OPERATIONS, re.MULTILINE) or [""]
+        (row, *_) = re.findall(rf"^.*`{re.escape(path)}`.*$", pages, re.MULTILINE) or [""]
         assert row, path
         for parameter in parameters - {"limit", "continue"}:
             assert f"{parameter}=" in row, (path, parameter)

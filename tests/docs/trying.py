@@ -22,7 +22,7 @@ from tests.docs.kubectl import tried_kubectl
 from tests.docs.reading import ROOT
 from tests.docs.shell import started
 
-OTHERS = frozenset({"cat", "curl", "docker", "echo", "head", "mkdir", "sed"})
+OTHERS = frozenset({"base64", "cat", "curl", "docker", "echo", "head", "helm", "mkdir", "sed"})
 TOOLS = frozenset({"hadolint", "lint-imports", "mypy", "ruff", "shellcheck"})
 """Programs of which only the names of files and images are looked at: those of others, and those for development."""
 
@@ -121,7 +121,7 @@ def _python(words: list[str], whole: bool, folder: Path) -> None:
     match words:
         case ["-m", "pytest", *rest]:
             existing(word for word in rest if word.startswith("tests/"))
-        case ["-m", "pip", *_]:
+        case ["-m", "pip" | "mkdocs", *_]:
             return
         case ["-m", module, *rest]:
             has_options(_source(module) + (ROOT / "benchmarks" / "report.py").read_text(), rest)
