@@ -22,7 +22,6 @@ from fluence_extender.apps.extender.app import run
 from fluence_extender.apps.extender.engines import Engine
 from fluence_extender.apps.scheduler_config import scheduler_config
 from fluence_extender.apps.settings import Settings
-from fluence_extender.cluster.decode.pod import DEFAULT_SCHEDULER
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.demo.manifests import devices_file
 from fluence_extender.demo.site import NODE, PodView, Site
@@ -36,6 +35,7 @@ from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.http.listeners.serving import background
 from fluence_extender.http.server import Listeners
 from fluence_extender.localcluster import LocalClusterError
+from fluence_extender.model.names import DEFAULT_SCHEDULER
 from fluence_extender.model.node import Node
 from fluence_extender.model.requests import allocatable_resources
 

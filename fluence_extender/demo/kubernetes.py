@@ -87,8 +87,7 @@ class KubernetesSite(Site):
     def commands(self) -> Sequence[str]:
         """See `Site`."""
         # The API server's proxy doesn't reach a service on loopback, so the plugin calls the service directly.
-        shell = f"KUBECONFIG={self.plane.kubeconfig}"
-        return (f"{shell} kubectl get pods", *(f"{shell} {one}" for one in super().commands()))
+        return (f"export KUBECONFIG={self.plane.kubeconfig}", "kubectl get pods", *super().commands())
 
     def upkeep(self) -> Iterator[str]:
         """Start each ended process again; see `Site`."""

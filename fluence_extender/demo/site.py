@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fluence_extender.apps.kubectl.options import SERVER_VARIABLE
 from fluence_extender.localcluster.process import Startable
 
 NAMESPACE = "default"
@@ -63,8 +64,9 @@ class Site(Startable):
     def commands(self) -> Sequence[str]:
         """Return commands with which a user can look at the cluster from another shell."""
         return (
-            f"{plugin()} jobs --server {self.api_url}",
-            f"curl {self.api_url}/v1/gangs",
+            f"export {SERVER_VARIABLE}={self.api_url}",
+            f"{plugin()} jobs",
+            f"curl ${SERVER_VARIABLE}/v1/gangs",
         )
 
     def upkeep(self) -> Iterator[str]:

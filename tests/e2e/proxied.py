@@ -19,6 +19,9 @@ from tests.e2e.installation import BASE, Installation
 
 NAME = "fluence"
 CORE = f"/api/v1/namespaces/{DEFAULT_NAMESPACE}"
+OTHERS = "default"
+"""A namespace in which the users of tests have no rights."""
+
 PROXY = f"{CORE}/services/https:{NAME}:api/proxy"
 AGGREGATED = "/apis/fluence.flux-framework.org/v1"
 SLOWEST = 240.0

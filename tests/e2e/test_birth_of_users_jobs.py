@@ -230,6 +230,7 @@ def test_account_of_the_service_creates_no_pods(leader: Leader, namespace: Names
         return "as a dry run" in refusal(lambda: leader.api.create(body, namespace.name))
 
     wait_for(refused, what="the policy to count")
+    assert "as a dry run" in refusal(lambda: leader.api.create(ours("real"), namespace.name))
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,8 @@ from fluence_extender.http.listeners.gate import REMEMBERED
 from fluence_extender.localcluster import ControlPlane
 from tests.e2e.harness import Cluster, Manifest, Namespace, documents, wait_for
 from tests.e2e.installation import BASE, Installation
-from tests.e2e.nodes import NodeFactory
-from tests.e2e.proxied import behind_proxy
-from tests.e2e.service import Fluence
-from tests.e2e.test_state_access import BINDINGS, OTHERS, bound
-from tests.e2e.workloads import gang
+from tests.e2e.proxied import OTHERS, behind_proxy
+from tests.e2e.test_state_access import BINDINGS, bound
 from tests.network.browser import chromium
 
 LIMIT = 30_000
@@ -61,23 +58,6 @@ def address(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactor
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(20)
-
-
-@pytest.fixture
-def gangs(fluence: Fluence, cluster: Cluster, namespace: Namespace, own_nodes: NodeFactory) -> Iterator[None]:
-    """A gang of the user's namespace, and one of another."""
-    own_nodes(1, cpu="8")
-    theirs = gang("secret", 2, cpu="1")
-    namespace.create(*gang("mine", 2, cpu="1"))
-    for one in theirs:
-        cluster.api.create(one, OTHERS)
-    fluence.wait_for_state(namespace.name, "mine", "bound")
-    fluence.wait_for_state(OTHERS, "secret", "bound")
-    yield
-    for one in theirs:
-        path = f"/api/v1/namespaces/{OTHERS}/pods/{one['metadata']['name']}"
-        cluster.api.delete(path, gracePeriodSeconds="0")
-    wait_for(lambda: not fluence.gangs(OTHERS), what="the other gang to go")
 
 
 def status(url: str, path: str, token: str = "") -> int:

@@ -33,5 +33,5 @@ def gang_name(row: Row) -> str:
 @pytest.mark.timeout(900)
 def test_examples_end_the_same_on_both_clusters() -> None:
     embedded, real = endings(kubernetes=False), endings(kubernetes=True)
-    assert sum(embedded.values()) == 27
+    assert sum(embedded.values()) == 31
     assert embedded == real

@@ -24,7 +24,7 @@ from tests.e2e.harness import Manifest, documents
 from tests.e2e.plugin import Plugin, user_shell
 
 INSTALL = ["apply", "-k", "../fluence"]
-TRIED_ELSEWHERE = ("fluence", "logs", "run", "--raw")
+TRIED_ELSEWHERE = ("fluence", "exec", "logs", "run", "--raw")
 """Words of commands that need the service, or a running pod."""
 
 RECORDED = "docs/kubectl.md:"
@@ -32,7 +32,12 @@ FAILURES = (
     "timed out waiting for the condition",
     'in version "cert-manager.io/v1"',
     'in version "monitoring.coreos.com/v1"',
+    'in version "kubeflow.org/v2beta1"',
+    'in version "ray.io/v1"',
+    'in version "leaderworkerset.x-k8s.io/v1"',
+    'in version "flux-framework.org/v1alpha2"',
     'namespaces "ingress-nginx" not found',
+    'namespaces "monitoring" not found',
 )
 """What a right command may end with here: no controller of ours runs, and no other project is installed."""
 

@@ -1,4 +1,4 @@
-"""The examples of docs/gangs.md do what they say."""
+"""The examples of docs/gangs.md and of examples/workloads do what they say."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import pytest
 
 from fluence_extender.gangs.membership.conventions import CONVENTIONS
 from fluence_extender.model.gang import Convention
-from tests.e2e.harness import Namespace, documents, node_of
+from fluence_extender.model.names import ZONE
+from tests.e2e.harness import RUN_FOR, Namespace, documents, node_of, wait_for
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.played import played
 from tests.e2e.service import Fluence
 
+WORKLOADS = Path(__file__).parents[2] / "examples" / "workloads"
 TEXT = (Path(__file__).parents[2] / "docs" / "gangs.md").read_text()
 EXAMPLES = dict(re.findall(r"^### ([^\n]+)\n\n```yaml\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
 SIZES = {
@@ -53,3 +55,53 @@ def test_example_is_a_gang_and_runs(
     gangs = fluence.gangs(namespace.name)
     assert {one["convention"] for one in gangs} == {name.partition(",")[0]}
     assert {one["size"] for one in gangs} == SIZES[name]
+
+
+@pytest.mark.parametrize(
+    ("example", "gangs", "pods"),
+    [
+        ("01-mpi", {"mpi": 4}, 5),
+        ("02-pytorch", {"torch": 4}, 4),
+        ("03-ray", {"ray": 4}, 4),
+        ("04-leaderworkerset", {"serve-0": 3, "serve-1": 3}, 6),
+        ("07-array", None, 6),
+    ],
+)
+def test_example_of_a_workload_runs_in_the_gangs_it_says(
+    example: str,
+    gangs: dict[str, int] | None,
+    pods: int,
+    operators: None,
+    fluence: Fluence,
+    namespace: Namespace,
+    nodes: NodeFactory,
+) -> None:
+    nodes(1, cpu="16", memory="64Gi", labels={ZONE: "a"})
+    for document in documents(WORKLOADS / f"{example}.yaml"):
+        namespace.create(document, *played(document))
+    namespace.wait_until_bound(pods)
+    # The name of a LeaderWorkerSet's gang ends with its revision.
+    found = {one["name"].partition("/")[0]: one["size"] for one in fluence.gangs(namespace.name)}
+    if gangs is None:
+        assert list(found.values()) == [1] * pods
+    else:
+        assert found == gangs
+
+
+def test_evaluation_of_a_quantum_job_waits_for_it(
+    operators: None, fluence: Fluence, namespace: Namespace, nodes: NodeFactory
+) -> None:
+    nodes(1, cpu="16", labels={ZONE: "a"})
+    sample, evaluate = documents(WORKLOADS / "06-qpu-and-postprocessing.yaml")
+    namespace.create(evaluate)
+
+    def reason() -> str:
+        return "".join(one["why"] for one in fluence.gangs(namespace.name) if one["name"] == "evaluate")
+
+    wait_for(lambda: reason() == "WaitsFor", what="evaluate to wait for sample")
+    # This cluster has no qpu; what counts here is that the first Job ends well.
+    for container in sample["spec"]["template"]["spec"]["containers"]:
+        container["resources"] = {"requests": {"cpu": "200m"}}
+    sample["spec"]["template"]["metadata"]["annotations"][RUN_FOR] = "1s"
+    namespace.create(sample)
+    namespace.wait_until_bound(5)

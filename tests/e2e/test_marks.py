@@ -41,15 +41,20 @@ def patches_of(api: Api, pod: Manifest, policy: str = "fluence-gate") -> int:
     return patches() - before
 
 
+@pytest.mark.parametrize("controlled", [False, True])
 @pytest.mark.parametrize("gated", [False, True])
 @pytest.mark.parametrize("what", ["plain", "with a device"])
 def test_pod_is_patched_once_or_not_at_all(
-    fluence: Fluence, control_plane: ControlPlane, what: str, gated: bool
+    fluence: Fluence, control_plane: ControlPlane, what: str, gated: bool, controlled: bool
 ) -> None:
     body, marked = PODS[what]
     if gated:
         body = body | {"spec": body["spec"] | {"schedulingGates": [{"name": GATE}]}}
-    wanted = int(marked or not gated)
+    if controlled:
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "work", "uid": "x", "controller": True}
+        body = body | {"metadata": body["metadata"] | {"ownerReferences": [owner]}}
+    # The patch of a pod that no controller owns also names its creator.
+    wanted = int(marked or not gated or not controlled)
     wait_for(lambda: patches_of(control_plane.api, body) == wanted, what=f"{wanted} patches")
 
 

@@ -19,15 +19,13 @@ from fluence_extender.http.listeners.gate import REMEMBERED
 from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from tests.e2e.harness import Cluster, Manifest, Namespace, start_api_server, wait_for
 from tests.e2e.installation import Installation
-from tests.e2e.nodes import NodeFactory
 from tests.e2e.plugin import Plugin, user_shell
-from tests.e2e.proxied import AGGREGATED, PROXY, behind_proxy
+from tests.e2e.proxied import AGGREGATED, OTHERS, PROXY, behind_proxy
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import gang
 
 RBAC = "rbac.authorization.k8s.io/v1"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1"
-OTHERS = "default"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -35,23 +33,6 @@ def exposed(installation: Installation) -> Iterator[None]:
     """The service is exposed as deploy/ exposes it while this module runs."""
     with behind_proxy(installation):
         yield
-
-
-@pytest.fixture
-def gangs(fluence: Fluence, cluster: Cluster, namespace: Namespace, own_nodes: NodeFactory) -> Iterator[None]:
-    """A gang of the user's namespace, and one of another."""
-    own_nodes(1, cpu="8")
-    theirs = gang("secret", 2, cpu="1")
-    namespace.create(*gang("mine", 2, cpu="1"))
-    for one in theirs:
-        cluster.api.create(one, OTHERS)
-    fluence.wait_for_state(namespace.name, "mine", "bound")
-    fluence.wait_for_state(OTHERS, "secret", "bound")
-    yield
-    for one in theirs:
-        path = f"/api/v1/namespaces/{OTHERS}/pods/{one['metadata']['name']}"
-        cluster.api.delete(path, gracePeriodSeconds="0")
-    wait_for(lambda: not fluence.gangs(OTHERS), what="the other gang to go")
 
 
 @pytest.fixture

@@ -69,7 +69,14 @@ def test_gang_is_found_by_its_name(fluence: Fluence, namespace: Namespace, own_n
     found = fluence.get(f"/v1/gangs/{namespace.name}/pair")
     assert (found["state"], found["reason"], found["size"]) == ("bound", "", 2)
     assert found["members"] == [
-        {"pod": one["metadata"]["name"], "uid": one["metadata"]["uid"], "node": node_of(one), "backend": ""}
+        {
+            "pod": one["metadata"]["name"],
+            "uid": one["metadata"]["uid"],
+            "node": node_of(one),
+            "backend": "",
+            "run": "",
+            "ended": False,
+        }
         for one in pods
     ]
     assert found["created"] == min(one["metadata"]["creationTimestamp"] for one in pods)

@@ -11,6 +11,7 @@ import pytest
 from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
+    AT_BIRTH,
     BACKEND_ANNOTATION,
     FIRST_SEEN_ANNOTATION,
     GATE,
@@ -19,6 +20,7 @@ from fluence_extender.model.names import (
     MARK_RESOURCE,
     PINNED_ANNOTATION,
     PLACED_ANNOTATION,
+    PLACED_LABEL,
     USER_ANNOTATION,
 )
 from tests.e2e.conftest import empty
@@ -120,12 +122,18 @@ def test_creator_of_work_is_recorded_and_nobody_can_name_another(
 ) -> None:
     own_nodes(1, cpu="4")
     name, forged = f"user-of-{namespace.name}", {USER_ANNOTATION: "somebody-else"}
+    pods = f"/api/v1/namespaces/{namespace.name}/pods"
     template = ours("x", cpu="100m", annotations=forged)
     (loose,) = user.create(ours("loose", cpu="100m", annotations=forged))
     (plain,) = user.create(ours("plain", cpu="100m"))
     (work,) = user.create({**job("work", template), "metadata": {"name": "work", "annotations": forged}})
     user.create(deployment("web", template, 1))
     assert [submitter(one) for one in (loose, plain, work)] == [name, name, name]
+    # Neither the gate nor the label of pods that are placed at birth keeps a pod from naming its creator.
+    gated = ours("gated", annotations=forged, schedulingGates=[{"name": GATE}])
+    labelled = ours("labelled", labels={PLACED_LABEL: AT_BIRTH})
+    for body in (gated, labelled, {**labelled, "metadata": labelled["metadata"] | {"annotations": forged}}):
+        assert submitter(user.api.request("POST", pods, body, query={"dryRun": "All"})) == name
     path = f"/apis/apps/v1/namespaces/{namespace.name}/replicasets"
     wait_for(lambda: namespace.api.get(path)["items"], what="the ReplicaSet")
     (copied,) = namespace.api.get(path)["items"]

@@ -118,7 +118,7 @@ def test_queue_shows_the_line_in_order(page: Page, site: EmbeddedSite) -> None:
         row = shown[f"{one['namespace']}/{one['name']}"]
         assert (row["Place"], row["Reason"]) == (str(one["position"]), one["reason"])
     running = [gang for gang in items(site, "gangs") if gang["state"] == "bound"]
-    assert page.locator(".timeline li").count() == len(running)
+    expect(page.locator(".timeline li")).to_have_count(len(running))
 
 
 def test_gangs_are_filtered_by_the_address(page: Page, site: EmbeddedSite) -> None:

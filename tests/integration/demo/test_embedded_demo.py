@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -108,6 +109,12 @@ def test_command_runs_until_it_is_interrupted_and_leaves_nothing() -> None:
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         with opener.open(address, timeout=20) as answer:
             assert "How full the cluster is" in answer.read().decode()
+        (exported,) = [line.split()[-1] for line in lines if line.strip().startswith("export ")]
+        for word in ("jobs", "doctor"):
+            plugin = [sys.executable, "-m", "fluence_extender.apps.kubectl.main", word]
+            env = {**os.environ, **dict([exported.split("=")]), "KUBECONFIG": os.devnull}
+            asked = subprocess.run(plugin, env=env, capture_output=True, text=True, timeout=60, check=False)
+            assert asked.returncode == 0, asked
         demo.send_signal(signal.SIGINT)
         assert demo.wait(30) == 0
         assert "Traceback" not in demo.stderr.read()

@@ -17,4 +17,4 @@ def test_devices_are_those_of_the_example_in_the_default_config_map() -> None:
 
 
 def test_examples_are_the_numbered_files() -> None:
-    assert [file.name[:2] for file in examples()] == [f"{number:02}" for number in range(1, 12)]
+    assert [file.name[:2] for file in examples()] == [f"{number:02}" for number in range(1, 13)]
