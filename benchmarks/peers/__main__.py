@@ -20,7 +20,7 @@ from benchmarks.peers.coscheduling import Coscheduling
 from benchmarks.peers.figures import PeerFigures
 from benchmarks.peers.native import NativeGangs
 from benchmarks.peers.page import page
-from benchmarks.throughput.__main__ import INSTALLED
+from benchmarks.throughput.__main__ import ACCOUNT, POLICIES
 from benchmarks.throughput.contenders import Contender, Fluence, StockScheduler
 from benchmarks.throughput.figures import Figure, figure
 from benchmarks.throughput.measure import Bench, TooSlow
@@ -59,7 +59,7 @@ def main() -> None:
         workloads = [one.part(arguments.part) for one in WORKLOADS if one.name in arguments.workloads]
         names = [name for name in CONTENDERS if name in ALWAYS or name in arguments.contenders]
         with ControlPlane() as plane:
-            for manifest in shipped(*INSTALLED):
+            for manifest in shipped(*ACCOUNT, *POLICIES):
                 plane.api.apply(manifest)
             names = _able(plane, names, figures)
             console.print(f"making {nodes:,} nodes")

@@ -22,14 +22,15 @@ MODES = {
 HEAD = """\
 # Throughput, compared with the stock kube-scheduler
 
-A real etcd, API server, controller manager and kube-scheduler (Kubernetes 1.36), with kubelets that are played, run
-on one machine. In each run the *stock* kube-scheduler and *fluence* (the extender on its embedded engine and a
+A real etcd, API server, controller manager and kube-scheduler (Kubernetes 1.36), with kubelets that are played, run on
+one machine. In each run the *stock* kube-scheduler and *fluence* (the extender on its embedded engine and a
 kube-scheduler of its own, configured as in `deploy/`, with `GOGC=400`) bind the same pods in turn on the same control
-plane. The figures always include placing, steering and ungating. If the pods are created before, the extender and its
-kube-scheduler start together: their time and CPU count from the extender's readiness, stock's from its own readiness or
-its first binding, so stock's figures include a part of its start. If everything runs before, no figure includes a
-start. Where Jobs are submitted, the Job controller creates their pods, ours after the extender has resumed the Job with
-the pods' nodes, and p50 and p99 count from the Job's creation.
+plane. Our admission policies are installed while ours is measured, and only then. The figures always include placing,
+steering and ungating. If the pods are created before, the extender and its kube-scheduler start together: their time
+and CPU count from the extender's readiness, stock's from its own readiness or its first binding, so stock's figures
+include a part of its start. If everything runs before, no figure includes a start. Where Jobs are submitted, the Job
+controller creates their pods, ours after the extender has resumed the Job with the pods' nodes, and p50 and p99 count
+from the Job's creation.
 
 CPU is the time of each process (`/proc/PID/stat`) from the start until all pods run, minus what the idle cluster takes
 in the same time. Writes are those that the API server counts, without leases and nodes. Made by `python -m
