@@ -3,6 +3,7 @@
 The workload is generated, or read from a file in the Standard Workload Format.
 
     python -m benchmarks.queue [--jobs 1000] [--machine 128] [--load 0.9] [--swf FILE] [--plot FILE]
+    python -m benchmarks.queue --seeds 8 [--jobs 3000]
     python -m benchmarks.queue --costs [--nodes 5000] [--waiting 10000] [--running 2000]
 """
 
@@ -31,6 +32,9 @@ def main() -> None:
     parser.add_argument("--load", type=float, default=0.9, help="the share of it that the jobs would use")
     parser.add_argument("--swf", type=Path, help="a workload in the Standard Workload Format")
     parser.add_argument("--plot", type=Path, help="an SVG file to draw the waits in")
+    parser.add_argument(
+        "--seeds", type=int, help="compare EASY with first fit on so many generated workloads"
+    )
     parser.add_argument("--costs", action="store_true", help="measure what the queue costs instead")
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--waiting", type=int, default=10_000)
@@ -39,6 +43,12 @@ def main() -> None:
     if asked.costs:
         for policy in (costs.EASY, costs.HYBRID):
             show(costs.HEADINGS, costs.measure(asked.nodes, asked.waiting, asked.running, policy))
+        return
+    if asked.seeds:
+        for one in quality.worth_of_reservations(asked.jobs, asked.machine, asked.load, asked.seeds):
+            print(
+                f"{one.scheduler}: slowdown {one.slowdown:.2f}, utilization {one.utilization:.3f}, wait {one.wait:.2f}"
+            )
         return
     jobs, size = generated(asked.jobs, asked.machine, asked.load, seed=1), asked.machine
     if asked.swf is not None:

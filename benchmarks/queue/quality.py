@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fluence_extender.model.queue import PolicyName
-from tests.queueing.jobs import TraceJob
-from tests.queueing.reference import starts
+from tests.queueing.jobs import TraceJob, generated
+from tests.queueing.reference import Discipline, starts
 from tests.queueing.simulation import simulate
 
 SHORTEST = 10
@@ -69,12 +69,32 @@ def judge(scheduler: str, jobs: Sequence[TraceJob], started: Sequence[int], mach
 
 def compare(jobs: Sequence[TraceJob], machine: int) -> dict[str, list[int]]:
     """Return when each job starts under the references and under the product, on nodes that jobs take whole."""
-    found = {
-        f"reference {name}": starts(jobs, machine, backfill)
-        for name, backfill in (("FCFS", False), ("EASY", True))
-    }
+    found = {f"reference {one.value}": starts(jobs, machine, one) for one in Discipline}
     for name, policy, depth in PRODUCT:
         found[name] = simulate(jobs, machine, 1, policy, depth)
+    return found
+
+
+def worth_of_reservations(count: int, machine: int, load: float, seeds: int) -> list[Quality]:
+    """Return the figures of EASY over those of first fit, for a generated workload of each seed.
+
+    Both are the references', which start each job when the product does.
+    """
+    found: list[Quality] = []
+    for seed in range(1, seeds + 1):
+        jobs = generated(count, machine, load, seed)
+        easy, first_fit = (
+            judge("", jobs, starts(jobs, machine, one), machine)
+            for one in (Discipline.EASY, Discipline.FIRST_FIT)
+        )
+        found.append(
+            Quality(
+                f"seed {seed}",
+                easy.slowdown / first_fit.slowdown,
+                easy.utilization / first_fit.utilization,
+                easy.wait / first_fit.wait,
+            )
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""On machines with one resource every job starts when textbook FCFS or EASY would start it."""
+"""On machines with one resource every job starts when textbook FCFS, EASY or first fit would start it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from hypothesis import strategies as st
 
 from fluence_extender.model.queue import PolicyName
 from tests.queueing.jobs import TraceJob, generated
-from tests.queueing.reference import starts
+from tests.queueing.reference import Discipline, starts
 from tests.queueing.simulation import simulate
 
 MACHINE = 8
 EXAMPLES = settings().max_examples // 8
-PAIRS = [(PolicyName.FCFS, False), (PolicyName.EASY, True)]
+PAIRS = [
+    (PolicyName.FCFS, None, Discipline.FCFS),
+    (PolicyName.EASY, None, Discipline.EASY),
+    (PolicyName.EASY, 0, Discipline.FIRST_FIT),
+]
+"""Policies and numbers of reservations (None: the policy's own), and what the textbook calls them."""
+
 MACHINES = [(1, MACHINE), (MACHINE, 1)]
 """Nodes, and units of each: one node that jobs share, and nodes that they take whole."""
 
@@ -35,31 +41,36 @@ def trace(parts: list[tuple[int, int, int, int]]) -> list[TraceJob]:
 
 
 @pytest.mark.parametrize(("nodes", "units"), MACHINES)
-@pytest.mark.parametrize(("policy", "backfill"), PAIRS)
+@pytest.mark.parametrize(("policy", "depth", "discipline"), PAIRS)
 @settings(max_examples=EXAMPLES)
 @given(parts=st.lists(jobs, min_size=2, max_size=25))
 def test_any_trace(
-    parts: list[tuple[int, int, int, int]], policy: PolicyName, backfill: bool, nodes: int, units: int
+    parts: list[tuple[int, int, int, int]],
+    policy: PolicyName,
+    depth: int | None,
+    discipline: Discipline,
+    nodes: int,
+    units: int,
 ) -> None:
     some = trace(parts)
-    assert simulate(some, nodes, units, policy) == starts(some, MACHINE, backfill)
+    assert simulate(some, nodes, units, policy, depth) == starts(some, MACHINE, discipline)
 
 
 @pytest.mark.parametrize(("nodes", "units"), [(1, 32), (32, 1)])
-@pytest.mark.parametrize(("policy", "backfill"), PAIRS)
+@pytest.mark.parametrize(("policy", "depth", "discipline"), PAIRS)
 def test_workloads_like_those_of_real_machines(
-    policy: PolicyName, backfill: bool, nodes: int, units: int
+    policy: PolicyName, depth: int | None, discipline: Discipline, nodes: int, units: int
 ) -> None:
     some = generated(100, nodes * units, 0.95, seed=nodes)
-    found = simulate(some, nodes, units, policy)
-    assert found == starts(some, nodes * units, backfill)
+    found = simulate(some, nodes, units, policy, depth)
+    assert found == starts(some, nodes * units, discipline)
     waits = [start - job.submit for start, job in zip(found, some, strict=True)]
     assert sum(wait > 0 for wait in waits) > len(some) // 10
 
 
-def test_backfilling_changes_the_order() -> None:
+def test_disciplines_differ() -> None:
     some = generated(150, 32, 0.95, 0)
-    assert starts(some, 32, True) != starts(some, 32, False)
+    assert len({tuple(starts(some, 32, one)) for one in Discipline}) == len(Discipline)
 
 
 @pytest.mark.parametrize("policy", PolicyName)

@@ -1,29 +1,39 @@
-"""FCFS and EASY backfilling on one resource, as the textbook has them, to compare with.
+"""FCFS, EASY backfilling and first fit on one resource, as the textbook has them, to compare with.
 
 It shares no code with the product. A machine is a number of units, a job takes some of them. Under EASY the first job
 that doesn't fit gets the shadow time: when enough units will be free according to the estimates. Units that it will
 leave over then are extra. A later job starts now if it fits, and either ends by the shadow time or needs no more than
-the extra units.
+the extra units. Under first fit nothing is kept free for anybody: each job starts as soon as it fits.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Sequence
+from enum import Enum
 
 from tests.queueing.jobs import TraceJob
 
 
-def starts(jobs: Sequence[TraceJob], machine: int, backfill: bool) -> list[int]:
+class Discipline(Enum):
+    """Which jobs may start before the first one of the queue."""
+
+    FCFS = "FCFS"
+    EASY = "EASY"
+    FIRST_FIT = "first fit"
+
+
+def starts(jobs: Sequence[TraceJob], machine: int, discipline: Discipline) -> list[int]:
     """Return when each job starts. ``jobs`` are in the order of submission, which is the order of the queue."""
-    return _Machine(jobs, machine, backfill).run()
+    return _Machine(jobs, machine, discipline).run()
 
 
 class _Machine:
-    def __init__(self, jobs: Sequence[TraceJob], machine: int, backfill: bool) -> None:
+    def __init__(self, jobs: Sequence[TraceJob], machine: int, discipline: Discipline) -> None:
         self.jobs = jobs
         self.free = machine
-        self.backfill = backfill
+        self.discipline = discipline
         self.started = [-1] * len(jobs)
         self.queue: list[int] = []
         self.running: set[int] = set()
@@ -49,9 +59,11 @@ class _Machine:
     def schedule(self, now: int) -> None:
         while self.queue and self.jobs[self.queue[0]].size <= self.free:
             self.start(self.queue[0], now)
-        if not self.queue or not self.backfill:
+        if not self.queue or self.discipline is Discipline.FCFS:
             return
-        shadow, extra = self.shadow(self.jobs[self.queue[0]].size)
+        shadow, extra = math.inf, 0
+        if self.discipline is Discipline.EASY:
+            shadow, extra = self.shadow(self.jobs[self.queue[0]].size)
         for job in self.queue[1:]:
             size = self.jobs[job].size
             if size > self.free:
