@@ -59,8 +59,8 @@ NOT_MEASURED = {
         "tried (403 Forbidden: This module version is not available)"
     ),
     "Kueue": (
-        "`sigs.k8s.io/kueue v0.19.2` can be built, but doesn't start here: Unable to initialize metrics certificate "
-        "watcher: open /etc/kueue/metrics/certs/tls.crt: no such file or directory"
+        "places no pods: it admits Jobs and leaves their pods to a scheduler. What that costs is on a "
+        "[page of its own](admission.md)"
     ),
 }
 """Why peers are missing whose programs couldn't be built or didn't run."""

@@ -44,10 +44,15 @@ class Programs:
     @property
     def processes(self) -> dict[str, int]:
         """Return the process ids of the programs and of the control plane. Raise `StartFailed` if one has ended."""
+        return process_ids(self._plane, {}) | self.own
+
+    @property
+    def own(self) -> dict[str, int]:
+        """Return the process ids of the programs. Raise `StartFailed` if one has ended."""
         for component in self._components.values():
             component.check()
         own = {shown: component.pid for shown, component in self._components.items()}
-        return process_ids(self._plane, {}) | {shown: pid for shown, pid in own.items() if pid is not None}
+        return {shown: pid for shown, pid in own.items() if pid is not None}
 
 
 def define(plane: ControlPlane, definitions: Iterable[Mapping[str, Any]]) -> None:
@@ -56,17 +61,18 @@ def define(plane: ControlPlane, definitions: Iterable[Mapping[str, Any]]) -> Non
         plane.api.apply(dict(one))
         spec = one["spec"]
         version = next(each["name"] for each in spec["versions"] if each["storage"])
-        path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
-        if not poll(partial(_served, plane, path), SERVED):
-            raise TimedOut(f"{path} to be served", SERVED)
+        path, plural = f"/apis/{spec['group']}/{version}", spec["names"]["plural"]
+        if not poll(partial(_served, plane, path, plural), SERVED):
+            raise TimedOut(f"{path}/{plural} to be served", SERVED)
 
 
-def _served(plane: ControlPlane, path: str) -> bool:
+def _served(plane: ControlPlane, path: str, plural: str) -> bool:
+    """Return whether the API server answers for a resource, and names it to clients that ask what there is."""
     try:
-        plane.api.get(path, limit="1")
+        plane.api.get(f"{path}/{plural}", limit="1")
+        return any(one["name"] == plural for one in plane.api.get(path)["resources"])
     except ApiError:
         return False
-    return True
 
 
 def _answers(url: str) -> bool:

@@ -88,6 +88,7 @@ class Module:
 
 
 COSCHEDULING = Module("sigs.k8s.io/scheduler-plugins", "v0.35.4-devel")
+KUEUE = Module("sigs.k8s.io/kueue", "v0.19.2")
 
 
 @cache

@@ -177,7 +177,7 @@ class Bench:
         """Return the CPU of the control plane's processes per second once new nodes have settled."""
         processes = {name: pid for name in PLANE if (pid := self._plane.component(name).pid) is not None}
         deadline = time.monotonic() + SETTLE
-        while (found := _rates(processes, IDLE))["kube-apiserver"] > CALM and time.monotonic() < deadline:
+        while (found := rates(processes, IDLE))["kube-apiserver"] > CALM and time.monotonic() < deadline:
             continue
         return found
 
@@ -202,7 +202,7 @@ def load_now() -> float:
         return float(file.read().split()[0])
 
 
-def _rates(processes: dict[str, int], seconds: float) -> dict[str, float]:
+def rates(processes: dict[str, int], seconds: float) -> dict[str, float]:
     """Return the CPU seconds of each process per second, during the next ``seconds``."""
     before = {name: cpu_seconds(pid) for name, pid in processes.items()}
     time.sleep(seconds)
