@@ -17,7 +17,7 @@ from benchmarks.admission.measure import Outcome, measured
 from benchmarks.admission.page import page
 from benchmarks.admission.shape import priority_classes, submitted
 from benchmarks.report import PAGES
-from benchmarks.throughput.__main__ import INSTALLED
+from benchmarks.throughput.__main__ import ACCOUNT, POLICIES
 from fluence_extender.demo.manifests import shipped
 from fluence_extender.localcluster import ControlPlane
 
@@ -38,7 +38,7 @@ def main() -> None:
     work = submitted(given.part)
     found: list[Outcome] = []
     with ControlPlane() as plane:
-        for manifest in (*shipped(*INSTALLED), *priority_classes()):
+        for manifest in (*shipped(*ACCOUNT, *POLICIES), *priority_classes()):
             plane.api.apply(manifest)
         plane.add_nodes(NODES, cpu=CORES, memory="128Gi", timeout=900)
         plane.judge.stop()
