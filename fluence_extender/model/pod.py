@@ -93,9 +93,9 @@ class Pod:
     and ``started`` are the times of its creation and of the kubelet taking it, 0 before. ``ended`` is when the last of
     its containers ended, 0 where that isn't known or some run. ``refusal`` is the message of
     kube-scheduler's last refusal, and ``failure`` that of a scheduling attempt or a Binding that failed; "" where there
-    is none. ``rejected`` is true where the kubelet didn't admit it, so that it never ran. ``ready`` is its Ready
-    condition, by which disruption budgets count it as healthy. ``duration`` is how many seconds it runs at most, None
-    where that is unknown.
+    is none. ``rejection`` is why the kubelet didn't admit it, so that it never ran. ``ready`` is its Ready condition,
+    by which disruption budgets count it as healthy. ``duration`` is how many seconds it runs at most, None where that
+    is unknown.
 
     How it is written: ``marked`` is true where it requests one of `MARKS`, so that kube-scheduler calls the service's
     bind verb for it. ``has_managed_fields`` is true where it is gated, the API server records which manager wrote which
@@ -132,7 +132,7 @@ class Pod:
     failure: str = ""
     started: float = 0.0
     ended: float = 0.0
-    rejected: bool = False
+    rejection: str = ""
     ready: bool = False
     duration: float | None = None
     preempts: bool = True
@@ -157,6 +157,11 @@ class Pod:
     def ours(self) -> bool:
         """Whether its schedulerName is this scheduler."""
         return self.scheduler == SCHEDULER_NAME
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the kubelet didn't admit it."""
+        return bool(self.rejection)
 
     @property
     def without_devices(self) -> Pod:

@@ -37,6 +37,7 @@ class ReasonCode(StrEnum):
     REFUSED_BY_FILTERS = "RefusedByFilters"
     CANNOT_STEER = "CannotSteer"
     CANNOT_BIND = "CannotBind"
+    REJECTED = "Rejected"
     PLANNING_FAILED = "PlanningFailed"
 
 

@@ -41,7 +41,7 @@ class PodFields(TypedDict, total=False):
     failure: str
     started: float
     ended: float
-    rejected: bool
+    rejection: str
     ready: bool
     duration: float | None
     preempts: bool

@@ -45,6 +45,8 @@ MOST_VALUES = 2048
 MOST_PORTS = 256
 """Host ports of a pod."""
 LONGEST_MESSAGE = 400
+REJECTED_PREFIX = "Pod was rejected: "
+UNADMITTED = "UnexpectedAdmissionError"
 
 UNSCHEDULABLE = ("PodScheduled", "False", "Unschedulable")
 SCHEDULER_ERROR = ("PodScheduled", "False", "SchedulerError")
@@ -276,7 +278,7 @@ def decode_pod(raw: bytes) -> Pod:
         problem=problem or fault,
         refusal=_condition_message(status, UNSCHEDULABLE),
         failure=_condition_message(status, SCHEDULER_ERROR),
-        rejected=_rejected(status),
+        rejection=_rejection(status),
         ready=is_ready(status.get("conditions")),
         started=started.timestamp() if (started := status.get("startTime")) else 0.0,
         ended=ended_at(raw) if status.get("phase") in ENDED else 0.0,
@@ -304,15 +306,17 @@ def _duration(
     return min((float(one) for one in said if one is not None), default=None)
 
 
-def _rejected(status: PodStatus) -> bool:
-    """Return whether the kubelet rejected the pod at admission.
+def _rejection(status: PodStatus) -> str:
+    """Return why the kubelet rejected the pod at admission, "" where it didn't.
 
     Source: Kubernetes pkg/kubelet, rejectPod and lifecycle/predicate.
     """
-    if status.get("phase") != "Failed":
-        return False
     reason, message = status.get("reason") or "", status.get("message") or ""
-    return reason.startswith("OutOf") or message.startswith("Pod was rejected: ")
+    known = reason == UNADMITTED or reason.startswith("OutOf") or message.startswith(REJECTED_PREFIX)
+    if status.get("phase") != "Failed" or not known:
+        return ""
+    why = message.removeprefix(REJECTED_PREFIX).strip() or "no message"
+    return f"{reason}: {why}"[:LONGEST_MESSAGE] if reason else why[:LONGEST_MESSAGE]
 
 
 def _condition_message(status: PodStatus, wanted: tuple[str, str, str]) -> str:

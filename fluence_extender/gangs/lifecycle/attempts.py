@@ -19,6 +19,7 @@ import structlog
 
 from fluence_extender.gangs.lifecycle.displacement import Displacement
 from fluence_extender.gangs.lifecycle.failures import Asked, Failures
+from fluence_extender.gangs.lifecycle.incomplete import rejection
 from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.pins import pinned
 from fluence_extender.gangs.lifecycle.places import Places
@@ -288,7 +289,8 @@ class Attempts:
         elsewhere = self._registry.foreign_members(gang)
         never = self._places.never([member.pod for member in needy(gang)], missing)
         if never is None:
-            return waiting(present, size, elsewhere)
+            reason, rejected = waiting(present, size, elsewhere), rejection(gang.members.values())
+            return reason.followed_by(rejected) if rejected else reason
         for foreign in named_elsewhere(elsewhere):
             never = never.followed_by(foreign)
         return never

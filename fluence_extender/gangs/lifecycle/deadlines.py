@@ -15,7 +15,6 @@ from fluence_extender.gangs.lifecycle.member_states import BOUND, Binding, Place
 from fluence_extender.gangs.lifecycle.pins import outlived_at
 from fluence_extender.gangs.membership.assembly import shortest_patience
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.model.reason import Reason
 
 
 def gather(gang: Gang, alive: Iterable[Member], complete: bool, now: float, limits: Limits) -> None:
@@ -40,7 +39,8 @@ def _late_at(gang: Gang, limits: Limits) -> float:
     return _after(gang.assembly.since, _limit(gang, limits.assembly))
 
 
-def _undone_at(gang: Gang, limits: Limits) -> float:
+def undone_at(gang: Gang, limits: Limits) -> float:
+    """Return when the bound members of a gang that isn't whole are evicted."""
     return _after(gang.incomplete_since, _completion(gang, limits))
 
 
@@ -60,10 +60,10 @@ def _after(since: float | None, limit: float | None) -> float:
 
 def undo(gang: Gang, now: float, limits: Limits) -> list[Evict]:
     """Return the evictions of the bound members of a begun gang that can't be completed within its limit."""
-    if now < _undone_at(gang, limits):
+    if now < undone_at(gang, limits):
         return []
     gang.incomplete_since = now
-    missing: Reason | str = gang.reason or "members are missing"
+    missing = str(gang.reason or "members are missing").removesuffix(at_risk(gang, limits))
     why = f"gang {gang.key} could not be completed within {_completion(gang, limits):g} s: {missing}"
     return [Evict(member.pod, why) for member in gang.alive() if member.state is BOUND]
 
@@ -91,7 +91,7 @@ def due(gang: Gang, now: float, limits: Limits) -> float:
 
     Then a reason is announced, a plan is tried again, or a time has run out.
     """
-    times = [gang.attempt.again_at, _undone_at(gang, limits)]
+    times = [gang.attempt.again_at, undone_at(gang, limits)]
     if gang.rest.until > now:
         times.append(gang.rest.until)
     if gang.reason is not None and gang.reports.announced != gang.reason.text:

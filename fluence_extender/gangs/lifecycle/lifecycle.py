@@ -26,6 +26,7 @@ from fluence_extender.gangs.lifecycle.handover import (
     marked_go_first,
     unbindable,
 )
+from fluence_extender.gangs.lifecycle.incomplete import explain_begun
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
 from fluence_extender.gangs.lifecycle.member_states import (
     BOUND,
@@ -45,7 +46,6 @@ from fluence_extender.gangs.lifecycle.refusals import last_verdicts
 from fluence_extender.gangs.lifecycle.requeues import Requeues
 from fluence_extender.gangs.lifecycle.resting import (
     Resting,
-    explain_unbound,
     may_block_others,
     note_failed_binding,
     note_silent_scheduler,
@@ -496,5 +496,5 @@ class Lifecycle:
         if settle(gang, alive, size, now):
             self._on_whole(gang)
         if not isinstance(size, Reason):
-            explain_unbound(gang, now)
+            explain_begun(gang, now, self.limits, self._registry.gone.clock)
             gang.barrier.recheck(gang.gathered)

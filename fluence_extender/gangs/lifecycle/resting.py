@@ -175,13 +175,8 @@ def note_silent_scheduler(member: Member, limits: Limits) -> None:
     update(member, unbound=member.unbound or silence)
 
 
-def explain_unbound(gang: Gang, now: float) -> None:
-    """Report which member can't be bound, or that all can again, unless the gang has another reason."""
-    if gang.reason is None or gang.reason.code is ReasonCode.CANNOT_BIND:
-        gang.explain(_unbound(gang), now)
-
-
-def _unbound(gang: Gang) -> Reason | None:
+def unbound(gang: Gang) -> Reason | None:
+    """Return which member can't be bound and why, None where all can."""
     waiting = [one for one in gang.pending() if one.unbound and one.assignment is not None]
     if not waiting:
         return None

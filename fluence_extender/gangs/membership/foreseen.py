@@ -117,7 +117,7 @@ def shape(pod: Pod) -> Pod:
         refusal="",
         failure="",
         started=0.0,
-        rejected=False,
+        rejection="",
         ready=False,
         has_managed_fields=False,
         foreseen=True,

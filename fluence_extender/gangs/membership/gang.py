@@ -239,11 +239,11 @@ class Gang:
     ``reason`` is why it waits. ``whole``: as many members as it requires have been bound. ``incomplete_since`` is since
     when it runs below its size. ``expected`` is how many members gather at the barrier: they have a place and aren't
     bound. ``unpinned``: its members are pinned no more, because one had to be replaced for its pin. ``starts_about`` is
-    when it is expected to get its places, in seconds since the epoch, None if unknown. ``usual_priority`` is the
-    priority that its queue gives work without a PriorityClass, None where it gives none. ``head_start`` is how many
-    seconds of waiting its priority is worth, None where the higher priority always comes first. ``entitlement`` is what
-    its queue is entitled to with it. ``foretold`` is what the queue has promised its users, for the account of past
-    work.
+    when it is expected to get its places, in seconds since the epoch, None if unknown, and ``undone_about`` is when its
+    bound members are evicted, None if they aren't. ``usual_priority`` is the priority that its queue gives work without
+    a PriorityClass, None where it gives none. ``head_start`` is how many seconds of waiting its priority is worth, None
+    where the higher priority always comes first. ``entitlement`` is what its queue is entitled to with it. ``foretold``
+    is what the queue has promised its users, for the account of past work.
     """
 
     key: GangKey
@@ -260,6 +260,7 @@ class Gang:
     expected: int = 0
     unpinned: bool = False
     starts_about: float | None = None
+    undone_about: float | None = None
     usual_priority: int | None = None
     head_start: float | None = None
     entitlement: Entitlement = EQUAL

@@ -16,17 +16,19 @@ from fluence_extender.cluster.port import Regarding
 from fluence_extender.gangs.execution.actions import Action, RecordEvent, ReportGroup, ReportPod
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.lifecycle.states import have_nodes
-from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.reporting.job_status import JobReports
 from fluence_extender.gangs.reporting.remarks import owner_or_pod
 from fluence_extender.model.gang import Convention, GangState
 from fluence_extender.model.notation import natural_order
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import IN_LINE
+from fluence_extender.model.reason import IN_LINE, ReasonCode
 from fluence_extender.model.workload import PodGroup
 
 RESERVED, ADMITTED = "Reserved", "Admitted"
+LOST = (ReasonCode.REJECTED, ReasonCode.WAITING_FOR_MEMBERS)
+"""The reasons of a gang that has begun and lost a member."""
 
 
 def announcements(
@@ -51,10 +53,7 @@ def announcements(
     gang.reports.announced = gang.reason.text
     in_line = gang.reason.code in IN_LINE
     gang.reports.in_line |= in_line
-    waiting = sorted(
-        (member for member in gang.pending() if member.assignment is None or member.unbound),
-        key=lambda member: natural_order(member.pod.name),
-    )
+    waiting = sorted(_concerned(gang), key=lambda member: natural_order(member.pod.name))
     actions: list[Action] = [
         *scheduled,
         *jobs.due(gang, gang.reason),
@@ -70,8 +69,18 @@ def announcements(
     ]
     group = _group(gang, registry)
     if group is not None and not gang.whole:
+        gang.reports.group_scheduled = False
         actions.append(ReportGroup(group, False, gang.reason.code.value, gang.reason.text))
     return actions
+
+
+def _concerned(gang: Gang) -> list[Member]:
+    """Return the members that wait; where others are lost, those that kubelets rejected, or else the bound ones."""
+    waiting = [one for one in gang.pending() if one.assignment is None or one.unbound]
+    if waiting or gang.reason is None or gang.reason.code not in LOST:
+        return waiting
+    rejected = [one for one in gang.members.values() if one.pod.rejected and not one.written_off]
+    return rejected or gang.alive()
 
 
 def _of_the_queue(gang: Gang, limits: Limits, reserved: bool) -> list[RecordEvent]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.lifecycle.incomplete import rejection
 from fluence_extender.gangs.membership.gang import Gang, Member, run_of
 from fluence_extender.gangs.reporting.history import HistoryEntry
 from fluence_extender.gangs.reporting.remarks import remarks_on
@@ -181,6 +182,8 @@ def _reason(gang: Gang) -> str:
     """Return why the gang is in its state, "" when there is nothing to explain."""
     if gang.reason is not None:
         text = gang.reason.full_text or _reason_of_state(gang)
+        if gang.undone_about is not None:
+            return f"{text}; the time to complete it ends at {format_time(moment(gang.undone_about))}"
         if gang.starts_about is None:
             return text
         return f"{text}; expected to start about {format_time(moment(gang.starts_about))}"
@@ -196,7 +199,7 @@ def _reason_of_state(gang: Gang) -> str:
         case GangState.BOUND:
             return _missing(gang)
         case GangState.FINISHED:
-            return _being_deleted(gang)
+            return _being_deleted(gang) or rejection(gang.members.values())
 
 
 def _being_bound(gang: Gang) -> str:

@@ -175,8 +175,9 @@ class Gang(ApiValue):
     state: Annotated[
         State,
         Field(
-            description="waiting: has no place; planned: has one; committed: members are being bound; "
-            "bound: every member has its node; finished: no member is left running; gone: its pods are gone.",
+            description="waiting: has no place; planned: has one; committed: members are being bound, "
+            "or have to be replaced; bound: every member has its node; finished: no member is left running; "
+            "gone: its pods are gone.",
             examples=["waiting"],
         ),
     ]

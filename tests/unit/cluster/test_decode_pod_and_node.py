@@ -335,20 +335,23 @@ def test_pod_is_ready_by_its_condition(conditions: list[dict[str, str]] | None, 
 
 
 @pytest.mark.parametrize(
-    ("status", "rejected"),
+    ("phase", "reason", "message", "rejection"),
     [
-        (
-            {"phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: Node didn't have enough"},
-            True,
-        ),
-        (
-            {"phase": "Failed", "reason": "NodeAffinity", "message": "Pod was rejected: Predicate failed"},
-            True,
-        ),
-        ({"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}, False),
-        ({"phase": "Failed"}, False),
-        ({"phase": "Running", "reason": None, "message": None}, False),
+        ("Failed", "OutOfcpu", "Pod was rejected: Not enough", "OutOfcpu: Not enough"),
+        ("Failed", "OutOfcpu", None, "OutOfcpu: no message"),
+        ("Failed", "NodeAffinity", "Pod was rejected: Predicate failed", "NodeAffinity: Predicate failed"),
+        ("Failed", "UnexpectedAdmissionError", "Pod Allocate", "UnexpectedAdmissionError: Pod Allocate"),
+        ("Failed", None, "Pod was rejected: by a plugin", "by a plugin"),
+        ("Failed", "OutOfcpu", "x" * 1000, "OutOfcpu: " + "x" * 390),
+        ("Failed", "Evicted", "The node was low on resource: memory.", ""),
+        ("Failed", None, None, ""),
+        ("Running", None, None, ""),
+        ("Running", "OutOfcpu", "Pod was rejected: Not enough", ""),
     ],
 )
-def test_pod_that_its_kubelet_did_not_admit_is_rejected(status: dict[str, Any], rejected: bool) -> None:
-    assert decode_pod(pod_body({"containers": []}, status)).rejected is rejected
+def test_pod_that_its_kubelet_did_not_admit_is_rejected(
+    phase: str, reason: str | None, message: str | None, rejection: str
+) -> None:
+    status = {"phase": phase, "reason": reason, "message": message}
+    pod = decode_pod(pod_body({"containers": []}, status))
+    assert (pod.rejection, pod.rejected) == (rejection, bool(rejection))

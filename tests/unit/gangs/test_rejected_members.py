@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from fluence_extender.http.state.gangs import gang_shape
+from fluence_extender.http.state.v1 import moment
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.notation import format_time
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import Reason, ReasonCode
+from fluence_extender.model.workload import PodGroup
 from tests.core.values import PodFields, asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, give_up
 
 SIZE = 3
+WHY = "OutOfcpu: Node didn't have enough resource: cpu"
+REJECTED = f"kubelet rejected g-2 on n0 ({WHY})"
 
 
 def create(w: World, *numbers: int) -> list[Pod]:
@@ -33,7 +40,7 @@ def running(w: World) -> list[Pod]:
 
 
 def reject(w: World, one: Pod) -> None:
-    w.change(one, phase="Failed", rejected=True)
+    w.change(one, phase="Failed", rejection=WHY)
 
 
 def evicted(w: World) -> set[str]:
@@ -107,3 +114,121 @@ def test_rejection_of_an_earlier_life_is_forgotten(world: MakeWorld) -> None:
     w.restart()
     give_up(w)
     assert not evicted(w)
+
+
+def events(w: World, code: str) -> list[str]:
+    """On whom Events of that reason are, each with its message."""
+    return [f"{one.regarding.name}: {one.message}" for one in w.cluster.events if one.reason == code]
+
+
+def test_reason_names_the_rejected_pod_and_the_time_that_is_left_at_once(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    pods = running(w)
+    reject(w, pods[-1])
+    w.advance(0.1)
+    reason, shown = w.gang("g").reason, gang_shape(w.gang("g"))
+    left = (
+        "another pod has to take its place; 2 of 3 members are bound and evicted unless the gang is completed"
+    )
+    assert reason == Reason(ReasonCode.REJECTED, f"{REJECTED}; {left} within 25 s")
+    assert (shown.state, shown.why) == ("committed", "Rejected")
+    since = w.gang("g").incomplete_since
+    assert since is not None
+    assert shown.reason == f"{reason}; the time to complete it ends at {format_time(moment(since + 25))}"
+    w.advance(5)
+    assert w.gang("g").reason == reason
+    assert events(w, "Rejected") == [f"g-2: gang default/g: {reason}"]
+
+
+def test_evicted_members_are_told_of_the_rejection_and_not_of_the_time_that_was_left(
+    world: MakeWorld,
+) -> None:
+    w = world(node("n0"))
+    pods = running(w)
+    reject(w, pods[-1])
+    give_up(w)
+    what = f"gang default/g could not be completed within 25 s: {REJECTED}; another pod has to take its place"
+    assert {told.split(": ", 1)[1] for told in events(w, "Evicted")} == {what}
+
+
+def test_reason_goes_once_another_pod_takes_the_place(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    reject(w, running(w)[-1])
+    w.advance(1)
+    create(w, 3)
+    w.advance(3)
+    shown = gang_shape(w.gang("g"))
+    assert (shown.state, shown.reason, w.gang("g").undone_about) == ("bound", "", None)
+
+
+def test_several_rejected_pods_are_counted(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    for one in reversed(running(w)[1:]):
+        reject(w, one)
+        w.advance(0.1)
+    reason = w.gang("g").reason
+    assert reason is not None
+    assert reason.text.startswith(f"kubelet rejected g-1 on n0 ({WHY}), and 1 more; another pod")
+
+
+def test_restart_says_the_same_of_a_rejected_pod(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    reject(w, running(w)[-1])
+    w.advance(3)
+    reason = w.gang("g").reason
+    w.restart()
+    w.advance(1)
+    assert w.gang("g").reason == reason
+
+
+def test_gang_that_loses_a_bound_pod_before_it_is_whole_says_so(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    pods = running(w)
+    reject(w, pods[-1])
+    w.advance(1)
+    w.cluster.remove(w.now(pods[-1]))
+    w.advance(3)
+    text = "waiting for members (2 of 3 exist); 2 of 3 members are bound and evicted unless the gang is completed"
+    reason = w.gang("g").reason
+    assert reason == Reason(ReasonCode.WAITING_FOR_MEMBERS, f"{text} within 25 s")
+    assert [told.partition(":")[0] for told in events(w, "WaitingForMembers")] == ["g-0", "g-1"]
+
+
+def test_gang_of_which_all_are_rejected_says_why(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    for one in reversed(running(w)):
+        reject(w, one)
+    w.advance(3)
+    shown = gang_shape(w.gang("g"))
+    assert shown.state == "finished"
+    assert shown.reason == f"kubelet rejected g-0 on n0 ({WHY}), and 2 more"
+
+
+def test_gang_that_waits_for_members_again_names_the_rejected_one(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    pods = running(w)
+    for one in pods:
+        reject(w, one)
+    create(w, 3)
+    w.advance(3)
+    shown = gang_shape(w.gang("g"))
+    assert (
+        shown.reason == f"waiting for members (1 of 3 exist); kubelet rejected g-0 on n0 ({WHY}), and 2 more"
+    )
+
+
+def test_pod_group_is_not_scheduled_while_the_rejected_pod_is_missing(world: MakeWorld) -> None:
+    w = world(node("n0"), PodGroup("default", "g", "g", 2))
+    said: PodFields = {"group": "g", "gates": (GATE,), "requests": asks(1000, 1)}
+    first, second = (w.pod(f"g-{number}", **said) for number in range(2))
+    w.advance(3)
+    assert w.cluster.reports["default", "g"][:2] == (True, "Scheduled")
+    w.change(first, phase="Running", started=first.created + 2)
+    reject(w, second)
+    w.advance(3)
+    scheduled, code, message = w.cluster.reports["default", "g"]
+    assert (scheduled, code) == (False, "Rejected")
+    assert message.startswith(f"kubelet rejected g-1 on n0 ({WHY})")
+    w.pod("g-2", **said)
+    w.advance(3)
+    assert w.cluster.reports["default", "g"][:2] == (True, "Scheduled")

@@ -1,0 +1,52 @@
+"""Why a gang that has begun lacks members, and until when it may be completed.
+
+A bound member that its kubelet rejects has never run, and one that is deleted before all have started runs no more.
+Unless another pod takes its place in time, the members that run are evicted (module `deadlines`). The reason says so
+from the moment on at which the member is lost. Once enough members exist again, it is what keeps them from their nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from fluence_extender.gangs.lifecycle.deadlines import at_risk, undone_at
+from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
+from fluence_extender.gangs.lifecycle.resting import unbound
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.model.notation import natural_order
+from fluence_extender.model.reason import Reason, ReasonCode, waiting
+
+OURS = (ReasonCode.CANNOT_BIND, ReasonCode.REJECTED)
+
+
+def explain_begun(gang: Gang, now: float, limits: Limits, calendar: Callable[[], float]) -> None:
+    """Report what keeps a gang with places from being whole, or that nothing does, unless it has another reason."""
+    due = undone_at(gang, limits) if gang.begun else NEVER
+    gang.undone_about = calendar() + due - now if due < NEVER else None
+    lost = gang.begun and gang.reason is not None and gang.reason.code is ReasonCode.WAITING_FOR_MEMBERS
+    if gang.reason is None or gang.reason.code in OURS or lost:
+        gang.explain(_lacking(gang, limits) or unbound(gang), now)
+
+
+def _lacking(gang: Gang, limits: Limits) -> Reason | None:
+    """Return why a begun gang has fewer members than its size; None where it has enough, or has run whole."""
+    present = len(gang.alive()) + gang.ended
+    if not gang.begun or gang.whole or present >= gang.size:
+        return None
+    risk = at_risk(gang, limits)
+    rejected = rejection(one for one in gang.members.values() if not one.written_off)
+    if not rejected:
+        return Reason(ReasonCode.WAITING_FOR_MEMBERS, waiting(present, gang.size).text + risk)
+    return Reason(ReasonCode.REJECTED, f"{rejected}; another pod has to take its place{risk}")
+
+
+def rejection(members: Iterable[Member]) -> str:
+    """Return which of the members kubelets have rejected and why, "" for none."""
+    rejected = sorted(
+        (one.pod for one in members if one.pod.rejected), key=lambda pod: natural_order(pod.name)
+    )
+    if not rejected:
+        return ""
+    first, *others = rejected
+    more = f", and {len(others)} more" if others else ""
+    return f"kubelet rejected {first.name} on {first.node} ({first.rejection}){more}"

@@ -1,0 +1,100 @@
+"""A bound pod that its kubelet rejects on a real control plane: everybody is told at once. The test is the kubelet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import Cluster, Manifest, Namespace, node_of, wait_for
+from tests.e2e.installation import Installation
+from tests.e2e.nodes import NodeFactory
+from tests.e2e.plugin import user_shell
+from tests.e2e.proxied import behind_proxy
+from tests.e2e.service import Fluence
+from tests.e2e.test_gangs import condition
+from tests.e2e.test_requeue import notes
+from tests.e2e.workloads import grouped, indexed_job, ours, pod_group
+
+KUBELET = {
+    "OutOfcpu": "Node didn't have enough resource: cpu, requested: 1000, used: 1500, capacity: 2000",
+    "NodeAffinity": "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
+    "UnexpectedAdmissionError": "Allocate failed due to no healthy devices present, which is unexpected",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def proxied(installation: Installation) -> Iterator[None]:
+    """The service is reached through the API server while this module runs."""
+    with behind_proxy(installation):
+        yield
+
+
+def reject(namespace: Namespace, pod: Manifest, reason: str) -> None:
+    """Write what a kubelet writes on a pod that it doesn't admit."""
+    path = f"/api/v1/namespaces/{namespace.name}/pods/{pod['metadata']['name']}/status"
+    message = f"Pod was rejected: {KUBELET[reason]}"
+    status = {"phase": "Failed", "reason": reason, "message": message, "conditions": None}
+    namespace.api.patch(path, {"status": status})
+
+
+@pytest.mark.parametrize("reason", sorted(KUBELET))
+def test_rejected_member_is_named_everywhere_until_another_takes_its_place(
+    reason: str,
+    fluence: Fluence,
+    cluster: Cluster,
+    namespace: Namespace,
+    nodes: NodeFactory,
+    tmp_path: Path,
+) -> None:
+    nodes(2, cpu="1")
+    namespace.create(pod_group("pair", 2))
+    first, second = (grouped(ours(name, cpu="1"), "pair") for name in ("first", "second"))
+    namespace.create(first, second)
+    for name in ("first", "second"):
+        namespace.wait_for_phase(name, "Running")
+    wait_for(
+        lambda: condition(namespace, "pair").get("status") == "True", what="the PodGroup to be Scheduled"
+    )
+    lost = namespace.pod("second")
+    reject(namespace, lost, reason)
+
+    rejected = f"kubelet rejected second on {node_of(lost)} ({reason}: {KUBELET[reason]})"
+    seen = fluence.wait_for_reason(namespace.name, "pair", rejected)
+    assert (seen["state"], seen["why"]) == ("committed", "Rejected")
+    assert "1 of 2 member is bound and evicted unless the gang is completed within" in seen["reason"]
+    assert "; the time to complete it ends at 20" in seen["reason"]
+    wait_for(lambda: condition(namespace, "pair").get("reason") == "Rejected", what="the condition")
+    told = condition(namespace, "pair")
+    assert told["status"] == "False"
+    assert told["message"].startswith(rejected)
+    wait_for(lambda: notes(namespace, "second", "Rejected"), what="the Event")
+    (note,) = notes(namespace, "second", "Rejected")
+    assert rejected in note
+    assert not notes(namespace, "first", "Rejected")
+    shell = user_shell(cluster.kubeconfig, namespace.name, tmp_path)
+    assert rejected in shell.fluence("why", "pair").stdout
+    assert rejected in shell.fluence("jobs", "-o", "wide").stdout
+
+    namespace.create(grouped(ours("third", cpu="1"), "pair"))
+    assert fluence.wait_for_state(namespace.name, "pair", "bound")["reason"] == ""
+    wait_for(lambda: condition(namespace, "pair").get("status") == "True", what="it to be Scheduled again")
+    assert namespace.pod("first")["status"]["phase"] == "Running"
+
+
+def test_job_replaces_a_rejected_pod_and_its_gang_is_whole_again(
+    fluence: Fluence, namespace: Namespace, nodes: NodeFactory
+) -> None:
+    nodes(2, cpu="1")
+    namespace.create(indexed_job("train", ours("x", cpu="1"), 2))
+    fluence.wait_for_state(namespace.name, "train", "bound")
+    lost = namespace.pods(**{"batch.kubernetes.io/job-completion-index": "1"})[0]
+    namespace.wait_for_phase(lost["metadata"]["name"], "Running")
+    reject(namespace, lost, "OutOfcpu")
+
+    def running() -> bool:
+        return sum(1 for one in namespace.pods() if one["status"]["phase"] == "Running") == 2
+
+    wait_for(running, what="two running pods")
+    assert fluence.wait_for_state(namespace.name, "train", "bound")["reason"] == ""
