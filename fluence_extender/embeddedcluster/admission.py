@@ -51,7 +51,9 @@ def admit(pod: Json, resources: VirtualResources, gated_jobs: Collection[str] = 
     node = _birth_node(admitted, pod, gated_jobs)
     if not node:
         return admitted
-    pinned = {**admitted.annotations, PINNED_ANNOTATION: node}
+    record = (pod["metadata"].get("annotations") or {}).get(PLACED_ANNOTATION)
+    written = {} if record is None else {PLACED_ANNOTATION: record}
+    pinned = {**admitted.annotations, **written, PINNED_ANNOTATION: node}
     return replace(admitted, gates=(), annotations=pinned, affinity=pinning(admitted, node, ()))
 
 

@@ -126,12 +126,15 @@ def apiserver(at: Layout) -> list[str]:
     ]
 
 
-def controller_manager(at: Layout) -> list[str]:
-    """Return the command line of kube-controller-manager, with limits for hundreds of pods a second."""
+def controller_manager(at: Layout, kubeconfig: Path) -> list[str]:
+    """Return the command line of kube-controller-manager, with limits for hundreds of pods a second.
+
+    ``kubeconfig`` is that of its own user, by whose name policies know its controllers.
+    """
     secrets = at.credentials
     return [
         str(at.binaries["kube-controller-manager"]),
-        f"--kubeconfig={at.kubeconfig}",
+        f"--kubeconfig={kubeconfig}",
         f"--authentication-kubeconfig={at.kubeconfig}",
         f"--authorization-kubeconfig={at.kubeconfig}",
         "--leader-elect=false",

@@ -5,8 +5,11 @@ and how large it is, and may change both at any time: labels, owners, PodGroups.
 its gang only if it got its place with that very gang, and the promise covers no more members than the gang needed then.
 A pod that was bound otherwise, or with another gang, uses its node and promises nothing.
 
+The record also names the queue to which the place is charged. Work that has places stays in that queue, whatever its
+labels, its owners or the defaults of its namespace say later, so nobody takes what runs out of a quota.
+
 Only the service may write the annotation (``deploy/base/stamps.yaml``). It is written when the pod is ungated and in
-the Binding, so that it outlives a restart.
+the Binding, so that it outlives a restart. A pod that is created with its node has it from its Job's template.
 """
 
 from __future__ import annotations
@@ -20,22 +23,35 @@ from fluence_extender.model.pod import Pod
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """The gang with which a pod got its place, and the ``size`` of that gang then."""
+    """The gang with which a pod got its place, the ``size`` of that gang then, and the ``queue`` that it was in.
+
+    ``queue`` is "" if nobody has made the queue, so that it has no quota.
+    """
 
     gang: GangKey
     size: int
+    queue: str = ""
 
     def __str__(self) -> str:
-        return f"{self.size} {_identity(self.gang)}"
+        return f"{self.size} {_identity(self.gang)}{IN_QUEUE}{self.queue}".removesuffix(IN_QUEUE)
 
     @classmethod
     def recorded(cls, pod: Pod, gang: GangKey) -> Promise | None:
         """Return the promise to ``gang`` that the pod's annotation records, None if it records no such promise."""
-        size, _, identity = pod.annotations.get(PLACED_ANNOTATION, "").partition(" ")
+        size, _, rest = pod.annotations.get(PLACED_ANNOTATION, "").partition(" ")
+        identity, _, queue = rest.partition(IN_QUEUE)
         if identity != _identity(gang) or not size.isdecimal() or len(size) > LONGEST_SIZE:
             return None
-        return cls(gang, int(size))
+        return cls(gang, int(size), queue)
 
+
+def recorded_queue(pod: Pod) -> str:
+    """Return the queue to which the pod's place is charged, with whatever gang it got it; "" if none is recorded."""
+    return pod.annotations.get(PLACED_ANNOTATION, "").partition(IN_QUEUE)[2]
+
+
+IN_QUEUE = " in "
+"""Stands before the name of the queue. No other part of the record has a space in it."""
 
 LONGEST_SIZE = 9
 """Digits of a size at most; a longer number isn't read."""

@@ -13,6 +13,7 @@ from fluence_extender.model.names import (
     GATE,
     JOB_SET_NAME,
     NODE_NAME,
+    PLACED_ANNOTATION,
     REPLICATED_JOB,
     REPLICATED_JOB_REPLICAS,
 )
@@ -258,7 +259,8 @@ class JobController:
         node = job.nodes[index] if index < len(job.nodes) else ""
         if node and job.uid not in self.cluster.gated:
             term = NodeTerm(fields=(Requirement(NODE_NAME, "In", (node,)),))
-            pod = replace(pod, gates=(), affinity=(term,))
+            written = {**pod.annotations, PLACED_ANNOTATION: job.placed_with}
+            pod = replace(pod, gates=(), affinity=(term,), annotations=written)
             self.born.append(pod.name)
         else:
             self.gated.append(pod.name)

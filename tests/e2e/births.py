@@ -152,7 +152,8 @@ def pinned_to(pod: Manifest) -> str:
     """The node to which a pod was pinned at birth, "" where it waits at the gate. Fails where it is neither."""
     gates = pod["spec"].get("schedulingGates") or []
     node = annotations_of(pod).get(PINNED_ANNOTATION, "")
-    assert not {NODES_ANNOTATION, PLACED_ANNOTATION} & annotations_of(pod).keys()
+    assert NODES_ANNOTATION not in annotations_of(pod)
+    assert not gates or PLACED_ANNOTATION not in annotations_of(pod)
     assert bool(gates) != bool(node), (gates, node)
     assert not node or all(named(node) in one["matchFields"] for one in terms_of(pod) if one)
     return node

@@ -8,10 +8,20 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.localcluster import Api, ApiError
-from fluence_extender.model.names import QUEUE_LABEL
+from fluence_extender.localcluster import Api, ApiError, ControlPlane
+from fluence_extender.model.names import (
+    COMPLETION_INDEX,
+    GROUP_LABEL,
+    NODES_ANNOTATION,
+    PINNED_ANNOTATION,
+    PLACED_ANNOTATION,
+    PLACED_LABEL,
+    QUEUE_LABEL,
+)
 from tests.e2e.births import held, path_of, ranks
-from tests.e2e.harness import Manifest, Namespace, node_of, phase_of, wait_for
+from tests.e2e.editor import editor
+from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, phase_of, wait_for
+from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.queue_objects import PATHS, define, queue_object
 from tests.e2e.service import Fluence
@@ -132,3 +142,71 @@ def test_owner_takes_back_what_the_other_team_has_borrowed(
     fluence.wait_for_reason(namespace.name, "o2", "busy")
     api.delete(path_of(namespace, "p1"), propagationPolicy="Background")
     runs("o1", "o2")
+
+
+def test_user_cannot_take_what_runs_out_of_its_quota(
+    api: Api,
+    fluence: Fluence,
+    control_plane: ControlPlane,
+    namespace: Namespace,
+    own_nodes: NodeFactory,
+    installation: Installation,
+) -> None:
+    (node,) = own_nodes(1, cpu="8")
+    make(api, "optics", limit={"cpu": "3"}, defaultFor=[namespace.name])
+    make(api, "plasma")
+    user = editor(control_plane, namespace)
+    path = f"/api/v1/namespaces/{namespace.name}/pods"
+
+    def able() -> bool:
+        with suppress(ApiError):
+            user.create(of("optics", 0))
+            return True
+        return False
+
+    wait_for(able, what="the user's rights to be in force")
+    train = ranks("train", 2, ours("x", cpu="1", labels={QUEUE_LABEL: "optics"}))
+    user.create(train)
+    namespace.wait_until_bound(3)
+    wait_for_used(api, "optics", "3", None)
+    recorded = [annotations_of(one)[PLACED_ANNOTATION] for one in namespace.pods()]
+    assert all(one.endswith(" in optics") for one in recorded), recorded
+
+    # The pods lose their Job, and name another queue and another gang.
+    born = [one for one in namespace.pods() if "ownerReferences" in one["metadata"]]
+    assert len(born) == 2
+    assert all(annotations_of(one)[PINNED_ANNOTATION] == node for one in born)
+    user.api.delete(path_of(namespace, "train"), propagationPolicy="Orphan")
+    wait_for(
+        lambda: not any("ownerReferences" in one["metadata"] for one in namespace.pods()),
+        what="the pods to be orphaned",
+    )
+    for one in namespace.pods():
+        name = one["metadata"]["name"]
+        user.api.patch(
+            f"{path}/{name}", {"metadata": {"labels": {QUEUE_LABEL: "plasma", GROUP_LABEL: f"g-{name}"}}}
+        )
+        for forged in ("1 pod/x in plasma", None):
+            with pytest.raises(ApiError, match="stay as they are"):
+                user.api.patch(f"{path}/{name}", {"metadata": {"annotations": {PLACED_ANNOTATION: forged}}})
+    user.create(of("optics", 1))
+    fluence.wait_for_reason(namespace.name, "optics-1", "over quota: queue optics may use 3 cpu (limit.cpu)")
+    installation.crash()
+    installation.revive()
+    fluence.wait_for_reason(namespace.name, "optics-1", "over quota: queue optics may use 3 cpu (limit.cpu)")
+    wait_for_used(api, "optics", "3", None)
+
+    # Nor does a pod that looks like a Job's bring a record of its own.
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "1", "controller": True}
+    forgery = ours(
+        "forgery",
+        labels={PLACED_LABEL: "at-birth"},
+        annotations={NODES_ANNOTATION: node, COMPLETION_INDEX: "0", PLACED_ANNOTATION: "1 job/j in plasma"},
+    )
+    forgery["metadata"]["ownerReferences"] = [owner]
+    stored = user.api.request("POST", path, forgery, query={"dryRun": "All"})
+    assert annotations_of(stored)[PINNED_ANNOTATION] == node
+    assert PLACED_ANNOTATION not in annotations_of(stored)
+
+    namespace.delete_pod("optics-0")
+    namespace.wait_for_phase("optics-1", "Running")

@@ -8,7 +8,7 @@ from string import ascii_letters
 
 import pytest
 
-from fluence_extender.localcluster import Api, ApiError, ControlPlane
+from fluence_extender.localcluster import ApiError, ControlPlane
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
     AT_BIRTH,
@@ -24,6 +24,7 @@ from fluence_extender.model.names import (
     USER_ANNOTATION,
 )
 from tests.e2e.conftest import empty
+from tests.e2e.editor import editor
 from tests.e2e.harness import Manifest, Namespace, annotations_of, job, node_of, pod, wait_for
 from tests.e2e.installation import gates_of
 from tests.e2e.nodes import NodeFactory
@@ -31,7 +32,6 @@ from tests.e2e.service import Fluence
 from tests.e2e.workloads import ONE_DEVICE, QPU, deployment, gang, labelled, ours, pod_group
 
 Write = Callable[[str], None]
-RBAC = "rbac.authorization.k8s.io"
 ATTRIBUTE = "fluence.flux-framework.org/attr-vendor"
 TAKEN_OFF = (PINNED_ANNOTATION, PLACED_ANNOTATION, FIRST_SEEN_ANNOTATION)
 WRITTEN = (ALLOCATION_ANNOTATION, BACKEND_ANNOTATION, ATTRIBUTE, *TAKEN_OFF)
@@ -41,19 +41,7 @@ WRITTEN = (ALLOCATION_ANNOTATION, BACKEND_ANNOTATION, ATTRIBUTE, *TAKEN_OFF)
 @pytest.fixture
 def user(control_plane: ControlPlane, namespace: Namespace) -> Namespace:
     """The test's namespace, accessed as a user whose only right is the role ``edit`` there."""
-    name = f"user-of-{namespace.name}"
-    role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "edit"}
-    subject = {"apiGroup": RBAC, "kind": "User", "name": name}
-    namespace.create(
-        {
-            "apiVersion": f"{RBAC}/v1",
-            "kind": "RoleBinding",
-            "metadata": {"name": "user"},
-            "roleRef": role,
-            "subjects": [subject],
-        }
-    )
-    seen = Namespace(namespace.name, Api(control_plane.kubeconfig_for(name)))
+    seen = editor(control_plane, namespace)
     # Rights and policies count a moment after they were created.
     wait_for(lambda: not refusal(seen, ours("p")), what="the user's rights to be in force")
     wait_for(lambda: refusal(seen, ours("p", nodeName="n")), what="the policy to count")

@@ -251,9 +251,9 @@ def _promise(gang: Gang, member: Member, event: MemberEvent, after: MemberState)
     if after is WAITING:
         return None
     if event is MemberEvent.PLAN:
-        return Promise(gang.key, gang.size)
+        return Promise(gang.key, gang.size, gang.queue)
     if event is MemberEvent.RESUME:
-        return Promise.recorded(member.pod, gang.key) or Promise(gang.key, gang.size)
+        return Promise.recorded(member.pod, gang.key) or Promise(gang.key, gang.size, gang.queue)
     if after is BOUND and member.promise is None:
         return Promise.recorded(member.pod, gang.key)
     return member.promise

@@ -30,7 +30,7 @@ from fluence_extender.model.gang import Convention, GangKey, GangState, HistoryK
 from fluence_extender.model.names import FIRST_SEEN_ANNOTATION, PLACED_ANNOTATION
 from fluence_extender.model.pod import ENDED as ENDED_PHASES
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.promise import Promise
+from fluence_extender.model.promise import Promise, recorded_queue
 from fluence_extender.model.reason import Reason, ReasonCode, timed_out
 from fluence_extender.queueing.entry import EQUAL, Entitlement
 
@@ -98,6 +98,13 @@ class Member:
     def binding(self) -> bool:
         """Whether a Binding is under way, so that its place can't be taken from it."""
         return self.state is BINDING or self.state is HANDED_OVER
+
+    @property
+    def charged(self) -> str:
+        """The queue to which its place is charged, "" if that isn't recorded or it has none."""
+        if self.promise is not None:
+            return self.promise.queue
+        return recorded_queue(self.pod) if self.bound else ""
 
     @property
     def bound(self) -> str:
@@ -242,8 +249,9 @@ class Gang:
     when it is expected to get its places, in seconds since the epoch, None if unknown, and ``undone_about`` is when its
     bound members are evicted, None if they aren't. ``usual_priority`` is the priority that its queue gives work without
     a PriorityClass, None where it gives none. ``head_start`` is how many seconds of waiting its priority is worth, None
-    where the higher priority always comes first. ``entitlement`` is what its queue is entitled to with it. ``foretold``
-    is what the queue has promised its users, for the account of past work.
+    where the higher priority always comes first. ``entitlement`` is what its queue is entitled to with it. ``queue`` is
+    the queue in which it is, "" if nobody has made that. ``foretold`` is what the queue has promised its users, for the
+    account of past work.
     """
 
     key: GangKey
@@ -264,6 +272,7 @@ class Gang:
     usual_priority: int | None = None
     head_start: float | None = None
     entitlement: Entitlement = EQUAL
+    queue: str = ""
     barrier: Barrier = field(default_factory=Barrier)
     history: History = field(default_factory=History)
     foretold: Foretold = field(default_factory=Foretold)

@@ -1,8 +1,8 @@
 """Whether a gang may start, whatever room there is, and where it counts.
 
 A gang may start once its queue, its user's limits, its holds and its dependencies allow it. What already has places is
-let go on. Invariant: what runs and waits is counted as of the last look at each gang, and a gang that gets its places
-counts at once, so no limit is exceeded within a step.
+let go on, in the queue in which it got them. Invariant: what runs and waits is counted as of the last look at each
+gang, and a gang that gets its places counts at once, so no limit is exceeded within a step.
 """
 
 from __future__ import annotations
@@ -58,6 +58,10 @@ class QueueAdmission:
 
     def queue_of(self, gang: Gang, said: Submission | None = None) -> Queue | Reason:
         """Return the queue of a gang, or why it has none."""
+        made = self._queues.made
+        charged = made.get(charged_queue(gang)) if made else None
+        if charged is not None:
+            return charged
         said = submission_of(gang, self._registry.workloads) if said is None else said
         members = gang.alive() or gang.members.values()
         return self._queues.queue_of((one.pod for one in members), dict(said.queues))
@@ -157,7 +161,9 @@ class QueueAdmission:
         leaving = not gang.alive() and _leaves(gang)
         if before is not None and before.runs and (leaving or _runs(gang)):
             if self.quotas.active:
-                self._put(gang.key, replace(before, held=self.quotas.held(gang, before)))
+                held = self.quotas.held(gang, before.queue, before)
+                elsewhere = self.quotas.elsewhere(gang, before.queue)
+                self._put(gang.key, replace(before, held=held, elsewhere=elsewhere))
             return
         if not gang.alive() and not leaving:
             self._forget([gang.key])
@@ -182,6 +188,7 @@ class QueueAdmission:
 
     def _count(self, gang: Gang, queue: Queue | Reason, said: Submission) -> None:
         name = NO_QUEUE_NAME if isinstance(queue, Reason) else queue.name
+        gang.queue = name if name in self._queues.made else ""
         gang.usual_priority = None if isinstance(queue, Reason) else self._queues.usual_priority(queue)
         gang.head_start = None
         if not isinstance(queue, Reason) and self._queues.ages:
@@ -189,9 +196,10 @@ class QueueAdmission:
         before = self.usage.place(gang.key)
         leaves = _leaves(gang)
         runs = _runs(gang) or (leaves and not gang.alive())
-        held = self.quotas.held(gang, before) if runs or leaves else NOTHING
+        held = self.quotas.held(gang, name, before) if runs or leaves else NOTHING
+        elsewhere = self.quotas.elsewhere(gang, name) if runs or leaves else ()
         asks = NOTHING if runs else self.quotas.asks(gang)
-        place = Place(name, _user(gang.key, said), runs, gang.created, held, asks)
+        place = Place(name, _user(gang.key, said), runs, gang.created, held, asks, elsewhere)
         self._put(gang.key, place)
         if before is not None and not before.runs and before != place:
             self._wake(before)
@@ -236,6 +244,16 @@ class QueueAdmission:
             return None
         succeeded = sum(1 for one in gang.members.values() if one.pod.phase == "Succeeded")
         return Ending.SUCCEEDED if succeeded >= gang.size else Ending.FAILED
+
+
+def charged_queue(gang: Gang) -> str:
+    """Return the queue to which the places of a gang are charged, "" if nothing is recorded of them.
+
+    Members that got their places with another gang may name another queue. They count only where no others have one.
+    """
+    placed = [one for one in gang.members.values() if one.charged and not one.pod.finished]
+    own = [one for one in placed if one.promise is not None and one.promise.gang == gang.key]
+    return min(((one.age, one.charged) for one in own or placed), default=((), ""))[1]
 
 
 def _runs(gang: Gang) -> bool:

@@ -2,7 +2,8 @@
 
 A gang counts from its first place on: with all that its members hold, and while it is promised its other places with
 those, too. A member that is lost and made anew therefore finds its share of the quota, and if it asks for more than
-that, it has to find the rest. What has places keeps them, whatever becomes of the quota.
+that, it has to find the rest. What has places keeps them, whatever becomes of the quota. Each place is charged to the
+queue in which its member got it, whatever gang and queue the member's labels and owners name since.
 
 Invariants: where no queue has a quota nothing is counted or computed. Gangs are counted as of the last look at them,
 and what gets its places counts at once, so no quota is exceeded within a step.
@@ -102,18 +103,29 @@ class Quotas:
         """Count a gang that held what is said of it at ``before`` and holds what is said at ``after``."""
         if not self.active:
             return
-        if before is not None and before.held:
-            self._use.add(before.queue, before.held, -1)
-            gave = after is None or after.queue != before.queue or not before.held.fits(after.held)
-            self.version += gave
-        if after is not None and after.held:
-            self._use.add(after.queue, after.held)
+        for queue, amounts in () if before is None else before.holdings:
+            self._use.add(queue, amounts, -1)
+            self.version += not amounts.fits(
+                dict(after.holdings if after is not None else ()).get(queue, NOTHING)
+            )
+        for queue, amounts in () if after is None else after.holdings:
+            self._use.add(queue, amounts)
 
-    def held(self, gang: Gang, before: Place | None) -> Resources:
-        """Return what a gang holds of its queue's quota."""
+    def elsewhere(self, gang: Gang, queue: str) -> tuple[tuple[str, Resources], ...]:
+        """Return what members of a gang that is in ``queue`` hold of the quotas of other queues."""
+        if not self.active:
+            return ()
+        others = {one.charged for one in _placed(gang)} - {"", queue}
+        return tuple(
+            (other, Resources.total(one.pod.amounts for one in _placed(gang) if one.charged == other))
+            for other in sorted(others)
+        )
+
+    def held(self, gang: Gang, queue: str, before: Place | None) -> Resources:
+        """Return what a gang holds of the quota of ``queue``, in which it is."""
         if not self.active:
             return NOTHING
-        found = Resources.total(one.pod.amounts for one in _placed(gang))
+        found = Resources.total(one.pod.amounts for one in _charged(gang, queue))
         if not gang.promised:
             return found
         if before is None or not before.held:
@@ -136,7 +148,8 @@ class Quotas:
 
         The planner says of the ``fewest`` that have to be placed together if they never fit.
         """
-        held, ruled = Resources.total(one.pod.amounts for one in _placed(gang)), self._use.tree.ruled
+        held = Resources.total(one.pod.amounts for one in _charged(gang, place.queue))
+        ruled = self._use.tree.ruled
         # Each pod may name resources of its own, so only those count of which somebody has a quota.
         more = {kind: held[kind] - place.held[kind] for kind in ruled}
         for count, member in enumerate(ready):
@@ -169,6 +182,11 @@ def _placed(gang: Gang) -> list[Member]:
         for one in gang.members.values()
         if not one.pod.finished and (one.pod.node or (one.assignment is not None and one.alive))
     ]
+
+
+def _charged(gang: Gang, queue: str) -> list[Member]:
+    """Return the members whose places are charged to ``queue``, in which the gang is; else their records say so."""
+    return [one for one in _placed(gang) if one.charged in ("", queue)]
 
 
 def _told(excess: Excess, queue: str, tree: QuotaTree) -> Reason:

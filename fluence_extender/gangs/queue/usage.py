@@ -18,12 +18,17 @@ Group = tuple[str, str | None]
 """A queue and one of its users, or with None the whole queue."""
 
 
+def _groups(queue: str, user: str) -> tuple[Group, Group]:
+    return (queue, None), (queue, user)
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a gang counts: in which queue, for which user, and whether it ``runs``.
 
     ``created`` orders those that wait. ``held`` is what it holds of its queue's quota, and ``asks`` what it asks for
-    while it waits, as long as some queue has a quota or a weight.
+    while it waits, as long as some queue has a quota or a weight. ``elsewhere`` is what members hold of other queues'
+    quotas, in which they got their places.
     """
 
     queue: str
@@ -32,11 +37,17 @@ class Place:
     created: Age
     held: Resources = NOTHING
     asks: Resources = NOTHING
+    elsewhere: tuple[tuple[str, Resources], ...] = ()
 
     @property
     def groups(self) -> tuple[Group, Group]:
         """The groups in which it counts."""
-        return (self.queue, None), (self.queue, self.user)
+        return _groups(self.queue, self.user)
+
+    @property
+    def holdings(self) -> tuple[tuple[str, Resources], ...]:
+        """What its members hold, by the queue to which it is charged."""
+        return ((self.queue, self.held), *self.elsewhere) if self.held else self.elsewhere
 
 
 @dataclass(slots=True)
@@ -82,8 +93,8 @@ class Usage:
         return waiting[0][0][0] if waiting else None
 
     def queues(self) -> set[str]:
-        """Return the queues in which gangs run or wait."""
-        return {queue for queue, user in (*self._running, *self._waiting) if user is None}
+        """Return the queues in which gangs run or wait, or to which something is charged."""
+        return {queue for queue, user in (*self._running, *self._waiting, *self._held) if user is None}
 
     def older(self, key: GangKey, group: Group) -> int:
         """Return how many gangs of the group wait that were created before this one: all, if it doesn't exist yet."""
@@ -97,9 +108,10 @@ class Usage:
 
     def _add(self, key: GangKey, place: Place) -> None:
         self._places[key] = place
+        for queue, amounts in place.holdings:
+            for group in _groups(queue, place.user):
+                self._held[group] = self.held(group) + amounts
         for group in place.groups:
-            if place.held:
-                self._held[group] = self.held(group) + place.held
             if place.runs:
                 self._running[group] += 1
             else:
@@ -107,11 +119,12 @@ class Usage:
 
     def _remove(self, key: GangKey, place: Place) -> None:
         del self._places[key]
-        for group in place.groups:
-            if place.held:
-                self._held[group] -= place.held
+        for queue, amounts in place.holdings:
+            for group in _groups(queue, place.user):
+                self._held[group] -= amounts
                 if not self._held[group]:
                     del self._held[group]
+        for group in place.groups:
             if place.runs:
                 self._running[group] -= 1
                 if not self._running[group]:
