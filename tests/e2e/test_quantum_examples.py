@@ -6,6 +6,7 @@ interface is found.
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -102,8 +103,8 @@ def plane(control_plane: ControlPlane) -> ControlPlane:
 
 
 @contextmanager
-def mock_qpu(now: Callable[[], float]) -> Iterator[str]:
-    with server("127.0.0.1", 0, MockQpu(2, 10.0, now)) as listening, pytest.MonkeyPatch.context() as patch:
+def mock_qpu(now: Callable[[], float], port: int = 0) -> Iterator[str]:
+    with server("127.0.0.1", port, MockQpu(2, 10.0, now)) as listening, pytest.MonkeyPatch.context() as patch:
         patch.setattr(listening.RequestHandlerClass, "log_message", lambda *_: None)
         thread = threading.Thread(target=listening.serve_forever)
         thread.start()
@@ -208,6 +209,49 @@ def test_2_shared_gang(
             program.join(LONGEST)
             assert said == ["submitted mock-0 to mock_qpu\nthe task is completed"]
         assert consumers_say(namespace, plane, "shared", tmp_path) == {"working on mock-0 of mock_qpu"}
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def test_1_and_2_applied_back_to_back_before_the_backend_listens(
+    webhook: Webhook, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, resources: Write,
+    plane: ControlPlane, tmp_path: Path,
+) -> None:  # fmt: skip
+    own_nodes(1, cpu="2")
+    now, port, said = [0.0], free_port(), dict[str, str]()
+    configure(resources, namespace, f"http://127.0.0.1:{port}")
+    create(namespace, "01-mock-qpu")
+    create(namespace, "02-shared-gang")
+    lead = producer(namespace, "shared")
+    first = RunningPod(plane, namespace.wait_for_phase("hello-quantum", "Running"), tmp_path / "hello")
+    with first, RunningPod(plane, lead, tmp_path / "lead") as second:
+        programs = []
+        for name, running in (("hello", first), ("lead", second)):
+            running.stage()
+            program = threading.Thread(
+                target=lambda name=name, running=running: said.update({name: running.main()})
+            )
+            program.start()
+            programs.append(program)
+        second.sidecar()
+        with mock_qpu(lambda: now[0], port):
+            wait_for_log(second, "queued, position 2")
+            assert len(waiting(namespace)) == 2
+            now[0] = 10.0
+            wait_for(lambda: not waiting(namespace), LONGEST, "the consumers", second.log.read_text)
+            now[0] = 100.0
+            for program in programs:
+                program.join(LONGEST)
+            tasks = {"mock-0", "mock-1"}
+            (theirs,) = (one for one in tasks if f"submitted {one} to mock_qpu" in said["lead"])
+            (other,) = tasks - {theirs}
+            assert said["hello"] == f"BACKEND=mock_qpu\nsubmitted {other}"
+            assert said["lead"] == f"submitted {theirs} to mock_qpu\nthe task is completed"
+            assert consumers_say(namespace, plane, "shared", tmp_path) == {f"working on {theirs} of mock_qpu"}
 
 
 def test_3_observe(
