@@ -74,6 +74,7 @@ bench: with-tests ## What calls, matches, changes of nodes, restarts and admissi
 	$(BIN)/python -m benchmarks.queue --costs
 	$(BIN)/python -m benchmarks.beside
 	$(BIN)/python -m benchmarks.webhook $(ARGS)
+	$(BIN)/python -m benchmarks.history $(ARGS)
 
 chaos: with-tests ## 200 random kills and stops of everything on a real control plane, half an hour (see docs/reliability.md)
 	$(BIN)/python -m benchmarks.chaos $(ARGS)
@@ -83,6 +84,7 @@ throughput: with-tests ## Pods a second and CPU a pod, beside the stock schedule
 
 peers: with-tests ## The same work with other gang schedulers, which are built first (hours, on a free machine)
 	$(BIN)/python -m benchmarks.peers $(ARGS)
+	$(BIN)/python -m benchmarks.admission
 
 fuzz: with-tests ## 100,000 spoiled documents for the embedded engine (--engine fluxion: for libreapi_cli)
 	$(BIN)/python -m tests.fuzz $(ARGS)

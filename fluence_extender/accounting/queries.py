@@ -10,11 +10,23 @@ from collections.abc import Iterator
 from datetime import date, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, case, func, literal, or_, select, true, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    case,
+    func,
+    literal,
+    or_,
+    select,
+    true,
+    tuple_,
+)
 from sqlalchemy.sql.selectable import CTE
 
 from fluence_extender.accounting.days import seconds_by_day
-from fluence_extender.accounting.tables import DAY, amounts, daily, pods, runs
+from fluence_extender.accounting.tables import DAY, PERIOD, amounts, daily, periods, pods, runs
 from fluence_extender.model.accounting import (
     Grouping,
     HeldAmount,
@@ -52,8 +64,9 @@ def usage(
 ) -> list[UsedAmount]:
     """Return what was used since the day of ``since``, by pods that have ended and by those that run."""
     total: Counter[tuple[str, str, str]] = Counter()
-    for name, resource, backend, used in connection.execute(ended_use(by, since, namespace, reader)):
-        total[_written(by, name), resource, backend] += int(used)
+    for statement in ended_use(by, since, namespace, reader):
+        for name, resource, backend, used in connection.execute(statement):
+            total[_written(by, name), resource, backend] += int(used)
     for name, resource, backend, used in connection.execute(running_use(by, since, namespace, reader, now)):
         if by is Grouping.DAY:
             for day, seconds in seconds_by_day(int(name), now):
@@ -63,15 +76,29 @@ def usage(
     return [UsedAmount(*key, total[key]) for key in sorted(total) if total[key] > 0]
 
 
-def ended_use(by: Grouping, since: int, namespace: str, reader: Reader) -> Select[Any]:
-    """Return the statement for what has been used by pods that have ended."""
-    name = daily.c.day if by is Grouping.DAY else daily.c[COLUMNS[by]]
-    used = func.sum(daily.c.unit_seconds)
-    found: Select[Any] = select(name, daily.c.resource, daily.c.backend, used).where(
-        daily.c.day >= since // DAY
-    )
-    found = _only(found, daily, namespace, reader)
-    return found.group_by(name, daily.c.resource, daily.c.backend)
+def ended_use(by: Grouping, since: int, namespace: str, reader: Reader) -> Iterator[Select[Any]]:
+    """Yield the statements for what has been used by pods that have ended.
+
+    Whole periods have fewer rows than their days, so only the days before the first whole period are added up singly.
+    """
+    first = since // DAY
+    whole = -(-first // PERIOD)
+    if by is Grouping.DAY:
+        yield _sums(daily.c.day, daily, daily.c.day >= first, namespace, reader)
+        return
+    column = COLUMNS[by]
+    days = (daily.c.day >= first) & (daily.c.day < whole * PERIOD)
+    yield _sums(daily.c[column], daily, days, namespace, reader)
+    yield _sums(periods.c[column], periods, periods.c.period >= whole, namespace, reader)
+
+
+def _sums(
+    name: ColumnElement[Any], table: Table, when: ColumnElement[bool], namespace: str, reader: Reader
+) -> Select[Any]:
+    found: Select[Any] = select(
+        name, table.c.resource, table.c.backend, func.sum(table.c.unit_seconds)
+    ).where(when)
+    return _only(found, table, namespace, reader).group_by(name, table.c.resource, table.c.backend)
 
 
 def running_use(by: Grouping, since: int, namespace: str, reader: Reader, now: int) -> Select[Any]:

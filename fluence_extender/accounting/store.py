@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Table, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from fluence_extender.accounting.days import Used, used
-from fluence_extender.accounting.tables import amounts, daily, facts, pods, runs
+from fluence_extender.accounting.tables import PERIOD, amounts, daily, facts, periods, pods, runs
 from fluence_extender.model.accounting import MovedStart, PodAccount, WorkOutcome
 
 SEEN, REMOVED = "seen", "removed"
@@ -123,13 +123,23 @@ def put_fact(connection: Connection, name: str, value: int) -> None:
 
 
 def add(connection: Connection, charges: Counter[Used]) -> None:
-    """Add to the rows of ``daily``, in the order of their keys, so that two writers can't lock each other out."""
-    rows = [{**key._asdict(), "unit_seconds": charges[key]} for key in sorted(charges) if charges[key]]
+    """Add to the sums of days and of periods."""
+    together: Counter[Used] = Counter()
+    for key, amount in charges.items():
+        together[key._replace(day=key.day // PERIOD)] += amount
+    _add(connection, daily, charges)
+    _add(connection, periods, together)
+
+
+def _add(connection: Connection, table: Table, charges: Counter[Used]) -> None:
+    """Add to the rows of a table, in the order of their keys, so that two writers can't lock each other out."""
+    names = table.columns.keys()
+    rows = [dict(zip(names, (*key, charges[key]), strict=True)) for key in sorted(charges) if charges[key]]
     if rows:
-        new = _upsert(connection, daily)
-        total = daily.c.unit_seconds + new.excluded.unit_seconds
+        new = _upsert(connection, table)
+        total = table.c.unit_seconds + new.excluded.unit_seconds
         connection.execute(
-            new.on_conflict_do_update(index_elements=list(daily.primary_key), set_={"unit_seconds": total}),
+            new.on_conflict_do_update(index_elements=list(table.primary_key), set_={"unit_seconds": total}),
             rows,
         )
 

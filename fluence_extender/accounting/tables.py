@@ -3,11 +3,12 @@
 * ``pods``: one row for each pod that had a node, with its ``amounts``. They are the facts.
 * ``runs``: one row for each life of a gang, made from the rows of its pods.
 * ``daily``: what was used on each day (UTC) by the pods that have ended, for years.
+* ``periods``: the same for each period of `PERIOD` days, so that the use of years is added up from few rows.
 * ``facts``: until when the writer has seen the cluster, and until when pods have been removed.
 
-Invariants: the rows of ``runs`` and ``daily`` follow from those of ``pods``, and each transaction changes them
-together. All amounts are integers, so what is added and taken away again leaves nothing. Times are seconds since the
-epoch; a ``day`` is their quotient by 86,400.
+Invariants: the rows of ``runs``, ``daily`` and ``periods`` follow from those of ``pods``, and each transaction changes
+them together. All amounts are integers, so what is added and taken away again leaves nothing. Times are seconds since
+the epoch; a ``day`` is their quotient by 86,400, and a ``period`` is that of a day by `PERIOD`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from sqlalchemy import JSON, BigInteger, Column, Index, Integer, MetaData, Strin
 metadata = MetaData()
 
 DAY = 86_400
+PERIOD = 32
 
 
 def _who() -> list[Column[str]]:
@@ -82,17 +84,24 @@ runs = Table(
     Index("runs_workload", "workload", "started", "run"),
 )
 
-daily = Table(
-    "daily",
-    metadata,
-    Column("day", Integer, primary_key=True),
-    *(Column(column.name, column.type, primary_key=True) for column in _who()),
-    Column("resource", String(317), primary_key=True),
-    Column("backend", String(400), primary_key=True),
-    Column("unit_seconds", BigInteger, nullable=False),
-    Index("daily_namespace", "namespace", "day"),
-    Index("daily_user", "user_name", "day"),
-)
+
+def _sums(name: str, unit: str) -> Table:
+    """Return a table of what was used in each ``unit`` of time."""
+    return Table(
+        name,
+        metadata,
+        Column(unit, Integer, primary_key=True),
+        *(Column(column.name, column.type, primary_key=True) for column in _who()),
+        Column("resource", String(317), primary_key=True),
+        Column("backend", String(400), primary_key=True),
+        Column("unit_seconds", BigInteger, nullable=False),
+        Index(f"{name}_namespace", "namespace", unit),
+        Index(f"{name}_user", "user_name", unit),
+    )
+
+
+daily = _sums("daily", "day")
+periods = _sums("periods", "period")
 
 facts = Table(
     "facts",

@@ -96,6 +96,20 @@ def test_use_before_the_first_day_is_left_out(filled: Connection) -> None:
     assert cores == {"bob": 120, "eve": 2 * DAY // 2}
 
 
+@pytest.mark.parametrize("days_before", [0, 1, 31, 32, 33, 100])
+@pytest.mark.parametrize("by", list(Grouping))
+def test_use_of_many_days_is_what_they_have_together(
+    connection: Connection, by: Grouping, days_before: int
+) -> None:
+    days = range(120)
+    batch = [pod(f"p{day}", started=NOON + day * DAY, ended=NOON + day * DAY + HOUR) for day in days]
+    with connection.begin():
+        store.write(connection, batch, NOON)
+    found = usage(connection, by, NOON + (120 - days_before) * DAY, "", ALL, NOON + 121 * DAY)
+    cores = sum(one.unit_seconds // 1000 for one in found if one.resource == "cpu")
+    assert cores == days_before * 2 * HOUR
+
+
 def test_use_of_what_runs_is_divided_among_the_days(filled: Connection) -> None:
     found = usage(filled, Grouping.DAY, NOON + DAY, "team", ALL, NOON + 2 * DAY)
     cores = {one.name: one.unit_seconds // 1000 for one in found if one.resource == "cpu"}
@@ -114,7 +128,7 @@ def statements() -> list[Select[Any]]:
     asked += [RunQuestion(after=(NOON, "r"), since=NOON - DAY)]
     return [
         *(one for question in asked for reader in (ALL, some) for one in run_statements(question, reader)),
-        *(ended_use(by, NOON, "", reader) for by in Grouping for reader in (ALL, some)),
+        *(one for by in Grouping for reader in (ALL, some) for one in ended_use(by, NOON, "", reader)),
         *(running_use(by, NOON, "", reader, NOON) for by in Grouping for reader in (ALL, some)),
     ]
 

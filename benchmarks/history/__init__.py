@@ -1,0 +1,1 @@
+"""Measure questions to the account of past work over a million jobs."""
