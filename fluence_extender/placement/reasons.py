@@ -36,7 +36,7 @@ MOST_RESOURCES = 8
 MOST_BACKENDS = 10
 """At most this many backends are named."""
 
-MOST_REMEMBERED = 128
+MOST_REMEMBERED = 1024
 """For how many kinds of gangs it is remembered whether they would fit if nothing ran."""
 
 

@@ -82,6 +82,8 @@ class Attempts:
         self._failures = Failures(ledger)
         self._reached: Rank | None = None
         self._round = Round()
+        self.explained: list[Gang] = []
+        """The gangs for which the last step has found nothing but another reason, by what others had asked."""
         self._tried_version = (-1, -1)
         self._placed = 0
 
@@ -98,8 +100,9 @@ class Attempts:
     def make(self, looked_at: Set[GangKey], now: float) -> set[GangKey]:
         """Try gangs that might fit: those just looked at, or all that wait if more capacity may be free.
 
-        Return those of which something may have changed.
+        Return those of which something may have changed besides their reason; ``explained`` are the others.
         """
+        self.explained = []
         self._begin(looked_at)
         self._preemption.begin_round()
         # A search for victims goes on only where its gang is tried each time.
@@ -142,7 +145,7 @@ class Attempts:
         return place
 
     def _attempt(self, place: InLine, now: float, changed: set[GangKey]) -> None:
-        """Try a gang if it might fit, and add it to ``changed`` unless all is as before."""
+        """Try a gang if it might fit, and add it to ``changed`` unless all but its reason is as before."""
         gang, rank = place.gang, place.rank
         attempt = gang.attempt
         if (
@@ -162,7 +165,7 @@ class Attempts:
             attempt.queue_version = self._queue.version
             if gang.reason is not known and gang.reason != known:
                 gang.explain(known, now)
-                changed.add(gang.key)
+                self.explained.append(gang)
             gang.reason = known
             return
         changed.add(gang.key)

@@ -17,6 +17,9 @@ from fluence_extender.model.gang import GangKey, GangState
 
 SETTLED = (GangState.BOUND, GangState.FINISHED)
 
+AT_ONCE = 64
+"""So many gangs whose timers are due are looked at in one step, which takes some milliseconds."""
+
 
 class GangIndex:
     """The gangs of ``registry`` by what a step has to look at them for.
@@ -30,6 +33,8 @@ class GangIndex:
         self._active: set[GangKey] = set()
         self._timers: list[tuple[float, GangKey]] = []
         self._due: dict[GangKey, float] = {}
+        self.unfinished = False
+        """Whether more timers may be due than were taken last."""
 
     def update(self, gang: Gang, now: float) -> None:
         """Record whether the gang is on its way, and set its timer."""
@@ -44,13 +49,14 @@ class GangIndex:
             heapq.heappush(self._timers, (when, key))
 
     def take_due(self, now: float) -> set[GangKey]:
-        """Remove the timers that are due and return their gangs."""
+        """Remove the first of the timers that are due, `AT_ONCE` of them at most, and return their gangs."""
         found: set[GangKey] = set()
-        while self._timers and self._timers[0][0] <= now:
+        while self._timers and self._timers[0][0] <= now and len(found) < AT_ONCE:
             when, key = heapq.heappop(self._timers)
             if self._due.get(key) == when:
                 del self._due[key]
                 found.add(key)
+        self.unfinished = len(found) == AT_ONCE
         return found
 
     def existing(self, keys: Set[GangKey]) -> list[Gang]:

@@ -455,11 +455,16 @@ class Lifecycle:
     @property
     def restless(self) -> bool:
         """Whether another step is wanted at once."""
-        return bool(self._registry.dirty) or self._attempts.restless or self.preemption.restless
+        parts = self._gang_index.unfinished, self._attempts.restless, self.preemption.restless
+        return bool(self._registry.dirty) or any(parts)
 
     def _try_waiting(self, looked_at: set[GangKey], now: float) -> set[GangKey]:
         """Try to place waiting gangs: those just looked at, or all of them if more capacity may be free."""
         changed = self._attempts.make(looked_at, now)
+        for gang in self._attempts.explained:
+            # Nothing but its reason has changed, which is to be announced once it has stood for a moment.
+            self._gang_index.look_at(gang.key, gang.reports.reason_since + self.limits.announce_after)
+        self._registry.revision += bool(self._attempts.explained)
         for gang in self.queue.finish(now):
             self._gang_index.look_at(gang.key, gang.attempt.again_at)
         return changed
