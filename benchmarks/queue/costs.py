@@ -86,8 +86,10 @@ def measure(nodes: int, waiting: int, running: int, policy: PolicyName) -> list[
 def _passes(controller: Controller, there: list[list[Pod]], name: str) -> list[Cost]:
     """Measure the first pass, one after a gang has ended, and one after another was submitted."""
     found = _pass(controller, f"{name} first pass")
+    found.extend(_announced(controller, f"{name} announcing after the first pass"))
     _end(controller, there.pop())
     found.extend(_pass(controller, f"{name} pass after an end"))
+    found.extend(_announced(controller, f"{name} announcing after that pass"))
     if controller.lifecycle.restless:
         return found
     again = []
@@ -110,6 +112,18 @@ def _pass(controller: Controller, what: str) -> list[Cost]:
         title = f"{title}, estimated from the first {tried:,} gangs"
     return [
         Cost(title, each * waiting, each * waiting),
+        Cost(f"{what}: a step", statistics.median(steps), max(steps)),
+    ]
+
+
+def _announced(controller: Controller, what: str) -> list[Cost]:
+    """Measure the steps that announce the reasons that a pass has found, once they have stood for long enough."""
+    time.sleep(controller.lifecycle.limits.announce_after)
+    steps = [_timed(controller.step)]
+    while controller.lifecycle.restless and sum(steps) < LONGEST:
+        steps.append(_timed(controller.step))
+    return [
+        Cost(what, sum(steps), sum(steps)),
         Cost(f"{what}: a step", statistics.median(steps), max(steps)),
     ]
 

@@ -23,7 +23,7 @@ from fluence_extender.placement.errors import GangRefused, NoPlace
 from fluence_extender.placement.ledger_port import LedgerPort
 from fluence_extender.placement.ranks import rank_key
 from fluence_extender.placement.reasons import devices_in_use
-from fluence_extender.placement.search import BUDGET, Counts, Shape, place
+from fluence_extender.placement.search import BUDGET, Counts, Shape, lacks_room, place
 
 PINNED_TRIALS = 16, 1024
 """How many ways to pin pods to their devices' nodes are tried with the rest of the gang: at least, and at most."""
@@ -242,10 +242,17 @@ class Matching:
         return usable & {key.pin} if key.pin else usable
 
     def _counts(self, groups: Sequence[Group], budget: int) -> Counts:
-        """Return how many members of each shape each node gets. Raises `NoPlace`."""
+        """Return how many members of each shape each node gets. Raises `NoPlace`.
+
+        The exact accounts are looked at first. Where they lack room for equal members there is no place: an answer of
+        the matcher counts only if they have room for it.
+        """
         shapes = [shape for shape, _ in groups]
+        table = self._ledger.free.now()
+        if len(shapes) == 1 and lacks_room(shapes[0], table):
+            raise NoPlace(groups)
         try:
-            counts = self._match_equal(shapes) or place(shapes, self._ledger.free.now(), budget)
+            counts = self._match_equal(shapes) or place(shapes, table, budget)
         except Busy:
             counts = None
         if counts is None:

@@ -215,6 +215,14 @@ def capacities(shapes: Sequence[Shape], table: CapacityTable) -> list[Amounts]:
     return [problem.capacity(index, table.free, {}) for index in range(len(shapes))]
 
 
+def lacks_room(shape: Shape, table: CapacityTable) -> bool:
+    """Return whether the nodes of a shape don't take all of its members, were there no others."""
+    problem = _Problem((shape,), table)
+    if shape.count == 1 and not shape.exclusive:
+        return not problem.takes(problem.sizes[0], problem.rows[0], table.free).any()
+    return int(problem.capacity(0, table.free, {}).sum()) < shape.count
+
+
 def weights(some: Sequence[Resources], table: CapacityTable) -> list[float]:
     """Return which fraction of all free capacity each request takes, of the resource of which it takes most."""
     if not some:

@@ -52,7 +52,7 @@ PLACED_AT_ONCE = 512
 After a start or a change of leader thousands may wait, and the first needn't wait for the plans of them all.
 """
 
-TRIED_WITHIN = 0.005
+TRIED_WITHIN = 0.003
 """Seconds for which a step tries the first gangs in order, and then those after the one that the last step came to."""
 
 MOST_HOPELESS = 64
@@ -82,6 +82,7 @@ class Attempts:
         self._failures = Failures(ledger)
         self._reached: Rank | None = None
         self._round = Round()
+        self._idle: dict[float, bool] = {}
         self.explained: list[Gang] = []
         """The gangs for which the last step has found nothing but another reason, by what others had asked."""
         self._tried_version = (-1, -1)
@@ -105,6 +106,7 @@ class Attempts:
         self.explained = []
         self._begin(looked_at)
         self._preemption.begin_round()
+        self._idle.clear()
         # A search for victims goes on only where its gang is tried each time.
         searching = self._preemption.searching_for
         changed: set[GangKey] = set()
@@ -171,6 +173,7 @@ class Attempts:
         changed.add(gang.key)
         attempt.again_at, attempt.asked = NEVER, None
         blocked = False
+        self._idle.clear()
         try:
             blocked = self._try(gang, rank, now)
         except Exception as error:
@@ -190,12 +193,19 @@ class Attempts:
         asked = gang.attempt.asked
         if asked is None or gang.starts_about is not None or self._queue.blocks(rank):
             return None
-        if not self._preemption.idle(asked.preempting, now):
+        if not self._is_idle(asked.preempting, now):
             return None
         known = self._queue.stops(rank) or self._failures.why(asked)
         if known is None and asked.kept is not None:
             known = self._failures.why_beside(asked, *self._queue.reserved_before(gang, rank))
         return known
+
+    def _is_idle(self, priority: float, now: float) -> bool:
+        """Return whether preemption is idle for that priority, which only an attempt changes within a step."""
+        found = self._idle.get(priority)
+        if found is None:
+            found = self._idle[priority] = self._preemption.idle(priority, now)
+        return found
 
     def _try(self, gang: Gang, rank: Rank, now: float) -> bool:
         """Try to place a gang; return whether it is blocked: it is whole and lacks capacity."""

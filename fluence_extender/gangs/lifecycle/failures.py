@@ -1,8 +1,9 @@
 """Demands that have no place now: what has failed for one gang fails for all that ask the same.
 
 Of ten thousand gangs that wait, most ask for one of a few things. So a pass plans each of these once, and the others
-are told why that has failed. Invariant: a failure counts until the ledger's version grows, or until gangs have been
-placed, since its reason says how much would fit.
+are told why that has failed. Invariant: a failure counts until the ledger's version grows, because until then there is
+room for nothing that had none before. Where its reason says that some would fit, it counts until gangs have been placed,
+since fewer may fit then.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ FEWEST_KEPT = 1000
 class Asked:
     """What equal gangs ask, and what came of it.
 
-    ``preempting`` is the priority with which they could preempt others. ``lacks`` is why they had no place when the
-    `Failures` were at ``lacks_at``, and ``kept`` why they had none beside the reservations of ``kept_at``, with so many
+    ``preempting`` is the priority with which they could preempt others. ``lacks`` is why they had no place at the
+    version ``lacks_at``, after as many placements as ``lacks_after`` says, None for any number of them, and ``kept`` why they had none beside the reservations of ``kept_at``, with so many
     ``levels`` of them or more.
     """
 
     preempting: float
     lacks: Reason | None = None
-    lacks_at: object = None
+    lacks_at: int = -1
+    lacks_after: int | None = None
     kept: Reason | None = None
     kept_at: object = None
     levels: int = 0
@@ -47,7 +49,7 @@ class Failures:
         found = self._asked.get((key, preempting))
         if found is None:
             if len(self._asked) >= FEWEST_KEPT:
-                at = self._now
+                at = self._ledger.version
                 self._asked = {one: it for one, it in self._asked.items() if it.lacks_at == at}
                 if len(self._asked) >= FEWEST_KEPT:
                     self._asked.clear()
@@ -63,11 +65,14 @@ class Failures:
         if reason.code is ReasonCode.BEHIND_RESERVATION:
             asked.kept, asked.kept_at, asked.levels = reason, (self._now, token), levels
         else:
-            asked.lacks, asked.lacks_at = reason, self._now
+            asked.lacks, asked.lacks_at = reason, self._ledger.version
+            asked.lacks_after = None if reason.fitting == 0 else self._placed
 
     def why(self, asked: Asked) -> Reason | None:
         """Return why there is no place with or without reservations, None where that isn't known."""
-        return asked.lacks if asked.lacks_at == self._now else None
+        if asked.lacks_at != self._ledger.version or asked.lacks_after not in (None, self._placed):
+            return None
+        return asked.lacks
 
     def why_beside(self, asked: Asked, token: object, levels: int) -> Reason | None:
         """Return why there is no place beside these reservations, None where that isn't known."""

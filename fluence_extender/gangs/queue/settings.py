@@ -66,6 +66,7 @@ class Queues:
         self._kueue_served = False
         self._defaults: dict[str, str] | None = None
         self._ages: bool | None = None
+        self._policy: QueuePolicy | None = None
         self._answers: dict[tuple[str, Named], Queue | Reason] = {}
 
     # What is known.
@@ -88,13 +89,15 @@ class Queues:
     @property
     def policy(self) -> QueuePolicy:
         """The policy of the cluster, which the default queue states."""
-        said, usual = self.queues[DEFAULT_QUEUE].scheduling, QueuePolicy()
-        return QueuePolicy(
-            said.policy or usual.policy,
-            said.reservation_depth,
-            said.queue_depth,
-            said.starvation_after or usual.starvation_after,
-        )
+        if self._policy is None:
+            said, usual = self.queues[DEFAULT_QUEUE].scheduling, QueuePolicy()
+            self._policy = QueuePolicy(
+                said.policy or usual.policy,
+                said.reservation_depth,
+                said.queue_depth,
+                said.starvation_after or usual.starvation_after,
+            )
+        return self._policy
 
     # What happens.
 
@@ -144,6 +147,7 @@ class Queues:
             self._answers.clear()
             self._defaults = None
             self._ages = None
+            self._policy = None
 
     # Answers.
 
