@@ -128,6 +128,11 @@ class Attempts:
             self._failures.placed()
         return changed
 
+    def postpone(self, looked_at: Set[GangKey]) -> None:
+        """Let gangs that were just looked at be tried in a later step."""
+        self.explained = []
+        self._begin(looked_at)
+
     def _begin(self, looked_at: Set[GangKey]) -> None:
         self._queue.begin(looked_at)
         version = self._ledger.version, self._queue.version

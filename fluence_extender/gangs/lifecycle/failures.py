@@ -1,9 +1,9 @@
 """Demands that have no place now: what has failed for one gang fails for all that ask the same.
 
 Of ten thousand gangs that wait, most ask for one of a few things. So a pass plans each of these once, and the others
-are told why that has failed. Invariant: a failure counts until the ledger's version grows, because until then there is
-room for nothing that had none before. Where its reason says that some would fit, it counts until gangs have been placed,
-since fewer may fit then.
+are told why that has failed. Invariant: a failure counts until the ledger's version grows, because until then nothing
+has room that had none before. Where its reason says that some would fit, it counts until gangs have been placed, since
+fewer may fit then.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Asked:
     """What equal gangs ask, and what came of it.
 
     ``preempting`` is the priority with which they could preempt others. ``lacks`` is why they had no place at the
-    version ``lacks_at``, after as many placements as ``lacks_after`` says, None for any number of them, and ``kept`` why they had none beside the reservations of ``kept_at``, with so many
-    ``levels`` of them or more.
+    version ``lacks_at``, after as many placements as ``lacks_after`` says, None for any number of them. ``kept`` is why
+    they had none beside the reservations of ``kept_at``, with so many ``levels`` of them or more.
     """
 
     preempting: float

@@ -12,10 +12,11 @@ from collections.abc import Callable
 
 from fluence_extender.gangs.execution.actions import Action
 from fluence_extender.gangs.leadership.replay import resume, resume_steered, take_over_bound
-from fluence_extender.gangs.lifecycle.attempts import Attempts, size_of
+from fluence_extender.gangs.lifecycle.attempts import Attempts
 from fluence_extender.gangs.lifecycle.births import Births
-from fluence_extender.gangs.lifecycle.deadlines import falls_late, gather, undo
+from fluence_extender.gangs.lifecycle.deadlines import falls_late, undo
 from fluence_extender.gangs.lifecycle.displacement import Displacement
+from fluence_extender.gangs.lifecycle.evaluation import Evaluation
 from fluence_extender.gangs.lifecycle.gang_index import GangIndex
 from fluence_extender.gangs.lifecycle.handover import (
     NOT_ITS_TURN,
@@ -26,7 +27,6 @@ from fluence_extender.gangs.lifecycle.handover import (
     marked_go_first,
     unbindable,
 )
-from fluence_extender.gangs.lifecycle.incomplete import explain_begun
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
 from fluence_extender.gangs.lifecycle.member_states import (
     BOUND,
@@ -50,7 +50,6 @@ from fluence_extender.gangs.lifecycle.resting import (
     note_failed_binding,
     note_silent_scheduler,
 )
-from fluence_extender.gangs.lifecycle.states import finish, settle
 from fluence_extender.gangs.lifecycle.steering import Steering
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
@@ -90,7 +89,6 @@ class Lifecycle:
         self._planner = planner
         self.limits = limits
         self._clock = clock
-        self._on_whole = on_whole
         preemptions = Preemptions(ledger.preemptor_holds)
         self.queue = QueueBook(registry, ledger, planner, clock)
         self.admission = self.queue.admission
@@ -109,6 +107,7 @@ class Lifecycle:
         self.births = Births(registry, ledger, limits, clock, self.admission.admission_timeout)
         self._steering = Steering(planner, self._displacement, self.births)
         self._gang_index = GangIndex(registry, limits)
+        self._evaluation = Evaluation(registry, self._places, self.admission, limits, clock, on_whole)
 
     def pod_changed(self, member: Member, before: Pod | None = None) -> None:
         """React to a new state of a pod of ours, which was ``before`` if it was known."""
@@ -407,7 +406,8 @@ class Lifecycle:
     def step(self) -> list[Action]:
         """Look at what has changed and decide."""
         now = self._clock()
-        self._relieve_overcommitted()
+        if self._ledger.overcommitted:
+            self._places.relieve(sorted(self._gang_index.unsettled(), key=turn, reverse=True))
         self.queue.take_up()
         looked_at = self._gang_index.take_due(now)
         for gang in self._gang_index.existing(looked_at):
@@ -418,17 +418,16 @@ class Lifecycle:
                 self._registry.dirty.add(gang.key)
         known = self._gang_index.existing(looked_at)
         self._registry.dirty.update(gang.key for gang in known if falls_late(gang, now, self.limits))
-        for key in sorted(self._registry.dirty):
-            self._registry.dirty.discard(key)
-            self._evaluate(self._registry.gangs[key], now)
-            self.admission.note(self._registry.gangs[key])
-            looked_at.add(key)
+        all_known = self._evaluation.of_changed(looked_at, now)
         if not self._registry.dirty:
             # An emptied set keeps its table, and walking it costs what its former size did; clear() frees the table.
             self._registry.dirty.clear()
         for gang in self._gang_index.existing(looked_at):
             self._resting.give_up_stalled(gang, now)
-        looked_at |= self._try_waiting(looked_at, now)
+        if all_known:
+            looked_at |= self._try_waiting(looked_at, now)
+        else:
+            self._attempts.postpone(looked_at)
         preempting = self.preemption.actions(now, looked_at)
         if looked_at or self._registry.dirty:
             self._registry.revision += 1
@@ -468,38 +467,3 @@ class Lifecycle:
         for gang in self.queue.finish(now):
             self._gang_index.look_at(gang.key, gang.attempt.again_at)
         return changed
-
-    def _relieve_overcommitted(self) -> None:
-        """Move members that aren't bound yet off nodes whose capacity others have taken.
-
-        The gangs whose turn comes last lose their places first.
-        """
-        overcommitted = self._ledger.overcommitted
-        if not overcommitted:
-            return
-        for gang in sorted(self._gang_index.unsettled(), key=turn, reverse=True):
-            for member in gang.pending():
-                node = member.assignment.node if member.assignment is not None else ""
-                if node in overcommitted and not member.binding and node in self._ledger.overcommitted:
-                    self._places.replan(gang, member)
-
-    def _evaluate(self, gang: Gang, now: float) -> None:
-        """Settle the gang's state and, if it can't be planned, its reason."""
-        gang.attempt.version, gang.attempt.asked = -1, None
-        self._places.drop_others(gang)
-        alive = gang.alive()
-        if not alive:
-            finish(gang, now)
-            return
-        size = size_of(gang)
-        if not isinstance(size, Reason):
-            gang.size = size
-        complete = not isinstance(size, Reason) and len(alive) + gang.ended >= size
-        gather(gang, alive, complete or gang.begun, now, self.limits)
-        if not complete:
-            self._places.withdraw(gang)
-        if settle(gang, alive, size, now):
-            self._on_whole(gang)
-        if not isinstance(size, Reason):
-            explain_begun(gang, now, self.limits, self._registry.gone.clock)
-            gang.barrier.recheck(gang.gathered)

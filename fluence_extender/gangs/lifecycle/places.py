@@ -6,7 +6,7 @@ taken back before another pod is nominated there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from fluence_extender.gangs.execution.actions import Clear
 from fluence_extender.gangs.lifecycle.member_states import MOVABLE, WAITING, MemberEvent, move, update
@@ -136,6 +136,18 @@ class Places:
             self.replan(gang, member)
             return
         self._registry.dirty.add(gang.key)
+
+    def relieve(self, gangs: Iterable[Gang]) -> None:
+        """Move members of ``gangs`` that aren't bound yet off nodes whose capacity others have taken.
+
+        The first gangs lose their places first.
+        """
+        overcommitted = self._ledger.overcommitted
+        for gang in gangs:
+            for member in gang.pending():
+                node = member.assignment.node if member.assignment is not None else ""
+                if node in overcommitted and not member.binding and node in self._ledger.overcommitted:
+                    self.replan(gang, member)
 
     def drop(self, gang: Gang, member: Member) -> None:
         """Take a member's place back, unless it is bound or a Binding is under way."""

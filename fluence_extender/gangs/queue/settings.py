@@ -66,7 +66,7 @@ class Queues:
         self._kueue_served = False
         self._defaults: dict[str, str] | None = None
         self._ages: bool | None = None
-        self._policy: QueuePolicy | None = None
+        self._policy_stated: QueuePolicy | None = None
         self._answers: dict[tuple[str, Named], Queue | Reason] = {}
 
     # What is known.
@@ -89,15 +89,15 @@ class Queues:
     @property
     def policy(self) -> QueuePolicy:
         """The policy of the cluster, which the default queue states."""
-        if self._policy is None:
+        if self._policy_stated is None:
             said, usual = self.queues[DEFAULT_QUEUE].scheduling, QueuePolicy()
-            self._policy = QueuePolicy(
+            self._policy_stated = QueuePolicy(
                 said.policy or usual.policy,
                 said.reservation_depth,
                 said.queue_depth,
                 said.starvation_after or usual.starvation_after,
             )
-        return self._policy
+        return self._policy_stated
 
     # What happens.
 
@@ -147,7 +147,7 @@ class Queues:
             self._answers.clear()
             self._defaults = None
             self._ages = None
-            self._policy = None
+            self._policy_stated = None
 
     # Answers.
 

@@ -13,6 +13,7 @@ from fluence_extender.cluster.port import Changed, Kind, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import Steer
 from fluence_extender.gangs.lifecycle.attempts import PLACED_AT_ONCE, TRIED_WITHIN, Attempts
+from fluence_extender.gangs.lifecycle.evaluation import EVALUATED_WITHIN
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.queue.heads import HOPELESS
 from fluence_extender.graph.containment import LEVELS
@@ -76,12 +77,28 @@ def test_first_gangs_are_steered_before_all_are_planned_by_priority() -> None:
 def test_placed_gangs_are_steered_before_others_are_tried_if_planning_is_slow() -> None:
     asked = count(step=TRIED_WITHIN)
     controller, pods = waiting_gangs(lambda: next(asked))
-    first = steered(controller)
+    first, steps = steered(controller), 1
+    while not first:
+        first, steps = steered(controller), steps + 1
     assert set(first) == {f"g{GANGS - 1}"}
+    assert steps > GANGS // (EVALUATED_WITHIN // TRIED_WITHIN + 2)
     rest: list[str] = []
     while controller.lifecycle.restless:
         rest += steered(controller)
     assert sorted(first + rest) == sorted(pod.labels[GROUP_LABEL] for pod in pods)
+
+
+def test_gang_that_becomes_known_during_a_long_evaluation_has_its_turn_before_those_behind_it() -> None:
+    asked = count(step=EVALUATED_WITHIN)
+    controller, _ = waiting_gangs(lambda: next(asked))
+    for _ in range(GANGS // 2):
+        assert not steered(controller)
+    for number in range(MEMBERS):
+        controller.observe(Changed(Kind.POD, member(GANGS, number, priority=2)))
+    first = steered(controller)
+    while not first:
+        first = steered(controller)
+    assert set(first) == {f"g{GANGS}"}
 
 
 class Ticks:
