@@ -14,7 +14,7 @@ SCRIPTS := .ci/install .ci/lock .ci/run tests/kind/run.sh deploy/krew/kubectl-fl
 ARGS :=
 
 .PHONY: help install check quick test nightly demo bench chaos throughput peers fuzz kind-test image \
-	sidecar-image manifests lock docs with-docs with-tests with-checks
+	sidecar-image manifests chart lock docs with-docs with-tests with-checks
 
 help: ## What there is to make
 	@awk -F ": .*## | ## " '/^[a-z-]+:.* ## / {split($$1, name, ":"); printf "%-13s %s\n", name[1], $$NF}' Makefile
@@ -107,3 +107,10 @@ manifests: export IMAGE := fluence-extender:$(VERSION)
 manifests: ## dist/install.yaml: all of deploy/ in one file (needs kubectl; IMAGE=REGISTRY/NAME:TAG)
 	mkdir -p dist
 	kubectl kustomize deploy | sed "s|image: fluence-extender:.*|image: $$IMAGE|" >dist/install.yaml
+
+# A chart's folder may have links, of which Helm prints each; an archive of a copy without links prints nothing.
+chart: ## dist/fluence-extender-VERSION.tgz: the Helm chart in one file (needs helm)
+	rm -rf dist/chart
+	mkdir -p dist
+	cp -rL deploy/helm dist/chart
+	helm package dist/chart --destination dist

@@ -40,7 +40,7 @@ SHOWN = (
     "/search?q=wait-99",
     "/what-if",
 )
-HEADINGS = ("", "takes", "CPU", "size")
+HEADINGS = ("", "takes", "CPU", "size", "takes beside 20 visitors")
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -51,11 +51,12 @@ class Figure:
     what: str
     takes: str
     computed: str
-    size: str
+    size: str = ""
+    beside: str = ""
 
     def row(self) -> list[str]:
         """Return the cells of the table."""
-        return [self.what, self.takes, self.computed, self.size]
+        return [self.what, self.takes, self.computed, self.size, self.beside]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +67,10 @@ class PageTime:
     computed: float
     size: int
 
-    def figure(self, what: str) -> Figure:
+    def figure(self, what: str, beside: str = "") -> Figure:
         """Return it as a row."""
         times = (f"{self.passed * 1000:.0f} ms", f"{self.computed * 1000:.0f} ms")
-        return Figure(what, *times, f"{self.size / 1024:.0f} KiB")
+        return Figure(what, *times, f"{self.size / 1024:.0f} KiB", beside)
 
 
 @contextmanager
@@ -106,14 +107,27 @@ async def watching(client: httpx.AsyncClient, path: str, until: float) -> None:
         tag = answer.headers.get("ETag", tag).strip('"')
 
 
-async def share(client: httpx.AsyncClient, process: subprocess.Popen[str]) -> float:
-    """Return which part of a core the dashboard takes while all visitors have pages open."""
-    until = time.monotonic() + WATCHED
-    computed, began = cpu_of(process), time.monotonic()
+async def visiting(client: httpx.AsyncClient, seconds: float) -> None:
+    """Keep the pages of all visitors open."""
+    until = time.monotonic() + seconds
     async with asyncio.TaskGroup() as group:
         for number in range(VISITORS):
             group.create_task(watching(client, SHOWN[number % (len(SHOWN) - 1)], until))
+
+
+async def share(client: httpx.AsyncClient, process: subprocess.Popen[str]) -> float:
+    """Return which part of a core the dashboard takes while all visitors have pages open."""
+    computed, began = cpu_of(process), time.monotonic()
+    await visiting(client, WATCHED)
     return (cpu_of(process) - computed) / (time.monotonic() - began)
+
+
+async def beside_visitors(client: httpx.AsyncClient, process: subprocess.Popen[str]) -> list[str]:
+    """Return how long each page takes one more visitor while the pages of the others are kept new."""
+    visitors = asyncio.create_task(visiting(client, WATCHED))
+    found = [await slowest(client, process, path) for path in SHOWN]
+    await visitors
+    return [f"{one.passed * 1000:.0f} ms" for one in found]
 
 
 async def measure() -> list[Figure]:
@@ -129,14 +143,17 @@ async def measure() -> list[Figure]:
                 first = await timed(client, process, "/")
                 await client.post(f"{service}/still")
                 await asyncio.sleep(12)
-                found = [first.figure("the first page after the start")]
-                found += [(await slowest(client, process, path)).figure(f"`{path}`") for path in SHOWN]
+                alone = [await slowest(client, process, path) for path in SHOWN]
                 still = await share(client, process)
                 await client.post(f"{service}/busy")
                 busy = await share(client, process)
-    found.append(Figure(f"{VISITORS} visitors, nothing changes", "", f"{still:.1%} of a core", ""))
-    found.append(Figure(f"{VISITORS} visitors, {CHANGED} changes a second", "", f"{busy:.1%} of a core", ""))
-    return found
+                beside = await beside_visitors(client, process)
+    return [
+        first.figure("the first page after the start"),
+        *(one.figure(f"`{path}`", other) for path, one, other in zip(SHOWN, alone, beside, strict=True)),
+        Figure(f"{VISITORS} visitors, nothing changes", "", f"{still:.1%} of a core"),
+        Figure(f"{VISITORS} visitors, {CHANGED} changes a second", "", f"{busy:.1%} of a core"),
+    ]
 
 
 async def slowest(client: httpx.AsyncClient, process: subprocess.Popen[str], path: str) -> PageTime:
@@ -155,8 +172,10 @@ def page(found: Sequence[Figure], where: str) -> str:
         "",
         f"{NODES:,} nodes, {WAITING:,} gangs in line and 1,000 that run. Pages are asked for one after another, each",
         f"{ROUNDS} times anew, and the longest time counts. Then {VISITORS} visitors keep pages open for",
-        f"{WATCHED:.0f} s, first while nothing changes, then while {CHANGED} gangs change each second. CPU is that of",
-        "the dashboard's process. Made by `python -m benchmarks.dashboard --write`.",
+        f"{WATCHED:.0f} s, first while nothing changes, then while {CHANGED} gangs change each second. In the last",
+        "column, one more visitor asks for the same pages beside them. CPU is that of the dashboard's process, which",
+        "hardly depends on what else the machine does. The times that passed do; the load says how much it did.",
+        "Made by `python -m benchmarks.dashboard --write`.",
         "",
         f"Machine: {where}.",
         "",

@@ -207,22 +207,22 @@ class Dashboard:
     async def _ask(self, request: Request) -> Response:
         visitor = await self._visitor(request)
         if request.method != "POST":
-            return _document(whatif_page())
+            return _document(whatif_page(visitor.state))
         content = bytearray()
         async for chunk in request.stream():
             content += chunk
             # A form writes a byte as up to three.
             if len(content) > 3 * LARGEST_MANIFEST:
-                return _document(whatif_page(trouble=too_large()))
+                return _document(whatif_page(visitor.state, trouble=too_large()))
         given = parse_qs(content.decode(errors="replace"), max_num_fields=8)
         manifest, namespace = given.get("manifest", [""])[0], given.get("namespace", [""])[0]
         if len(manifest.encode()) > LARGEST_MANIFEST:
-            return _document(whatif_page(namespace=namespace, trouble=too_large()))
+            return _document(whatif_page(visitor.state, namespace=namespace, trouble=too_large()))
         try:
             answer = await visitor.reader.simulate(manifest.encode(), namespace)
         except Trouble as trouble:
-            return _document(whatif_page(manifest, namespace, trouble=trouble))
-        return _document(whatif_page(manifest, namespace, what_if(answer)))
+            return _document(whatif_page(visitor.state, manifest, namespace, trouble=trouble))
+        return _document(whatif_page(visitor.state, manifest, namespace, what_if(answer)))
 
 
 def _at_once(make: Callable[[ClusterState, Request], PageContent]) -> Maker:

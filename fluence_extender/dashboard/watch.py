@@ -71,16 +71,20 @@ class VisitorWatch:
 
     async def run(self) -> None:
         """Read until cancelled."""
+        paid = time.process_time()
         while True:
             await self._wanted.wait()
-            began, computed = time.monotonic(), time.process_time()
+            began = time.monotonic()
             await self.read_once()
             reading = time.monotonic() - began
             left = PERIOD
             while left > 0:
                 await asyncio.sleep(min(PERIOD, left))
                 # Pages are made meanwhile, which may call for a longer pause.
-                left = pause(reading, time.process_time() - computed) - (time.monotonic() - began)
+                computed = time.process_time()
+                left = pause(reading, computed - paid) - (time.monotonic() - began)
+            # What is computed from here on counts for the next pause.
+            paid = computed
 
     async def read_once(self) -> None:
         """Read for all who look, and forget those who don't any more."""

@@ -55,7 +55,11 @@ OF_OTHERS = {
         pty start afterok afternotok afterany after aftercorr singleton
         SLURM_PROCID SLURM_ARRAY_TASK_ID SLURM_NTASKS SLURM_JOB_NODELIST SLURM_JOB_ID
     """,
-    "oauth2-proxy": "upstream pass-authorization-header set-authorization-header cookie-refresh",
+    "oauth2-proxy": """
+        provider oidc-issuer-url client-id client-secret-file cookie-secret email-domain http-address redirect-url
+        upstream pass-authorization-header set-authorization-header skip-provider-button cookie-refresh scope
+        offline_access oidc-client-id COOKIE_SECRET
+    """,
     "QRMI": "qrmi_ibm_qrs_endpoint QRMI_IBM_QRS_ENDPOINT _QRMI_IBM_QRS_IAM_APIKEY _QRMI_IBM_QRS_SERVICE_CRN",
     "tests": """
         FLUENCE_RACERS test_gang_waits_for_the_gates_of_others_and_leaves_them_alone

@@ -19,6 +19,7 @@ KINDS = {
     "JobSet": ("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet"),
     "LeaderWorkerSet": ("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet"),
     "MPIJob": ("kubeflow.org", "v2beta1", "mpijobs", "MPIJob"),
+    "MiniCluster": ("flux-framework.org", "v1alpha2", "miniclusters", "MiniCluster"),
     "RayCluster": ("ray.io", "v1", "rayclusters", "RayCluster"),
     "RayJob": ("ray.io", "v1", "rayjobs", "RayJob"),
     "TrainJob": ("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob"),
@@ -75,6 +76,29 @@ SPECS: dict[str, Manifest] = {
                 "additionalProperties": {
                     "type": "object",
                     "properties": {"replicas": NUMBER, "restartPolicy": TEXT, "template": TEMPLATE},
+                },
+            },
+        },
+    },
+    "MiniCluster": {
+        "required": ["containers"],
+        "properties": {
+            "size": {**NUMBER, "default": 1},
+            "tasks": {**NUMBER, "default": 1},
+            "network": {**LOOSE, "properties": {"disableAffinity": FLAG, "headlessName": TEXT}},
+            "pod": {**LOOSE, "properties": {"schedulerName": TEXT, "labels": LOOSE, "annotations": LOOSE}},
+            "containers": {
+                "type": "array",
+                "items": {
+                    **LOOSE,
+                    "required": ["image"],
+                    "properties": {
+                        "name": TEXT,
+                        "image": TEXT,
+                        "command": TEXT,
+                        "runFlux": FLAG,
+                        "resources": {"type": "object", "properties": {"limits": LOOSE, "requests": LOOSE}},
+                    },
                 },
             },
         },

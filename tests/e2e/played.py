@@ -1,4 +1,7 @@
-"""The controllers that aren't here, as far as the pods they create: JobSet, LeaderWorkerSet, MPI Operator, KubeRay."""
+"""The controllers that aren't here, as far as the pods and Jobs that they create.
+
+They are those of JobSet and LeaderWorkerSet, the MPI Operator, KubeRay, and the Flux Operator.
+"""
 
 from __future__ import annotations
 
@@ -77,9 +80,39 @@ def _ray_cluster(owner: Manifest) -> Iterator[Manifest]:
             yield _pod(like, group["template"])
 
 
+def _mini_cluster(owner: Manifest) -> Iterator[Manifest]:
+    name, spec = owner["metadata"]["name"], owner["spec"]
+    keys = {"app.kubernetes.io/name": name, "namespace": "any"}
+    containers = [
+        {"name": one["name"], "image": one["image"], "resources": one["resources"]}
+        for one in spec["containers"]
+    ]
+    pod = {
+        "schedulerName": spec["pod"]["schedulerName"],
+        "subdomain": "flux-service",
+        "setHostnameAsFQDN": False,
+        "restartPolicy": "OnFailure",
+        "initContainers": [{"name": "flux-view", "image": "flux-view"}],
+        "containers": containers,
+    }
+    yield {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": keys},
+        "spec": {
+            "completionMode": "Indexed",
+            "completions": spec["size"],
+            "parallelism": spec["size"],
+            "backoffLimit": 100,
+            "template": {"metadata": {"name": name, "labels": keys}, "spec": pod},
+        },
+    }
+
+
 CONTROLLERS: dict[str, Callable[[Manifest], Iterator[Manifest]]] = {
     "JobSet": _job_set,
     "LeaderWorkerSet": _leader_worker_set,
     "MPIJob": _mpi_job,
+    "MiniCluster": _mini_cluster,
     "RayCluster": _ray_cluster,
 }

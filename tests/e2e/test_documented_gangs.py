@@ -64,6 +64,7 @@ def test_example_is_a_gang_and_runs(
         ("02-pytorch", {"torch": 4}, 4),
         ("03-ray", {"ray": 4}, 4),
         ("04-leaderworkerset", {"serve-0": 3, "serve-1": 3}, 6),
+        ("05-minicluster", {"flux": 3}, 3),
         ("07-array", None, 6),
     ],
 )

@@ -45,6 +45,7 @@
       {{- $arguments := $container.args }}
       {{- if ne $values.engine "auto" }}{{ $arguments = append $arguments (printf "--engine=%s" $values.engine) }}{{ end }}
       {{- $_ := set $container "args" (concat $arguments $values.arguments) }}
+      {{- with $values.resources }}{{ $_ := set $container "resources" . }}{{ end }}
       {{- $history := dict "name" "FLUENCE_HISTORY" }}
       {{- with $values.history.url }}{{ $_ := set $history "value" . }}{{ end }}
       {{- with $values.history.secret }}

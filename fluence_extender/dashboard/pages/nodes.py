@@ -68,7 +68,7 @@ def _map(found: NodesView) -> Element:
         (_place(place) for place in found.places if place.tiles or place.depth),
         h.p(".legend")[
             (h.span(class_=["key", f"step-{step}"])[colors[step]] for step in range(STEPS + 1)),
-            h.span(".key.closed")["closed to new pods"],
+            h.span(".key.closed")["✕ closed to new pods"],
         ],
     ]
 

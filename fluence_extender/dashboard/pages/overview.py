@@ -27,7 +27,7 @@ def overview_page(state: ClusterState) -> PageContent:
     """Return the overview."""
     found = overview(state)
     return PageContent(
-        "Overview", links.OVERVIEW, [_use(found), _states(found), _queues(found), _changes(found)]
+        "Overview", links.OVERVIEW, [cluster_use(found), _states(found), _queues(found), _changes(found)]
     )
 
 
@@ -61,7 +61,8 @@ def queue_table(queues: Sequence[QueueRow]) -> Element:
     )
 
 
-def _use(found: Overview) -> Element:
+def cluster_use(found: Overview) -> Element:
+    """Return how much of each resource is used."""
     closed = f", {found.closed:,} closed to new pods" if found.closed else ""
     return h.section[
         heading("How full the cluster is", commands.tree()),

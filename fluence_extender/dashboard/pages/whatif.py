@@ -6,9 +6,12 @@ import htpy as h
 from htpy import Node
 
 from fluence_extender.dashboard.pages.frame import PageContent
+from fluence_extender.dashboard.pages.overview import cluster_use
 from fluence_extender.dashboard.pages.parts import heading, note
 from fluence_extender.dashboard.service import LARGEST_MANIFEST, Trouble
+from fluence_extender.dashboard.state import ClusterState
 from fluence_extender.dashboard.views import commands, links
+from fluence_extender.dashboard.views.overview import overview
 from fluence_extender.dashboard.views.whatif import WhatIf
 
 EXAMPLE = """\
@@ -32,9 +35,13 @@ spec:
 
 
 def whatif_page(
-    manifest: str = "", namespace: str = "", answer: WhatIf | None = None, trouble: Trouble | None = None
+    state: ClusterState,
+    manifest: str = "",
+    namespace: str = "",
+    answer: WhatIf | None = None,
+    trouble: Trouble | None = None,
 ) -> PageContent:
-    """Return the form, with the answer to what was asked."""
+    """Return the form, with the answer to what was asked, and how full the cluster is."""
     form = h.form("#question", method="post", action=links.WHAT_IF)[
         h.p[
             "Paste a manifest, or drop a file on the field. Nothing is created: the service plans it on a copy of what "
@@ -50,9 +57,8 @@ def whatif_page(
         ],
         h.button(type="submit")["Would it fit?"],
     ]
-    return PageContent(
-        "What if", links.WHAT_IF, _answer(answer, trouble, namespace), form, 200 if trouble is None else 422
-    )
+    live = [_answer(answer, trouble, namespace), cluster_use(overview(state))]
+    return PageContent("What if", links.WHAT_IF, live, form, 200 if trouble is None else 422)
 
 
 def too_large() -> Trouble:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fluence_extender.apps.kubectl.figures import amount, amounts
+from fluence_extender.apps.kubectl.figures import amounts
 from fluence_extender.apps.kubectl.graph import Branch, tree
 from fluence_extender.dashboard.service import Item
 from fluence_extender.dashboard.state import ClusterState
 from fluence_extender.dashboard.views import commands, links
 from fluence_extender.dashboard.views.filters import Cut, Filters, cut
-from fluence_extender.dashboard.views.overview import Utilization, share
+from fluence_extender.dashboard.views.overview import Utilization, share, used_of
 from fluence_extender.model.notation import natural_order
 
 MOST_TILES = 600
@@ -199,7 +199,7 @@ def _row(node: Mapping[str, object] | Item, gangs: Mapping[str, int]) -> NodeLin
 def _use(node: Item, name: str) -> Utilization:
     total = node["allocatable"].get(name, 0)
     held, others = node["held"].get(name, 0), node["others"].get(name, 0)
-    text = f"{amount(name, held + others)} of {amount(name, total)}" if total else "-"
+    text = used_of(name, held + others, total) if total else "-"
     return Utilization(name, share(held, total), share(others, total), text, "")
 
 

@@ -115,6 +115,13 @@ def share(part: float, total: float) -> float:
     return min(max(part / total, 0.0), 1.0) if total > 0 else 0.0
 
 
+def used_of(name: str, used: float, total: float) -> str:
+    """Return how much of a resource is used; cores have one unit on both sides."""
+    if name == "cpu":
+        return f"{round(used, 3):,.10g} of {round(total, 3):,.10g}"
+    return f"{amount(name, used)} of {amount(name, total)}"
+
+
 def _of_nodes(nodes: Sequence[Item]) -> list[Utilization]:
     sums = tree(nodes).sums
     total = sums["allocatable"]
@@ -125,7 +132,7 @@ def _of_nodes(nodes: Sequence[Item]) -> list[Utilization]:
     found = []
     for name in names:
         held, others = sums["held"].get(name, 0.0), sums["others"].get(name, 0.0)
-        text = f"{amount(name, held + others)} of {amount(name, total[name])}"
+        text = used_of(name, held + others, total[name])
         shares = share(held, total[name]), share(others, total[name])
         found.append(Utilization(name, *shares, text, links.NODES))
     return found

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -14,7 +16,7 @@ import pytest
 import yaml
 
 from fluence_extender import __version__
-from tests.helm import CHART, helm
+from tests.helm import CHART, helm, program
 from tests.integration.deploy.rendered import by_name, rendered
 from tests.integration.deploy.roles import Manifest, Objects
 
@@ -93,12 +95,18 @@ def test_texts_about_values_follow_from_the_schema(reference: ModuleType) -> Non
         assert path.read_text() == text, f"{path}: run python deploy/helm/reference.py"
 
 
-def test_a_packed_chart_is_the_same(defaults: Objects, tmp_path: Path) -> None:
-    """The folder has links, which an archive can't have."""
-    assert helm("package", str(CHART), "--destination", str(tmp_path)).returncode == 0
-    (packed,) = tmp_path.glob("fluence-extender-*.tgz")
+def test_make_packs_the_chart_without_its_links(project: Path, defaults: Objects, tmp_path: Path) -> None:
+    shutil.copytree(project / "deploy", tmp_path / "deploy", symlinks=True)
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(project / name, tmp_path)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "helm").symlink_to(program())
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    subprocess.run(["make", "--silent", "chart"], cwd=tmp_path, env=os.environ | {"PATH": path}, check=True)
+    packed = tmp_path / "dist" / f"fluence-extender-{__version__}.tgz"
     done = helm("template", "any", str(packed), "--include-crds", "--kube-version=1.36")
     assert by_name(filter(None, yaml.safe_load_all(done.stdout))) == defaults
+    assert "symbolic link" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -173,6 +181,17 @@ def test_scheduler_image_is_that_of_kube_scheduler(defaults: Objects) -> None:
 def test_replicas_are_those_of_the_deployment(defaults: Objects) -> None:
     assert changes(defaults, "--set", "replicas=3") == {SERVICE: [("/spec/replicas", 2, 3)]}
     assert changes(defaults, "--set", "webhookReplicas=5") == {WEBHOOK: [("/spec/replicas", 2, 5)]}
+
+
+def test_resources_are_those_of_the_extender(defaults: Objects) -> None:
+    wanted = {"requests": {"cpu": "1", "memory": "768Mi"}}
+    assert changes(defaults, "--set-json", f"resources={json.dumps(wanted)}") == {
+        SERVICE: [
+            ("/spec/template/spec/containers/1/resources/requests/cpu", "250m", "1"),
+            ("/spec/template/spec/containers/1/resources/requests/memory", "384Mi", "768Mi"),
+            ("/spec/template/spec/containers/1/resources/limits", {"memory": "2Gi"}, None),
+        ]
+    }
 
 
 @pytest.mark.parametrize(
@@ -262,6 +281,7 @@ def test_monitoring_adds_the_rules_with_the_labels_by_which_they_are_chosen(
         ("engine=quick", "'/engine': value must be one of 'auto', 'embedded', 'fluxion'"),
         ("admission=both", "'/admission': value must be one of 'policies', 'webhook'"),
         ("namespace=Not_One", "'/namespace': 'Not_One' does not match pattern"),
+        ("resources.request.cpu=1", "'/resources': additional properties 'request' not allowed"),
         ("replica=1", "additional properties 'replica' not allowed"),
         ("queue.maxDurations=2d", "'/queue': additional properties 'maxDurations' not allowed"),
         ("history.url=/var/lib/history.db", "'/history/url': '/var/lib/history.db' does not match pattern"),

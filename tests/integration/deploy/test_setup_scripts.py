@@ -14,7 +14,7 @@ from fluence_extender import __version__
 TARGETS = [
     "help", "install", "lock", "check", "quick", "test", "nightly", "demo",
     "bench", "chaos", "throughput", "peers", "fuzz", "docs", "kind-test", "image", "sidecar-image",
-    "manifests",
+    "manifests", "chart",
 ]  # fmt: skip
 BASICS = (
     "bash",

@@ -62,7 +62,7 @@ def test_overview_sums_nodes_and_devices() -> None:
     nodes = [node("n1", 4), node("n2", 1, others={"cpu": 1.5}), node("gone", 9, allocatable={})]
     found = overview(ClusterState(1, NOW, nodes=nodes, devices=[device("a", held=1, free=0), device("b")]))
     cpu, memory, qpu = found.resources
-    assert (cpu.name, cpu.held, cpu.others, cpu.text) == ("cpu", 5 / 8, 1.5 / 8, "6500m of 8")
+    assert (cpu.name, cpu.held, cpu.others, cpu.text) == ("cpu", 5 / 8, 1.5 / 8, "6.5 of 8")
     assert (memory.name, memory.text) == ("memory", "0 of 16Gi")
     assert (qpu.name, qpu.text, qpu.link) == ("qpu", "1 of 2", "/devices?type=qpu")
 
