@@ -33,11 +33,13 @@ def built(name: str, module: str, version: str, package: str = ".") -> Path:
                 made = Path(scratch, name)
                 environment = go_environment(os.environ)
                 go = find_go(cache_folder()).path
-                download = [go, "mod", "download", "-json", f"{module}@{version}"]
+                download = [str(go), "mod", "download", "-json", f"{module}@{version}"]
                 found = subprocess.run(
                     download, env=environment, cwd=scratch, stdout=subprocess.PIPE, check=True
                 )
                 source = Path(json.loads(found.stdout)["Dir"], package)
-                subprocess.run([go, "build", "-o", made, *FLAGS], env=environment, cwd=source, check=True)
+                subprocess.run(
+                    [str(go), "build", "-o", str(made), *FLAGS], env=environment, cwd=source, check=True
+                )
                 made.rename(target)
     return target

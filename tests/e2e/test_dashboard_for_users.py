@@ -169,7 +169,7 @@ def behind_oauth2_proxy(
         with socket.create_server(("127.0.0.1", 0)) as free:
             url = f"http://127.0.0.1:{free.getsockname()[1]}"
         command = [
-            built(*OAUTH2_PROXY),
+            str(built(*OAUTH2_PROXY)),
             *("--provider=oidc", f"--oidc-issuer-url={issuer}", "--skip-oidc-discovery=true"),
             *(f"--oidc-jwks-url={provider}/keys", f"--login-url={provider}/login"),
             *(f"--redeem-url={provider}/token", "--oidc-email-claim=sub", "--email-domain=*"),
