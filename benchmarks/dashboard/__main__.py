@@ -25,6 +25,9 @@ VISITORS = 20
 WATCHED = 45.0
 """Seconds in which the share of CPU is measured."""
 
+SETTLING = 12.0
+"""Seconds until the service changes nothing any more, or until all visitors have their pages."""
+
 ROUNDS = 5
 REPORT = PAGES / "dashboard.md"
 SHOWN = (
@@ -125,6 +128,7 @@ async def share(client: httpx.AsyncClient, process: subprocess.Popen[str]) -> fl
 async def beside_visitors(client: httpx.AsyncClient, process: subprocess.Popen[str]) -> list[str]:
     """Return how long each page takes one more visitor while the pages of the others are kept new."""
     visitors = asyncio.create_task(visiting(client, WATCHED))
+    await asyncio.sleep(SETTLING)
     found = [await slowest(client, process, path) for path in SHOWN]
     await visitors
     return [f"{one.passed * 1000:.0f} ms" for one in found]
@@ -142,7 +146,7 @@ async def measure() -> list[Figure]:
                 await client.get("/what-if", params={"key": key})
                 first = await timed(client, process, "/")
                 await client.post(f"{service}/still")
-                await asyncio.sleep(12)
+                await asyncio.sleep(SETTLING)
                 alone = [await slowest(client, process, path) for path in SHOWN]
                 still = await share(client, process)
                 await client.post(f"{service}/busy")

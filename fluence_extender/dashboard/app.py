@@ -94,6 +94,7 @@ class Dashboard:
         self._watch = VisitorWatch(self._reader)
         self._shared = shared
         self._made: WeakKeyDictionary[Poller, dict[str, _Made]] = WeakKeyDictionary()
+        self._renewing = asyncio.Lock()
         pages: dict[str, Maker] = {
             links.OVERVIEW: _at_once(lambda state, _: overview_page(state)),
             links.QUEUE: _at_once(lambda state, request: queue_page(state, _filters(request))),
@@ -158,8 +159,14 @@ class Dashboard:
                 if left <= 0 or visitor.ending:
                     return Response(status_code=204)
                 state = await visitor.newer(state.version, min(left, max(made.until - time.monotonic(), 0.1)))
+                await self._turn()
 
         return endpoint
+
+    async def _turn(self) -> None:
+        """Wait for the turn of a page that is made anew; requests that come meanwhile are answered between two."""
+        async with self._renewing:
+            await asyncio.sleep(0)
 
     async def _page(self, visitor: Poller, state: ClusterState, request: Request, maker: Maker) -> _Made:
         """Return the page for a state of a visitor, which may have been made for another window of his."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import signal
 import socket
 import subprocess
@@ -21,6 +22,7 @@ from fluence_extender.localcluster import ControlPlane
 from tests.e2e.harness import Cluster, Manifest, Namespace, documents, wait_for
 from tests.e2e.installation import BASE, Installation
 from tests.e2e.proxied import OTHERS, behind_proxy
+from tests.e2e.test_own_namespace import kubectl
 from tests.e2e.test_state_access import BINDINGS, bound
 from tests.go_programs import built
 from tests.network.browser import chromium
@@ -165,7 +167,8 @@ def behind_oauth2_proxy(
     The API server's own issuer stands for the OIDC provider, so that the API server takes the ID tokens.
     """
     issuer = control_plane.api.get("/.well-known/openid-configuration")["issuer"]
-    with log_in(tokens, control_plane.api.get("/openid/v1/jwks")) as provider:
+    keys = json.loads(kubectl(control_plane, "get", "--raw", "/openid/v1/jwks"))
+    with log_in(tokens, keys) as provider:
         with socket.create_server(("127.0.0.1", 0)) as free:
             url = f"http://127.0.0.1:{free.getsockname()[1]}"
         command = [

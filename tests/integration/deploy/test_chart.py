@@ -187,9 +187,9 @@ def test_resources_are_those_of_the_extender(defaults: Objects) -> None:
     wanted = {"requests": {"cpu": "1", "memory": "768Mi"}}
     assert changes(defaults, "--set-json", f"resources={json.dumps(wanted)}") == {
         SERVICE: [
+            ("/spec/template/spec/containers/1/resources/limits", {"memory": "2Gi"}, None),
             ("/spec/template/spec/containers/1/resources/requests/cpu", "250m", "1"),
             ("/spec/template/spec/containers/1/resources/requests/memory", "384Mi", "768Mi"),
-            ("/spec/template/spec/containers/1/resources/limits", {"memory": "2Gi"}, None),
         ]
     }
 
