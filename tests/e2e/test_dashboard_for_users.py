@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import base64
-import json
 import signal
 import socket
 import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 
 import pytest
 import yaml
@@ -22,15 +20,10 @@ from fluence_extender.localcluster import ControlPlane
 from tests.e2e.harness import Cluster, Manifest, Namespace, documents, wait_for
 from tests.e2e.installation import BASE, Installation
 from tests.e2e.proxied import OTHERS, behind_proxy
-from tests.e2e.test_own_namespace import kubectl
 from tests.e2e.test_state_access import BINDINGS, bound
-from tests.go_programs import built
 from tests.network.browser import chromium
-from tests.network.oidc import log_in
 
 LIMIT = 30_000
-OAUTH2_PROXY = ("oauth2-proxy", "github.com/oauth2-proxy/oauth2-proxy/v7", "v7.8.1")
-CLIENT = "fluence-dashboard"
 SHIPPED = BASE.parent / "dashboard"
 
 
@@ -153,93 +146,6 @@ def test_two_users_see_what_each_of_them_may_see(
         expect(all_of_it.locator("#live")).not_to_contain_text("can't be reached")
         hers.context.close()
         all_of_it.context.close()
-    finally:
-        for name in views:
-            cluster.api.delete(f"{BINDINGS}/clusterrolebindings/{name}")
-
-
-@contextmanager
-def behind_oauth2_proxy(
-    control_plane: ControlPlane, address: str, tokens: Mapping[str, str]
-) -> Iterator[str]:
-    """Where oauth2-proxy is in front of the dashboard, with the options of docs/dashboard.md.
-
-    The API server's own issuer stands for the OIDC provider, so that the API server takes the ID tokens.
-    """
-    issuer = control_plane.api.get("/.well-known/openid-configuration")["issuer"]
-    keys = json.loads(kubectl(control_plane, "get", "--raw", "/openid/v1/jwks"))
-    with log_in(tokens, keys) as provider:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            url = f"http://127.0.0.1:{free.getsockname()[1]}"
-        command = [
-            str(built(*OAUTH2_PROXY)),
-            *("--provider=oidc", f"--oidc-issuer-url={issuer}", "--skip-oidc-discovery=true"),
-            *(f"--oidc-jwks-url={provider}/keys", f"--login-url={provider}/login"),
-            *(f"--redeem-url={provider}/token", "--oidc-email-claim=sub", "--email-domain=*"),
-            *(f"--client-id={CLIENT}", "--client-secret=secret", f"--cookie-secret={'0' * 32}"),
-            *("--cookie-secure=false", f"--http-address={url.removeprefix('http://')}"),
-            *(f"--redirect-url={url}/oauth2/callback", f"--upstream={address}"),
-            *("--pass-authorization-header=true", "--skip-provider-button=true"),
-        ]
-        with subprocess.Popen(command) as process:
-            try:
-                wait_for(lambda: status(url, "/ping") == 200, what="oauth2-proxy to answer")
-                yield url
-            finally:
-                process.terminate()
-
-
-def id_token(control_plane: ControlPlane, namespace: str, name: str) -> str:
-    """A token of a user for both the proxy and the API server."""
-    issuer = control_plane.api.get("/.well-known/openid-configuration")["issuer"]
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-    spec = {"audiences": [issuer, CLIENT], "expirationSeconds": 3600}
-    token: str = control_plane.api.request("POST", path, {"spec": spec})["status"]["token"]
-    return token
-
-
-def logged_in(browser: Browser, proxy: str, user: str, **headers: str) -> Page:
-    """The page of the gangs, after a user has logged in."""
-    page = browser.new_context(base_url=proxy, extra_http_headers=headers).new_page()
-    page.set_default_timeout(LIMIT)
-    page.goto("/gangs")
-    page.get_by_role("link", name=user).click()
-    page.wait_for_url("**/gangs")
-    return page
-
-
-@pytest.mark.usefixtures("gangs")
-@pytest.mark.timeout(900)
-def test_users_who_log_in_at_oauth2_proxy_see_what_each_of_them_may_see(
-    browser: Browser,
-    address: str,
-    control_plane: ControlPlane,
-    cluster: Cluster,
-    namespace: Namespace,
-) -> None:
-    _, her = token_of(control_plane, cluster, namespace.name, "anna")
-    _, his = token_of(control_plane, cluster, namespace.name, "boss")
-    tokens = {name: id_token(control_plane, namespace.name, name) for name in ("anna", "boss")}
-    edit = bound("RoleBinding", "edit", "anna", [her])
-    cluster.api.apply(edit | {"metadata": {"name": "anna", "namespace": namespace.name}})
-    views = [f"view-{namespace.name}", f"all-{namespace.name}"]
-    cluster.api.apply(bound("ClusterRoleBinding", "fluence-simulate", views[0], [her, his]))
-    cluster.api.apply(bound("ClusterRoleBinding", "cluster-admin", views[1], [his]))
-    try:
-        with behind_oauth2_proxy(control_plane, address, tokens) as proxy:
-            all_of_it = logged_in(browser, proxy, "boss")
-            for name in (f"{namespace.name}/mine", f"{OTHERS}/secret"):
-                expect(all_of_it.locator("#live")).to_contain_text(name, timeout=LIMIT)
-            # What a browser itself sends as its name doesn't count.
-            hers = logged_in(browser, proxy, "anna", Authorization=f"Bearer {tokens['boss']}")
-            expect(hers.locator("#live")).to_contain_text(f"{namespace.name}/mine", timeout=LIMIT)
-            expect(hers.locator("#live")).to_contain_text("1 more gangs are in namespaces", timeout=LIMIT)
-            assert f"{OTHERS}/secret" not in hers.content()
-            hers.goto("/what-if")
-            hers.get_by_role("button", name="Would it fit?").click()
-            expect(hers.locator("#answer")).to_contain_text("default/train (8 pods)", timeout=LIMIT)
-            hers.context.close()
-            all_of_it.context.close()
     finally:
         for name in views:
             cluster.api.delete(f"{BINDINGS}/clusterrolebindings/{name}")
