@@ -8,7 +8,7 @@ counters or times that change while the gang waits for the same thing, because e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -74,7 +74,11 @@ class Reasons:
         return [self._ledger.in_order(self._eligibility.possible(pods[0])) for _, pods in groups]
 
     def why(self, no: NoPlace) -> Reason:
-        """Return why the shapes have no place."""
+        """Return why the shapes have no place, and which requests the matcher counts as more than they are."""
+        reason = self._why(no)
+        return replace(reason, text=f"{reason.text}{rounding(no.groups, reason.lacking)}")
+
+    def _why(self, no: NoPlace) -> Reason:
         shapes = self.shapes(no.groups)
         never = self._never_a_place(shapes)
         if never is not None:
@@ -254,6 +258,21 @@ def _too_large(shape: Shape, whole: CapacityTable, a_node: str) -> tuple[str, tu
 
 def _have(name: str, amount: int) -> str:
     return amount_text(name, amount) if amount > 0 else f"no {name}"
+
+
+def rounding(groups: Sequence[Group], lacking: Collection[str]) -> str:
+    """Return the end of a sentence that names requests which count as more, because the matcher takes whole units.
+
+    Only requests for what is ``lacking`` are named. Return "" if there are none.
+    """
+    counted = {
+        f"{amount_text(name, pods[0].requests[name])} counts as {amount_text(name, shape.requests[name])}": None
+        for shape, pods in groups
+        for name in lacking
+        if pods[0].requests[name] < shape.requests[name]
+    }
+    listed = ", ".join(list(counted)[:MOST_KINDS])
+    return f"; this engine takes whole cores and GiB: {listed}" if listed else ""
 
 
 # Devices.
