@@ -43,23 +43,24 @@ class Evaluation:
         self._limits = limits
         self._clock = clock
         self._on_whole = on_whole
-        self._left: list[GangKey] = []
+        self.left: list[GangKey] = []
+        """The gangs that have changed and are left for the next step, the next one last."""
 
     def of_changed(self, looked_at: set[GangKey], now: float) -> bool:
         """Evaluate gangs that have changed, and add them to ``looked_at``; return whether no others have.
 
         Those that change while the others are evaluated are left for the next step.
         """
-        until, dirty, continued = self._clock() + EVALUATED_WITHIN, self._registry.dirty, bool(self._left)
-        self._left = self._left or sorted(dirty, reverse=True)
-        while self._left:
-            key = self._left.pop()
+        until, dirty, continued = self._clock() + EVALUATED_WITHIN, self._registry.dirty, bool(self.left)
+        self.left = self.left or sorted(dirty, reverse=True)
+        while self.left:
+            key = self.left.pop()
             if key in dirty:
                 dirty.discard(key)
                 self._evaluate(self._registry.gangs[key], now)
                 self._admission.note(self._registry.gangs[key])
                 looked_at.add(key)
-            if self._left and self._clock() >= until:
+            if self.left and self._clock() >= until:
                 return False
         # Between the steps of one evaluation others may have changed.
         return not continued or not dirty

@@ -433,7 +433,8 @@ class Lifecycle:
             self._registry.revision += 1
         actions: list[Action] = []
         reserved = self.queue.promised_starts()
-        for gang in self._gang_index.existing(looked_at | self._registry.dirty):
+        changed = self._registry.dirty.difference(self._evaluation.left)
+        for gang in self._gang_index.existing(looked_at | changed):
             self._places.clear_unplanned(gang)
             steered, writes = self._steering.due(gang)
             actions.extend(writes)
