@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,20 @@ def test_what_a_role_can_not_restrict_a_policy_does(objects: Objects, policy: st
     assert spec["failurePolicy"] == "Fail"
     binding = objects["ValidatingAdmissionPolicyBinding", f"fluence-accounts-{policy}"]["spec"]
     assert binding == {"policyName": f"fluence-accounts-{policy}", "validationActions": ["Deny"]}
+
+
+def test_condition_for_writes_of_pods_says_what_the_validations_say(objects: Objects) -> None:
+    """The validations are evaluated only where it says that one isn't met. It can't use variables."""
+    spec = objects["ValidatingAdmissionPolicy", "fluence-accounts-pods"]["spec"]
+    (condition,) = (" ".join(one["expression"].split()) for one in spec["matchConditions"])
+    _, _, admitted = condition.partition(" && !( ")
+    written_out = []
+    for one in spec["validations"]:
+        text = " ".join(one["expression"].split())
+        for variable in spec["variables"]:
+            text = re.sub(rf"variables\.{variable['name']}\b", variable["expression"], text)
+        written_out.append(f"({text})" if text.startswith("oldObject.metadata") else text)
+    assert admitted == " && ".join(written_out) + ")"
 
 
 def test_the_policy_admits_the_registration_that_the_webhook_writes(objects: Objects) -> None:
