@@ -60,6 +60,7 @@ OF_OTHERS = {
         upstream pass-authorization-header set-authorization-header skip-provider-button cookie-refresh scope
         offline_access oidc-client-id COOKIE_SECRET
     """,
+    "Prometheus": "process_resident_memory_bytes",
     "QRMI": "qrmi_ibm_qrs_endpoint QRMI_IBM_QRS_ENDPOINT _QRMI_IBM_QRS_IAM_APIKEY _QRMI_IBM_QRS_SERVICE_CRN",
     "tests": """
         FLUENCE_RACERS test_gang_waits_for_the_gates_of_others_and_leaves_them_alone
