@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 
 import httpx
 
-from benchmarks.dashboard.service import CHANGED, NODES, WAITING
+from benchmarks.dashboard.service import CHANGED, CHANGED_AT, NODES, WAITING
 from benchmarks.report import PAGES, report, table
 
 VISITORS = 20
@@ -27,6 +28,9 @@ WATCHED = 45.0
 
 SETTLING = 12.0
 """Seconds until the service changes nothing any more, or until all visitors have their pages."""
+
+RESTING, SINGLE = 15.0, 4
+"""Seconds between changes that come one by one, and how often such seconds pass."""
 
 ROUNDS = 5
 REPORT = PAGES / "dashboard.md"
@@ -118,11 +122,41 @@ async def visiting(client: httpx.AsyncClient, seconds: float) -> None:
             group.create_task(watching(client, SHOWN[number % (len(SHOWN) - 1)], until))
 
 
-async def share(client: httpx.AsyncClient, process: subprocess.Popen[str]) -> float:
-    """Return which part of a core the dashboard takes while all visitors have pages open."""
+async def share(client: httpx.AsyncClient, process: subprocess.Popen[str]) -> tuple[float, list[float]]:
+    """Return which part of a core the dashboard takes while all visitors have pages open, and the ages of changes."""
     computed, began = cpu_of(process), time.monotonic()
-    await visiting(client, WATCHED)
-    return (cpu_of(process) - computed) / (time.monotonic() - began)
+    _, seen = await asyncio.gather(visiting(client, WATCHED), ages(client, WATCHED))
+    return (cpu_of(process) - computed) / (time.monotonic() - began), seen
+
+
+def aged(seen: Sequence[float]) -> str:
+    """Return the middle and the longest of ages as text."""
+    return f"a change is seen after {seen[len(seen) // 2]:.1f} s, {seen[-1]:.1f} s at most" if seen else ""
+
+
+async def ages(client: httpx.AsyncClient, seconds: float) -> list[float]:
+    """Return how old changes are when they are seen on the overview; each is a new answer to a page that is open."""
+    found: list[float] = []
+    tag, until = "", time.monotonic() + seconds
+    while time.monotonic() < until:
+        answer = await client.get("/", headers={"Fluence-Wait": tag})
+        now = time.monotonic()
+        tag = answer.headers.get("ETag", tag).strip('"')
+        if shown := re.search(rf"{CHANGED_AT}([0-9.]+)", answer.text):
+            found.append(now - float(shown[1]))
+    # The first answer shows what was known before.
+    return sorted(found[1:])
+
+
+async def one_change(client: httpx.AsyncClient, service: str) -> list[float]:
+    """Return how old single changes are when they are seen beside the visitors, each after a rest."""
+    visitors = asyncio.create_task(visiting(client, SINGLE * RESTING))
+    watching_one = asyncio.create_task(ages(client, SINGLE * RESTING))
+    for _ in range(SINGLE - 1):
+        await asyncio.sleep(RESTING)
+        await client.post(f"{service}/once")
+    await visitors
+    return await watching_one
 
 
 async def beside_visitors(client: httpx.AsyncClient, process: subprocess.Popen[str]) -> list[str]:
@@ -148,15 +182,17 @@ async def measure() -> list[Figure]:
                 await client.post(f"{service}/still")
                 await asyncio.sleep(SETTLING)
                 alone = [await slowest(client, process, path) for path in SHOWN]
-                still = await share(client, process)
+                still, _ = await share(client, process)
+                single = await one_change(client, service)
                 await client.post(f"{service}/busy")
-                busy = await share(client, process)
+                busy, seen = await share(client, process)
                 beside = await beside_visitors(client, process)
     return [
         first.figure("the first page after the start"),
         *(one.figure(f"`{path}`", other) for path, one, other in zip(SHOWN, alone, beside, strict=True)),
         Figure(f"{VISITORS} visitors, nothing changes", "", f"{still:.1%} of a core"),
-        Figure(f"{VISITORS} visitors, {CHANGED} changes a second", "", f"{busy:.1%} of a core"),
+        Figure(f"{VISITORS} visitors, a change each {RESTING:.0f} s", aged(single), ""),
+        Figure(f"{VISITORS} visitors, {CHANGED} changes a second", aged(seen), f"{busy:.1%} of a core"),
     ]
 
 
@@ -176,8 +212,10 @@ def page(found: Sequence[Figure], where: str) -> str:
         "",
         f"{NODES:,} nodes, {WAITING:,} gangs in line and 1,000 that run. Pages are asked for one after another, each",
         f"{ROUNDS} times anew, and the longest time counts. Then {VISITORS} visitors keep pages open for",
-        f"{WATCHED:.0f} s, first while nothing changes, then while {CHANGED} gangs change each second. In the last",
-        "column, one more visitor asks for the same pages beside them. CPU is that of the dashboard's process, which",
+        f"{WATCHED:.0f} s: while nothing changes, while {CHANGED} gangs change each {RESTING:.0f} s, and while as many",
+        "change each second. One more page tells how old a change is when it is seen: half of the time, and at most.",
+        "In the last column, one more visitor asks for the same pages beside them while gangs change each second.",
+        "CPU is that of the dashboard's process, which",
         "hardly depends on what else the machine does. The times that passed do; the load says how much it did.",
         "Made by `python -m benchmarks.dashboard --write`.",
         "",

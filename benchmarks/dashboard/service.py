@@ -9,6 +9,7 @@ change and answered from memory.
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import msgspec
@@ -23,6 +24,9 @@ CHANGED = 20
 """Gangs that change each second."""
 
 RACK, ZONE = 50, 1_000
+CHANGED_AT = "changed at "
+"""What stands before the time of the newest change, by the clock of this machine, in each queue."""
+
 QUEUES = ("chemistry", "physics", "biology", "astronomy")
 SECOND = 1.0
 
@@ -86,7 +90,10 @@ class LargeCluster:
     def _publish(self) -> None:
         lists: dict[str, list[dict[str, Any]]] = {
             "gangs": [*self._running, *self._waiting],
-            "queues": [queue(name, waiting=WAITING // 4) for name in QUEUES],
+            "queues": [
+                queue(name, waiting=WAITING // 4, problems=[f"{CHANGED_AT}{time.monotonic():.3f}"])
+                for name in QUEUES
+            ],
             "queue": [entry(one) for one in self._waiting],
             "reservations": [],
             "nodes": self._nodes,
@@ -101,19 +108,25 @@ class LargeCluster:
 
 
 async def serve() -> None:
-    """Serve until the end, and print the port. A POST to /still or /busy stops or starts the changes."""
+    """Serve until the end, and print the port.
+
+    A POST to /still or /busy stops or starts the changes, and one to /once makes one.
+    """
     cluster = LargeCluster()
 
     async def read(request: web.Request) -> web.Response:
         return cluster.answer(request.path, request.headers.get("If-None-Match", ""))
 
     async def turn(request: web.Request) -> web.Response:
-        cluster.busy = request.path == "/busy"
+        if request.path == "/once":
+            cluster.change()
+        else:
+            cluster.busy = request.path == "/busy"
         return web.Response()
 
     app = web.Application()
     app.router.add_get("/v1/{rest:.*}", read)
-    app.router.add_post("/{name:still|busy}", turn)
+    app.router.add_post("/{name:still|busy|once}", turn)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from fluence_extender.dashboard.listing import Listing
 from fluence_extender.dashboard.service import (
     Absent,
     Concealed,
@@ -154,10 +155,10 @@ class Poller:
         ):
             return self.state
         lists: dict[str, Any] = {
-            name: readings[name].document.get("items", []) if name in readings else [] for name in LISTS
+            name: readings[name].items if name in readings else Listing() for name in LISTS
         }
         gangs = readings.get("gangs")
-        metadata = gangs.document.get("metadata", {}) if gangs is not None else {}
+        metadata = gangs.metadata if gangs is not None else {}
         changes = self.state.changes
         if before and lists["gangs"] is not self.state.gangs:
             changes = (*changes_between(self.state.gangs, lists["gangs"], self._now()), *changes)[:REMEMBERED]

@@ -21,6 +21,7 @@ import aiohttp
 import msgspec
 
 from fluence_extender.apps.kubectl.state_api import API_GROUP, ROLE, SIMULATE_ROLE
+from fluence_extender.dashboard.listing import Listing, decoded
 
 PATIENCE = aiohttp.ClientTimeout(total=60, connect=5)
 LARGEST_MANIFEST = 4 * 2**20
@@ -68,9 +69,10 @@ def api_server_address(url: str, tls: ssl.SSLContext) -> ServiceAddress:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A document, and the entity tag by which to ask for the next one."""
+    """A list, and the entity tag by which to ask for the next one."""
 
-    document: Item
+    items: Listing
+    metadata: Item
     tag: str
 
 
@@ -120,7 +122,7 @@ class ServiceReader:
         return self._decoded(content)
 
     async def read_shared(self, path: str, known: Reading | None) -> Reading:
-        """Return the document under ``path``, which may be ``known`` or was sent to another. Raise `Trouble`."""
+        """Return the list under ``path``, which may be ``known`` or was sent to another. Raise `Trouble`."""
         shared = self._shared.setdefault(path, {})
         offered = shared | ({known.tag: known} if known is not None else {})
         headers = {"If-None-Match": ", ".join(filter(None, offered))} if offered else {}
@@ -129,7 +131,11 @@ class ServiceReader:
             return offered[tag]
         if status != 200:
             raise self._trouble(status, content, ROLE)
-        reading = Reading(self._decoded(content), tag)
+        newest = list(offered.values())[-1].items if offered else None
+        try:
+            reading = Reading(*decoded(content, newest), tag)
+        except msgspec.DecodeError:
+            raise self._no_json() from None
         if tag:
             shared[tag] = reading
             for old in list(shared)[:-NEWEST]:
@@ -166,9 +172,10 @@ class ServiceReader:
         try:
             return msgspec.json.decode(content, type=dict[str, Any])
         except msgspec.DecodeError:
-            raise Trouble(
-                f"{self._origin.name} gave no JSON", "Check that --server is the service's address."
-            ) from None
+            raise self._no_json() from None
+
+    def _no_json(self) -> Trouble:
+        return Trouble(f"{self._origin.name} gave no JSON", "Check that --server is the service's address.")
 
     def _trouble(self, status: int, content: bytes, role: str) -> Trouble:
         """Return what an answer that isn't 200 means."""

@@ -65,8 +65,9 @@ def gang_key(gang: Item) -> tuple[str, str, str]:
 
 def changes_between(before: Sequence[Item], after: Sequence[Item], at: datetime) -> list[GangChange]:
     """Return the gangs whose state or kind of reason changed, the newest first."""
-    old = {gang_key(gang): gang for gang in before}
-    new = {gang_key(gang): gang for gang in after}
+    both = {id(gang) for gang in before} & {id(gang) for gang in after}
+    old = {gang_key(gang): gang for gang in before if id(gang) not in both}
+    new = {gang_key(gang): gang for gang in after if id(gang) not in both}
     found = [
         GangChange(at, *key, old[key]["state"] if key in old else "", gang["state"], gang["reason"])
         for key, gang in new.items()

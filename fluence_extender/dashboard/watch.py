@@ -1,4 +1,4 @@
-"""The one loop of the process that reads ``/v1``: once a second for all visitors, however many pages are open.
+"""The one loop of the process that reads ``/v1``: twice a second for all visitors, however many pages are open.
 
 It reads for one visitor first and for all others right after, each in his own name. What the first was sent is offered
 to the others by its entity tag, so whoever may see the same costs the service an answer without content.
@@ -19,7 +19,7 @@ from hashlib import sha256
 from fluence_extender.dashboard.poller import Poller
 from fluence_extender.dashboard.service import ServiceReader
 
-PERIOD = 1.0
+PERIOD = 0.5
 """Seconds between two readings."""
 
 SHARE = 10

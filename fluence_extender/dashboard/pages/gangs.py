@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import htpy as h
 from htpy import Element, Node
+from markupsafe import Markup
 
 from fluence_extender.dashboard.pages.frame import PageContent
 from fluence_extender.dashboard.pages.parts import (
+    MOST_WRITTEN,
     ago,
     command_button,
     filter_form,
+    framed_table,
     heading,
     note,
     pager,
     select_field,
     state_badge,
     table,
+    table_row,
     until,
+    written,
 )
 from fluence_extender.dashboard.service import Item
 from fluence_extender.dashboard.state import ClusterState
 from fluence_extender.dashboard.views import commands, links
 from fluence_extender.dashboard.views.filters import Filters
-from fluence_extender.dashboard.views.gangs import STATES, GangStory, gang_story, gangs_view
+from fluence_extender.dashboard.views.gangs import STATES, GangRow, GangStory, gang_story, gangs_view
 
 COLUMNS = ("Gang", "State", "Placed", "Age", "Queue", "Nodes", "Backend", "Starts", "Reason", "Command")
 
@@ -39,29 +46,32 @@ def gangs_page(state: ClusterState, filters: Filters) -> PageContent:
     )
     live = [
         heading(f"{found.rows.total:,} gangs", found.command),
-        table(
+        framed_table(
             "Gangs",
             COLUMNS,
-            (
-                (
-                    h.a(href=row.link)[f"{row.namespace}/{row.name}"],
-                    state_badge(row.state),
-                    row.placed,
-                    ago(row.created),
-                    row.queue + (f", place {row.position}" if row.position else "") or "-",
-                    row.nodes or "-",
-                    row.backends or "-",
-                    until(row.starts),
-                    row.reason or "-",
-                    command_button(row.command),
-                )
-                for row in found.rows.rows
-            ),
+            [_row(row) for row in found.rows.rows],
             "No gang is like this. Submit a Job with schedulerName: fluence, or change the filters.",
         ),
         pager(found.rows, links.GANGS, filters),
     ]
     return PageContent("Gangs", links.GANGS, live, controls)
+
+
+@lru_cache(MOST_WRITTEN)
+def _row(row: GangRow) -> Markup:
+    cells = (
+        h.a(href=row.link)[f"{row.namespace}/{row.name}"],
+        state_badge(row.state),
+        row.placed,
+        ago(row.created),
+        row.queue + (f", place {row.position}" if row.position else "") or "-",
+        row.nodes or "-",
+        row.backends or "-",
+        until(row.starts),
+        row.reason or "-",
+        command_button(row.command),
+    )
+    return written(table_row(COLUMNS, cells))
 
 
 def gang_page(namespace: str, name: str, item: Item | None, state: ClusterState) -> PageContent:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import htpy as h
 from htpy import Element
+from markupsafe import Markup
 
 from fluence_extender.dashboard.pages.frame import PageContent
 from fluence_extender.dashboard.pages.parts import (
+    MOST_WRITTEN,
     bar,
     command_button,
     filter_form,
+    framed_table,
     heading,
     note,
     pager,
     select_field,
     table,
+    table_row,
+    written,
 )
 from fluence_extender.dashboard.service import Item
 from fluence_extender.dashboard.state import ClusterState
@@ -23,6 +30,7 @@ from fluence_extender.dashboard.views.filters import Filters
 from fluence_extender.dashboard.views.nodes import (
     STEPS,
     MapPlace,
+    NodeLine,
     NodeStory,
     NodesView,
     Tile,
@@ -30,6 +38,7 @@ from fluence_extender.dashboard.views.nodes import (
     nodes_view,
 )
 
+COLUMNS = ("Node", "Place", "CPU", "Memory", "More", "Gangs", "Problems", "Command")
 SHOWN = ("open", "closed", "free")
 
 
@@ -80,34 +89,39 @@ def _place(place: MapPlace) -> Element:
     ]
 
 
-def _tile(tile: Tile) -> Element:
+@lru_cache(MOST_WRITTEN)
+def _tile(tile: Tile) -> Markup:
     closed = tile.step < 0
     kind = "closed" if closed else f"step-{tile.step}"
-    return h.a(class_=["tile", kind], href=tile.link, title=tile.title)[
+    shown = h.a(class_=["tile", kind], href=tile.link, title=tile.title)[
         h.span(".name")[tile.name],
         h.span(".percent")[f"✕ {tile.percent}" if closed else tile.percent],
     ]
+    return written(shown)
+
+
+@lru_cache(MOST_WRITTEN)
+def _row(row: NodeLine) -> Markup:
+    cells = (
+        h.a(href=row.link)[row.name],
+        row.place or "-",
+        bar(row.cpu),
+        bar(row.memory),
+        row.more or "-",
+        f"{row.gangs:,}",
+        row.problems or "-",
+        command_button(row.command),
+    )
+    return written(table_row(COLUMNS, cells))
 
 
 def _table(found: NodesView, filters: Filters) -> Element:
     return h.section[
         heading(f"{found.rows.total:,} nodes", found.command),
-        table(
+        framed_table(
             "Nodes",
-            ("Node", "Place", "CPU", "Memory", "More", "Gangs", "Problems", "Command"),
-            (
-                (
-                    h.a(href=row.link)[row.name],
-                    row.place or "-",
-                    bar(row.cpu),
-                    bar(row.memory),
-                    row.more or "-",
-                    f"{row.gangs:,}",
-                    row.problems or "-",
-                    command_button(row.command),
-                )
-                for row in found.rows.rows
-            ),
+            COLUMNS,
+            [_row(row) for row in found.rows.rows],
             "No node is like this. Change the filters.",
         ),
         pager(found.rows, links.NODES, filters),

@@ -7,6 +7,7 @@ from typing import Any
 
 import htpy as h
 from htpy import Element, Node
+from markupsafe import Markup
 
 from fluence_extender.dashboard.views.filters import PAGE, Cut, Filters
 from fluence_extender.dashboard.views.overview import Utilization
@@ -23,6 +24,9 @@ SYMBOLS = {
 """A sign for each state, so that nobody has to tell colors apart."""
 
 BAR_WIDTH = 100
+
+MOST_WRITTEN = 1_000
+"""Rows of a kind that are kept as text."""
 
 NONE = "-"
 """What a cell without content says; a narrow screen leaves it out."""
@@ -81,15 +85,26 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Node]], 
 
     A narrow screen shows each row as a card, so each cell names its column.
     """
-    made = [
-        h.tr[
-            (
-                (h.th(scope="row", data_label=name) if number == 0 else _cell(name, cell))[cell]
-                for number, (name, cell) in enumerate(zip(columns, cells, strict=True))
-            )
-        ]
-        for cells in rows
+    return framed_table(caption, columns, [table_row(columns, cells) for cells in rows], empty)
+
+
+def table_row(columns: Sequence[str], cells: Sequence[Node]) -> Element:
+    """Return a row of a table."""
+    return h.tr[
+        (
+            (h.th(scope="row", data_label=name) if number == 0 else _cell(name, cell))[cell]
+            for number, (name, cell) in enumerate(zip(columns, cells, strict=True))
+        )
     ]
+
+
+def written(element: Element) -> Markup:
+    """Return an element as text, for what looks the same most often when a page is made anew."""
+    return Markup("".join(element.iter_chunks()))
+
+
+def framed_table(caption: str, columns: Sequence[str], made: Sequence[Node], empty: Node) -> Element:
+    """Return a table of rows that are made already."""
     if not made:
         return h.p(".empty")[empty]
     return h.div(".table", tabindex="0", role="region", aria_label=caption)[

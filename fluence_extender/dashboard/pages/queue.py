@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import lru_cache
 
 import htpy as h
 from htpy import Element, Node
+from markupsafe import Markup
 
 from fluence_extender.dashboard.pages.frame import PageContent
 from fluence_extender.dashboard.pages.overview import queue_table
 from fluence_extender.dashboard.pages.parts import (
+    MOST_WRITTEN,
     ago,
     command_button,
     filter_form,
+    framed_table,
     heading,
     pager,
     select_field,
-    table,
+    table_row,
     until,
+    written,
 )
 from fluence_extender.dashboard.state import ClusterState
 from fluence_extender.dashboard.views import commands, links
@@ -25,6 +30,18 @@ from fluence_extender.dashboard.views.filters import Filters
 from fluence_extender.dashboard.views.queue import LineRow, QueueView, TimelineSpan, TimelineView, queue_view
 
 WIDTH, ROW = 1000, 26
+COLUMNS = (
+    "Gang",
+    "Place",
+    "Queue",
+    "User",
+    "Priority",
+    "Waits since",
+    "Starts",
+    "Kept free",
+    "Reason",
+    "Command",
+)
 KINDS = {
     "running": "runs",
     "reserved": "nodes are reserved for it",
@@ -53,29 +70,19 @@ def queue_page(state: ClusterState, filters: Filters) -> PageContent:
 def _line(found: QueueView, filters: Filters) -> Element:
     return h.section[
         heading(f"In line: {found.rows.total:,}", found.command),
-        table(
+        framed_table(
             "The line",
-            (
-                "Gang",
-                "Place",
-                "Queue",
-                "User",
-                "Priority",
-                "Waits since",
-                "Starts",
-                "Kept free",
-                "Reason",
-                "Command",
-            ),
-            (_cells(row) for row in found.rows.rows),
+            COLUMNS,
+            [_row(row) for row in found.rows.rows],
             "Nobody waits here. What is submitted starts at once where there is room.",
         ),
         pager(found.rows, links.QUEUE, filters),
     ]
 
 
-def _cells(row: LineRow) -> tuple[Node, ...]:
-    return (
+@lru_cache(MOST_WRITTEN)
+def _row(row: LineRow) -> Markup:
+    cells = (
         h.a(href=row.link)[f"{row.namespace}/{row.name}"],
         f"{row.position:,}",
         row.queue or "-",
@@ -87,6 +94,7 @@ def _cells(row: LineRow) -> tuple[Node, ...]:
         row.reason or "about to be placed",
         command_button(row.command),
     )
+    return written(table_row(COLUMNS, cells))
 
 
 def _timeline(found: TimelineView) -> Element:

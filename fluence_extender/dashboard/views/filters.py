@@ -28,6 +28,10 @@ class Filters:
         digits = self["page"]
         return max(int(digits), 1) if digits.isdecimal() and len(digits) < 8 else 1
 
+    def asks(self, *names: str) -> bool:
+        """Return whether one of these parameters has a value."""
+        return any(self.given.get(name) for name in names)
+
     def matches(self, *fields: tuple[str, str]) -> bool:
         """Return whether a row has, for each parameter in ``fields``, the value that is asked for."""
         given = self.given

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fluence_extender.apps.kubectl.why import explanation
+from fluence_extender.dashboard.listing import made_once
 from fluence_extender.dashboard.service import Item
 from fluence_extender.dashboard.state import ClusterState
 from fluence_extender.dashboard.views import commands, links
 from fluence_extender.dashboard.views.filters import Cut, Filters, choices, cut
 
 STATES = ("waiting", "planned", "committed", "bound", "finished", "gone")
+
+CHOSEN = ("namespace", "state", "queue", "why")
+"""The filters of gangs that ask for one value."""
 
 MOST_NAMED = 3
 """Nodes that a row names."""
@@ -83,13 +87,24 @@ class GangsView:
 
 def gangs_view(state: ClusterState, filters: Filters) -> GangsView:
     """Return the gangs that the filters let through."""
-    kept = (gang for gang in state.gangs if _passes(gang, filters))
+    kept: Iterable[Item] = state.gangs
+    if filters.asks(*CHOSEN, "text"):
+        kept = (gang for gang in state.gangs if _passes(gang, filters))
     return GangsView(
         cut(kept, gang_row, filters.page),
-        choices(gang["namespace"] for gang in state.gangs),
-        choices(gang["queue"] for gang in state.gangs),
+        made_once(state.gangs, namespaces_of),
+        made_once(state.gangs, _queues_of),
         commands.jobs(filters["namespace"]),
     )
+
+
+def namespaces_of(gangs: Sequence[Item]) -> list[str]:
+    """Return the namespaces of gangs, each once."""
+    return choices(gang["namespace"] for gang in gangs)
+
+
+def _queues_of(gangs: Sequence[Item]) -> list[str]:
+    return choices(gang["queue"] for gang in gangs)
 
 
 def gang_row(gang: Mapping[str, object] | Item) -> GangRow:
@@ -153,8 +168,7 @@ def _facts(gang: Item, state: ClusterState) -> Iterator[str]:
 
 
 def _passes(gang: Item, filters: Filters) -> bool:
-    wanted = ("namespace", "state", "queue", "why")
-    if not filters.matches(*((name, gang[name]) for name in wanted)):
+    if not filters.matches(*((name, gang[name]) for name in CHOSEN)):
         return False
     # Most often no text is asked for, and none is collected.
     return not filters["text"] or filters.finds(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fluence_extender.apps.kubectl.figures import amounts
 from fluence_extender.apps.kubectl.graph import Branch, tree
+from fluence_extender.dashboard.listing import made_once
 from fluence_extender.dashboard.service import Item
 from fluence_extender.dashboard.state import ClusterState
 from fluence_extender.dashboard.views import commands, links
@@ -100,15 +101,17 @@ class NodeStory:
 def nodes_view(state: ClusterState, filters: Filters) -> NodesView:
     """Return the map and the table of the nodes that the filters let through."""
     within = [part for part in filters["in"].split("/") if part]
-    kept = [node for node in state.nodes if _within(node, within) and _passes(node, filters)]
-    kept.sort(key=lambda node: natural_order(node["name"]))
-    gangs = _gangs_by_node(state.gangs)
+    nodes = made_once(state.nodes, _in_order)
+    filtered = filters.asks("in", "show", "text")
+    kept = [node for node in nodes if _within(node, within) and _passes(node, filters)] if filtered else nodes
+    whole = tree(kept) if filtered else made_once(state.nodes, tree)
+    gangs = made_once(state.gangs, _gangs_by_node)
     way = [
         (part, filters.address(links.NODES, **{"in": "/".join(within[: number + 1]), "page": ""}))
         for number, part in enumerate(within)
     ]
     return NodesView(
-        list(_places(tree(kept), (), filters, len(kept) <= MOST_TILES)),
+        list(_places(whole, (), filters, len(kept) <= MOST_TILES)),
         cut(kept, lambda node: _row(node, gangs), filters.page),
         way,
         commands.nodes(),
@@ -229,6 +232,10 @@ def _pod(one: Item) -> NodePod:
         amounts(one["requests"], "pods"),
         commands.pod(one["namespace"], one["pod"]),
     )
+
+
+def _in_order(nodes: Sequence[Item]) -> list[Item]:
+    return sorted(nodes, key=lambda node: natural_order(node["name"]))
 
 
 def _gangs_by_node(gangs: Sequence[Item]) -> dict[str, int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fluence_extender.apps.kubectl.figures import amount
 from fluence_extender.apps.kubectl.graph import tree
+from fluence_extender.dashboard.listing import made_once
 from fluence_extender.dashboard.service import Item
 from fluence_extender.dashboard.state import ClusterState
 from fluence_extender.dashboard.views import links
@@ -73,10 +74,10 @@ class Overview:
 def overview(state: ClusterState) -> Overview:
     """Return what the first page says of the state."""
     return Overview(
-        [*_of_nodes(state.nodes), *_of_devices(state.devices)],
+        [*made_once(state.nodes, _of_nodes), *_of_devices(state.devices)],
         len(state.nodes),
         sum(1 for node in state.nodes if not node["schedulable"]),
-        [(name, count, links.gangs(state=name)) for name, count in counted_by_state(state.gangs)],
+        [(name, count, links.gangs(state=name)) for name, count in made_once(state.gangs, counted_by_state)],
         [queue_row(queue) for queue in state.queues],
         [
             ChangeRow(
@@ -123,7 +124,7 @@ def used_of(name: str, used: float, total: float) -> str:
 
 
 def _of_nodes(nodes: Sequence[Item]) -> list[Utilization]:
-    sums = tree(nodes).sums
+    sums = made_once(nodes, tree).sums
     total = sums["allocatable"]
     names = [name for name in FIRST if name in total]
     names += sorted(

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from fluence_extender.apps.kubectl.figures import moment
+from fluence_extender.dashboard.listing import made_once
 from fluence_extender.dashboard.service import Item
 from fluence_extender.dashboard.state import ClusterState
 from fluence_extender.dashboard.views import commands, links
 from fluence_extender.dashboard.views.filters import Cut, Filters, choices, cut
+from fluence_extender.dashboard.views.gangs import namespaces_of
 from fluence_extender.dashboard.views.overview import QueueRow, queue_row
 
 RUNNING = ("planned", "committed", "bound")
@@ -83,12 +85,13 @@ class QueueView:
 
 def queue_view(state: ClusterState, filters: Filters) -> QueueView:
     """Return the line that the filters let through, with a timeline of the same gangs."""
-    kept = [entry for entry in state.line if _passes(entry, filters)]
+    kept: Sequence[Item] = state.line
+    if filters.asks("queue", "namespace", "text"):
+        kept = [entry for entry in state.line if _passes(entry, filters)]
     running = [
         gang
-        for gang in state.gangs
-        if gang["state"] in RUNNING
-        and filters.matches(("queue", gang["queue"]), ("namespace", gang["namespace"]))
+        for gang in made_once(state.gangs, _running)
+        if filters.matches(("queue", gang["queue"]), ("namespace", gang["namespace"]))
         and filters.finds(gang["name"], gang["namespace"])
     ]
     return QueueView(
@@ -96,7 +99,7 @@ def queue_view(state: ClusterState, filters: Filters) -> QueueView:
         cut(kept, line_row, filters.page),
         timeline(running, kept, state.reservations, state.at),
         choices(queue["name"] for queue in state.queues),
-        choices(gang["namespace"] for gang in state.gangs),
+        made_once(state.gangs, namespaces_of),
         commands.line(filters["queue"], filters["namespace"]),
     )
 
@@ -131,7 +134,7 @@ def timeline(
         for one in line
         if one["expected_start"] is not None and (one["namespace"], one["name"]) not in reserved
     ]
-    shown = {(one["namespace"], one["name"]) for one in line}
+    shown = {(one["namespace"], one["name"]) for one in line} if reserved else set()
     known = [
         *((_gang(one), "running", _time(one["created"]) or now, None, "") for one in running),
         *(
@@ -195,6 +198,10 @@ def _nodes(one: Item) -> str:
 
 def _kept(nodes: Sequence[str]) -> str:
     return ", ".join(nodes[:3]) + (f" +{len(nodes) - 3}" if len(nodes) > 3 else "")
+
+
+def _running(gangs: Sequence[Item]) -> list[Item]:
+    return [gang for gang in gangs if gang["state"] in RUNNING]
 
 
 def _time(text: str | None) -> datetime | None:

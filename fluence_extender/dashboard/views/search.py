@@ -36,12 +36,13 @@ def search(state: ClusterState, text: str) -> list[Hit]:
 def _gangs(state: ClusterState, wanted: str) -> Iterator[Hit]:
     for gang in state.gangs:
         name = f"{gang['namespace']}/{gang['name']}"
+        pods = [member["pod"] for member in gang["members"] if wanted in member["pod"].casefold()]
+        if wanted not in name.casefold() and not pods:
+            continue
         link = links.gang(gang["namespace"], gang["name"], gang["convention"])
         if wanted in name.casefold():
             yield Hit("gang", name, link, gang["state"])
-            continue
-        pods = [member["pod"] for member in gang["members"] if wanted in member["pod"].casefold()]
-        if pods:
+        else:
             yield Hit("pod", f"{gang['namespace']}/{pods[0]}", link, f"gang {gang['name']}, {gang['state']}")
 
 
