@@ -287,17 +287,22 @@ def plan_patch(nodes: Sequence[str], placed_with: str) -> dict[str, Any]:
     return {"template": {"metadata": {"annotations": note}}}
 
 
-def hold_patch(job: Job, queued_since: tuple[float, int] | None) -> dict[str, Any]:
-    """Return the merge patch that suspends a Job in the observed version, held for placement."""
+def hold_patch(
+    thing: Resumable, spec: dict[str, Any], queued_since: tuple[float, int] | None
+) -> dict[str, Any]:
+    """Return the merge patch that suspends a workload in the observed version, held for placement.
+
+    ``spec`` is what it changes there.
+    """
     held = {SUSPENDED_FOR_ANNOTATION: SUSPENDED_FOR_PLACEMENT}
     if queued_since is not None:
         since = format_time(datetime.fromtimestamp(queued_since[0], UTC))
         held[QUEUED_SINCE_ANNOTATION] = f"{since}/{queued_since[1]}"
-    return {"metadata": {**_observed(job), "annotations": held}, "spec": {"suspend": True}}
+    return {"metadata": {**_observed(thing), "annotations": held}, "spec": spec}
 
 
-def _observed(job: Resumable) -> dict[str, Any]:
-    return {"uid": job.uid, "resourceVersion": job.version}
+def _observed(thing: Resumable) -> dict[str, Any]:
+    return {"uid": thing.uid, "resourceVersion": thing.version}
 
 
 def gated_jobs_patch(reasons: Mapping[str, str]) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class ApiJobs:
         if kind.decode(raw).generation != job.generation:
             raise Conflict(f"{_key(job)} has changed", 409)
         try:
-            manifests = list(kind.first_pods({"apiVersion": kind.api, "kind": kind.kind, **_json(raw)}))
+            manifests = list(kind.first_pods({"apiVersion": job.api_version, "kind": job.kind, **_json(raw)}))
         except UNFIT as error:
             raise Unforeseeable(f"the pods of {_key(job)} can't be told from its spec: {error!r}") from error
         created = msgspec.json.decode(raw, type=_Job).metadata.created.timestamp()
@@ -107,12 +107,12 @@ class ApiJobs:
                 raise Conflict(f"{attempt}: pods from before it was suspended still exist", 409) from error
             raise
 
-    async def hold_job(self, job: Job, queued_since: tuple[float, int] | None = None) -> None:
-        """See `Cluster.hold_job`. One PATCH; where it is refused or no answer comes, the Job is read back."""
+    async def hold_job(self, job: Resumable, queued_since: tuple[float, int] | None = None) -> None:
+        """See `Cluster.hold_job`. One PATCH; where it is refused or no answer comes, the workload is read back."""
         await self._patch(
             job,
             f"suspend {_key(job)}",
-            hold_patch(job, queued_since),
+            hold_patch(job, RESUMABLES[type(job)].suspending(True), queued_since),
             lambda now: now.held_for_placement,
         )
 
@@ -151,7 +151,7 @@ class ApiJobs:
 
 
 def _key(job: Resumable) -> str:
-    return f"{RESUMABLES[type(job)].kind} {job.namespace}/{job.name}"
+    return f"{job.kind} {job.namespace}/{job.name}"
 
 
 def _json(raw: bytes) -> Json:

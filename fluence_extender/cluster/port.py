@@ -325,12 +325,12 @@ class Cluster(Protocol):
         """
         ...
 
-    async def hold_job(self, job: Job, queued_since: tuple[float, int] | None = None) -> None:
-        """Suspend the Job again, held for placement. Its pods are deleted, and don't count as failed.
+    async def hold_job(self, job: Resumable, queued_since: tuple[float, int] | None = None) -> None:
+        """Suspend a workload, held for placement. Its pods are deleted, and don't count as failed.
 
-        ``queued_since`` is recorded as the place in line that it keeps (`Job.queued_since`), None to record nothing.
-        Its template keeps its nodes, because that of a running Job can't be changed; `resume` replaces them. Raise
-        `Conflict` where the Job has changed since it was observed, or `Gone`.
+        ``queued_since`` is recorded as the place in line that it keeps, None to record nothing. A Job's template keeps
+        its nodes, because that of a running Job can't be changed; `resume` replaces them. Raise `Conflict` where the
+        workload has changed since it was observed, or `Gone`.
         """
         ...
 

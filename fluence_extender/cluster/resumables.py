@@ -48,13 +48,12 @@ WAITING_REQUESTS = {"cpu": "200m", "memory": "256Mi"}
 
 @dataclass(frozen=True, slots=True)
 class ResumableKind:
-    """A kind of workload: its ``api`` (group/version), its ``kind`` and its plural, ``resource``.
+    """A kind of workload: the class of its values, and the plural of its kind, ``resource``.
 
     ``suspend`` is the path of the field in its spec that suspends it. ``first_pods`` yields one manifest of each shape.
     """
 
-    api: str
-    kind: str
+    values: type[Resumable]
     resource: str
     suspend: tuple[str, ...]
     decode: Callable[[bytes], Resumable]
@@ -62,7 +61,7 @@ class ResumableKind:
 
     def path(self, thing: Resumable) -> str:
         """Return the path of one of them."""
-        return f"/apis/{self.api}/namespaces/{thing.namespace}/{self.resource}/{thing.name}"
+        return f"/apis/{self.values.api_version}/namespaces/{thing.namespace}/{self.resource}/{thing.name}"
 
     def suspending(self, suspended: bool) -> Json:
         """Return the spec of the patch that suspends or resumes one of them."""
@@ -152,11 +151,7 @@ def _pod(owner: Json, role: str, template: Json, labels: Mapping[str, str], spec
 
 
 RESUMABLES: Mapping[type[Resumable], ResumableKind] = {
-    Job: ResumableKind("batch/v1", "Job", "jobs", ("suspend",), decode_job, _of_job),
-    MpiJob: ResumableKind(
-        "kubeflow.org/v2beta1", "MPIJob", "mpijobs", ("runPolicy", "suspend"), decode_mpi_job, _of_mpi_job
-    ),
-    RayCluster: ResumableKind(
-        "ray.io/v1", "RayCluster", "rayclusters", ("suspend",), decode_ray_cluster, _of_ray_cluster
-    ),
+    Job: ResumableKind(Job, "jobs", ("suspend",), decode_job, _of_job),
+    MpiJob: ResumableKind(MpiJob, "mpijobs", ("runPolicy", "suspend"), decode_mpi_job, _of_mpi_job),
+    RayCluster: ResumableKind(RayCluster, "rayclusters", ("suspend",), decode_ray_cluster, _of_ray_cluster),
 }

@@ -314,7 +314,7 @@ class EmbeddedCluster:
             resumed = replace(now, suspended=False, held_for_placement=False, nodes=tuple(nodes))
             self.put(replace(resumed, placed_with=placed_with))
 
-    async def hold_job(self, job: Job, queued_since: tuple[float, int] | None = None) -> None:
+    async def hold_job(self, job: Resumable, queued_since: tuple[float, int] | None = None) -> None:
         """See `Cluster.hold_job`."""
         await self._begin("hold_job", f"{job.namespace}/{job.name}")
         now = self.job(job)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 from fluence_extender.model.dependency import Ending
 from fluence_extender.model.submission import NOTHING_SAID, Submission
@@ -87,12 +88,16 @@ class ResumableObject(WorkloadObject):
     or to be deleted. ``version`` is its resourceVersion; ``generation`` changes with its spec, as far as that says what
     its pods are while it is suspended. ``queued`` is true where it or its template names a queue of ours, and
     ``created`` is when it was created, in seconds since the epoch. ``queued_since`` is the place in line that it keeps
-    since it was sent back: a time and a number, as for `Gang.created`; None where it wasn't.
+    since it was sent back: a time and a number, as for `Gang.created`; None where it wasn't. ``suspendable`` is true
+    where nobody but its user and the service suspends and resumes it, and its user hasn't forbidden it.
 
     What only Jobs have is empty for other kinds. ``nodes`` are those in its pod template, by completion index, and
     ``placed_with`` is the `Promise` of the pods that get them. ``done`` are the ranges (first and last) of indexes that
     have completed or failed for good, in order. ``job_set`` names the JobSet that controls it.
     """
+
+    api_version: ClassVar[str]
+    kind: ClassVar[str]
 
     ours: bool = field(default=False, compare=False, kw_only=True)
     suspended: bool = field(default=False, compare=False, kw_only=True)
@@ -103,6 +108,7 @@ class ResumableObject(WorkloadObject):
     queued: bool = field(default=False, compare=False, kw_only=True)
     created: float = field(default=0.0, compare=False, kw_only=True)
     queued_since: tuple[float, int] | None = field(default=None, compare=False, kw_only=True)
+    suspendable: bool = field(default=True, compare=False, kw_only=True)
     nodes: tuple[str, ...] = field(default=(), compare=False, kw_only=True)
     placed_with: str = field(default="", compare=False, kw_only=True)
     done: tuple[tuple[int, int], ...] = field(default=(), compare=False, kw_only=True)
@@ -139,10 +145,10 @@ class Job(ResumableObject):
     Nor is any of what placing the Job before its pods exist depends on. ``outcome`` is how it has ended, None before.
     ``succeeded`` counts its pods that have succeeded. ``placeable`` is true where admission lets its pods be created
     with their nodes.
-
-    Nor is what sending it back in line depends on. ``suspendable`` is true where nobody but its user and the service
-    suspends and resumes it, and its user hasn't forbidden it.
     """
+
+    api_version: ClassVar[str] = "batch/v1"
+    kind: ClassVar[str] = "Job"
 
     parallelism: int
     completions: int | None = None
@@ -157,7 +163,6 @@ class Job(ResumableObject):
     outcome: Ending | None = field(default=None, compare=False)
     succeeded: int = field(default=0, compare=False)
     placeable: bool = field(default=True, compare=False)
-    suspendable: bool = field(default=True, compare=False)
 
     @property
     def all_at_once(self) -> bool:
@@ -266,6 +271,9 @@ class MpiJob(ResumableObject):
     any, and its launcher unless that comes last; they aren't compared.
     """
 
+    api_version: ClassVar[str] = "kubeflow.org/v2beta1"
+    kind: ClassVar[str] = "MPIJob"
+
     workers: int = 0
     launcher_last: bool = False
     min_available: int | None = None
@@ -278,6 +286,9 @@ class RayCluster(ResumableObject):
 
     ``groups`` are the pods of its head and of each worker group that has any; they aren't compared.
     """
+
+    api_version: ClassVar[str] = "ray.io/v1"
+    kind: ClassVar[str] = "RayCluster"
 
     pods: int = 1
     gang: bool = False

@@ -174,7 +174,7 @@ class Link:
         """See `Cluster.resume`."""
         await self._send(self._cluster.resume(job, nodes, placed_with))
 
-    async def hold_job(self, job: Job, queued_since: tuple[float, int] | None = None) -> None:
+    async def hold_job(self, job: Resumable, queued_since: tuple[float, int] | None = None) -> None:
         """See `Cluster.hold_job`."""
         await self._send(self._cluster.hold_job(job, queued_since))
 

@@ -1,9 +1,10 @@
 """KubeRay, the MPI Operator and the Kubeflow Trainer, as far as what they create, when, and whose it is.
 
-KubeRay creates no pods for a suspended RayCluster. For a RayJob that isn't suspended it creates a RayCluster with the
-RayJob's labels. The MPI Operator creates no workers for a suspended MPIJob. It creates the launcher's Job at once,
-suspended, and resumes it with the MPIJob. The Trainer applies a JobSet for a TrainJob at each look, with the replicated
-jobs of the runtime, the labels that the TrainJob patches onto the runtime's template, and the TrainJob's ``suspend``.
+KubeRay deletes the pods of a suspended RayCluster, and creates none. For a RayJob that isn't suspended it creates a
+RayCluster with the RayJob's labels. The MPI Operator deletes the workers of a suspended MPIJob, and creates none. It
+creates the launcher's Job at once, suspended, and resumes and suspends it with the MPIJob. The Trainer applies a JobSet
+for a TrainJob at each look, with the replicated jobs of the runtime, the labels that the TrainJob patches onto the
+runtime's template, and the TrainJob's ``suspend``.
 """
 
 from __future__ import annotations
@@ -68,6 +69,14 @@ class PlayedOperators(threading.Thread):
         with suppress(ApiError):
             self._api.create(made, owner["metadata"]["namespace"])
 
+    def _delete_pods(self, owner: Manifest) -> None:
+        """Delete the pods that ``owner`` controls itself."""
+        for pod in self._api.get(f"/api/v1/namespaces/{owner['metadata']['namespace']}/pods")["items"]:
+            meta = pod["metadata"]
+            owners = [one["uid"] for one in meta.get("ownerReferences", ())]
+            if owners == [owner["metadata"]["uid"]] and "deletionTimestamp" not in meta:
+                self._api.delete(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}")
+
     def _follow_train_job(self, owner: Manifest) -> None:
         meta, spec = owner["metadata"], owner["spec"]
         labels: dict[str, str] = {}
@@ -98,6 +107,7 @@ class PlayedOperators(threading.Thread):
     def _follow_ray_cluster(self, owner: Manifest) -> None:
         name, spec = owner["metadata"]["name"], owner["spec"]
         if spec.get("suspend"):
+            self._delete_pods(owner)
             return
         self._create(_ray_pod(name, f"{name}-head", "head", "headgroup", spec["headGroupSpec"]), owner)
         for group in spec.get("workerGroupSpecs", ()):
@@ -108,6 +118,8 @@ class PlayedOperators(threading.Thread):
     def _follow_mpi_job(self, owner: Manifest) -> None:
         meta, specs = owner["metadata"], owner["spec"]["mpiReplicaSpecs"]
         name, suspended = meta["name"], owner["spec"].get("runPolicy", {}).get("suspend", False)
+        if suspended:
+            self._delete_pods(owner)
         for number in range(0 if suspended else specs["Worker"]["replicas"]):
             self._create(_mpi_pod(name, f"{name}-worker-{number}", "worker", specs), owner)
         path = f"/apis/batch/v1/namespaces/{meta['namespace']}/jobs/{name}-launcher"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from datetime import datetime
 
 import msgspec
@@ -211,7 +211,7 @@ def decode_job(raw: bytes) -> Job:
         created=created(meta),
         suspendable=not problem and _suspendable(meta, spec),
         placeable=spec.placeable,
-        queued_since=_queued_since(meta),
+        queued_since=queued_since(meta),
         problem=problem,
     )
 
@@ -240,22 +240,30 @@ def _suspendable(meta: Metadata, spec: _FullSpec) -> bool:
 
     A JobSet resumes its Jobs. The policy that keeps it from that has labelled their templates.
     """
-    labels = meta.labels or {}
-    owners = [
-        (one.api_version.partition("/")[0], one.kind) for one in meta.owner_references or () if one.controller
-    ]
     return (
-        all(one in LEAVES_SUSPENSION for one in owners)
+        suspension_is_ours(meta, LEAVES_SUSPENSION)
         and (spec.placeable or not _job_set(meta))
         and spec.managed_by in (None, JOB_CONTROLLER)
-        and KUEUE_QUEUE_LABEL not in labels
         and spec.labels.kueue is None
+    )
+
+
+def suspension_is_ours(meta: Metadata, owners: Container[tuple[str, str]] = ()) -> bool:
+    """Return whether neither Kueue nor a controller suspends the object, and its user hasn't forbidden it.
+
+    Controllers of the kinds ``owners``, each an API group and a kind, leave suspension to others.
+    """
+    labels = meta.labels or {}
+    controllers = (one for one in meta.owner_references or () if one.controller)
+    return (
+        all((one.api_version.partition("/")[0], one.kind) in owners for one in controllers)
+        and KUEUE_QUEUE_LABEL not in labels
         and labels.get(SUSPEND_LABEL) != NEVER_SUSPEND
     )
 
 
-def _queued_since(meta: Metadata) -> tuple[float, int] | None:
-    """Return the place in line that the Job keeps, None without one. No Job was submitted before it was created."""
+def queued_since(meta: Metadata) -> tuple[float, int] | None:
+    """Return the place in line that the object keeps, None without one. None was submitted before it was created."""
     text, _, number = (meta.annotations or {}).get(QUEUED_SINCE_ANNOTATION, "").partition("/")
     if re.fullmatch(_TIME, text) is None or re.fullmatch("[0-9]{1,18}", number) is None:
         return None

@@ -6,12 +6,20 @@ ray.io/v1 (KubeRay).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from fluence_extender.cluster.decode.job import JobSpec, PodTemplate, created, held_for_placement
+from fluence_extender.cluster.decode.job import (
+    JobSpec,
+    PodTemplate,
+    created,
+    held_for_placement,
+    queued_since,
+    suspension_is_ours,
+)
 from fluence_extender.cluster.decode.objects import Int64, Metadata, Unread, tolerant_decoder
 from fluence_extender.model.names import QUEUE_LABEL
 from fluence_extender.model.workload import JobSet, LeaderWorkerSet, MpiJob, RayCluster, ReplicatedJob
@@ -22,6 +30,9 @@ NODE_SELECTOR = "alpha.jobset.sigs.k8s.io/node-selector"
 NO_LIMIT = 2**31 - 1
 MPI_ENDING = ("Succeeded", "Failed")
 """The conditions of an MPIJob that has ended."""
+
+OPERATORS = ("kubeflow.org/mpi-operator", "ray.io/kuberay-operator")
+"""The values of managedBy with which the operators themselves create the pods."""
 
 
 class _JobTemplate(msgspec.Struct):
@@ -66,12 +77,21 @@ class _SchedulingPolicy(msgspec.Struct, rename="camel"):
 class _RunPolicy(msgspec.Struct, rename="camel"):
     scheduling_policy: _SchedulingPolicy | None = None
     suspend: bool | None = None
+    managed_by: str | None = None
 
 
 class _MpiJob(msgspec.Struct, rename="camel"):
     launcher_creation_policy: str | None = None
     mpi_replica_specs: dict[str, _Replicas | None] | None = None
     run_policy: _RunPolicy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspension:
+    """What a workload's spec says about its suspension: whether it is suspended, and who creates its pods."""
+
+    suspended: bool
+    managed_by: str | None
 
 
 class _Condition(msgspec.Struct):
@@ -100,6 +120,7 @@ class RayWorkerGroup(msgspec.Struct, rename="camel"):
 
 class _RayCluster(msgspec.Struct, rename="camel"):
     suspend: bool | None = None
+    managed_by: str | None = None
     head_group_spec: _HeadGroup | None = None
     worker_group_specs: list[RayWorkerGroup] | None = None
 
@@ -162,14 +183,15 @@ def decode_mpi_job(raw: bytes) -> MpiJob:
     launcher_last = spec.launcher_creation_policy == "WaitForWorkersReady"
     launchers = 1 if "Launcher" in roles and not launcher_last else 0
     run = spec.run_policy or _RunPolicy()
-    ended = (one.type in MPI_ENDING and one.status == "True" for one in status.conditions or ())
+    ended = any(one.type in MPI_ENDING and one.status == "True" for one in status.conditions or ())
+    templates = [one.template for one in roles.values()]
     return MpiJob(
         *meta.identity,
         workers=workers,
         launcher_last=launcher_last,
         min_available=run.scheduling_policy.min_available if run.scheduling_policy else None,
         groups=tuple(count for count in (workers, launchers) if count > 0),
-        **_turn(meta, bool(run.suspend), (one.template for one in roles.values()), any(ended)),
+        **_turn(meta, _Suspension(bool(run.suspend), run.managed_by), templates, ended, problem),
         submission=meta.submission,
         problem=problem,
     )
@@ -181,11 +203,12 @@ def decode_ray_cluster(raw: bytes) -> RayCluster:
     workers = spec.worker_group_specs or ()
     head = spec.head_group_spec.template if spec.head_group_spec else None
     counts = [ray_workers(one) for one in workers]
+    templates = [head, *(one.template for one in workers)]
     return RayCluster(
         *meta.identity,
         pods=1 + sum(counts),
         groups=(1, *(count for count in counts if count > 0)),
-        **_turn(meta, bool(spec.suspend), (head, *(one.template for one in workers)), False),
+        **_turn(meta, _Suspension(bool(spec.suspend), spec.managed_by), templates, False, problem),
         gang=GANG_LABEL in (meta.labels or {}),
         submission=meta.submission,
         problem=problem,
@@ -193,15 +216,21 @@ def decode_ray_cluster(raw: bytes) -> RayCluster:
 
 
 def _turn(
-    meta: Metadata, suspended: bool, templates: Iterable[PodTemplate | None], ended: bool
+    meta: Metadata,
+    suspension: _Suspension,
+    templates: Sequence[PodTemplate | None],
+    ended: bool,
+    problem: str,
 ) -> dict[str, Any]:
     """Return the fields of a `Resumable` whose pods have these templates."""
-    found = list(templates)
-    queued = any(one is not None and one.queued for one in found)
+    queued = any(one is not None and one.queued for one in templates)
+    own_operator = suspension.managed_by in (None, "", *OPERATORS)
     return {
-        "ours": all(one is not None and one.ours for one in found),
-        "suspended": suspended,
-        "held_for_placement": held_for_placement(meta, suspended),
+        "ours": all(one is not None and one.ours for one in templates),
+        "suspended": suspension.suspended,
+        "held_for_placement": held_for_placement(meta, suspension.suspended),
+        "queued_since": queued_since(meta),
+        "suspendable": not problem and own_operator and suspension_is_ours(meta),
         "finished": ended or meta.deletion_timestamp is not None,
         "version": meta.resource_version,
         "generation": meta.generation,

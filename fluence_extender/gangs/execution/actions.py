@@ -151,14 +151,14 @@ class HoldJob:
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """Send a gang back in line: suspend its ``jobs``, unless budgets protect one of its bound ``pods``.
+    """Send a gang back in line: suspend its workloads, ``jobs``, unless budgets protect one of its bound ``pods``.
 
-    The Jobs keep the place in line ``since``. ``reason`` is for users; ``with_names`` may name gangs of other
+    They keep the place in line ``since``. ``reason`` is for users; ``with_names`` may name gangs of other
     namespaces. With ``again``, a failure is reported to preemption, which decides anew.
     """
 
     gang: GangKey
-    jobs: tuple[Job, ...]
+    jobs: tuple[Resumable, ...]
     pods: tuple[Pod, ...]
     since: tuple[float, int]
     reason: str

@@ -137,7 +137,7 @@ class JobWrites:
             self._later(_patience(error), self._births.write_failed, job.uid)
 
     async def _requeue(self, action: Requeue) -> None:
-        """Suspend the Jobs of a gang, where the disruption budgets allow it for all its pods at this moment."""
+        """Suspend the workloads of a gang, where the disruption budgets allow it for all its pods at this moment."""
         try:
             blocked = await self._fence.write(lambda cluster: cluster.eviction_block(action.pods))
         except ClusterError as error:
@@ -154,7 +154,7 @@ class JobWrites:
             except ClusterError as error:
                 if error.status in REFUSED:
                     log.warning(
-                        "Job can't be suspended; its pods are evicted", job=_named(job), error=str(error)
+                        "workload not suspended; its pods are evicted", job=_named(job), error=str(error)
                     )
                     self._lifecycle.requeues.refused(job.uid)
                 self._not_requeued(action, f"can't be suspended: {error}", _patience(error))
@@ -164,8 +164,8 @@ class JobWrites:
         for pod in action.pods:
             self._lifecycle.preemption.eviction_accepted(pod.uid)
 
-    async def _tell(self, job: Job, action: Requeue) -> None:
-        about = Regarding("batch/v1", "Job", job.namespace, job.name, job.uid)
+    async def _tell(self, job: Resumable, action: Requeue) -> None:
+        about = Regarding(job.api_version, job.kind, job.namespace, job.name, job.uid)
         message = f"back in line: {action.reason}"[:LONGEST_EVENT]
         await self._fence.write(lambda cluster: cluster.event(about, REQUEUED, message, True))
 
@@ -190,7 +190,7 @@ class JobWrites:
             self._later(AGAIN, self._births.gating_failed, "")
 
 
-async def _suspend(cluster: Cluster, job: Job, since: tuple[float, int]) -> None:
+async def _suspend(cluster: Cluster, job: Resumable, since: tuple[float, int]) -> None:
     await cluster.hold_job(job, since)
 
 

@@ -213,15 +213,21 @@ class Births:
             if place[0] in self._jobs:
                 self._changed.add(place[0])
                 return self._jobs[place[0]], place[1], new
+        known = self._workload_of(pod)
+        return known, ANY_INDEX, known is not None and self._registry.member(pod.uid) is None
+
+    def _workload_of(self, pod: Pod) -> JobPods | None:
+        """Return the known workload of a real pod. An MPIJob's launcher is made by a Job of its own."""
         known = self._jobs.get(pod.owner.uid) if pod.owner is not None else None
         if known is None and (name := mpi_job_name(pod)):
-            # A Job of its own makes the launcher.
             mpi_job = self._registry.workloads.find(MpiJob, pod.namespace, name)
             known = self._jobs.get(mpi_job.uid) if mpi_job is not None else None
-        return known, ANY_INDEX, known is not None and self._registry.member(pod.uid) is None
+        return known
 
     def left(self, pod: Pod) -> None:
         """Take in that a real pod is gone."""
+        if (known := self._workload_of(pod)) is not None:
+            self._changed.add(known.job.uid)
         place = job_of(pod)
         if place is None:
             return
@@ -336,6 +342,8 @@ class Births:
         """Return the indexes of the Job whose pods are to be foreseen now, each with its node."""
         if not self.leading or known.over or known.job.uid in self.gated:
             return {}
+        if known.waits and self._runs(known):
+            return {}
         more = known.indexes - len(known.foreseen)
         if known.waits and more > 0:
             of_namespace = self._counts[known.job.namespace] + more
@@ -371,7 +379,7 @@ class Births:
             if known.paused:
                 continue
             if job.held_for_placement and (uid in self.gated or not known.waits):
-                if not known.written and not self._runs(job):
+                if not known.written and not self._runs(known):
                     known.written = True
                     found.append(Resume(job))
             elif not _shaped(known) and known.missing():
@@ -388,11 +396,11 @@ class Births:
             found.append(GateJobs(dict(self.gated)))
         return found
 
-    def _runs(self, job: Resumable) -> bool:
-        """Return whether the Job controller has yet to delete pods of the Job, so that it mustn't be resumed."""
-        gangs = (self._registry.gangs[key] for key in self._registry.gangs_of(job.uid))
-        members = (member for gang in gangs for member in gang.alive() if not member.pod.foreseen)
-        return any(one.pod.owner is not None and one.pod.owner.uid == job.uid for one in members)
+    def _runs(self, known: JobPods) -> bool:
+        """Return whether its controller has yet to delete pods of the workload, so that it mustn't be resumed."""
+        gangs = (self._registry.gangs[key] for key in self._registry.gangs_of(known.job.uid))
+        pods = (member.pod for gang in gangs for member in gang.alive() if not member.pod.foreseen)
+        return any(self._workload_of(pod) is known for pod in pods)
 
     def _patience(self, gang: Gang) -> float:
         """Return for how many seconds the gang keeps its places while its pods aren't created."""

@@ -1,11 +1,12 @@
 """Gangs that have to give their places back, and go back in line instead of being evicted.
 
 An evicted pod counts against its Job's ``backoffLimit``. The Job controller deletes the pods of a suspended Job without
-counting them. So where all pods of a gang belong to Jobs that the service may suspend, these are suspended, held for
-placement, and `births` resumes them in their turn. All other gangs are evicted.
+counting them, and so do the operators of MPIJobs and RayClusters. So where all pods of a gang belong to workloads that
+the service may suspend, these are suspended, held for placement, and `births` resumes them in their turn. All other
+gangs are evicted.
 
 Invariants: a suspension takes away the pods of one gang and of no other; and a gang that goes back keeps the place in
-line that it had, which is recorded on its Jobs and so outlives a restart.
+line that it had, which is recorded on its workloads and so outlives a restart.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from fluence_extender.gangs.execution.actions import Requeue
+from fluence_extender.gangs.membership.conventions.operators import mpi_job_name
 from fluence_extender.gangs.membership.gang import Gang
-from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.membership.registry import QUEUED, Registry
 from fluence_extender.model.names import NEVER_SUSPEND, SUSPEND_LABEL
-from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job
+from fluence_extender.model.pod import Owner, Pod
+from fluence_extender.model.workload import MpiJob, Resumable
+
+LAUNCHER = "-launcher"
+"""How the name of the Job ends that the MPI Operator creates for an MPIJob's launcher."""
 
 
 class Requeues:
@@ -29,7 +34,7 @@ class Requeues:
         self._refused: set[str] = set()
 
     def refused(self, uid: str) -> None:
-        """Take in that the API server forbids suspending the Job: its pods are evicted."""
+        """Take in that the API server forbids suspending the workload: its pods are evicted."""
         self._refused.add(uid)
 
     def requeue(
@@ -37,7 +42,7 @@ class Requeues:
     ) -> Requeue | None:
         """Return how a gang with these bound pods goes back in line, None where its pods have to be evicted.
 
-        Without any Jobs in the result nothing has to be done: all of them are suspended.
+        Without any workloads in the result nothing has to be done: all of them are suspended.
         """
         jobs = self._jobs(gang)
         if jobs is None:
@@ -45,30 +50,40 @@ class Requeues:
         running = tuple(job for job in jobs if not job.suspended)
         return Requeue(gang.key, running, tuple(pods), place(gang, jobs), reason, with_names, again)
 
-    def _jobs(self, gang: Gang) -> list[Job] | None:
-        """Return the Jobs of the gang's living pods, None where these can't go by suspending them."""
-        found: dict[str, Job] = {}
+    def _jobs(self, gang: Gang) -> list[Resumable] | None:
+        """Return the workloads of the gang's living pods, None where these can't go by suspending them."""
+        found: dict[str, Resumable] = {}
         for member in gang.alive():
             owner = member.pod.owner
-            if owner is None or not owner.is_a("Job", "batch"):
+            if owner is None:
                 return None
             if owner.uid in found:
                 continue
-            job = self._registry.workloads.find(Job, member.pod.namespace, owner.name)
-            if job is None or job.uid != owner.uid or not self._may_suspend(job):
+            job = self._workload(member.pod, owner)
+            if job is None or not self._may_suspend(job):
                 return None
-            if any(key != gang.key for key in self._registry.gangs_of(owner.uid)):
+            if any(key != gang.key for uid in (owner.uid, job.uid) for key in self._registry.gangs_of(uid)):
                 return None
             found[owner.uid] = job
-        return list(found.values())
+        return list({job.uid: job for job in found.values()}.values())
 
-    def _may_suspend(self, job: Job) -> bool:
+    def _workload(self, pod: Pod, owner: Owner) -> Resumable | None:
+        """Return the workload whose suspension takes the pod away, None where there is none."""
+        find, name = self._registry.workloads.find, mpi_job_name(pod)
+        mpi_job = find(MpiJob, pod.namespace, name) if name else None
+        if mpi_job is not None and owner.is_a("Job", "batch") and owner.name == f"{name}{LAUNCHER}":
+            return mpi_job
+        kind = QUEUED.get(owner.kind)
+        found = find(kind, pod.namespace, owner.name) if kind is not None else None
+        return found if found is not None and found.uid == owner.uid else None
+
+    def _may_suspend(self, job: Resumable) -> bool:
         if not job.ours or not job.suspendable or job.finished or job.uid in self._refused:
             return False
         return self._labels(job.namespace).get(SUSPEND_LABEL) != NEVER_SUSPEND
 
 
-def place(gang: Gang, jobs: Sequence[Job]) -> tuple[float, int]:
+def place(gang: Gang, jobs: Sequence[Resumable]) -> tuple[float, int]:
     """Return the place in line of a gang that has places.
 
     Pods that were created with their nodes are younger than their Job, which waited for them.

@@ -25,6 +25,7 @@ from fluence_extender.model.names import (
     KUEUE_QUEUE_LABEL,
     NODES_ANNOTATION,
     QUEUE_LABEL,
+    SUSPEND_LABEL,
     SUSPENDED_FOR_ANNOTATION,
     UNSATISFIABLE_CONDITION,
 )
@@ -524,6 +525,25 @@ def test_operators_workload_of_others_or_of_kueue_or_that_runs_is_not_held(kind:
     assert not waiting(kind, OURS, OURS, labels={"kueue.x-k8s.io/queue-name": "q"}).held_for_placement
     assert not waiting(kind, OURS, OURS).queued
     assert waiting(kind, OURS, OURS, labels={QUEUE_LABEL: "q"}).queued
+
+
+@BOTH
+def test_operators_workload_that_others_suspend_or_run_is_not_suspendable(kind: str) -> None:
+    assert waiting(kind, OURS, OURS, suspend=False).suspendable
+    assert not waiting(kind, OURS, OURS, labels={"kueue.x-k8s.io/queue-name": "q"}).suspendable
+    assert not waiting(kind, OURS, OURS, labels={SUSPEND_LABEL: "never"}).suspendable
+    run: dict[str, Any] = {"managedBy": "kueue.x-k8s.io/multikueue"}
+    managed = raw(run if kind == "RayCluster" else {"runPolicy": run})
+    decode = decode_ray_cluster if kind == "RayCluster" else decode_mpi_job
+    assert not decode(managed).suspendable
+    own = {"managedBy": "ray.io/kuberay-operator"}
+    assert decode(raw(own if kind == "RayCluster" else {"runPolicy": own})).suspendable
+
+
+def test_cluster_of_a_ray_job_is_not_suspendable() -> None:
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "j", "uid": "u", "controller": True}
+    meta = {"namespace": "a", "name": "b", "uid": "c", "ownerReferences": [owner]}
+    assert not decode_ray_cluster(json.dumps({"metadata": meta, "spec": {}}).encode()).suspendable
 
 
 @pytest.mark.parametrize(("condition", "ended"), [("Succeeded", True), ("Failed", True), ("Running", False)])
