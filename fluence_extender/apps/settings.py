@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fluence_extender.graph.containment import LEVELS
 from fluence_extender.model.names import DEFAULT_NAMESPACE
+from fluence_extender.model.resources import NOTHING, Resources
 
 ENGINES = ("auto", "fluxion", "embedded")
 POLICIES = (
@@ -35,9 +36,10 @@ class Settings:
     levels, outermost first, to the node labels that name them. ``lease`` is the Lease (NAMESPACE/NAME) that elects the
     kube-scheduler in the same pod, "" for a single replica; ``identity`` is the host name under which kube-scheduler
     holds it. ``scheduler_livez`` is that kube-scheduler's health endpoint, "" for none. The two limits are in seconds,
-    None for no limit; ``audit_every`` is in seconds too. ``api_service`` is the Service (NAMESPACE/NAME) by which
-    clients call the state API with TLS, "" for plain HTTP on loopback. ``history`` is the file or the URL of the
-    database that keeps the account of past work, "" for none; ``history_keep`` is in days, 0 for ever.
+    None for no limit; ``grow_after`` and ``audit_every`` are in seconds too. ``largest_node`` is what the largest node
+    has that autoscalers add. ``api_service`` is the Service (NAMESPACE/NAME) by which clients call the state API with
+    TLS, "" for plain HTTP on loopback. ``history`` is the file or the URL of the database that keeps the account of
+    past work, "" for none; ``history_keep`` is in days, 0 for ever.
     """
 
     kubeconfig: str | None = None
@@ -53,6 +55,8 @@ class Settings:
     levels: Mapping[str, str] = field(default_factory=lambda: dict(LEVELS))
     completion_limit: float | None = 300.0
     assembly_limit: float | None = 300.0
+    grow_after: float | None = None
+    largest_node: Resources = NOTHING
     audit_every: float = 60.0
     lease: str = ""
     identity: str = field(default_factory=socket.gethostname)

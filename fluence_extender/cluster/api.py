@@ -188,14 +188,14 @@ class ApiCluster:
             listed.extend(decode_budgets(await self._connection.call(request)))
         return eviction_block(listed, pods)
 
-    async def report_pod(self, pod: Pod, message: str, first_seen: int) -> None:
+    async def report_pod(self, pod: Pod, message: str, first_seen: int, asks_since: float = 0.0) -> None:
         """See `Cluster.report_pod`. One PATCH of pods/status, for the version that was observed."""
         metadata = {
             "uid": pod.uid,
             "resourceVersion": pod.resource_version,
             "annotations": {FIRST_SEEN_ANNOTATION: str(first_seen)},
         }
-        body = {"metadata": metadata, "status": {"conditions": [waiting_condition(message)]}}
+        body = {"metadata": metadata, "status": {"conditions": [waiting_condition(message, asks_since)]}}
         attempt = f"say why pod {pod.key} waits"
         request = ApiRequest(
             "PATCH", _path(pod, "/status"), attempt, None, body, STRATEGIC_PATCH, METADATA_ONLY

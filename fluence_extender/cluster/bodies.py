@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fluence_extender.model.names import (
+    ASKS_FOR_NODES,
     COMPLETION_INDEX,
     CREATED_BY_ANNOTATION,
     GATED_JOBS_ANNOTATION,
@@ -108,11 +109,20 @@ def pod_group_condition(
     }
 
 
-def waiting_condition(message: str) -> dict[str, Any]:
-    """Return the condition of a gated pod.
+def waiting_condition(message: str, asks_since: float = 0.0) -> dict[str, Any]:
+    """Return the condition of a gated pod, which asks autoscalers for nodes since ``asks_since``, 0 for not.
 
     ``kubectl get`` shows the reason of this condition as the pod's status, so the reason stays the API server's own.
+    Autoscalers add nodes for pods whose reason is Unschedulable, and look at no gates.
     """
+    if asks_since:
+        return {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": f"{ASKS_FOR_NODES}{message}"[:LONGEST_MESSAGE],
+            "lastTransitionTime": format_time(datetime.fromtimestamp(asks_since, UTC)),
+        }
     return {
         "type": "PodScheduled",
         "status": "False",

@@ -267,11 +267,12 @@ class Cluster(Protocol):
         """Return what forbids evicting all of ``pods`` together now (disruption budgets), None where nothing does."""
         ...
 
-    async def report_pod(self, pod: Pod, message: str, first_seen: int) -> None:
+    async def report_pod(self, pod: Pod, message: str, first_seen: int, asks_since: float = 0.0) -> None:
         """Write into the condition ``PodScheduled`` of a gated pod why it waits, and note ``first_seen`` on the pod.
 
-        kube-scheduler writes this condition for pods that it tries, but it never tries a gated pod. Raise `Conflict`
-        where the pod has changed since it was observed, because it may have its node by now.
+        kube-scheduler writes this condition for pods that it tries, but it never tries a gated pod. With
+        ``asks_since``, in seconds since the epoch, the condition asks autoscalers for nodes, until it is written
+        without. Raise `Conflict` where the pod has changed since it was observed, because it may have its node by now.
         """
         ...
 

@@ -263,14 +263,15 @@ class EmbeddedCluster:
         covered = frozenset(pod.uid for pod in pods) & self.protected
         return EvictionBlock("a disruption budget allows no eviction now", covered) if covered else None
 
-    async def report_pod(self, pod: Pod, message: str, first_seen: int) -> None:
+    async def report_pod(self, pod: Pod, message: str, first_seen: int, asks_since: float = 0.0) -> None:
         """See `Cluster.report_pod`."""
         now = self.pod(pod)
         if now.node or not now.gates:
             raise Conflict(f"pod {pod.key} has changed", 409)
-        if self.waiting.get(pod.uid) != message:
+        if self.waiting.get(pod.uid) != message or now.asks_since != asks_since:
             self.waiting[pod.uid] = message
-            self.put(replace(now, annotations={**now.annotations, FIRST_SEEN_ANNOTATION: str(first_seen)}))
+            noted = {**now.annotations, FIRST_SEEN_ANNOTATION: str(first_seen)}
+            self.put(replace(now, annotations=noted, asks_since=asks_since))
 
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
         """See `Cluster.report_group`."""

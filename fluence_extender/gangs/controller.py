@@ -323,6 +323,7 @@ class Controller:
         self._births.stand_down()
         self._foresee()
         self.lifecycle.preemption.forget()
+        self.lifecycle.growth.forget()
         self.queue.forget()
         self._standby.begin(why)
 

@@ -14,17 +14,18 @@ class PreemptorHolds:
     """The nodes held for each preemptor, so that no other gang takes what the victims free.
 
     A preemptor needs the capacity of all its victims. Until the last victim is gone, the nodes are closed to every
-    other gang, except within `ignoring`.
+    other gang, except within `ignoring`. So are the new nodes that are *kept* for a gang which has asked for them.
     """
 
     def __init__(self) -> None:
         self._nodes: dict[object, frozenset[str]] = {}
+        self._kept: dict[object, frozenset[str]] = {}
         self._ignored: frozenset[object] = frozenset()
 
     def copy(self) -> PreemptorHolds:
         """Return an independent copy."""
         found = PreemptorHolds()
-        found._nodes = dict(self._nodes)
+        found._nodes, found._kept = dict(self._nodes), dict(self._kept)
         return found
 
     @contextmanager
@@ -38,22 +39,34 @@ class PreemptorHolds:
 
     def hold(self, gang: object, nodes: Collection[str]) -> None:
         """Hold exactly these nodes for ``gang``; no nodes end the hold."""
-        if nodes:
-            self._nodes[gang] = frozenset(nodes)
-        else:
-            self._nodes.pop(gang, None)
+        _set(self._nodes, gang, nodes)
+
+    def keep(self, gang: object, nodes: Collection[str]) -> None:
+        """Keep exactly these new nodes for ``gang``; no nodes end it."""
+        _set(self._kept, gang, nodes)
 
     def nodes_for(self, gang: object) -> frozenset[str]:
-        """Return the nodes that are held for ``gang``."""
+        """Return the nodes that are held for ``gang`` as a preemptor."""
         return self._nodes.get(gang, frozenset())
+
+    def kept_for(self, gang: object) -> frozenset[str]:
+        """Return the new nodes that are kept for ``gang``."""
+        return self._kept.get(gang, frozenset())
 
     def closed_to(self, gang: object) -> set[str]:
         """Return the nodes that ``gang`` may not use now."""
         closed: set[str] = set()
-        for preemptor, nodes in self._nodes.items():
-            if preemptor != gang and preemptor not in self._ignored:
+        for holder, nodes in (*self._nodes.items(), *self._kept.items()):
+            if holder != gang and holder not in self._ignored:
                 closed |= nodes
         return closed
+
+
+def _set(held: dict[object, frozenset[str]], gang: object, nodes: Collection[str]) -> None:
+    if nodes:
+        held[gang] = frozenset(nodes)
+    else:
+        held.pop(gang, None)
 
 
 class GangNodes:

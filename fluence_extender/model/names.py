@@ -111,6 +111,9 @@ STATE_VERSION = "v1"
 QUEUE_VERSION = "v1alpha1"
 
 # The condition of a Job whose pods can't be placed on this cluster, even if nothing else ran.
+ASKS_FOR_NODES = "waits for nodes: "
+"""How the message of a pod's condition begins that asks autoscalers for nodes."""
+
 UNSATISFIABLE_CONDITION = f"{DOMAIN}/Unsatisfiable"
 
 # Where deploy/ installs the service, and where fluence and kubectl-fluence have their ConfigMap.

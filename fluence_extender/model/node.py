@@ -23,7 +23,7 @@ class Node:
 
     ``allocatable`` is exact, in the units of `Resources`, and holds the node's pod limit under ``pods``. ``ready`` is
     the node's Ready condition, ``unschedulable`` its cordon. ``problem`` is why the node can't be read in full, ""
-    where it can.
+    where it can. ``created`` is when it joined, in seconds since the epoch, 0 where that isn't known.
     """
 
     name: str
@@ -34,3 +34,4 @@ class Node:
     unschedulable: bool = False
     ready: bool = True
     problem: str = ""
+    created: float = 0.0

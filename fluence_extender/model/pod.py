@@ -93,9 +93,9 @@ class Pod:
     and ``started`` are the times of its creation and of the kubelet taking it, 0 before. ``ended`` is when the last of
     its containers ended, 0 where that isn't known or some run. ``refusal`` is the message of
     kube-scheduler's last refusal, and ``failure`` that of a scheduling attempt or a Binding that failed; "" where there
-    is none. ``rejection`` is why the kubelet didn't admit it, so that it never ran. ``ready`` is its Ready condition,
-    by which disruption budgets count it as healthy. ``duration`` is how many seconds it runs at most, None where that
-    is unknown.
+    is none. ``asks_since`` is since when its condition asks autoscalers for nodes, 0 where it doesn't. ``rejection`` is
+    why the kubelet didn't admit it, so that it never ran. ``ready`` is its Ready condition, by which disruption budgets
+    count it as healthy. ``duration`` is how many seconds it runs at most, None where that is unknown.
 
     How it is written: ``marked`` is true where it requests one of `MARKS`, so that kube-scheduler calls the service's
     bind verb for it. ``has_managed_fields`` is true where it is gated, the API server records which manager wrote which
@@ -130,6 +130,7 @@ class Pod:
     problem: str = ""
     refusal: str = ""
     failure: str = ""
+    asks_since: float = 0.0
     started: float = 0.0
     ended: float = 0.0
     rejection: str = ""

@@ -140,9 +140,9 @@ class Link:
             raise ClusterError("no answer")
         return await self._cluster.eviction_block(pods)
 
-    async def report_pod(self, pod: Pod, message: str, first_seen: int) -> None:
+    async def report_pod(self, pod: Pod, message: str, first_seen: int, asks_since: float = 0.0) -> None:
         """See `Cluster.report_pod`."""
-        await self._send(self._cluster.report_pod(pod, message, first_seen))
+        await self._send(self._cluster.report_pod(pod, message, first_seen, asks_since))
 
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
         """See `Cluster.report_group`."""

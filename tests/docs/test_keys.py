@@ -47,7 +47,10 @@ OF_OTHERS = {
         podset-required-topology podset-slice-required-topology podset-unconstrained-topology priorityClassName
         schedulingConstraints scopeSelector topology etc kubernetes authentication-config oidc-issuer-url
     """,
-    "Cluster Autoscaler": "safe-to-evict",
+    "Cluster Autoscaler": """
+        safe-to-evict scheduler-config-file scale-down-unneeded-time ignoredResourceGroups
+    """,
+    "Karpenter": "do-not-disrupt consolidateAfter NodeOverlay",
     "Slurm": """
         SBATCH sbatch squeue scancel scontrol sinfo sacct sreport sshare sprio salloc srun sbcast sattach root
         job-name nodes ntasks ntasks-per-node cpus-per-task mem gres time partition account qos priority nice hold

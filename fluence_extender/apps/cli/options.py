@@ -10,6 +10,8 @@ import click
 
 from fluence_extender.apps.settings import POLICIES, STANDARD
 from fluence_extender.model.names import DEFAULT_NAMESPACE
+from fluence_extender.model.requests import allocatable_resources
+from fluence_extender.model.resources import Resources
 
 FunctionOrCommand = TypeVar("FunctionOrCommand", bound="Callable[..., Any] | click.Command")
 
@@ -85,3 +87,12 @@ def object_name(_: click.Context, __: click.Parameter, value: str) -> str:
     if value and (not slash or not namespace or not name or "/" in name):
         raise click.BadParameter(f"{value!r} is not NAMESPACE/NAME, for example {DEFAULT_NAMESPACE}/fluence")
     return value
+
+
+def amounts(_: click.Context, __: click.Parameter, value: str) -> Resources:
+    """Return the amounts that RESOURCE=AMOUNT,... states: a callback of click."""
+    stated = dict(part.strip().partition("=")[::2] for part in value.split(",") if part.strip())
+    try:
+        return allocatable_resources(stated)
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise click.BadParameter(f"{value!r} is not RESOURCE=AMOUNT,...: {error}") from None

@@ -16,6 +16,7 @@ from fluence_extender.apps.cli.options import (
     LOG_FORMAT,
     NAMESPACE,
     RESOURCES,
+    amounts,
     object_name,
     setting,
 )
@@ -95,6 +96,19 @@ PORTS = click.IntRange(0, 65535)
     default=STANDARD.assembly_limit,
     show_default=True,
     help="Seconds after which a gang whose members don't all exist is reported as timed out; 0 for never.",
+)
+@setting(
+    "--grow-after",
+    type=click.FloatRange(min=1),
+    default=STANDARD.grow_after,
+    help="Seconds after which the pods of a gang that lacks nodes ask cluster autoscalers for them. Default: never.",
+)
+@setting(
+    "--largest-node",
+    default="",
+    metavar="RESOURCE=AMOUNT,...",
+    callback=amounts,
+    help="What the largest node has that an autoscaler adds, e.g. cpu=64,memory=256Gi; for groups without a node.",
 )
 @setting(
     "--audit-every",

@@ -120,7 +120,12 @@ async def _run(
     live = LiveResources(reject)
     traces = open_traces()
     history = open_history(settings.history, settings.history_keep, metrics)
-    limits = Limits(completion=settings.completion_limit, assembly=settings.assembly_limit)
+    limits = Limits(
+        completion=settings.completion_limit,
+        assembly=settings.assembly_limit,
+        grow_after=settings.grow_after,
+        largest_node=settings.largest_node,
+    )
     ledger = Ledger(matcher_setup(engine, settings.policy, settings.levels), settings.policy)
     controller = Controller(
         ledger,

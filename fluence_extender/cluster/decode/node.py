@@ -51,6 +51,7 @@ def decode_node(raw: bytes) -> Node:
         unschedulable=bool(spec.unschedulable),
         ready=is_ready(status.conditions),
         problem=problem or fault,
+        created=created.timestamp() if (created := meta.creation_timestamp) else 0.0,
     )
 
 

@@ -22,6 +22,7 @@ from fluence_extender.cluster.decode.objects import (
     tolerant_decoder,
 )
 from fluence_extender.model.names import (
+    ASKS_FOR_NODES,
     DEFAULT_SCHEDULER,
     DURATION_ANNOTATION,
     KUEUE_LONGEST_LABEL,
@@ -202,6 +203,7 @@ class Condition(TypedDict, total=False):
     status: str
     reason: str | None
     message: str | None
+    lastTransitionTime: Time | None
 
 
 class ClaimStatus(TypedDict, total=False):
@@ -249,6 +251,8 @@ def decode_pod(raw: bytes) -> Pod:
     if excess := _excess(rules, affinity, host_ports, PINNED_ANNOTATION in annotations):
         tolerations, node_selector, affinity, near, problem = (), {}, None, (), problem or excess
     created = meta.creation_timestamp
+    refusal, since = _condition(status, UNSCHEDULABLE)
+    asks = refusal.startswith(ASKS_FOR_NODES)
     gates = tuple(gate["name"] for gate in spec.get("schedulingGates") or ())
     return Pod(
         namespace=meta.namespace,
@@ -276,8 +280,9 @@ def decode_pod(raw: bytes) -> Pod:
         created=created.timestamp() if created else 0.0,
         resource_version=meta.resource_version,
         problem=problem or fault,
-        refusal=_condition_message(status, UNSCHEDULABLE),
-        failure=_condition_message(status, SCHEDULER_ERROR),
+        refusal="" if asks else refusal,
+        failure=_condition(status, SCHEDULER_ERROR)[0],
+        asks_since=since if asks else 0.0,
         rejection=_rejection(status),
         ready=is_ready(status.get("conditions")),
         started=started.timestamp() if (started := status.get("startTime")) else 0.0,
@@ -319,12 +324,13 @@ def _rejection(status: PodStatus) -> str:
     return f"{reason}: {why}"[:LONGEST_MESSAGE] if reason else why[:LONGEST_MESSAGE]
 
 
-def _condition_message(status: PodStatus, wanted: tuple[str, str, str]) -> str:
-    """Return the message of the condition with this type, status and reason, "" where there is none."""
+def _condition(status: PodStatus, wanted: tuple[str, str, str]) -> tuple[str, float]:
+    """Return the message of the condition with this type, status and reason, and since when it holds; "" for none."""
     for condition in status.get("conditions") or ():
         if (condition.get("type"), condition.get("status"), condition.get("reason")) == wanted:
-            return (condition.get("message") or "")[:LONGEST_MESSAGE]
-    return ""
+            since = condition.get("lastTransitionTime")
+            return (condition.get("message") or "")[:LONGEST_MESSAGE], since.timestamp() if since else 0.0
+    return "", 0.0
 
 
 def _requests(spec: PodSpec, status: Mapping[str, Any]) -> Requests:

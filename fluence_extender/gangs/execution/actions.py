@@ -72,11 +72,15 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class ReportPod:
-    """Write why a gated pod waits into its condition, and when it was first seen; see `Member`."""
+    """Write why a gated pod waits into its condition, and when it was first seen; see `Member`.
+
+    ``asks_since`` is since when it asks autoscalers for nodes, 0 where it doesn't.
+    """
 
     pod: Pod
     message: str
     first_seen: int
+    asks_since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

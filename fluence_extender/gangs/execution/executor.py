@@ -277,8 +277,8 @@ class Executor:
     async def _report(self, report: Report) -> None:
         def write(cluster: Cluster) -> Awaitable[None]:
             match report:
-                case ReportPod(pod, message, first_seen):
-                    return cluster.report_pod(pod, message, first_seen)
+                case ReportPod(pod, message, first_seen, asks_since):
+                    return cluster.report_pod(pod, message, first_seen, asks_since)
                 case ReportGroup(group, scheduled, reason, message):
                     return cluster.report_group(group, scheduled, reason, message)
                 case ReportMembers(members, status):

@@ -331,7 +331,8 @@ class Attempts:
     def _asked(self, gang: Gang, members: Sequence[Member], now: float) -> Asked:
         """Return what stands for all gangs that ask the same."""
         # What is held for a gang is open to it alone, so other gangs may get another result.
-        keeper = gang.key if self._ledger.preemptor_holds.nodes_for(gang.key) else None
+        holds = self._ledger.preemptor_holds
+        keeper = gang.key if holds.nodes_for(gang.key) or holds.kept_for(gang.key) else None
         key = _demand_key(gang, members, now, self._places.topology), self._preemption.passes(gang), keeper
         return self._failures.asked(key, preempting_priority(members) if may_preempt(members) else -math.inf)
 

@@ -460,6 +460,14 @@ class Births:
             self.gated[uid] = why
             self._changed.add(uid)
 
+    def need_pods(self, gang: Gang, why: str) -> None:
+        """Have the workloads of a gang's foreseen pods resumed without a plan."""
+        for uid in {one.pod.uid.rpartition("/")[0] for one in gang.alive() if one.pod.foreseen}:
+            known = self._jobs.get(uid)
+            if known is not None and known.waits:
+                known.refused = why
+                self._changed.add(uid)
+
     def gate_owners(self, pods: Iterable[Pod]) -> None:
         """Gate the Jobs of pods that are to be replaced because of the nodes to which they are confined."""
         for pod in pods:

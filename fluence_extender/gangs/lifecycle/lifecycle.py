@@ -18,6 +18,7 @@ from fluence_extender.gangs.lifecycle.deadlines import falls_late, undo
 from fluence_extender.gangs.lifecycle.displacement import Displacement
 from fluence_extender.gangs.lifecycle.evaluation import Evaluation
 from fluence_extender.gangs.lifecycle.gang_index import GangIndex
+from fluence_extender.gangs.lifecycle.growth import Growth
 from fluence_extender.gangs.lifecycle.handover import (
     NOT_ITS_TURN,
     UNMARKED,
@@ -105,6 +106,9 @@ class Lifecycle:
         waiting = registry, ledger, self._places, self.preemption, self._displacement, self.queue
         self._attempts = Attempts(*waiting, clock)
         self.births = Births(registry, ledger, limits, clock, self.admission.admission_timeout)
+        known = planner.eligibility
+        self.growth = Growth(registry, ledger, known, self.births, limits, registry.gone.clock)
+        preemptions.keepers = self.growth.passes
         self._steering = Steering(planner, self._displacement, self.births)
         self._gang_index = GangIndex(registry, limits)
         self._evaluation = Evaluation(registry, self._places, self.admission, limits, clock, on_whole)
@@ -386,6 +390,7 @@ class Lifecycle:
         self._places.clears()
         resume_steered(self._registry, self._ledger, self._planner.node)
         self.preemption.take_over()
+        self.growth.take_over(self._clock())
         for gang in self._registry.gangs.values():
             gang.gather_anew()
         for _, member in self._registry.members():
@@ -409,6 +414,7 @@ class Lifecycle:
         if self._ledger.overcommitted:
             self._places.relieve(sorted(self._gang_index.unsettled(), key=turn, reverse=True))
         self.queue.take_up()
+        self.growth.begin(now)
         looked_at = self._gang_index.take_due(now)
         for gang in self._gang_index.existing(looked_at):
             for member in lapsed(gang, now):
@@ -446,8 +452,11 @@ class Lifecycle:
             self.births.gate_owners(one.pod for one in replaced)
             actions.extend(replaced)
             kept = gang.key in reserved
+            asked, again = self.growth.due(gang, now)
+            actions.extend(asked)
             actions.extend(announcements(gang, now, self.limits, self._registry, self._job_reports, kept))
             self._gang_index.update(gang, now)
+            self._gang_index.look_at(gang.key, again)
             self.queue.turns.put(gang)
         births = self.births.actions(now)
         return [*self._places.clears(), *preempting, *births, *actions, *self._group_reports.due(now)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fluence_extender.model.resources import NOTHING, Resources
+
 NEVER = float("inf")
 """A time that doesn't come."""
 
@@ -76,3 +78,19 @@ class Limits:
 
     handed: float = 20.0
     """How long kube-scheduler may take to bind a member itself after it was given the member's node."""
+
+    grow_after: float | None = None
+    """A gang that has lacked nodes for this time asks autoscalers for them; with None, none does."""
+
+    largest_node: Resources = NOTHING
+    """What the largest node has that autoscalers would add, where the cluster has none of its size."""
+
+    grow_within: float = 1200.0
+    grow_again: float = 3600.0
+    """A gang that asks for nodes and isn't placed within the first time lets go, and asks anew after the second.
+
+    Cluster Autoscaler waits 15 minutes for a node, and tries another node group then.
+    """
+
+    asked_again: float = 5.0
+    """A condition whose write has failed is written again after this time."""

@@ -116,6 +116,7 @@ def shape(pod: Pod) -> Pod:
         gates=(GATE,),
         refusal="",
         failure="",
+        asks_since=0.0,
         started=0.0,
         rejection="",
         ready=False,

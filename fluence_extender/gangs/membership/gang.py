@@ -52,7 +52,7 @@ class Member:
     our own doing. ``trouble`` is why its node can't be written to the cluster. ``written_off``: the gang does without
     this member since the kubelet rejected it. ``first_seen`` is the resourceVersion of its pod when it was first seen,
     0 if it had none. ``submitted`` is the place in line of the work that it is a part of, as `Gang.created` has it,
-    None where the pod itself was submitted.
+    None where the pod itself was submitted. ``asked_at`` is when it was last written whether its pod asks for nodes.
     """
 
     pod: Pod
@@ -66,6 +66,7 @@ class Member:
     written_off: bool = False
     promise: Promise | None = None
     submitted: tuple[float, int] | None = None
+    asked_at: float = -NEVER
     first_seen: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -251,7 +252,8 @@ class Gang:
     a PriorityClass, None where it gives none. ``head_start`` is how many seconds of waiting its priority is worth, None
     where the higher priority always comes first. ``entitlement`` is what its queue is entitled to with it. ``queue`` is
     the queue in which it is, "" if nobody has made that. ``foretold`` is what the queue has promised its users, for the
-    account of past work.
+    account of past work. ``asks_since`` is since when its pods ask autoscalers for nodes, in seconds since the epoch, 0
+    where they don't.
     """
 
     key: GangKey
@@ -276,6 +278,7 @@ class Gang:
     barrier: Barrier = field(default_factory=Barrier)
     history: History = field(default_factory=History)
     foretold: Foretold = field(default_factory=Foretold)
+    asks_since: float = 0.0
 
     def alive(self) -> list[Member]:
         """Return the members that count."""

@@ -149,10 +149,13 @@ class Preemptions(dict[GangKey, Preemption]):
     def __init__(self, holds: PreemptorHolds) -> None:
         super().__init__()
         self._holds = holds
+        self.keepers: Callable[[Gang], frozenset[object]] = lambda _: frozenset()
+        """Returns the gangs for which new nodes are held and that a gang is ahead of."""
 
     def passes(self, gang: Gang) -> frozenset[object]:
         """Return the preemptors that ``gang`` could preempt itself; nodes held for them are open to it."""
-        return preemptable_by([member.pod for member in gang.alive()], self) if self else frozenset()
+        passed = self.keepers(gang)
+        return preemptable_by([one.pod for one in gang.alive()], self) | passed if self else passed
 
     def device_conflict(self, gang: Gang, members: Iterable[Member]) -> Reason | None:
         """Return why ``gang`` may not be tried now: devices that its ``members`` ask for are held for a preemptor."""

@@ -23,7 +23,7 @@ from fluence_extender.gangs.reporting.remarks import owner_or_pod
 from fluence_extender.model.gang import Convention, GangState
 from fluence_extender.model.notation import natural_order
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import IN_LINE, ReasonCode
+from fluence_extender.model.reason import IN_LINE, Reason, ReasonCode
 from fluence_extender.model.workload import PodGroup
 
 RESERVED, ADMITTED = "Reserved", "Admitted"
@@ -62,7 +62,7 @@ def announcements(
             for about in _abouts([member.pod for member in waiting], limits)
         ),
         *(
-            ReportPod(member.pod, f"gang {gang.key}: {gang.reason.text}", member.first_seen)
+            report_pod(gang, gang.reason, member)
             for member in waiting[: limits.announced_members]
             if member.pod.gates and not member.pod.foreseen
         ),
@@ -72,6 +72,11 @@ def announcements(
         gang.reports.group_scheduled = False
         actions.append(ReportGroup(group, False, gang.reason.code.value, gang.reason.text))
     return actions
+
+
+def report_pod(gang: Gang, reason: Reason, member: Member) -> ReportPod:
+    """Return what to write into the condition of a gated member."""
+    return ReportPod(member.pod, f"gang {gang.key}: {reason.text}", member.first_seen, gang.asks_since)
 
 
 def _concerned(gang: Gang) -> list[Member]:
@@ -90,18 +95,18 @@ def _of_the_queue(gang: Gang, limits: Limits, reserved: bool) -> list[RecordEven
         if not reserved or reports.reserved:
             return []
         reports.reserved = reports.in_line = True
-        return _events(gang, limits, RESERVED, "nodes are kept free for it until it can start")
+        return events(gang, limits, RESERVED, "nodes are kept free for it until it can start")
     if not reports.in_line or gang.reason is not None:
         return []
     reports.reserved = reports.in_line = False
-    return _events(gang, limits, ADMITTED, "its turn has come, and it has its places")
+    return events(gang, limits, ADMITTED, "its turn has come, and it has its places")
 
 
-def _events(gang: Gang, limits: Limits, what: str, text: str) -> list[RecordEvent]:
-    """Return a Normal Event about the first members."""
+def events(gang: Gang, limits: Limits, what: str, text: str, warning: bool = False) -> list[RecordEvent]:
+    """Return an Event about the first members."""
     first = sorted(gang.alive(), key=lambda member: natural_order(member.pod.name))
     abouts = _abouts([member.pod for member in first], limits)
-    return [RecordEvent(about, what, f"gang {gang.key}: {text}", warning=False) for about in abouts]
+    return [RecordEvent(about, what, f"gang {gang.key}: {text}", warning) for about in abouts]
 
 
 def _abouts(pods: Sequence[Pod], limits: Limits) -> list[Regarding]:

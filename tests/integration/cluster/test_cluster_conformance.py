@@ -43,6 +43,17 @@ async def test_condition_of_a_gated_pod_says_why_it_waits(lab: Lab, name: str) -
     assert await lab.waiting(pod) == "waiting for members (1 of 2 exist)"
 
 
+async def test_condition_of_a_gated_pod_asks_for_nodes_until_it_is_written_without(
+    lab: Lab, name: str
+) -> None:
+    pod = await now(lab, await lab.create(name, [GATE]))
+    await lab.cluster.report_pod(pod, "busy", 7, asks_since=1_700_000_000.0)
+    found = await now(lab, pod)
+    assert (found.asks_since, found.refusal, found.gates) == (1_700_000_000.0, "", (GATE,))
+    await lab.cluster.report_pod(found, "busy", 7)
+    assert (await now(lab, pod)).asks_since == 0
+
+
 async def test_condition_of_a_bound_pod_does_not_say_that_it_waits(lab: Lab, name: str) -> None:
     pod = await now(lab, await lab.create(name, [GATE]))
     await lab.cluster.ungate(pod, GATE)
