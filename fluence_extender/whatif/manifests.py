@@ -28,7 +28,7 @@ from fluence_extender.gangs.membership.conventions.membership import Membership,
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.workloads import Found, WorkloadIndex, owner_topology
 from fluence_extender.gangs.queue.submissions import submission_of
-from fluence_extender.model.gang import Convention, GangKey
+from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import AFTER_ANNOTATION, HOLD_ANNOTATION, SCHEDULER_NAME
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import Reason
@@ -153,8 +153,9 @@ def requested_gangs(
     for gang in result.gangs:
         gang.unknown_class = next(filter(None, (known_classes.missing(pod.uid) for pod in gang.pods)), "")
     result.notes.extend(known_classes.notes())
-    remarks.add_ungrouped(gang.pods[0] for gang in result.gangs if gang.key.convention is Convention.ALONE)
-    remarks.add_unsized(pod for gang in result.gangs if gang.size == 1 for pod in gang.pods)
+    for gang in result.gangs:
+        for pod in gang.pods:
+            remarks.add_missing(pod, gang.key.convention, gang.size)
     result.notes.extend(remarks.notes())
     return result
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from fluence_extender.gangs.membership.conventions.membership import annotated_size
-from fluence_extender.gangs.reporting.remarks import is_unsized
+from fluence_extender.gangs.reporting.remarks import missing_on
+from fluence_extender.model.gang import Convention
 from fluence_extender.model.notation import first_few
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.pod_keys import UNGROUPED, UNSIZED, ineffective, remarks
+from fluence_extender.model.pod_keys import ineffective, remarks
 
 LONGEST_NAME = 253
 """Characters; Kubernetes allows no longer names."""
@@ -65,18 +65,10 @@ class Remarks:
         for text in self._remarks(kind, meta, pods):
             self._about.setdefault(text, {})[name] = None
 
-    def add_ungrouped(self, pods: Iterable[Pod]) -> None:
-        """Add a remark about each of ``pods``, none of which is in a group, that states the size of one."""
-        for pod in pods:
-            stated = annotated_size(pod)
-            if stated is not None and stated[0] != 1:
-                self._about.setdefault(UNGROUPED, {})[f"Pod {pod.key}"] = None
-
-    def add_unsized(self, pods: Iterable[Pod]) -> None:
-        """Add a remark about each of ``pods``, all of which are in groups of our label, that states no size."""
-        for pod in pods:
-            if is_unsized(pod):
-                self._about.setdefault(UNSIZED, {})[f"Pod {pod.key}"] = None
+    def add_missing(self, pod: Pod, convention: Convention, size: int | None) -> None:
+        """Add what a pod lacks for the gang that it seems to mean; it is in one of this convention and size."""
+        for text in missing_on(pod, convention, size):
+            self._about.setdefault(text, {})[f"Pod {pod.key}"] = None
 
     def notes(self) -> Iterator[str]:
         """Yield a sentence for each remark, with the first object that it is about."""

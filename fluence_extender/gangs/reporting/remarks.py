@@ -6,6 +6,8 @@ sentences stand in the state API, and in one Event on the owner of the pods.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from fluence_extender.cluster.port import Regarding
 from fluence_extender.gangs.execution.actions import RecordEvent
 from fluence_extender.gangs.membership.conventions.membership import annotated_size
@@ -32,23 +34,25 @@ def remarks_on(gang: Gang) -> tuple[str, ...]:
     found: dict[str, None] = {}
     living = sorted(gang.alive(), key=lambda member: member.pod.name)
     for pod in (member.pod for member in living[:MOST_LOOKED_AT]):
-        if gang.key.convention is Convention.ALONE and pod.owner is None:
-            stated = annotated_size(pod)
-            if stated is not None and stated[0] != 1:
-                found[UNGROUPED] = None
-        if gang.size == 1 and is_unsized(pod):
-            found[UNSIZED] = None
+        found.update(dict.fromkeys(missing_on(pod, gang.key.convention, gang.size)))
         found.update(dict.fromkeys(remarks(pod.labels, pod.annotations)))
     return tuple(found)
 
 
-def is_unsized(pod: Pod) -> bool:
-    """Return whether nothing on the pod states the size of the group that its label names.
+def missing_on(pod: Pod, convention: Convention, size: int | None) -> Iterator[str]:
+    """Yield what a pod without a controller lacks for the gang that its labels and annotations seem to mean.
 
-    Admission links the pod to a PodGroup of the group's name.
+    ``convention`` and ``size`` are those of the gang that it is in.
     """
+    if pod.owner:
+        return
+    stated = annotated_size(pod)
+    if convention is Convention.ALONE and stated is not None and stated[0] != 1:
+        yield UNGROUPED
+    # Admission links the pod to a PodGroup of the group's name.
     linked = pod.group in ("", pod.labels.get(GROUP_LABEL))
-    return linked and not pod.owner and lacks_size(pod.labels, pod.annotations)
+    if size == 1 and linked and lacks_size(pod.labels, pod.annotations):
+        yield UNSIZED
 
 
 class RemarkReports:
