@@ -11,6 +11,7 @@ from fluence_extender.model.gang import Convention
 from fluence_extender.model.notation import first_few
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.pod_keys import ineffective, remarks
+from fluence_extender.model.reason import Reason
 
 LONGEST_NAME = 253
 """Characters; Kubernetes allows no longer names."""
@@ -65,7 +66,7 @@ class Remarks:
         for text in self._remarks(kind, meta, pods):
             self._about.setdefault(text, {})[name] = None
 
-    def add_missing(self, pod: Pod, convention: Convention, size: int | None) -> None:
+    def add_missing(self, pod: Pod, convention: Convention, size: int | Reason) -> None:
         """Add what a pod lacks for the gang that it seems to mean; it is in one of this convention and size."""
         for text in missing_on(pod, convention, size):
             self._about.setdefault(text, {})[f"Pod {pod.key}"] = None

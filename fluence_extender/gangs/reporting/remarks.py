@@ -16,6 +16,7 @@ from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.pod_keys import UNGROUPED, UNSIZED, lacks_size, remarks
+from fluence_extender.model.reason import Reason
 
 NO_EFFECT = "NoEffect"
 
@@ -39,7 +40,7 @@ def remarks_on(gang: Gang) -> tuple[str, ...]:
     return tuple(found)
 
 
-def missing_on(pod: Pod, convention: Convention, size: int | None) -> Iterator[str]:
+def missing_on(pod: Pod, convention: Convention, size: int | Reason) -> Iterator[str]:
     """Yield what a pod without a controller lacks for the gang that its labels and annotations seem to mean.
 
     ``convention`` and ``size`` are those of the gang that it is in.
