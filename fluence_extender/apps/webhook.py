@@ -30,7 +30,15 @@ from fluence_extender.apps.settings import WebhookSettings
 from fluence_extender.cluster.connection import Connection, connect
 from fluence_extender.cluster.live_resources import LiveResources
 from fluence_extender.cluster.objects import ApiObjects, ApiPodGroups
-from fluence_extender.cluster.port import QUEUE_KINDS, Kind, Listed, Observation, ResourcesFile, Sink
+from fluence_extender.cluster.port import (
+    DEVICE_KINDS,
+    QUEUE_KINDS,
+    Kind,
+    Listed,
+    Observation,
+    ResourcesFile,
+    Sink,
+)
 from fluence_extender.cluster.reviews import ApiReviews
 from fluence_extender.cluster.watch import Watcher
 from fluence_extender.coordination.late import LateConsumerReconciler
@@ -94,7 +102,7 @@ async def _run(
         connection,
         partial(_observe, live, context, observers),
         settings.resources or settings.resources_namespace,
-        without=(Kind.NODE, *QUEUE_KINDS),
+        without=(Kind.NODE, *QUEUE_KINDS, *DEVICE_KINDS),
     )
     target = webhook_target(settings)
     tls = tls_context()

@@ -12,6 +12,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 
+from fluence_extender.model.devices import (
+    DeviceClass,
+    DeviceObject,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod
 from fluence_extender.model.queue import (
@@ -61,6 +68,10 @@ class Kind(StrEnum):
     NAMESPACE = "namespace"
     PRIORITY_CLASS = "priorityclass"
     KUEUE_QUEUE = "kueue-localqueue"
+    RESOURCE_SLICE = "resourceslice"
+    DEVICE_CLASS = "deviceclass"
+    RESOURCE_CLAIM = "resourceclaim"
+    RESOURCE_CLAIM_TEMPLATE = "resourceclaimtemplate"
     RESOURCES_FILE = "resources-file"
 
 
@@ -73,7 +84,7 @@ class ResourcesFile:
 
 
 QueueObject = Queue | NodeReservation | Namespace | PriorityClass | KueueQueue
-Watched = Node | Pod | Workload | ResourcesFile | QueueObject
+Watched = Node | Pod | Workload | ResourcesFile | QueueObject | DeviceObject
 
 WORKLOADS: Mapping[Kind, type[Workload]] = {
     Kind.JOB: Job,
@@ -96,6 +107,15 @@ QUEUE_KINDS: Mapping[Kind, type[QueueObject]] = {
     Kind.KUEUE_QUEUE: KueueQueue,
 }
 """The kinds that determine which queue a pod is in, and what is reserved by administrators."""
+
+
+DEVICE_KINDS: Mapping[Kind, type[DeviceObject]] = {
+    Kind.RESOURCE_SLICE: ResourceSlice,
+    Kind.DEVICE_CLASS: DeviceClass,
+    Kind.RESOURCE_CLAIM: ResourceClaim,
+    Kind.RESOURCE_CLAIM_TEMPLATE: ResourceClaimTemplate,
+}
+"""The kinds that say which devices nodes have, and what pods claim of them."""
 
 
 @dataclass(frozen=True, slots=True)

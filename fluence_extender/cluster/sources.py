@@ -16,6 +16,12 @@ from functools import partial
 import msgspec
 
 from fluence_extender.cluster.connection import ApiRequest, Connection
+from fluence_extender.cluster.decode.devices import (
+    decode_device_class,
+    decode_resource_claim,
+    decode_resource_claim_template,
+    decode_resource_slice,
+)
 from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.node import config_map_source, decode_node, decode_resources_file
 from fluence_extender.cluster.decode.operators import (
@@ -40,6 +46,7 @@ from fluence_extender.cluster.port import Changed, Deleted, Kind, Observation, R
 from fluence_extender.model.names import DOMAIN, QUEUE_VERSION, RESOURCES_CONFIGMAP
 
 GROUPS = "/apis"
+RESOURCE = "resource.k8s.io"
 ATTEMPT = "find out what is served"
 Decoder = Callable[[bytes], Watched]
 
@@ -79,6 +86,12 @@ OPTIONAL: dict[Kind, OptionalKind] = {
     Kind.RESERVATION: OptionalKind(DOMAIN, "reservations", (QUEUE_VERSION,), decode_reservation),
     Kind.KUEUE_QUEUE: OptionalKind(
         "kueue.x-k8s.io", "localqueues", ("v1beta2", "v1beta1"), decode_kueue_queue
+    ),
+    Kind.RESOURCE_SLICE: OptionalKind(RESOURCE, "resourceslices", ("v1",), decode_resource_slice),
+    Kind.DEVICE_CLASS: OptionalKind(RESOURCE, "deviceclasses", ("v1",), decode_device_class),
+    Kind.RESOURCE_CLAIM: OptionalKind(RESOURCE, "resourceclaims", ("v1",), decode_resource_claim),
+    Kind.RESOURCE_CLAIM_TEMPLATE: OptionalKind(
+        RESOURCE, "resourceclaimtemplates", ("v1",), decode_resource_claim_template
     ),
 }
 

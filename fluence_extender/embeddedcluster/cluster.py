@@ -21,6 +21,7 @@ from fluence_extender.cluster.errors import (
     Unforeseeable,
 )
 from fluence_extender.cluster.port import (
+    DEVICE_KINDS,
     QUEUE_KINDS,
     WORKLOADS,
     Changed,
@@ -36,6 +37,7 @@ from fluence_extender.cluster.port import (
     Sink,
     Watched,
 )
+from fluence_extender.model.devices import DeviceClass, ResourceSlice
 from fluence_extender.model.names import FIRST_SEEN_ANNOTATION, PINNED_ANNOTATION, PLACED_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod
@@ -62,6 +64,7 @@ KINDS: dict[type, Kind] = {
     ResourcesFile: Kind.RESOURCES_FILE,
     **{workload: kind for kind, workload in WORKLOADS.items()},
     **{thing: kind for kind, thing in QUEUE_KINDS.items()},
+    **{thing: kind for kind, thing in DEVICE_KINDS.items()},
 }
 Key = tuple[str, str]
 Found = TypeVar("Found", bound=Workload)
@@ -385,7 +388,15 @@ def _tightens(terms: tuple[NodeTerm, ...], before: tuple[NodeTerm, ...] | None) 
 
 def _key(one: Watched) -> Key:
     match one:
-        case Node() | Queue() | NodeReservation() | Namespace() | PriorityClass():
+        case (
+            Node()
+            | Queue()
+            | NodeReservation()
+            | Namespace()
+            | PriorityClass()
+            | ResourceSlice()
+            | DeviceClass()
+        ):
             return "", one.name
         case ResourcesFile():
             return "", ""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fluence_extender.cluster.port import (
+    DEVICE_KINDS,
     QUEUE_KINDS,
     WORKLOADS,
     Changed,
@@ -21,6 +22,7 @@ from fluence_extender.cluster.port import (
     OwnPods,
     ResourcesFile,
 )
+from fluence_extender.devices.book import DeviceBook
 from fluence_extender.gangs.execution.actions import Action
 from fluence_extender.gangs.leadership.replay import take_up_devices
 from fluence_extender.gangs.leadership.standby import Standby
@@ -35,6 +37,7 @@ from fluence_extender.gangs.reporting.traces import gang_trace
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.accounting import AccountSink
+from fluence_extender.model.devices import DeviceObject
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.tracing import TraceSink
@@ -94,6 +97,7 @@ class Controller:
         self._births = self.lifecycle.births
         self._clock = clock
         self._read_resources = read_resources
+        self._devices = DeviceBook()
         self._pods: dict[str, Pod] = {}
         self.started = False
         self.revision = 0
@@ -112,6 +116,9 @@ class Controller:
         if seen.kind in QUEUE_KINDS:
             self._observe_queues(seen)
             return
+        if seen.kind in DEVICE_KINDS:
+            self._observe_devices(seen)
+            return
         match seen:
             case Listed(kind, objects, served):
                 self._listed(kind, objects, served)
@@ -128,6 +135,27 @@ class Controller:
             self.revision += 1
             if self.started:
                 self.lifecycle.look_at_all()
+
+    def _observe_devices(self, seen: Observation) -> None:
+        """Take in slices, classes and claims, and then again the nodes and pods that they touch."""
+        match seen:
+            case Listed(kind, objects):
+                things = [one for one in objects if isinstance(one, DeviceObject)]
+                touched = self._devices.replace_all(DEVICE_KINDS[kind], things)
+            case Changed(_, thing) if isinstance(thing, DeviceObject):
+                touched = self._devices.put(thing)
+            case Deleted(_, thing) if isinstance(thing, DeviceObject):
+                touched = self._devices.drop(thing)
+            case _:
+                return
+        for name in sorted(touched.nodes):
+            node = self._devices.node_now(name)
+            if node is not None:
+                self._take_node(node)
+        for uid in sorted(touched.pods):
+            pod = self._devices.pod_now(uid)
+            if pod is not None:
+                self._take_pod(pod)
 
     def _listed(self, kind: Kind, objects: Iterable[object], served: bool) -> None:
         things = tuple(objects)
@@ -187,6 +215,7 @@ class Controller:
                 self._drop_pod(thing)
             case Node():
                 self.eligibility.drop(thing.name)
+                self._devices.drop_node(thing.name)
                 if self.started:
                     self.ledger.drop_node(thing.name)
                     self.lifecycle.node_changed(thing.name)
@@ -198,6 +227,10 @@ class Controller:
                     self._births.job_set_gone(thing)
 
     def _put_node(self, node: Node) -> None:
+        self._take_node(self._devices.node(node))
+
+    def _take_node(self, node: Node) -> None:
+        """Take in a node with its devices."""
         old = self.eligibility.nodes.get(node.name)
         if old == node:
             return
@@ -210,9 +243,15 @@ class Controller:
             self.lifecycle.node_changed(node.name)
 
     def _put_pod(self, pod: Pod) -> None:
+        if not pod.ours:
+            self._take_pod(self._devices.pod(pod))
+        elif not 0 < pod.revision <= self._looked:
+            self._put_own(self._births.recorded(pod))
+
+    def _take_pod(self, pod: Pod) -> None:
+        """Take in a pod with what it claims."""
         if pod.ours:
-            if not 0 < pod.revision <= self._looked:
-                self._put_own(self._births.recorded(pod))
+            self._take_own(pod)
             return
         old = self._pods.get(pod.uid)
         self._pods[pod.uid] = pod
@@ -223,6 +262,9 @@ class Controller:
             self._count_foreign(pod)
 
     def _put_own(self, pod: Pod) -> None:
+        self._take_own(self._devices.pod(pod))
+
+    def _take_own(self, pod: Pod) -> None:
         old = self._pods.get(pod.uid)
         if old is not None and _same(old, pod):
             return
@@ -230,11 +272,13 @@ class Controller:
             taken_over = self._births.arrived(pod)
             if taken_over is not None:
                 old = self._pods.pop(taken_over.uid)
+                self._devices.drop_pod(taken_over.uid)
                 self.queue.pod_gone(taken_over.uid)
         self._pods[pod.uid] = pod
         member = self.registry.put_pod(pod)
         self.queue.pod_changed(pod)
         if self.started:
+            self.ledger.claims_changed(pod)
             self.lifecycle.pod_changed(member, old)
         if self._accounts is not None:
             self._accounts.changed(pod)
@@ -256,6 +300,7 @@ class Controller:
 
     def _drop_pod(self, pod: Pod) -> None:
         self._pods.pop(pod.uid, None)
+        self._devices.drop_pod(pod.uid)
         self.queue.pod_gone(pod.uid)
         if not pod.ours:
             self.ledger.drop_foreign(pod.uid)

@@ -16,11 +16,13 @@ from fluence_extender.ledger.bookings import Bookings, NodeUse
 from fluence_extender.ledger.capacity import LiveCapacity, NodeCapacity
 from fluence_extender.ledger.closed_nodes import GangNodes, PreemptorHolds
 from fluence_extender.ledger.device_drafts import DeviceDrafts
+from fluence_extender.ledger.device_rooms import DeviceRoom, DeviceRooms
 from fluence_extender.ledger.graph_matcher import MatcherSetup
 from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.ledger.synced_graph import SyncedGraph
 from fluence_extender.matcher.errors import Busy, MatcherError
 from fluence_extender.model.assignment import Assignment, DeviceShare
+from fluence_extender.model.claims import Claims
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import NOTHING, Resources
@@ -54,6 +56,7 @@ class Ledger:
         self._accounts: dict[str, NodeAccount] = {}
         self._nodes: dict[str, Node] = {}
         self._allocations: dict[str, Allocation] = {}
+        self._rooms = DeviceRooms(self._nodes)
         self.graph = SyncedGraph(setup, self._nodes, self._accounts, self._allocations, self._renewed)
         self._foreign: dict[str, str] = {}
         self._negative: set[str] = set()
@@ -169,6 +172,14 @@ class Ledger:
                 return None
         return placed if sum(placed.values()) == count else None
 
+    def device_room(self, claims: Claims) -> DeviceRoom | None:
+        """Return how many pods with these claims nodes host now, None for pods without claims."""
+        return self._rooms.room(claims) if claims else None
+
+    def hosts(self, node: str, pods: Mapping[Claims, int]) -> bool:
+        """Return whether a node has devices for all of these pods now, whichever are allocated first."""
+        return self._rooms.hosts(node, pods)
+
     # Nodes and foreign pods.
 
     def load(self, nodes: Iterable[Node], resources: VirtualResources | None = None) -> None:
@@ -182,6 +193,7 @@ class Ledger:
         self._nodes.update((node.name, node) for node in nodes)
         for name, node in self._nodes.items():
             self._account(name).resize(node.allocatable)
+            self._rooms.node_changed(name)
         self.graph.load()
 
     def replace_resources(self, resources: VirtualResources) -> None:
@@ -193,6 +205,8 @@ class Ledger:
         """Record a node that joins or has changed."""
         old = self._nodes.get(node.name)
         self._nodes[node.name] = node
+        if old is None or old.devices != node.devices:
+            self._rooms.node_changed(node.name)
         account = self._account(node.name)
         account.resize(node.allocatable)
         self.changed()
@@ -206,6 +220,7 @@ class Ledger:
         """Record that a node has left; what pods hold there stays on its account until they are gone."""
         if self._nodes.pop(name, None) is None:
             return
+        self._rooms.node_changed(name)
         self._account(name).resize(NOTHING)
         self.graph.follow(name, None, NodeUse())
         self._negative.discard(name)
@@ -331,6 +346,12 @@ class Ledger:
         self._settle(node)
         self.changed()
 
+    def claims_changed(self, pod: Pod) -> None:
+        """Record what a pod that has its place still waits for."""
+        held = self._allocations.get(pod.uid)
+        if held is not None:
+            self._rooms.put(pod.uid, held.assignment.node, pod.claims)
+
     def rename(self, uid: str, pod: Pod, gang: object) -> None:
         """Let ``pod`` of ``gang`` hold what is held under ``uid``, the uid by which the pod was foreseen."""
         held = self._allocations.pop(uid, None)
@@ -339,6 +360,7 @@ class Ledger:
         assignment = replace(held.assignment, uid=pod.uid)
         self._allocations[pod.uid] = replace(held, name=pod.name, assignment=assignment)
         self.bookings.rename(held, pod.uid)
+        self._rooms.rename(uid, pod.uid)
         self.gang_nodes.remove(uid)
         self.gang_nodes.add(pod.uid, assignment.node, gang)
         self._account(assignment.node).rename(uid, pod.uid)
@@ -360,6 +382,7 @@ class Ledger:
             return
         node = held.assignment.node
         self.lacking_devices.discard(uid)
+        self._rooms.drop(uid)
         self.bookings.release(held)
         self._account(node).remove(uid)
         self.gang_nodes.remove(uid)
@@ -385,6 +408,7 @@ class Ledger:
     ) -> None:
         held = Allocation(pod.namespace, pod.name, assignment, pod.requests, strength, pod.host_ports)
         self._allocations[pod.uid] = held
+        self._rooms.put(pod.uid, assignment.node, pod.claims)
         self.bookings.take_drafted_devices(held)
         self.gang_nodes.add(pod.uid, assignment.node, gang)
         self._account(assignment.node).add(pod.uid, requests, foreign=False, ports=pod.host_ports)

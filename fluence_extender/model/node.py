@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from fluence_extender.model.devices import Device
 from fluence_extender.model.resources import NOTHING, Resources
 
 
@@ -24,6 +25,7 @@ class Node:
     ``allocatable`` is exact, in the units of `Resources`, and holds the node's pod limit under ``pods``. ``ready`` is
     the node's Ready condition, ``unschedulable`` its cordon. ``problem`` is why the node can't be read in full, ""
     where it can. ``created`` is when it joined, in seconds since the epoch, 0 where that isn't known.
+    ``devices`` are those that drivers publish for it, held or not.
     """
 
     name: str
@@ -35,3 +37,4 @@ class Node:
     ready: bool = True
     problem: str = ""
     created: float = 0.0
+    devices: tuple[Device, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from fluence_extender.model.claims import ClaimSpec
 from fluence_extender.model.names import (
     GATE,
     NODE_NAME,
@@ -77,6 +78,18 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimRef:
+    """A resource claim that the pod names: an existing ``claim``, or one that is made of ``template`` for it.
+
+    ``claim`` is "" until the claim of a template exists.
+    """
+
+    name: str
+    claim: str = ""
+    template: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Pod:
     """One pod. All times are in seconds since the epoch.
 
@@ -86,8 +99,9 @@ class Pod:
 
     Where it may run: ``affinity`` is its required node affinity, None without one. ``pod_affinity`` holds the label
     selectors of pods of its own namespace that it must run near. ``interdependent`` is true where kube-scheduler's
-    filters look at more than the node and its free resources: at other pods, volumes or resource claims. ``preempts``
-    is false where its preemptionPolicy is Never. ``priority_class`` names its PriorityClass, "" for none.
+    filters look at more than the node and its free resources: at other pods, volumes or resource claims. ``claim_refs``
+    are the resource claims that it names, and ``claims`` what is still to be allocated of them. ``preempts`` is false
+    where its preemptionPolicy is Never. ``priority_class`` names its PriorityClass, "" for none.
 
     How far it has come: ``gates`` are the names of its scheduling gates; ``node`` is set once it is bound; ``created``
     and ``started`` are the times of its creation and of the kubelet taking it, 0 before. ``ended`` is when the last of
@@ -142,6 +156,8 @@ class Pod:
     has_managed_fields: bool = False
     pod_affinity: tuple[tuple[Requirement, ...], ...] = ()
     foreseen: bool = False
+    claim_refs: tuple[ClaimRef, ...] = ()
+    claims: tuple[ClaimSpec, ...] = ()
 
     @property
     def key(self) -> str:

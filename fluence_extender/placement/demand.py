@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from fluence_extender.model.claims import Claims
 from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import Signature, signature
@@ -48,6 +49,7 @@ class ShapeKey:
     barred: frozenset[str]
     ports: tuple[HostPort, ...]
     pin: str
+    claims: Claims
 
 
 Group = tuple[Shape, list[Pod]]
@@ -57,7 +59,7 @@ Group = tuple[Shape, list[Pod]]
 def shape_key(demand: Demand, pin: str = "") -> ShapeKey:
     """Return the key of a demand."""
     pod = demand.pod
-    return ShapeKey(pod.requests, signature(pod), demand.barred, pod.host_ports, pin)
+    return ShapeKey(pod.requests, signature(pod), demand.barred, pod.host_ports, pin, pod.claims)
 
 
 def grouped(demands: Sequence[Demand], pins: Mapping[str, str] | None = None) -> dict[ShapeKey, list[Demand]]:

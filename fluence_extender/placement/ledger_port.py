@@ -9,8 +9,10 @@ from fluence_extender.graph.catalogue import Device, DeviceCatalogue
 from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.ledger.closed_nodes import PreemptorHolds
+from fluence_extender.ledger.device_rooms import DeviceRoom
 from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.assignment import Assignment, DeviceShare
+from fluence_extender.model.claims import Claims
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.resources import Resources
@@ -77,6 +79,10 @@ class PlanningRules(Protocol):
         """Return the nodes that ``gang`` may not use, if the pods ``without`` were gone."""
         ...
 
+    def device_room(self, claims: Claims) -> DeviceRoom | None:
+        """Return how many pods with these claims nodes host, None for pods without claims."""
+        ...
+
 
 class LedgerReader(PlanningRules, Protocol):
     """What placement reads of any ledger."""
@@ -123,6 +129,10 @@ class LedgerPort(LedgerReader, Protocol):
 
         Raises `Busy` for lack of capacity.
         """
+        ...
+
+    def hosts(self, node: str, pods: Mapping[Claims, int]) -> bool:
+        """Return whether a node has devices for all of these pods, whichever are allocated first."""
         ...
 
     def take_all(self, places: Sequence[tuple[Pod, Assignment]], gang: object) -> None:

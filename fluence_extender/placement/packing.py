@@ -109,8 +109,8 @@ class _Packing:
 
     def _patterns(self, node: int, left: Left) -> Iterator[Pattern]:
         """Yield the ways to fill the node completely, those with many members of the hardest shapes first."""
-        most = self.most[node]
-        shapes = [i for i in self.order if left[i] and most[i]]
+        left = tuple(map(min, left, self.most[node]))
+        shapes = [i for i in self.order if left[i]]
         free = [self.free[node]] + [[]] * len(shapes)
         taken = [0] * (len(shapes) + 1)
         counts = [0] * len(shapes)
@@ -155,7 +155,7 @@ class _Packing:
     def _fitting(self, shape: int, free: list[int], taken: int, most: int) -> int:
         if taken >> shape & 1:
             return 0
-        if self.clashes[shape] and most:
+        if self.clashes[shape] >> shape & 1 and most:
             most = 1
         for have, one in zip(free, self.sizes[shape], strict=True):
             if one and have < one * most:

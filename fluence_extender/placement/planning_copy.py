@@ -10,8 +10,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from fluence_extender.ledger.capacity import CapacityTable, CopiedCapacity
+from fluence_extender.ledger.device_rooms import DeviceRoom
 from fluence_extender.ledger.pod_use import PodUse, RemovablePods
 from fluence_extender.model.assignment import Assignment, DeviceShare
+from fluence_extender.model.claims import Claims
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.ledger_port import Devices, LedgerView, PlanningRules
@@ -81,6 +83,15 @@ class PlanningCopy:
     def rounded(self, requests: Resources) -> Resources:
         """Return ``requests`` as they are counted."""
         return self._rules.rounded(requests)
+
+    def device_room(self, claims: Claims) -> DeviceRoom | None:
+        """Return how many pods with these claims nodes could host; counts say which of their devices are free."""
+        room = self._rules.device_room(claims)
+        return room and room.whole
+
+    def hosts(self, node: str, pods: Mapping[Claims, int]) -> bool:
+        """Return True: what is in the way may be gone by then, and the plan that counts is made on the ledger."""
+        return True
 
     def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> None:
         """Return None, because a copy has no matcher."""

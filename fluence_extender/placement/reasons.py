@@ -24,7 +24,7 @@ from fluence_extender.placement.device_search import DeviceUse
 from fluence_extender.placement.eligibility import EligibilityIndex, by_frequency, passes, refusal
 from fluence_extender.placement.errors import NoPlace, SearchBudgetSpent
 from fluence_extender.placement.ledger_port import LedgerPort
-from fluence_extender.placement.search import Shape, decide, homeless
+from fluence_extender.placement.search import Shape, capacity, decide, homeless
 from fluence_extender.placement.shortage import Part, largest_part, part_that_fits
 
 MOST_KINDS = 3
@@ -163,11 +163,16 @@ def never_a_place(shapes: Sequence[ShapeNodes], whole: CapacityTable) -> Reason 
 
     ``whole`` is what the nodes have when nothing runs.
     """
-    ideal = [replace(one.shape, nodes=one.possible) for one in shapes]
+    ideal = [
+        replace(one.shape, nodes=one.possible, room=one.shape.room and one.shape.room.whole) for one in shapes
+    ]
     for index in homeless(ideal, whole):
         one = shapes[index]
         if not one.possible:
             return unsatisfiable(f"{_no_node(one)}{_members(one, shapes)}")
+        no_devices = _no_devices(ideal[index], whole, one.a_node)
+        if no_devices:
+            return unsatisfiable(f"{no_devices}{_members(one, shapes)}")
         too_large, lacking = _too_large(ideal[index], whole, one.a_node)
         return unsatisfiable(f"{too_large}{_members(one, shapes)}", 0, () if one.tie else lacking)
     try:
@@ -206,6 +211,14 @@ def _no_node(one: ShapeNodes) -> str:
     if not one.refusals:
         return "the cluster has no nodes" if not one.tie else f"no {one.a_node} is there"
     return f"no {one.a_node} may be used{_refused(one.refusals)}"
+
+
+def _no_devices(shape: Shape, whole: CapacityTable, a_node: str) -> str:
+    """Return that no node with the amounts has the devices, "" where the amounts are what is missing."""
+    if shape.room is None or not capacity(replace(shape, room=None), whole).any():
+        return ""
+    failure = shape.room.failure(shape.nodes)
+    return f"no {a_node} has {shape.room.text}{f' ({failure})' if failure else ''}"
 
 
 def _passing_refusals(shapes: Sequence[ShapeNodes]) -> dict[str, int]:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from fluence_extender.ledger.accounts import PortIndex
 from fluence_extender.ledger.capacity import Amounts, CapacityTable, slots
+from fluence_extender.ledger.device_rooms import DeviceRoom
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.errors import SearchBudgetSpent
@@ -50,17 +51,28 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Equal members: ``count`` pods of ``requests``, each on one of ``nodes`` (in the policy's order)."""
+    """Equal members: ``count`` pods of ``requests``, each on one of ``nodes`` (in the policy's order).
+
+    ``room`` says how many of them nodes host for the sake of the devices that they claim, None where they claim none.
+    Those with ``apart`` share no node with other shapes that have it.
+    """
 
     requests: Resources
     count: int
     nodes: tuple[str, ...]
     ports: tuple[HostPort, ...] = ()
+    room: DeviceRoom | None = None
+    apart: bool = False
 
     @property
     def exclusive(self) -> bool:
         """Whether two members can't share a node because they need the same host ports."""
         return bool(self.ports)
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing but amounts says how many members a node takes."""
+        return not self.ports and self.room is None and not self.apart
 
 
 Counts = list[dict[str, int]]
@@ -102,6 +114,10 @@ class _Problem:
             self.closed[i] = holders.clashing(ports)
             for j in alike.clashing(ports):
                 clashes[i] |= 1 << j
+        apart = [i for i, shape in enumerate(shapes) if shape.apart]
+        for i in apart:
+            clashes[i] |= sum(1 << j for j in apart if j != i)
+        self.rooms = [shape.room.most(shape.nodes) if shape.room is not None else None for shape in shapes]
         self.clashes = tuple(clashes)
 
     @staticmethod
@@ -131,7 +147,10 @@ class _Problem:
         shape, rows = self.shapes[index], self.rows[index]
         most = 1 if shape.exclusive else shape.count
         counts = slots(self.sizes[index], free[rows], most)
-        if shape.exclusive:
+        room = self.rooms[index]
+        if room is not None:
+            np.minimum(counts, room, out=counts)
+        if shape.exclusive or shape.apart:
             closed = self.closed[index] | {row for row, mask in taken.items() if mask >> index & 1}
             if closed:
                 counts[np.isin(rows, list(closed))] = 0
@@ -150,7 +169,7 @@ class _Filling:
         """Place as many members of a shape as fit, in the order of its nodes or (``tight``) the fullest first."""
         problem = self.problem
         shape, rows = problem.shapes[index], problem.rows[index]
-        if shape.count == 1 and not shape.exclusive and not tight:
+        if shape.count == 1 and shape.free and not tight:
             return self._put_one(index)
         counts = problem.capacity(index, self.free, self.taken)
         usable = np.flatnonzero(counts)
@@ -161,7 +180,7 @@ class _Filling:
         given = np.minimum(counts[usable], shape.count - before[: len(usable)])
         chosen = rows[usable]
         self.free[chosen] -= given[:, None] * problem.sizes[index]
-        if shape.exclusive:
+        if problem.clashes[index]:
             for row in chosen.tolist():
                 self.taken[row] = self.taken.get(row, 0) | problem.clashes[index]
         names = problem.table.names
@@ -192,7 +211,7 @@ def homeless(shapes: Sequence[Shape], table: CapacityTable) -> Iterator[int]:
     problem = _Problem(shapes, table)
     together: dict[int, list[int]] = {}
     for index, (shape, rows) in enumerate(zip(shapes, problem.rows, strict=True)):
-        if not shape.exclusive:
+        if shape.free:
             together.setdefault(id(rows), []).append(index)
     housed: set[int] = set()
     for some in together.values():
@@ -218,7 +237,7 @@ def capacities(shapes: Sequence[Shape], table: CapacityTable) -> list[Amounts]:
 def lacks_room(shape: Shape, table: CapacityTable) -> bool:
     """Return whether the nodes of a shape don't take all of its members, were there no others."""
     problem = _Problem((shape,), table)
-    if shape.count == 1 and not shape.exclusive:
+    if shape.count == 1 and shape.free:
         return not problem.takes(problem.sizes[0], problem.rows[0], table.free).any()
     return int(problem.capacity(0, table.free, {}).sum()) < shape.count
 

@@ -1,7 +1,7 @@
 """The largest part of a gang that fits, and what the next member is short of.
 
 What is short has its Kubernetes name: ``cpu``, ``memory``, ``pods`` (a node's pod slots), an extended
-resource, or a host port.
+resource, or a host port. Claimed devices have the text of their claims.
 """
 
 from __future__ import annotations
@@ -181,7 +181,8 @@ def _shortages(shape: Shape, left: CapacityTable) -> Iterator[tuple[str, ...]]:
     apart = np.isin(rows, list(taken)) if taken else np.zeros(len(rows), dtype=bool)
 
     def lacks(code: int) -> tuple[str, ...]:
-        return tuple(name for bit, name in enumerate(names) if code >> bit & 1)
+        short = tuple(name for bit, name in enumerate(names) if code >> bit & 1)
+        return short if short or shape.room is None else (shape.room.text,)
 
     yield from map(lacks, np.unique(codes[~apart]).tolist())
     for row, code in zip(rows[apart].tolist(), codes[apart].tolist(), strict=True):

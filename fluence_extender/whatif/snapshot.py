@@ -17,9 +17,11 @@ from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.ledger.closed_nodes import GangNodes, PreemptorHolds
 from fluence_extender.ledger.device_drafts import why_not
+from fluence_extender.ledger.device_rooms import DeviceRoom, DeviceRooms
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.assignment import Assignment, DeviceShare
+from fluence_extender.model.claims import Claims
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -60,6 +62,11 @@ class Snapshot:
     allocations: Mapping[str, Allocation | PodUse] = field(default_factory=dict)
     preemptor_holds: PreemptorHolds = field(default_factory=PreemptorHolds)
     gang_nodes: GangNodes = field(default_factory=GangNodes)
+    rooms: DeviceRooms = field(default_factory=lambda: DeviceRooms({}))
+
+    def device_room(self, claims: Claims) -> DeviceRoom | None:
+        """Return how many pods with these claims nodes host, None for pods without claims."""
+        return self.rooms.room(claims) if claims else None
 
     def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
         """Return the nodes that ``gang`` may not use, if the pods ``without`` were gone."""
@@ -89,6 +96,7 @@ def snapshot(ledger: Ledger, nodes: Iterable[Node], ending: Iterable[str]) -> Sn
         dict(ledger.allocations),
         ledger.preemptor_holds.copy(),
         ledger.gang_nodes.copy(),
+        DeviceRooms({node.name: node for node in present}),
     )
 
 

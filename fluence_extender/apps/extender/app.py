@@ -24,7 +24,7 @@ from fluence_extender.apps.processes import StartRefused, faulty_resources, firs
 from fluence_extender.apps.settings import Settings
 from fluence_extender.cluster.early_watch import EarlyWatch
 from fluence_extender.cluster.live_resources import LiveResources
-from fluence_extender.cluster.port import QUEUE_KINDS, WORKLOADS, Kind, Regarding, ResourcesFile
+from fluence_extender.cluster.port import DEVICE_KINDS, QUEUE_KINDS, WORKLOADS, Kind, Regarding, ResourcesFile
 from fluence_extender.cluster.session import ClusterSession, open_session
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import RecordEvent
@@ -200,10 +200,11 @@ async def _start(
     await session.synced(*LISTED_FIRST)
     if live.fault is not None:
         raise faulty_resources(live.fault)
-    # A gang that needs a PodGroup or another workload waits for it anyway, and Queues may be forbidden to list.
+    # A gang that needs a PodGroup, another workload or a claim waits for it anyway, and Queues may be forbidden to
+    # list.
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(GROUPS_TIMEOUT):
-            await session.synced(*WORKLOADS, *QUEUE_KINDS)
+            await session.synced(*WORKLOADS, *QUEUE_KINDS, *DEVICE_KINDS)
     try:
         await driver.start()
     except LoadFailed as error:

@@ -30,7 +30,16 @@ from fluence_extender.model.names import (
     PINNED_ANNOTATION,
 )
 from fluence_extender.model.notation import parse_duration, parse_seconds
-from fluence_extender.model.pod import ENDED, HostPort, NodeTerm, Owner, Pod, Requirement, Toleration
+from fluence_extender.model.pod import (
+    ENDED,
+    ClaimRef,
+    HostPort,
+    NodeTerm,
+    Owner,
+    Pod,
+    Requirement,
+    Toleration,
+)
 from fluence_extender.model.requests import SPEC_FIELDS, STATUS_FIELDS, effective_requests
 from fluence_extender.model.resources import PODS, Resources
 
@@ -165,6 +174,21 @@ class SpreadConstraint(TypedDict, total=False):
     whenUnsatisfiable: str | None
 
 
+class ClaimReference(msgspec.Struct, gc=False):
+    """core/v1 PodResourceClaim."""
+
+    name: str
+    claim: str | None = msgspec.field(name="resourceClaimName", default=None)
+    template: str | None = msgspec.field(name="resourceClaimTemplateName", default=None)
+
+
+class MadeClaim(msgspec.Struct, gc=False):
+    """core/v1 PodResourceClaimStatus: the claim that was made of a template."""
+
+    name: str
+    claim: str | None = msgspec.field(name="resourceClaimName", default=None)
+
+
 class PodSpec(TypedDict, total=False):
     """core/v1 PodSpec."""
 
@@ -180,7 +204,7 @@ class PodSpec(TypedDict, total=False):
     affinity: Affinity | None
     topologySpreadConstraints: list[SpreadConstraint] | None
     volumes: list[Volume] | None
-    resourceClaims: list[msgspec.Raw] | None
+    resourceClaims: list[ClaimReference] | None
     containers: list[Container] | None
     initContainers: list[Container] | None
     overhead: dict[str, Any] | None
@@ -227,6 +251,7 @@ class PodStatus(TypedDict, total=False):
     containerStatuses: list[ContainerStatus] | None
     initContainerStatuses: list[ContainerStatus] | None
     nodeAllocatableResourceClaimStatuses: list[ClaimStatus] | None
+    resourceClaimStatuses: list[MadeClaim] | None
 
 
 Requests = tuple[Resources, Mapping[str, int], str]
@@ -292,6 +317,17 @@ def decode_pod(raw: bytes) -> Pod:
         marked=_marked(spec),
         has_managed_fields=bool(gates) and MANAGED_FIELDS in raw and SERVER_SIDE_APPLY not in raw,
         pod_affinity=near,
+        claim_refs=_claim_refs(spec, status) if spec.get("resourceClaims") else (),
+    )
+
+
+def _claim_refs(spec: PodSpec, status: PodStatus) -> tuple[ClaimRef, ...]:
+    """Return the resource claims that the pod names; a template that needs no claim for it is left out."""
+    made = {one.name: one.claim for one in status.get("resourceClaimStatuses") or ()}
+    return tuple(
+        ClaimRef(one.name, one.claim or made.get(one.name) or "", one.template or "")
+        for one in spec.get("resourceClaims") or ()
+        if not (one.template and made.get(one.name, "") is None)
     )
 
 

@@ -419,6 +419,7 @@ def _demand_key(
             (
                 member.pod.requests,
                 signature(member.pod),
+                member.pod.claims,
                 tuple(sorted(member.pod.devices.items())),
                 tuple(member.pod.requires.items()) if member.pod.devices else (),
                 member.pod.host_ports,

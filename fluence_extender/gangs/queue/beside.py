@@ -15,8 +15,10 @@ import numpy as np
 from fluence_extender.graph.catalogue import Device
 from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.ledger.capacity import CapacityTable
+from fluence_extender.ledger.device_rooms import DeviceRoom
 from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.assignment import Assignment, DeviceShare
+from fluence_extender.model.claims import Claims
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.resources import NOTHING, Resources
@@ -120,6 +122,14 @@ class LedgerBeside:
     def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
         """Return the nodes that ``gang`` may not use."""
         return self._ledger.closed(gang, without) | self._closed
+
+    def device_room(self, claims: Claims) -> DeviceRoom | None:
+        """Return how many pods with these claims nodes host, None for pods without claims."""
+        return self._ledger.device_room(claims)
+
+    def hosts(self, node: str, pods: Mapping[Claims, int]) -> bool:
+        """Return whether a node has devices for all of these pods."""
+        return self._ledger.hosts(node, pods)
 
     def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int] | None:
         """Return where the matcher puts equal pods, None where that is not within what is free here."""

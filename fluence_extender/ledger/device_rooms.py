@@ -1,0 +1,162 @@
+"""How many pods with claims each node hosts, beside what is allocated there and what waits for its allocation.
+
+A pod waits from its plan until kube-scheduler has allocated its claims. What nodes host is remembered for the claims
+that were asked for last, until a node changes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fluence_extender.devices import hosting
+from fluence_extender.ledger.capacity import Amounts
+from fluence_extender.model.claims import Claims
+from fluence_extender.model.devices import Device
+from fluence_extender.model.node import Node
+
+MOST = 64
+"""A node is said to host at most so many pods with the same claims."""
+
+REMEMBERED = 64
+"""For how many different claims it is remembered what each node hosts."""
+
+
+class DeviceRoom:
+    """How many pods with certain claims nodes host. ``text`` is what the claims ask for."""
+
+    def __init__(self, rooms: DeviceRooms, claims: Claims, whole: bool = False) -> None:
+        self._rooms = rooms
+        self._is_whole = whole
+        self.claims = claims
+        self.text = " and ".join(one.text for one in claims)
+
+    def __eq__(self, other: object) -> bool:
+        """Rooms for the same claims are equal, so that shapes can be compared."""
+        if not isinstance(other, DeviceRoom):
+            return NotImplemented
+        return self.claims == other.claims and self._is_whole == other._is_whole
+
+    def __hash__(self) -> int:
+        return hash((self.claims, self._is_whole))
+
+    @property
+    def whole(self) -> DeviceRoom:
+        """The same if no device were held."""
+        return DeviceRoom(self._rooms, self.claims, True)
+
+    def most(self, nodes: Sequence[str]) -> Amounts:
+        """Return how many pods each of the nodes hosts, in their order."""
+        known = self._rooms.hosted(self.claims, self._is_whole)
+        return np.fromiter((known.on(name) for name in nodes), dtype=np.int64, count=len(nodes))
+
+    def failure(self, nodes: Iterable[str]) -> str:
+        """Return why the claims can't be planned, "" where there is no such reason."""
+        return self._rooms.failure(self.claims, nodes)
+
+
+class _Hosted:
+    """What nodes host of one kind of pod, as far as it was asked."""
+
+    def __init__(self, rooms: DeviceRooms, claims: Claims, whole: bool) -> None:
+        self._rooms = rooms
+        self._claims = claims
+        self._whole = whole
+        self.nodes: dict[str, int] = {}
+
+    def on(self, node: str) -> int:
+        known = self.nodes.get(node)
+        if known is None:
+            known = self.nodes[node] = self._rooms.count(node, self._claims, self._whole)
+        return known
+
+
+class DeviceRooms:
+    """What the nodes of ``nodes`` host."""
+
+    def __init__(self, nodes: Mapping[str, Node]) -> None:
+        self._nodes = nodes
+        self._waiting: dict[str, tuple[str, Claims]] = {}
+        self._waiting_on: dict[str, dict[str, Claims]] = {}
+        self._hosted: OrderedDict[tuple[Claims, bool], _Hosted] = OrderedDict()
+
+    # What changes.
+
+    def node_changed(self, name: str) -> None:
+        """Forget what a node hosts."""
+        for one in self._hosted.values():
+            one.nodes.pop(name, None)
+
+    def put(self, uid: str, node: str, claims: Claims) -> None:
+        """Record what a pod waits for on its node."""
+        if self._waiting.get(uid) == (node, claims):
+            return
+        self.drop(uid)
+        if claims:
+            self._waiting[uid] = node, claims
+            self._waiting_on.setdefault(node, {})[uid] = claims
+            self.node_changed(node)
+
+    def drop(self, uid: str) -> None:
+        """Forget a pod."""
+        node, _ = self._waiting.pop(uid, ("", ()))
+        if node:
+            del self._waiting_on[node][uid]
+            if not self._waiting_on[node]:
+                del self._waiting_on[node]
+            self.node_changed(node)
+
+    def holds(self, uid: str) -> bool:
+        """Return whether the pod waits for allocations."""
+        return uid in self._waiting
+
+    def rename(self, uid: str, new: str) -> None:
+        """Record a pod under its new uid."""
+        if uid in self._waiting:
+            node, claims = self._waiting[uid]
+            self.drop(uid)
+            self.put(new, node, claims)
+
+    # What fits.
+
+    def room(self, claims: Claims) -> DeviceRoom:
+        """Return what nodes host of pods with these claims."""
+        return DeviceRoom(self, claims)
+
+    def hosts(self, node: str, pods: Mapping[Claims, int], whole: bool = False) -> bool:
+        """Return whether a node takes all of these pods, beside those that wait there."""
+        waiting = Counter() if whole else Counter(self._waiting_on.get(node, {}).values())
+        return hosting.hosts(self._devices(node, whole), waiting + Counter(pods))
+
+    def hosted(self, claims: Claims, whole: bool) -> _Hosted:
+        """Return what nodes host, remembered."""
+        known = self._hosted.get((claims, whole))
+        if known is None:
+            known = self._hosted[claims, whole] = _Hosted(self, claims, whole)
+            if len(self._hosted) > REMEMBERED:
+                self._hosted.popitem(last=False)
+        else:
+            self._hosted.move_to_end((claims, whole))
+        return known
+
+    def count(self, node: str, claims: Claims, whole: bool) -> int:
+        """Return how many pods with these claims a node hosts."""
+        devices = self._devices(node, whole)
+        waiting = () if whole else tuple(self._waiting_on.get(node, {}).values())
+        return hosting.most_hosted(devices, waiting, claims, min(len(devices), MOST)) if devices else 0
+
+    def failure(self, claims: Claims, nodes: Iterable[str]) -> str:
+        """Return why the claims can't be planned on any of the nodes."""
+        found = (hosting.failure(self._devices(name, False), claims) for name in nodes)
+        return next(filter(None, found), "") or next((one.problem for one in claims if one.problem), "")
+
+    def _devices(self, node: str, whole: bool) -> tuple[Device, ...]:
+        known = self._nodes.get(node)
+        if known is None:
+            return ()
+        if not whole:
+            return known.devices
+        return tuple(replace(one, held=False) if one.held else one for one in known.devices)
