@@ -19,10 +19,10 @@ from typing import TypeVar
 from fluence_extender.devices.selectors import selects
 from fluence_extender.model.claims import Choice, ClaimSpec
 from fluence_extender.model.devices import (
-    Device,
     DeviceClass,
     DeviceId,
     DeviceObject,
+    NodeDevice,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
@@ -194,7 +194,7 @@ class DeviceBook:
 
     # What a node has.
 
-    def _devices(self, node: str) -> Iterator[Device]:
+    def _devices(self, node: str) -> Iterator[NodeDevice]:
         """Yield the devices of a node's complete pools, in the order of slices and devices."""
         for name in sorted(self._slices_of.get(node, ())):
             one = self._slices[name]
@@ -221,7 +221,7 @@ class DeviceBook:
         twice = next((name for name, count in names.items() if count > 1), None)
         return "" if twice is None else f"pool {one.pool} of {one.driver} has device {twice} twice"
 
-    def _amounts(self, node: Node, devices: Iterable[Device]) -> Resources:
+    def _amounts(self, node: Node, devices: Iterable[NodeDevice]) -> Resources:
         """Return how many devices of each class a node has.
 
         A device that is allocated counts in the class by which it was claimed, even if it has gone or has changed.

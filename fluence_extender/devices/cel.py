@@ -20,7 +20,7 @@ from celpy import celtypes
 from celpy.celparser import CELParseError
 from celpy.evaluation import Activation, CELEvalError, Evaluator
 
-from fluence_extender.model.devices import Attribute, Device, Version
+from fluence_extender.model.devices import Attribute, NodeDevice, Version
 from fluence_extender.model.quantity import nanos
 
 MOST_STEPS = 10_000
@@ -46,7 +46,7 @@ class Program:
         except (CELParseError, ValueError, RecursionError) as error:
             raise CelError(f"can't be read{_said(error)}") from error
 
-    def selects(self, device: Device, read: Read) -> bool:
+    def selects(self, device: NodeDevice, read: Read) -> bool:
         """Return whether it selects the device; ``read`` is told what it reads. Raises `CelError`."""
         try:
             found = self._runner.evaluate({"device": _cel_device(device, read)})
@@ -71,7 +71,7 @@ class _TooCostly(Exception):
 # The device.
 
 
-def _cel_device(device: Device, read: Read) -> celtypes.MapType:
+def _cel_device(device: NodeDevice, read: Read) -> celtypes.MapType:
     return _Recorded(
         {
             DRIVER: celtypes.StringType(device.driver),

@@ -19,7 +19,7 @@ from functools import cached_property
 
 from fluence_extender.devices.selectors import selects
 from fluence_extender.model.claims import Choice, Claims, ClaimSpec, MatchAttribute
-from fluence_extender.model.devices import Device
+from fluence_extender.model.devices import NodeDevice
 
 MOST_STATES = 2_000
 """How many sets of devices the search looks at for one node."""
@@ -37,7 +37,7 @@ class _Spent(Exception):
     """The search has looked at `MOST_STATES`."""
 
 
-def most_hosted(devices: Sequence[Device], waiting: Sequence[Claims], claims: Claims, most: int) -> int:
+def most_hosted(devices: Sequence[NodeDevice], waiting: Sequence[Claims], claims: Claims, most: int) -> int:
     """Return how many pods with ``claims`` a node takes, at most ``most``, beside the pods that wait for allocation."""
     node = _Node(devices, [*waiting, claims])
     counts = Counter(waiting)
@@ -52,7 +52,7 @@ def most_hosted(devices: Sequence[Device], waiting: Sequence[Claims], claims: Cl
     return hosted
 
 
-def hosts(devices: Sequence[Device], pods: Mapping[Claims, int]) -> bool:
+def hosts(devices: Sequence[NodeDevice], pods: Mapping[Claims, int]) -> bool:
     """Return whether a node takes all of these pods, whatever is allocated first."""
     node = _Node(devices, list(pods))
     if any(one.problem for claims in pods for one in claims) or any(map(node.fails, pods)):
@@ -60,7 +60,7 @@ def hosts(devices: Sequence[Device], pods: Mapping[Claims, int]) -> bool:
     return node.hosts(Counter(pods))
 
 
-def failure(devices: Sequence[Device], claims: Claims) -> str:
+def failure(devices: Sequence[NodeDevice], claims: Claims) -> str:
     """Return why the claims can't be planned on these devices, "" where they can."""
     for claim in claims:
         if claim.problem:
@@ -96,7 +96,7 @@ class _Counted:
 class _Node:
     """The devices of one node as some pods see them: devices that differ in nothing they ask for are of one kind."""
 
-    def __init__(self, devices: Sequence[Device], pods: Sequence[Claims]) -> None:
+    def __init__(self, devices: Sequence[NodeDevice], pods: Sequence[Claims]) -> None:
         self._choices: dict[tuple[object, ...], int] = {}
         self._spent = 0
         attributes: dict[str, None] = {}
@@ -115,7 +115,7 @@ class _Node:
         self._kinds = list(kinds)
         self._free: Free = tuple(kinds.values())
 
-    def _kind(self, device: Device) -> tuple[int, tuple[object, ...]] | None:
+    def _kind(self, device: NodeDevice) -> tuple[int, tuple[object, ...]] | None:
         """Return which choices the device serves, as bits, and its values of constrained attributes; None for none.
 
         Note the choices that fail for it, and those that select it although it can't be had.
@@ -338,7 +338,7 @@ def _key(choice: Choice) -> tuple[object, ...]:
     return choice.selectors, choice.tolerations
 
 
-def _tainted(device: Device, tolerations: object) -> bool:
+def _tainted(device: NodeDevice, tolerations: object) -> bool:
     assert isinstance(tolerations, tuple)
     return any(
         taint.effect in BLOCKING and not any(one.tolerates(taint) for one in tolerations)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from fluence_extender.model.devices import Attribute, Device
+from fluence_extender.model.devices import Attribute, NodeDevice
 
 if TYPE_CHECKING:
     from fluence_extender.devices.cel import Program
@@ -34,12 +34,12 @@ Place = tuple[str, str, str]
 """What is read: see `cel.Read`."""
 
 
-def verdict(expression: str, device: Device) -> Verdict:
+def verdict(expression: str, device: NodeDevice) -> Verdict:
     """Return whether the expression selects the device."""
     return _compiled(expression).verdict(device)
 
 
-def selects(expressions: tuple[str, ...], device: Device) -> Verdict:
+def selects(expressions: tuple[str, ...], device: NodeDevice) -> Verdict:
     """Return whether all expressions select the device; the first that doesn't, or that fails, decides."""
     for one in expressions:
         found = verdict(one, device)
@@ -78,13 +78,13 @@ class _Selector:
         except CelError as error:
             self._known = self._why(error)
 
-    def verdict(self, device: Device) -> Verdict:
+    def verdict(self, device: NodeDevice) -> Verdict:
         at = self._known
         while isinstance(at, _Branch):
             at = at.by_value.get(_value_at(device, at.place))
         return self._evaluate(device) if at is None else at
 
-    def _evaluate(self, device: Device) -> Verdict:
+    def _evaluate(self, device: NodeDevice) -> Verdict:
         reads: dict[Place, object] = {}
 
         def read(*place: str) -> None:
@@ -127,7 +127,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_WHY else text[: LONGEST_WHY - 3] + "..."
 
 
-def _value_at(device: Device, place: Place) -> object:
+def _value_at(device: NodeDevice, place: Place) -> object:
     """Return what an evaluation reads there: one value with its type, or all names and values of a domain or of all."""
     kind, domain, name = place
     if kind == "driver":

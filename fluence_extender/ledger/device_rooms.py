@@ -15,7 +15,7 @@ import numpy as np
 from fluence_extender.devices import hosting
 from fluence_extender.ledger.capacity import Amounts
 from fluence_extender.model.claims import Claims
-from fluence_extender.model.devices import Device
+from fluence_extender.model.devices import NodeDevice
 from fluence_extender.model.node import Node
 
 MOST = 64
@@ -153,7 +153,7 @@ class DeviceRooms:
         found = (hosting.failure(self._devices(name, False), claims) for name in nodes)
         return next(filter(None, found), "") or next((one.problem for one in claims if one.problem), "")
 
-    def _devices(self, node: str, whole: bool) -> tuple[Device, ...]:
+    def _devices(self, node: str, whole: bool) -> tuple[NodeDevice, ...]:
         known = self._nodes.get(node)
         if known is None:
             return ()

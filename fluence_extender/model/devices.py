@@ -32,7 +32,7 @@ Attribute = bool | int | str | Version
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class NodeDevice:
     """One device of a node.
 
     ``capacity`` is in billionths. ``held`` says that a claim has it. ``problem`` is why the service never plans with
@@ -68,7 +68,7 @@ class ResourceSlice:
     generation: int = 1
     slices: int = 1
     node: str = ""
-    devices: tuple[Device, ...] = ()
+    devices: tuple[NodeDevice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

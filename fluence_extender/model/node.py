@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fluence_extender.model.devices import Device
+from fluence_extender.model.devices import NodeDevice
 from fluence_extender.model.resources import NOTHING, Resources
 
 
@@ -38,3 +38,4 @@ class Node:
     problem: str = ""
     created: float = 0.0
     devices: tuple[Device, ...] = ()
+    devices: tuple[NodeDevice, ...] = ()

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from fluence_extender.demo.stack import unverified
 from fluence_extender.localcluster import Api, ControlPlane
 from fluence_extender.localcluster.admission import Amounts, amounts, effective_requests
+from fluence_extender.model.devices import CLASS_RESOURCE_PREFIX
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
@@ -29,6 +30,7 @@ Fetch = Callable[[str], str]
 AGGREGATED = f"/apis/{STATE_GROUP}"
 PROBED = "/api/v1/namespaces/fluence-system/services/https:fluence:api/proxy"
 PROBES = ("/healthz", "/readyz")
+CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 STANDBY = ('"leading":false', "fluence_leader 0.0")
 """What only a standby's documents and metrics have."""
 
@@ -199,10 +201,34 @@ def discrepancies(cluster: Cluster, fluence: Fluence) -> list[str]:
     """
     pods = [pod for pod in cluster.pods() if phase_of(pod) not in ("Succeeded", "Failed")]
     ours = {pod["metadata"]["uid"]: pod for pod in pods if pod["spec"]["schedulerName"] == SCHEDULER_NAME}
-    return [*_holds(ours, fluence.allocations()), *_members(ours, fluence.gangs()), *_sums(cluster, pods)]
+    claimed = devices_by_class(cluster.api.get(CLAIMS)["items"])
+    return [
+        *_holds(ours, fluence.allocations(), claimed),
+        *_members(ours, fluence.gangs()),
+        *_sums(cluster, pods),
+    ]
 
 
-def _holds(ours: Mapping[str, Manifest], held: Iterable[Manifest]) -> list[str]:
+def devices_by_class(claims: Iterable[Manifest]) -> dict[str, Counter[str]]:
+    """How many devices of each class claims have, by the uid of the first pod that each is reserved for."""
+    found: dict[str, Counter[str]] = {}
+    for claim in claims:
+        users = [one["uid"] for one in claim.get("status", {}).get("reservedFor", [])]
+        asked = {
+            (one["name"], choice.get("name", "")): choice["deviceClassName"]
+            for one in claim["spec"]["devices"]["requests"]
+            for choice in one.get("firstAvailable") or [{**one["exactly"], "name": ""}]
+        }
+        for result in claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", []):
+            request, _, choice = result["request"].partition("/")
+            for uid in sorted(users)[:1]:
+                found.setdefault(uid, Counter())[f"{CLASS_RESOURCE_PREFIX}{asked[request, choice]}"] += 1
+    return found
+
+
+def _holds(
+    ours: Mapping[str, Manifest], held: Iterable[Manifest], claimed: Mapping[str, Counter[str]]
+) -> list[str]:
     found: list[str] = []
     by_uid: dict[str, Manifest] = {}
     for one in held:
@@ -216,8 +242,11 @@ def _holds(ours: Mapping[str, Manifest], held: Iterable[Manifest]) -> list[str]:
             continue
         if uid not in by_uid:
             found.append(f"{pod['metadata']['name']} is bound to {node_of(pod)} and holds nothing")
-        elif _share(by_uid[uid]) != _due(pod):
-            found.append(f"{pod['metadata']['name']} holds {_share(by_uid[uid])}, not {_due(pod)}")
+            continue
+        due = _due(pod)
+        due["devices"] = {**due["devices"], **claimed.get(uid, {})}
+        if _share(by_uid[uid]) != due:
+            found.append(f"{pod['metadata']['name']} holds {_share(by_uid[uid])}, not {due}")
     return found
 
 
@@ -233,7 +262,7 @@ def _share(allocation: Manifest) -> dict[str, object]:
     }
 
 
-def _due(pod: Manifest) -> dict[str, object]:
+def _due(pod: Manifest) -> dict[str, Any]:
     """What a bound pod must hold, from its spec, its node and what its Binding wrote."""
     asked = effective_requests(pod["spec"])
     virtual = {

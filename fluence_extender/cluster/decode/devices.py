@@ -29,8 +29,8 @@ from fluence_extender.model.claims import (
 from fluence_extender.model.devices import (
     Allocated,
     Attribute,
-    Device,
     DeviceClass,
+    NodeDevice,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
@@ -44,8 +44,8 @@ ALL, EXACT_COUNT = "All", "ExactCount"
 
 
 class _Attribute(msgspec.Struct):
-    int: Int64 | None = None
-    bool: bool | None = None
+    number: Int64 | None = msgspec.field(name="int", default=None)
+    truth: bool | None = msgspec.field(name="bool", default=None)
     string: str | None = None
     version: str | None = None
 
@@ -171,7 +171,7 @@ def decode_resource_slice(raw: bytes) -> ResourceSlice:
     )
 
 
-def _device(meta: Metadata, spec: _SliceSpec, one: _Device) -> Device:
+def _device(meta: Metadata, spec: _SliceSpec, one: _Device) -> NodeDevice:
     problem = ""
     capacity: dict[str, int] = {}
     for name, amount in (one.capacity or {}).items():
@@ -186,7 +186,7 @@ def _device(meta: Metadata, spec: _SliceSpec, one: _Device) -> Device:
         problem = "several claims may share it"
     elif one.conditions:
         problem = "it has binding conditions"
-    return Device(
+    return NodeDevice(
         spec.driver,
         spec.pool.name,
         one.name,
@@ -206,7 +206,7 @@ def _attributes(attributes: Mapping[str, _Attribute]) -> Iterable[tuple[str, Att
         if one.version is not None:
             yield name, Version(one.version)
         else:
-            value = next((value for value in (one.int, one.bool, one.string) if value is not None), None)
+            value = next((value for value in (one.number, one.truth, one.string) if value is not None), None)
             if value is not None:
                 yield name, value
 

@@ -12,7 +12,7 @@ from fluence_extender import __version__
 from fluence_extender.apps.cli import webhook
 from fluence_extender.apps.settings import WebhookSettings
 from fluence_extender.apps.webhook import webhook_target
-from fluence_extender.cluster.port import QUEUE_KINDS, Kind
+from fluence_extender.cluster.port import DEVICE_KINDS, QUEUE_KINDS, Kind
 from fluence_extender.cluster.sources import OPTIONAL
 from fluence_extender.http.listeners.serving import ANSWER_GRACE
 from fluence_extender.identity.authority import SECRET
@@ -44,7 +44,7 @@ CALLS = {
     *(
         (optional.group, optional.resource, verb)
         for kind, optional in OPTIONAL.items()
-        if kind not in QUEUE_KINDS
+        if kind not in QUEUE_KINDS and kind not in DEVICE_KINDS
         for verb in ("list", "watch")
     ),
     # The PodGroups of gangs.

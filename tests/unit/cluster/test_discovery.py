@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fluence_extender.cluster.connection import Connection
-from fluence_extender.cluster.port import QUEUE_KINDS, WORKLOADS, Kind
+from fluence_extender.cluster.port import DEVICE_KINDS, QUEUE_KINDS, WORKLOADS, Kind
 from fluence_extender.cluster.sources import OPTIONAL, Discovery
 from tests.unit.cluster.fake_api_server import FakeApiServer, answer, refuse
 
@@ -86,4 +86,4 @@ async def test_unreadable_answers_count_as_nothing_served(
 
 def test_every_kind_except_those_of_kubernetes_itself_is_optional() -> None:
     always = {Kind.JOB, Kind.REPLICA_SET, Kind.STATEFUL_SET, Kind.NAMESPACE, Kind.PRIORITY_CLASS}
-    assert set(OPTIONAL) == {*WORKLOADS, *QUEUE_KINDS} - always
+    assert set(OPTIONAL) == {*WORKLOADS, *QUEUE_KINDS, *DEVICE_KINDS} - always

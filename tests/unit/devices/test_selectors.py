@@ -1,0 +1,105 @@
+"""CEL selectors: what they select, what can't be said, and what is remembered."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluence_extender.devices import cel
+from fluence_extender.devices.selectors import selects, verdict
+from fluence_extender.model.devices import NodeDevice, Version
+
+DRIVER = "gpu.example.com"
+ATTRIBUTES = f'device.attributes["{DRIVER}"]'
+MEMORY = f'device.capacity["{DRIVER}"].memory'
+
+
+def device(**attributes: object) -> NodeDevice:
+    values = {"model": "a100", "ok": True, "index": 3, "version": Version("1.2.3"), **attributes}
+    known = {f"{DRIVER}/{name}": value for name, value in values.items()}
+    return NodeDevice(DRIVER, "pool", "gpu", known, {f"{DRIVER}/memory": 40 * 2**30 * 10**9})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("expression", "selected"),
+    [
+        (f'device.driver == "{DRIVER}"', True),
+        (f'{ATTRIBUTES}.model == "a100" && {MEMORY}.compareTo(quantity("10Gi")) >= 0', True),
+        (f'{MEMORY}.isGreaterThan(quantity("50Gi"))', False),
+        (f'{MEMORY} == quantity("40960Mi")', True),
+        (f'{ATTRIBUTES}.version.isGreaterThan(semver("1.2.3-rc.1"))', True),
+        (f'{ATTRIBUTES}.version.isLessThan(semver("1.2.3"))', False),
+        (f"{ATTRIBUTES}.ok", True),
+        (f"has({ATTRIBUTES}.other)", False),
+        ('has(device.attributes["other.example.com"].model)', False),
+        (f'"model" in {ATTRIBUTES}', True),
+        ('"other.example.com" in device.attributes', False),
+        (f'cel.bind(a, {ATTRIBUTES}, a.index == 3 && a.model.startsWith("a"))', True),
+        (f'{ATTRIBUTES}.model in ["h100", "b200"]', False),
+        (f'{ATTRIBUTES}.model.matches("^a[0-9]+$")', True),
+        (f'{ATTRIBUTES}.index == "3"', False),
+        (f'{ATTRIBUTES}.index != "3"', True),
+        (f'{ATTRIBUTES}.other == "x" || true', True),
+        ("device.allowMultipleAllocations", False),
+    ],
+)
+def test_expression_selects_as_kubernetes_evaluates_it(expression: str, selected: bool) -> None:
+    assert verdict(expression, device()) is selected
+
+
+@pytest.mark.parametrize(
+    ("expression", "why"),
+    [
+        (f'{ATTRIBUTES}.other == "x"', "no such member"),
+        ("1 +", "can't be read"),
+        (f"{ATTRIBUTES}.?model.hasValue()", "can't be read"),
+        ("", "can't be read"),
+        (f"{ATTRIBUTES}.model", "isn't true or false"),
+        ("device.attributes[3]", "isn't true or false"),
+        (f'{ATTRIBUTES}.model.compareTo(quantity("1")) > 0', "fails"),
+        ("(" * 400 + "true" + ")" * 400, ""),
+    ],
+)
+def test_expression_that_fails_selects_nothing_and_says_why(expression: str, why: str) -> None:
+    found = verdict(expression, device())
+    assert isinstance(found, str)
+    assert why in found
+
+
+def test_costly_expression_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cel, "MOST_STEPS", 200)
+    ten = "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]"
+    found = verdict(f"{ten}.all(x, {ten}.all(y, {ten}.all(z, x + y + z >= 0)))", device())
+    assert isinstance(found, str)
+    assert "takes more than 200 steps" in found
+
+
+def test_device_with_the_same_values_is_not_evaluated_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    expression = f'{ATTRIBUTES}.model == "a100" && {ATTRIBUTES}.ok && size({ATTRIBUTES}.model) == 4'
+    devices = [device(uuid=str(number), model=model) for number in range(20) for model in ("a100", "h100")]
+    evaluated: list[str] = []
+    evaluate = cel.Program.selects
+
+    def counted(self: cel.Program, one: NodeDevice, read: cel.Read) -> bool:
+        evaluated.append(one.name)
+        return evaluate(self, one, read)
+
+    monkeypatch.setattr(cel.Program, "selects", counted)
+    assert [verdict(expression, one) for one in devices] == [True, False] * 20
+    assert len(evaluated) == 2
+
+
+def test_devices_that_differ_in_what_a_loop_reads_are_evaluated_each() -> None:
+    expression = f'{ATTRIBUTES}.exists(name, name == "fast")'
+    assert [verdict(expression, one) for one in (device(), device(fast=True), device(slow=True))] == [
+        False,
+        True,
+        False,
+    ]
+
+
+def test_all_expressions_have_to_hold() -> None:
+    first, second = f'{ATTRIBUTES}.model == "a100"', f"{ATTRIBUTES}.index == 4"
+    assert selects((first,), device()) is True
+    assert selects((first, second), device()) is False
+    assert selects((first, second), device(index=4)) is True
+    assert selects((), device()) is True
