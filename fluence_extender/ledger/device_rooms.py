@@ -44,6 +44,11 @@ class DeviceRoom:
         return hash((self.claims, self._is_whole))
 
     @property
+    def revision(self) -> int:
+        """A number that grows when nodes may host more or fewer pods."""
+        return self._rooms.revision
+
+    @property
     def whole(self) -> DeviceRoom:
         """The same if no device were held."""
         return DeviceRoom(self._rooms, self.claims, True)
@@ -75,9 +80,10 @@ class _Hosted:
 
 
 class DeviceRooms:
-    """What the nodes of ``nodes`` host."""
+    """What the nodes of ``nodes`` host; ``revision`` grows when that may have changed."""
 
     def __init__(self, nodes: Mapping[str, Node]) -> None:
+        self.revision = 0
         self._nodes = nodes
         self._waiting: dict[str, tuple[str, Claims]] = {}
         self._waiting_on: dict[str, dict[str, Claims]] = {}
@@ -87,6 +93,7 @@ class DeviceRooms:
 
     def node_changed(self, name: str) -> None:
         """Forget what a node hosts."""
+        self.revision += 1
         for one in self._hosted.values():
             one.nodes.pop(name, None)
 

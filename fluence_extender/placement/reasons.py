@@ -104,7 +104,13 @@ class Reasons:
             self._never.clear()
             self._never_revision = self._ledger.whole.revision
         key = tuple(
-            (replace(one.shape, nodes=()), one.possible, one.tie, tuple(one.refusals.items()))
+            (
+                replace(one.shape, nodes=()),
+                one.shape.room and one.shape.room.revision,
+                one.possible,
+                one.tie,
+                tuple(one.refusals.items()),
+            )
             for one in shapes
         )
         if key not in self._never:
