@@ -24,8 +24,8 @@ class Node:
 
     ``allocatable`` is exact, in the units of `Resources`, and holds the node's pod limit under ``pods``. ``ready`` is
     the node's Ready condition, ``unschedulable`` its cordon. ``problem`` is why the node can't be read in full, ""
-    where it can. ``created`` is when it joined, in seconds since the epoch, 0 where that isn't known.
-    ``devices`` are those that drivers publish for it, held or not.
+    where it can. ``created`` is when it joined, in seconds since the epoch, 0 where that isn't known. ``devices``
+    are those that drivers publish for it, held or not.
     """
 
     name: str
@@ -37,5 +37,4 @@ class Node:
     ready: bool = True
     problem: str = ""
     created: float = 0.0
-    devices: tuple[Device, ...] = ()
     devices: tuple[NodeDevice, ...] = ()
