@@ -54,9 +54,8 @@ class DeviceRoom:
         return DeviceRoom(self._rooms, self.claims, True)
 
     def most(self, nodes: Sequence[str]) -> Amounts:
-        """Return how many pods each of the nodes hosts, in their order."""
-        known = self._rooms.hosted(self.claims, self._is_whole)
-        return np.fromiter((known.on(name) for name in nodes), dtype=np.int64, count=len(nodes))
+        """Return how many pods each of the nodes hosts, in their order; treat the array as read-only."""
+        return self._rooms.hosted(self.claims, self._is_whole).on_all(nodes)
 
     def failure(self, nodes: Iterable[str]) -> str:
         """Return why the claims can't be planned, "" where there is no such reason."""
@@ -71,6 +70,26 @@ class _Hosted:
         self._claims = claims
         self._whole = whole
         self.nodes: dict[str, int] = {}
+        self._last: tuple[Sequence[str], dict[str, int], Amounts] | None = None
+        self._forgotten: set[str] = set()
+
+    def forget(self, node: str) -> None:
+        """Forget what a node hosts."""
+        self.nodes.pop(node, None)
+        self._forgotten.add(node)
+
+    def on_all(self, nodes: Sequence[str]) -> Amounts:
+        """Return what nodes host. The last array is kept, because most gangs pass the tuple of all nodes."""
+        if self._last is None or self._last[0] is not nodes:
+            found = np.fromiter((self.on(name) for name in nodes), dtype=np.int64, count=len(nodes))
+            if not isinstance(nodes, tuple):
+                return found
+            self._last = nodes, {name: at for at, name in enumerate(nodes)}, found
+        _, places, amounts = self._last
+        for name in self._forgotten & places.keys():
+            amounts[places[name]] = self.on(name)
+        self._forgotten.clear()
+        return amounts
 
     def on(self, node: str) -> int:
         known = self.nodes.get(node)
@@ -95,7 +114,7 @@ class DeviceRooms:
         """Forget what a node hosts."""
         self.revision += 1
         for one in self._hosted.values():
-            one.nodes.pop(name, None)
+            one.forget(name)
 
     def put(self, uid: str, node: str, claims: Claims) -> None:
         """Record what a pod waits for on its node."""
