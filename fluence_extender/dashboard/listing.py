@@ -26,10 +26,10 @@ _DOCUMENT = msgspec.json.Decoder(ListDocument)
 _ITEM = msgspec.json.Decoder(dict[str, Any])
 
 
-class Listing(list[dict[str, Any]]):
+class KnownItems(list[dict[str, Any]]):
     """Items with the texts that they came from; ``made`` has what was made of all of them."""
 
-    def __init__(self, texts: Iterable[bytes] = (), before: Listing | None = None) -> None:
+    def __init__(self, texts: Iterable[bytes] = (), before: KnownItems | None = None) -> None:
         known = before.by_text if before is not None else {}
         self.by_text: dict[bytes, dict[str, Any]] = {}
         self.made: dict[object, Any] = {}
@@ -42,18 +42,18 @@ class Listing(list[dict[str, Any]]):
             self.append(item)
 
 
-def decoded(content: bytes, before: Listing | None) -> tuple[Listing, dict[str, Any]]:
+def decoded(content: bytes, before: KnownItems | None) -> tuple[KnownItems, dict[str, Any]]:
     """Return the items and the metadata of a document; items whose text is as ``before`` are the same objects.
 
     Raise `msgspec.DecodeError`.
     """
     document = _DOCUMENT.decode(content)
-    return Listing(map(bytes, document.items), before), document.metadata
+    return KnownItems(map(bytes, document.items), before), document.metadata
 
 
 def made_once(items: Items, make: Callable[[Items], T]) -> T:
     """Return what ``make`` makes of the items, which is made once for those that were read together."""
-    if not isinstance(items, Listing):
+    if not isinstance(items, KnownItems):
         return make(items)
     if make not in items.made:
         items.made[make] = make(items)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from fluence_extender.dashboard.listing import Listing
+from fluence_extender.dashboard.listing import KnownItems
 from fluence_extender.dashboard.service import (
     Absent,
     Concealed,
@@ -155,7 +155,7 @@ class Poller:
         ):
             return self.state
         lists: dict[str, Any] = {
-            name: readings[name].items if name in readings else Listing() for name in LISTS
+            name: readings[name].items if name in readings else KnownItems() for name in LISTS
         }
         gangs = readings.get("gangs")
         metadata = gangs.metadata if gangs is not None else {}

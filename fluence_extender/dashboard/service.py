@@ -21,7 +21,7 @@ import aiohttp
 import msgspec
 
 from fluence_extender.apps.kubectl.state_api import API_GROUP, ROLE, SIMULATE_ROLE
-from fluence_extender.dashboard.listing import Listing, decoded
+from fluence_extender.dashboard.listing import KnownItems, decoded
 
 PATIENCE = aiohttp.ClientTimeout(total=60, connect=5)
 LARGEST_MANIFEST = 4 * 2**20
@@ -71,7 +71,7 @@ def api_server_address(url: str, tls: ssl.SSLContext) -> ServiceAddress:
 class Reading:
     """A list, and the entity tag by which to ask for the next one."""
 
-    items: Listing
+    items: KnownItems
     metadata: Item
     tag: str
 

@@ -20,7 +20,6 @@ the Job has pods, so a plan is changed by suspending the Job again.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -309,7 +308,7 @@ class Births:
     def unknown(self) -> list[Resumable]:
         """Return the Jobs with a plan whose pods can't be foreseen yet, because their shape isn't known."""
         return [
-            one.job for one in self._jobs.values() if one.job.nodes and one.missing() and not _shaped(one)
+            one.job for one in self._jobs.values() if one.job.nodes and one.missing() and not one.shaped()
         ]
 
     def changes(self) -> tuple[list[Pod], list[Pod]]:
@@ -319,7 +318,7 @@ class Births:
         for uid in sorted(self._changed):
             known = self._jobs[uid]
             missing, before = self._missing(known), len(known.foreseen)
-            missing = missing if _shaped(known) else {}
+            missing = missing if known.shaped() else {}
             gone.extend(known.foreseen.pop(index) for index in [*known.foreseen] if index not in missing)
             for index, node in missing.items():
                 there = known.foreseen.get(index)
@@ -334,7 +333,7 @@ class Births:
                 if not self._pods.get(uid):
                     self._pods.pop(uid, None)
             else:
-                (self._open.add if self.leading and _unsettled(known) else self._open.discard)(uid)
+                (self._open.add if self.leading and known.unsettled() else self._open.discard)(uid)
         self._changed.clear()
         return gone, coming
 
@@ -382,7 +381,7 @@ class Births:
                 if not known.written and not self._runs(known):
                     known.written = True
                     found.append(Resume(job))
-            elif not _shaped(known) and known.missing():
+            elif not known.shaped() and known.missing():
                 if not known.asked:
                     known.asked = True
                     found.append(Foresee(job))
@@ -479,21 +478,6 @@ class Births:
 def _complete(gang: Gang) -> bool:
     """Return whether the gang has, or has had, all its members. Before, those without a place haven't lost one."""
     return gang.whole or len(gang.alive()) + gang.ended >= gang.size
-
-
-def _shaped(known: JobPods) -> bool:
-    """Return whether the shape of the workload's pods is known, if need be from a pod that a Job has."""
-    if not known.shapes:
-        pods = (pod for some in known.pods.values() for pod in some.values() if not pod.problem)
-        known.shapes = tuple(shape(pod) for pod in itertools.islice(pods, 1))
-    return bool(known.shapes)
-
-
-def _unsettled(known: JobPods) -> bool:
-    """Return whether something may have to be done for the Job without a new observation."""
-    if known.job.held_for_placement or known.leaving or known.foreseen:
-        return True
-    return bool(known.pending()) or bool(known.missing())
 
 
 def _resume(known: JobPods, members: Sequence[Member]) -> Resume:

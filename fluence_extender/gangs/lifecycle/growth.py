@@ -58,7 +58,7 @@ class Growing:
     nodes: set[str] = field(default_factory=set)
 
 
-class Growth:
+class ClusterGrowth:
     """Decides which gangs ask for nodes, and holds for them those that join.
 
     ``calendar`` is for times that others read, in seconds since the epoch.

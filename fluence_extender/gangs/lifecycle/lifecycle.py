@@ -18,7 +18,7 @@ from fluence_extender.gangs.lifecycle.deadlines import falls_late, undo
 from fluence_extender.gangs.lifecycle.displacement import Displacement
 from fluence_extender.gangs.lifecycle.evaluation import Evaluation
 from fluence_extender.gangs.lifecycle.gang_index import GangIndex
-from fluence_extender.gangs.lifecycle.growth import Growth
+from fluence_extender.gangs.lifecycle.growth import ClusterGrowth
 from fluence_extender.gangs.lifecycle.handover import (
     NOT_ITS_TURN,
     UNMARKED,
@@ -107,7 +107,7 @@ class Lifecycle:
         self._attempts = Attempts(*waiting, clock)
         self.births = Births(registry, ledger, limits, clock, self.admission.admission_timeout)
         known = planner.eligibility
-        self.growth = Growth(registry, ledger, known, self.births, limits, registry.gone.clock)
+        self.growth = ClusterGrowth(registry, ledger, known, self.births, limits, registry.gone.clock)
         preemptions.keepers = self.growth.passes
         self._steering = Steering(planner, self._displacement, self.births)
         self._gang_index = GangIndex(registry, limits)

@@ -26,6 +26,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from fluence_extender.gangs.lifecycle.pins import pinning, unpinned
 from fluence_extender.gangs.membership.assembly import foreign_gates
@@ -200,6 +201,19 @@ class JobPods:
         real = (pod for some in self.pods.values() for pod in some.values())
         waiting = [pod.uid for pod in real if not (pod.node or pod.deleting or pod.finished)]
         return waiting + [pod.uid for pod in self.foreseen.values()]
+
+    def shaped(self) -> bool:
+        """Return whether the shape of its pods is known, if need be from a pod that a Job has."""
+        if not self.shapes:
+            pods = (pod for some in self.pods.values() for pod in some.values() if not pod.problem)
+            self.shapes = tuple(shape(pod) for pod in islice(pods, 1))
+        return bool(self.shapes)
+
+    def unsettled(self) -> bool:
+        """Return whether something may have to be done for it without a new observation."""
+        if self.job.held_for_placement or self.leaving or self.foreseen:
+            return True
+        return bool(self.pending()) or bool(self.missing())
 
     def _taken(self, index: int) -> bool:
         """Return whether the index has a pod that holds a place or has succeeded, or needs none any more."""
