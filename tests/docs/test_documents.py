@@ -20,8 +20,8 @@ FENCES = [one for page in PAGES for one in fences(page) if one.language == "yaml
 FILES_OF_THE_API_SERVER = {"AdmissionConfiguration", "Config"}
 """What pages show that is no object: kube-apiserver reads it from a file."""
 
-OBJECTS_OF_OTHER_TOOLS = {"Application"}
-"""Kinds that only a cluster with another tool has (Argo CD)."""
+OBJECTS_OF_OTHER_TOOLS = {"Application", "ResourceClaimTemplate"}
+"""Kinds that only a cluster with another tool has: Argo CD, or the driver of a device."""
 
 
 def documents(fence: Fence) -> list[dict[str, object]]:

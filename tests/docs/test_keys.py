@@ -44,6 +44,7 @@ OF_OTHERS = {
     "Kubernetes": """
         DoNotSchedule FailedMount Recreate ResourceQuota activeDeadlineSeconds admission-control-config-file
         backoffLimitPerIndex ca_file count failedIndexes minAvailable ordinals podset-preferred-topology
+        allNodes perDeviceNodeSelection
         podset-required-topology podset-slice-required-topology podset-unconstrained-topology priorityClassName
         schedulingConstraints scopeSelector topology etc kubernetes authentication-config oidc-issuer-url
     """,

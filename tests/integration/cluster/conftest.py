@@ -29,6 +29,11 @@ RIGHTS = [
         "resources": ["podgroups", "priorityclasses"],
         "verbs": ["list", "watch"],
     },
+    {
+        "apiGroups": ["resource.k8s.io"],
+        "resources": ["resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates"],
+        "verbs": ["list", "watch"],
+    },
     {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
     {
         "apiGroups": [""],

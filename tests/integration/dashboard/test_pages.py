@@ -128,6 +128,8 @@ def test_gangs_are_filtered_by_the_address(page: Page, site: EmbeddedSite) -> No
     bound = {
         f"{gang['namespace']}/{gang['name']}" for gang in items(site, "gangs") if gang["state"] == "bound"
     }
+    rows = page.get_by_role("region", name="Gangs", exact=True).locator("tbody tr")
+    expect(rows).to_have_count(len(bound))
     assert set(cells(page, "Gangs")) == bound
     expect(page.get_by_label("State")).to_have_value("bound")
 
