@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Float,
     Select,
     Table,
     case,
+    cast,
     func,
     literal,
     or_,
@@ -26,7 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.sql.selectable import CTE
 
 from fluence_extender.accounting.days import seconds_by_day
-from fluence_extender.accounting.tables import DAY, PERIOD, amounts, daily, periods, pods, runs
+from fluence_extender.accounting.tables import DAY, PERIOD, amounts, daily, periods, pods, runs, totals
 from fluence_extender.model.accounting import (
     Grouping,
     HeldAmount,
@@ -38,6 +41,9 @@ from fluence_extender.model.accounting import (
 )
 
 EPOCH = date(1970, 1, 1)
+
+AT_ONCE = 500
+"""Rows that one statement names."""
 
 COLUMNS = {
     Grouping.QUEUE: "queue",
@@ -82,23 +88,27 @@ def ended_use(by: Grouping, since: int, namespace: str, reader: Reader) -> Itera
     Whole periods have fewer rows than their days, so only the days before the first whole period are added up singly.
     """
     first = since // DAY
-    whole = -(-first // PERIOD)
     if by is Grouping.DAY:
-        yield _sums(daily.c.day, daily, daily.c.day >= first, namespace, reader)
+        within = _within(totals, reader)
+        yield _sums(totals.c.day, totals, _of(namespace, totals, (totals.c.day >= first) & within))
+        if not reader.sight.everything and reader.user:
+            own = (daily.c.day >= first) & (daily.c.user_name == reader.user) & ~_within(daily, reader)
+            yield _sums(daily.c.day, daily, _of(namespace, daily, own))
         return
-    column = COLUMNS[by]
+    whole = -(-first // PERIOD)
     days = (daily.c.day >= first) & (daily.c.day < whole * PERIOD)
-    yield _sums(daily.c[column], daily, days, namespace, reader)
-    yield _sums(periods.c[column], periods, periods.c.period >= whole, namespace, reader)
+    for table, when in ((daily, days), (periods, periods.c.period >= whole)):
+        yield _sums(table.c[COLUMNS[by]], table, _of(namespace, table, when & _seen(table, reader)))
 
 
-def _sums(
-    name: ColumnElement[Any], table: Table, when: ColumnElement[bool], namespace: str, reader: Reader
-) -> Select[Any]:
-    found: Select[Any] = select(
-        name, table.c.resource, table.c.backend, func.sum(table.c.unit_seconds)
-    ).where(when)
-    return _only(found, table, namespace, reader).group_by(name, table.c.resource, table.c.backend)
+def _sums(name: ColumnElement[Any], table: Table, which: ColumnElement[bool]) -> Select[Any]:
+    kinds = (table.c.resource, table.c.backend)
+    return select(name, *kinds, _total(table.c.unit_seconds)).where(which).group_by(name, *kinds)
+
+
+def _total(amount: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return a sum that no number of absurd amounts can make fail."""
+    return func.sum(cast(amount, Float))
 
 
 def running_use(by: Grouping, since: int, namespace: str, reader: Reader, now: int) -> Select[Any]:
@@ -110,15 +120,14 @@ def running_use(by: Grouping, since: int, namespace: str, reader: Reader, now: i
     begun = case((pods.c.started > first, pods.c.started), else_=literal(first))
     if by is Grouping.DAY:
         name: ColumnElement[Any] = begun.label("begun")
-        used = func.sum(amounts.c.quantity)
+        used = _total(amounts.c.quantity)
     else:
         name = pods.c[COLUMNS[by]]
-        used = func.sum(amounts.c.quantity * (literal(now) - begun))
-    found: Select[Any] = select(name, amounts.c.resource, amounts.c.backend, used).select_from(
-        pods.join(amounts, amounts.c.uid == pods.c.uid)
-    )
-    found = _only(found.where(pods.c.ended.is_(None)), pods, namespace, reader)
-    return found.group_by(name, amounts.c.resource, amounts.c.backend)
+        used = func.sum(cast(amounts.c.quantity, Float) * (literal(now) - begun))
+    which = _of(namespace, pods, pods.c.ended.is_(None) & _seen(pods, reader))
+    kinds = (amounts.c.resource, amounts.c.backend)
+    both = pods.join(amounts, amounts.c.uid == pods.c.uid)
+    return select(name, *kinds, used).select_from(both).where(which).group_by(name, *kinds)
 
 
 def _written(by: Grouping, name: Any) -> str:
@@ -126,41 +135,53 @@ def _written(by: Grouping, name: Any) -> str:
     return (EPOCH + timedelta(days=int(name))).isoformat() if by is Grouping.DAY else str(name)
 
 
-def _only(found: Select[Any], table: Any, namespace: str, reader: Reader) -> Select[Any]:
-    if namespace:
-        found = found.where(table.c.namespace == namespace)
-    seen = _seen(table, reader)
-    return found if seen is None else found.where(seen)
+def _of(namespace: str, table: Table, which: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Return what a row has to meet that is also of a namespace, "" for any."""
+    return which & (table.c.namespace == namespace) if namespace else which
 
 
-def _seen(table: Any, reader: Reader) -> ColumnElement[bool] | None:
-    """Return what a row has to meet to be shown to the reader, None where all are shown."""
-    if reader.sight.everything:
-        return None
-    within = table.c.namespace.in_(sorted(reader.sight.namespaces))
+def _within(table: Table, reader: Reader) -> ColumnElement[bool]:
+    """Return what a row has to meet to be of a namespace whose work the reader may see."""
+    return true() if reader.sight.everything else table.c.namespace.in_(sorted(reader.sight.namespaces))
+
+
+def _seen(table: Table, reader: Reader) -> ColumnElement[bool]:
+    """Return what a row has to meet to be shown to the reader."""
+    within = _within(table, reader)
     return or_(within, table.c.user_name == reader.user) if reader.user else within
 
 
 def past_runs(connection: Connection, question: RunQuestion, reader: Reader) -> list[PastRun]:
-    """Return the runs that are asked for and that the reader may see, the newest first."""
-    found: dict[str, PastRun] = {}
-    for statement in run_statements(question, reader):
-        for row in connection.execute(statement).mappings():
-            found.setdefault(row["run"], _run(row))
-    newest = sorted(found.values(), key=lambda one: (one.started, one.run), reverse=True)
-    return newest[: question.limit]
+    """Return the runs that are asked for and that the reader may see, the newest first.
+
+    What fits is found in the indexes, in one part after the other of what the reader may see. Once there are enough,
+    only those count that are newer. Then the rows are read.
+    """
+    newest: list[tuple[int, str]] = []
+    since = question.since
+    for part in parts(question, reader):
+        found = connection.execute(fitting(part, replace(question, since=since)))
+        newest = sorted({*newest, *((one.started, one.run) for one in found)}, reverse=True)
+        if len(newest) >= question.limit:
+            del newest[question.limit :]
+            since = newest[-1][0]
+    rows: dict[str, Any] = {}
+    for at in range(0, len(newest), AT_ONCE):
+        some = select(runs).where(runs.c.run.in_([run for _, run in newest[at : at + AT_ONCE]]))
+        rows |= {row["run"]: row for row in connection.execute(some).mappings()}
+    return [_run(rows[run]) for _, run in newest]
 
 
-def run_statements(question: RunQuestion, reader: Reader) -> Iterator[Select[Any]]:
-    """Yield a statement for each part of what the reader may see; each part is read in order from one index."""
-    for part in _parts(question, reader):
-        found = select(runs).where(part, *_conditions(question))
-        yield found.order_by(runs.c.started.desc(), runs.c.run.desc()).limit(question.limit)
+def fitting(part: ColumnElement[bool], question: RunQuestion) -> Select[Any]:
+    """Return the statement for the runs of a part that fit: when they started, and their keys."""
+    found = select(runs.c.started, runs.c.run).where(part, *_conditions(question))
+    return found.order_by(runs.c.started.desc(), runs.c.run.desc()).limit(question.limit)
 
 
-def _parts(question: RunQuestion, reader: Reader) -> Iterator[ColumnElement[bool]]:
-    if reader.sight.everything:
-        yield true()
+def parts(question: RunQuestion, reader: Reader) -> Iterator[ColumnElement[bool]]:
+    """Yield the parts of what the reader may see. Each is read in order from one index."""
+    if reader.sight.everything or question.user or question.gang or question.workload:
+        yield _seen(runs, reader)
         return
     wanted = [question.namespace] if question.namespace else sorted(reader.sight.namespaces)
     for namespace in wanted:

@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, func, select
+from sqlalchemy import Column, Connection, Table, case, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from fluence_extender.accounting.days import Used, used
-from fluence_extender.accounting.tables import PERIOD, amounts, daily, facts, periods, pods, runs
+from fluence_extender.accounting.tables import PERIOD, amounts, daily, facts, periods, pods, runs, totals
 from fluence_extender.model.accounting import MovedStart, PodAccount, WorkOutcome
 
 SEEN, REMOVED = "seen", "removed"
@@ -29,7 +29,14 @@ AT_ONCE = 500
 MOST_NODES = 2_000
 """Nodes that a run's row names; its pods name them all."""
 
-LONGEST_USER = 256
+MOST_RESOURCES = 64
+"""Resources of which a pod's account is kept. Users can name thousands in one pod."""
+
+MOST_OF_ONE = 2**45
+"""The largest quantity of one resource that counts."""
+
+MOST_TOGETHER = 2**62
+"""The largest sum that is kept."""
 
 Row = Mapping[str, Any]
 Held = list[tuple[str, str, int]]
@@ -124,20 +131,25 @@ def put_fact(connection: Connection, name: str, value: int) -> None:
 
 def add(connection: Connection, charges: Counter[Used]) -> None:
     """Add to the sums of days and of periods."""
-    together: Counter[Used] = Counter()
+    by_period: Counter[tuple[Any, ...]] = Counter()
+    by_namespace: Counter[tuple[Any, ...]] = Counter()
     for key, amount in charges.items():
-        together[key._replace(day=key.day // PERIOD)] += amount
+        by_period[key._replace(day=key.day // PERIOD)] += amount
+        by_namespace[key.day, key.namespace, key.resource, key.backend] += amount
     _add(connection, daily, charges)
-    _add(connection, periods, together)
+    _add(connection, periods, by_period)
+    _add(connection, totals, by_namespace)
 
 
-def _add(connection: Connection, table: Table, charges: Counter[Used]) -> None:
+def _add(connection: Connection, table: Table, charges: Mapping[Any, int]) -> None:
     """Add to the rows of a table, in the order of their keys, so that two writers can't lock each other out."""
     names = table.columns.keys()
-    rows = [dict(zip(names, (*key, charges[key]), strict=True)) for key in sorted(charges) if charges[key]]
+    changes = {key: max(-MOST_TOGETHER, min(charges[key], MOST_TOGETHER)) for key in sorted(charges)}
+    rows = [dict(zip(names, (*key, amount), strict=True)) for key, amount in changes.items() if amount]
     if rows:
         new = _upsert(connection, table)
-        total = table.c.unit_seconds + new.excluded.unit_seconds
+        before, more = table.c.unit_seconds, new.excluded.unit_seconds
+        total = case((before > MOST_TOGETHER - more, MOST_TOGETHER), else_=before + more)
         connection.execute(
             new.on_conflict_do_update(index_elements=list(table.primary_key), set_={"unit_seconds": total}),
             rows,
@@ -241,28 +253,43 @@ def _held(connection: Connection, uids: Sequence[str]) -> dict[str, Held]:
 
 
 def _given(account: PodAccount) -> Held:
-    return [(one.resource, one.backend, one.quantity) for one in account.amounts]
+    """Return what a pod holds: of what users can name at will, as much as can be kept."""
+    held: dict[tuple[str, str], int] = {}
+    for one in sorted(account.amounts, key=lambda one: "/" in one.resource)[:MOST_RESOURCES]:
+        key = kept_text(amounts.c.resource, one.resource), kept_text(amounts.c.backend, one.backend)
+        held[key] = min(held.get(key, 0) + one.quantity, MOST_OF_ONE)
+    return [(*key, quantity) for key, quantity in held.items()]
+
+
+def kept_text(column: Column[str], text: str) -> str:
+    """Return a text as the column can keep it: users can choose some of them at will."""
+    size = column.type.length  # type: ignore[attr-defined]
+    return text.replace("\0", "").encode("utf-8", "replace")[:size].decode("utf-8", "ignore")
 
 
 def _merged(account: PodAccount, before: Row | None) -> Row | None:
     """Return a pod's row as it is to be, None where it stays as it is."""
+    outcome = account.outcome.value if account.outcome is not None else None
     if before is None:
-        return {
+        texts = {
             "uid": account.uid,
             "run": account.run,
             "namespace": account.namespace,
             "queue": account.queue,
-            "user_name": account.user.replace("\0", "")[:LONGEST_USER],
+            "user_name": account.user,
             "account": account.account,
             "pod": account.pod,
             "gang": account.gang,
             "convention": account.convention,
             "workload": account.workload,
             "node": account.node,
+        }
+        return {
+            **{name: kept_text(pods.c[name], text) for name, text in texts.items()},
             "submitted": account.submitted,
             "started": account.started,
             "ended": account.ended,
-            "outcome": account.outcome.value if account.outcome is not None else None,
+            "outcome": outcome,
         }
     if before["ended"] is not None and before["outcome"] != WorkOutcome.LOST.value:
         return None
@@ -270,7 +297,7 @@ def _merged(account: PodAccount, before: Row | None) -> Row | None:
         **before,
         "started": account.started,
         "ended": account.ended,
-        "outcome": account.outcome.value if account.outcome is not None else None,
+        "outcome": outcome,
     }
 
 

@@ -4,10 +4,11 @@
 * ``runs``: one row for each life of a gang, made from the rows of its pods.
 * ``daily``: what was used on each day (UTC) by the pods that have ended, for years.
 * ``periods``: the same for each period of `PERIOD` days, so that the use of years is added up from few rows.
+* ``totals``: what each namespace used on each day, so that the use of single days is, too.
 * ``facts``: until when the writer has seen the cluster, and until when pods have been removed.
 
-Invariants: the rows of ``runs``, ``daily`` and ``periods`` follow from those of ``pods``, and each transaction changes
-them together. All amounts are integers, so what is added and taken away again leaves nothing. Times are seconds since
+Invariants: the rows of ``runs``, ``daily``, ``periods`` and ``totals`` follow from those of ``pods``, and each
+transaction changes them together. All amounts are integers, so what is added and taken away again leaves nothing. Times are seconds since
 the epoch; a ``day`` is their quotient by 86,400, and a ``period`` is that of a day by `PERIOD`.
 """
 
@@ -76,13 +77,14 @@ runs = Table(
     Column("nodes", JSON, nullable=False),
     Column("amounts", JSON, nullable=False),
     Index("runs_started", "started", "run"),
-    Index("runs_namespace", "namespace", "started", "run"),
-    Index("runs_user", "user_name", "started", "run"),
+    Index("runs_namespace", "namespace", "started", "run", "queue", "user_name", "account"),
+    Index("runs_user", "user_name", "started", "run", "namespace", "queue", "account"),
     Index("runs_queue", "queue", "started", "run"),
     Index("runs_account", "account", "started", "run"),
-    Index("runs_gang", "gang", "started", "run"),
-    Index("runs_workload", "workload", "started", "run"),
+    Index("runs_gang", "gang", "started", "run", "namespace", "user_name"),
+    Index("runs_workload", "workload", "started", "run", "namespace", "user_name"),
 )
+"""The wider indexes have what runs are filtered by, so that those that don't fit are passed over without their rows."""
 
 
 def _sums(name: str, unit: str) -> Table:
@@ -102,6 +104,16 @@ def _sums(name: str, unit: str) -> Table:
 
 daily = _sums("daily", "day")
 periods = _sums("periods", "period")
+
+totals = Table(
+    "totals",
+    metadata,
+    Column("day", Integer, primary_key=True),
+    Column("namespace", String(63), primary_key=True),
+    Column("resource", String(317), primary_key=True),
+    Column("backend", String(400), primary_key=True),
+    Column("unit_seconds", BigInteger, nullable=False),
+)
 
 facts = Table(
     "facts",

@@ -21,7 +21,7 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from fluence_extender.accounting import store
 from fluence_extender.accounting.address import open_engine, shown
-from fluence_extender.accounting.errors import HistoryError, brief
+from fluence_extender.accounting.errors import brief
 from fluence_extender.accounting.lock import WriterLock
 from fluence_extender.accounting.migrating import migrate
 from fluence_extender.model.accounting import PodAccount
@@ -157,7 +157,8 @@ class AccountWriter:
         while not self._over():
             try:
                 self._turn()
-            except (HistoryError, SQLAlchemyError, OSError) as error:
+            except Exception as error:
+                # Whatever it is, the next attempt may succeed; the end of this thread would be that of the account.
                 self._fail(error)
                 if self._ending:
                     return
@@ -208,7 +209,7 @@ class AccountWriter:
         try:
             with connection.begin():
                 store.write(connection, batch, int(self._clock()))
-        except (DataError, IntegrityError) as error:
+        except (DataError, IntegrityError, OverflowError, ValueError) as error:
             if len(batch) > 1:
                 for one in batch:
                     self._write(connection, [one])

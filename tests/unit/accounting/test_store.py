@@ -7,12 +7,12 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Table, func, select
 
 from fluence_extender.accounting import store
 from fluence_extender.accounting.days import seconds_by_day, used
 from fluence_extender.accounting.queries import past_runs, usage
-from fluence_extender.accounting.tables import DAY, amounts, daily, pods, runs
+from fluence_extender.accounting.tables import DAY, PERIOD, amounts, daily, periods, pods, runs, totals
 from fluence_extender.model.accounting import (
     Grouping,
     HeldAmount,
@@ -116,11 +116,35 @@ def test_retention_removes_pods_and_keeps_what_was_used(connection: Connection) 
     assert kept == [["new"], ["new"], ["run-new"]]
 
 
+def test_whatever_users_name_is_kept_as_far_as_it_can_be(connection: Connection) -> None:
+    """Owners' kinds, users' names and extended resources are what somebody has written, within the API's limits."""
+    absurd = [HeldAmount(f"example.com/r{number:04}", "\0", 2**63 - 1) for number in range(2000)]
+    held = (*absurd, HeldAmount("cpu", "", 2000), HeldAmount("qpu", "ibm\ud800", 1))
+    texts = {"workload": "é" * 1000, "user": "\0" + "u" * 3000, "gang": "\ud800" * 700, "pod": "p\0"}
+    many = [pod(f"p{number}", amounts=held, **texts) for number in range(2)]
+    write(connection, *many)
+    used_by(connection, now=NOON + 70 * DAY)
+    for number in range(2):
+        write(connection, replace(many[number], ended=NOON + 70 * DAY, outcome=WorkOutcome.SUCCEEDED))
+    used = used_by(connection, Grouping.NAMESPACE)
+    assert used["lab", "cpu"] == 2 * 2000 * 70 * DAY
+    assert used["lab", "example.com/r0000"] > 2**62
+    assert len(used) == store.MOST_RESOURCES
+    (run,) = past_runs(connection, RunQuestion(limit=1), ALL)
+    assert run.user == "u" * 1024
+    assert run.workload == "é" * 200
+
+
 COLUMNS = ((pods, "uid"), (amounts, "uid"), (runs, "run"))
 
 
+def stored(connection: Connection, table: Table) -> dict[object, int]:
+    """What a table of sums says, without what adds up to nothing."""
+    return {tuple(row)[:-1]: row[-1] for row in connection.execute(select(table)) if row[-1]}
+
+
 @pytest.mark.parametrize("seed", range(3))
-def test_days_follow_from_pods_whatever_was_stated(connection: Connection, seed: int) -> None:
+def test_sums_follow_from_pods_whatever_was_stated(connection: Connection, seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(25):
         batch = {}
@@ -139,8 +163,14 @@ def test_days_follow_from_pods_whatever_was_stated(connection: Connection, seed:
         for row in connection.execute(select(pods)):
             who = (row.namespace, row.queue, row.user_name, row.account)
             expected.update(used(who, [("cpu", "", 2000), ("qpu", "ibm-a", 1)], row.started, row.ended))
-        found = {tuple(row)[:-1]: row.unit_seconds for row in connection.execute(select(daily))}
-        assert {key: amount for key, amount in found.items() if amount} == dict(expected)
+        assert stored(connection, daily) == dict(expected)
+        by_period: Counter[object] = Counter()
+        by_namespace: Counter[object] = Counter()
+        for (day, namespace, *who, resource, backend), amount in expected.items():  # type: ignore[misc]
+            by_period[day // PERIOD, namespace, *who, resource, backend] += amount
+            by_namespace[day, namespace, resource, backend] += amount
+        assert stored(connection, periods) == dict(by_period)
+        assert stored(connection, totals) == dict(by_namespace)
         counted = {row.run: row.pods for row in connection.execute(select(runs.c.run, runs.c.pods))}
         by_run = select(pods.c.run, func.count().label("pods")).group_by(pods.c.run)
         assert counted == {row.run: row.pods for row in connection.execute(by_run)}
