@@ -4,12 +4,12 @@
 * ``runs``: one row for each life of a gang, made from the rows of its pods.
 * ``daily``: what was used on each day (UTC) by the pods that have ended, for years.
 * ``periods``: the same for each period of `PERIOD` days, so that the use of years is added up from few rows.
-* ``totals``: what each namespace used on each day, so that the use of single days is, too.
+* ``totals``: what each namespace used on each day, so that use by day is, too.
 * ``facts``: until when the writer has seen the cluster, and until when pods have been removed.
 
-Invariants: the rows of ``runs``, ``daily``, ``periods`` and ``totals`` follow from those of ``pods``, and each
-transaction changes them together. All amounts are integers, so what is added and taken away again leaves nothing. Times are seconds since
-the epoch; a ``day`` is their quotient by 86,400, and a ``period`` is that of a day by `PERIOD`.
+Invariants: the rows of ``runs`` and of the sums follow from those of ``pods``, and each transaction changes them
+together. All amounts are integers, so what is added and taken away again leaves nothing. Times are seconds since the
+epoch; a ``day`` is their quotient by 86,400, and a ``period`` is that of a day by `PERIOD`.
 """
 
 from __future__ import annotations

@@ -242,8 +242,9 @@ class Attempts:
         if not settled and (gang.reason is None or gang.reason.incomplete):
             gang.note(HistoryKind.WHOLE, "", f"{len(ready) + gang.ended} of {size} members are there")
         allowed, over = self._queue.admission.within_quota(gang, ready, fewest)
-        ready = ready[:allowed]
-        reason = self._preemption.known_reason(gang, ready[:fewest], now)
+        ready = ready[: max(allowed, fewest)]
+        over_now = over if allowed < fewest else None
+        reason = self._preemption.known_reason(gang, ready[:fewest], now) or over_now
         asked = None
         if reason is None:
             asked = self._asked(gang, ready, now)
@@ -275,9 +276,12 @@ class Attempts:
         return _needs(gang, size) and self._blocks(gang, rank, ready[: max(missing, 1)], now)
 
     def _over_quota(self, gang: Gang, ready: Sequence[Member], fewest: int) -> Reason | None:
-        """Return why the quota has no room for the ``fewest`` members that have to be placed now."""
+        """Return why the quota has no room for the ``fewest`` members that have to be placed now.
+
+        None if it is to get room by what the queue takes back.
+        """
         allowed, over = self._queue.admission.within_quota(gang, ready, fewest)
-        if over is None or allowed >= fewest:
+        if over is None or allowed >= fewest or self._preemption.takes_back(gang, ready[:fewest]):
             return None
         if _needs(gang, gang.size) and any(one.assignment is not None for one in gang.pending()):
             # Some have places that the others can't join, so all give them back.

@@ -1,9 +1,9 @@
 """Evicting victims, a limited number of pods per step, for as long as their capacity is wanted.
 
 Between a decision and the eviction of the last of thousands of pods much can change. Invariants: the eviction of a gang
-begins only if the nodes of the preemptor's projection still lack its capacity at that moment, and only if its priority
-is lower or its queue has to give back; once begun, a gang is evicted to its last bound member, unless it can run
-without the evicted ones.
+begins only if the nodes of the preemptor's projection, or its quota, still lack room at that moment, and only if its
+priority is lower or its queue has to give back; once begun, a gang is evicted to its last bound member, unless it can
+run without the evicted ones.
 
 Pods that are terminating or being evicted free their capacity without further action, so no other gang has to be
 evicted for it. Such pods are *departing*.
@@ -289,8 +289,14 @@ class Evictions:
             nodes = {one.assignment.node for one in remaining if one.assignment is not None}
             if projection is None or any(projection.short(name, self._surely_departs) for name in nodes):
                 return True
+            if preemption.allowed is not None and not preemption.allowed(self._sure()):
+                return True
         preemption.spare(gang.key)
         return False
+
+    def _sure(self) -> set[str]:
+        """Return the pods that depart whatever is decided now."""
+        return set(self._terminating.uids()).union(*(one.sent for one in self._by_gang.values()))
 
     def _surely_departs(self, uid: str) -> bool:
         """Return whether a pod departs whatever is decided now."""

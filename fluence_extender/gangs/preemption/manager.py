@@ -11,8 +11,7 @@ evicted, and the gang is planned like any other as soon as there is capacity. Su
 What has to outlive the process is in the cluster: the held nodes, as nominations of pods that are still gated, and the
 victims that are terminating. A new leader first holds those nodes and then decides again, counting departing pods.
 
-The rest of the service preempts through `PreemptionManager` alone. Simulations also use the search and the rules of
-precedence.
+The rest of the service preempts through `PreemptionManager` alone. Simulations also use search and precedence.
 """
 
 from __future__ import annotations
@@ -167,9 +166,13 @@ class PreemptionManager:
         """Return whether preemption concerns no gang of that preempting priority: there is nobody to evict for it."""
         return not self._preemptions and self._evictions.idle and not self._searches.may_help(priority, now)
 
+    def takes_back(self, gang: Gang, members: Sequence[Member]) -> bool:
+        """Return whether the gang may take gangs of others because of what its queue is guaranteed."""
+        return self._searches.may_take_back(gang, members)
+
     def consider(self, gang: Gang, members: Sequence[Member], reason: Reason, now: float) -> Reason:
-        """Preempt for ``members``, which have no place, if possible; return why the gang waits now."""
-        if reason.code is not ReasonCode.BUSY or not may_preempt(members):
+        """Preempt for ``members``, which lack a place or a quota, if possible; return why the gang waits now."""
+        if reason.code not in (ReasonCode.BUSY, ReasonCode.OVER_QUOTA) or not may_preempt(members):
             self.end(gang.key)
             return reason
         preemption = self._preemptions.get(gang.key)
@@ -257,6 +260,7 @@ class PreemptionManager:
             victims=victims,
             uids=frozenset(chain.from_iterable(victim.uids for victim in victims)),
             owed=frozenset(victim.gang for victim in victims if victim.over),
+            allowed=self._searches.quota_room(gang, members),
         )
         if before is not None and before.granted:
             begun.pods = dict(before.pods)

@@ -14,6 +14,7 @@ from enum import IntEnum
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.preemption.projection import Projection
 from fluence_extender.gangs.preemption.victims import Victim
+from fluence_extender.gangs.queue.reclaims import QuotaRoom
 from fluence_extender.gangs.queue.turns import precedence
 from fluence_extender.ledger.closed_nodes import PreemptorHolds
 from fluence_extender.model.gang import GangKey
@@ -65,7 +66,7 @@ class Preemption(PreemptorDemand):
     hold something there, and ``spared`` are pods of victims that need not be evicted after all. ``busy`` is why it had
     no place when it was last planned; while pods are awaited it isn't planned again before ``plan_at``. ``planned``
     means that it was planned in this step, ``check_next`` that the next step checks whether the departing pods are
-    enough.
+    enough. ``allowed`` is what the victims are taken for where a quota lacks room, too.
     """
 
     victims: tuple[Victim, ...] = ()
@@ -81,6 +82,7 @@ class Preemption(PreemptorDemand):
     plan_at: float = 0.0
     planned: bool = False
     check_next: bool = False
+    allowed: QuotaRoom | None = None
     _present: list[str] | None = None
 
     @property

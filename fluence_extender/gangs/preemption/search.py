@@ -7,8 +7,8 @@ While a search is under way the cluster changes: victims end by themselves, gang
 So a find is confirmed on the ledger as it is before anything acts on it, and it is mended rather than given up. A
 victim that is gone is dropped, and a gang that has taken the capacity of one may become a victim in its stead. On a
 cluster of thousands of pods some have always ended, and a search that began again each time would never end. Invariant
-of a confirmed find: the places are good once the victims are gone, every victim holds something on their nodes, and
-every victim may be taken.
+of a confirmed find: the places are good once the victims are gone, every victim may be taken, and holds something on
+their nodes or of a quota that lacks room.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.projection import NODE_COST, Projection, project
 from fluence_extender.gangs.preemption.victims import Victim, choose, victims_of
+from fluence_extender.gangs.queue.reclaims import QuotaRoom
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
@@ -88,7 +89,8 @@ class VictimQuery:
     ``departing`` are pods that free their capacity without further action; ``patient`` means that they count however
     long they take. ``may_take`` returns whether a gang may be a victim at all; the priority of every victim is below
     ``priority``, except of those that are ``owed``, each with the share of its queue. ``usable`` are the nodes that
-    matter, None for all. Nodes held for the gangs ``passing`` are open.
+    matter, None for all. Nodes held for the gangs ``passing`` are open. ``allowed`` returns whether quotas have room
+    once pods are gone, None where they have it.
     """
 
     key: GangKey
@@ -101,6 +103,11 @@ class VictimQuery:
     passing: frozenset[object]
     patient: bool = False
     owed: Mapping[GangKey, float] = field(default_factory=dict)
+    allowed: QuotaRoom | None = None
+
+    def allows(self, gone: Collection[str]) -> bool:
+        """Return whether quotas have room once the pods ``gone`` are gone."""
+        return self.allowed is None or self.allowed(gone)
 
     def offers(self, gang: Gang) -> list[Victim]:
         """Return what may be taken from a gang, as `victims_of` does."""
@@ -217,6 +224,8 @@ def _search(gangs: GangSource, ledger: LedgerView, planner: Planner, query: Vict
 
 def _without_victims(ledger: LedgerView, trial: Trial, query: VictimQuery, seen: int) -> Work:
     """Find places once the departing pods are gone, on the nodes held for the gang if possible."""
+    if not query.allows(query.departing):
+        return None
     for uid in query.departing:
         use = ledger.use_of(uid)
         if use is not None:
@@ -244,7 +253,7 @@ def _choose(
         gone = uids | query.departing
         yield each + len(gone ^ before)
         with ledger.preemptor_holds.ignoring(query.passing):
-            fits = trial.fits(query.demands, query.key, query.settled, gone)
+            fits = query.allows(gone) and trial.fits(query.demands, query.key, query.settled, gone)
         tried, before = tried + 1, gone
         try:
             uids = choice.send(fits)
@@ -302,12 +311,16 @@ def confirm(registry: Registry, ledger: Ledger, planner: Planner, query: VictimQ
             return None
         victims.extend(still)
     gone = query.departing.union(*(victim.uids for victim in victims))
+    if not query.allows(gone):
+        return None
     yield POD_COST * len(gone)
     places, seen = found.places, found.seen
     for repairs_left in reversed(range(REPAIRS)):
         projection = project(ledger, planner, query.key, query.demands, places, seen)
         if projection is not None and (yield from projection.checked(gone.__contains__, query.passing)):
-            return Found(_in_the_way(ledger, victims, places), places, projection)
+            needed = _in_the_way(ledger, victims, places)
+            enough = query.allows(query.departing.union(*(victim.uids for victim in needed)))
+            return Found(needed if enough else tuple(victims), places, projection)
         before, seen_now = _state(ledger, planner), planner.eligibility.journal.now
         in_pieces = projection is not None or repairs_left > 0
         better = yield from _place_again(ledger, planner, query, gone, in_pieces)

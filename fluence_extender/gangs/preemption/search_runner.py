@@ -25,7 +25,7 @@ from fluence_extender.gangs.preemption.search import (
     search,
     usable_nodes,
 )
-from fluence_extender.gangs.queue.reclaims import NO_CLAIM, Reclaims, VictimClaim
+from fluence_extender.gangs.queue.reclaims import NO_CLAIM, QuotaRoom, Reclaims, VictimClaim
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
@@ -91,6 +91,10 @@ class SearchRunner:
     def may_take_back(self, gang: Gang, members: Sequence[Member]) -> bool:
         """Return whether the gang may take gangs of others whatever their priority."""
         return self._reclaims.is_owed(gang, members, self._preemptions)
+
+    def quota_room(self, gang: Gang, members: Sequence[Member]) -> QuotaRoom | None:
+        """Return what says whether the gang's quota has room without some pods, None where it has room with them."""
+        return self._reclaims.quota_room(gang, members)
 
     def may_help(self, priority: float, now: float) -> bool:
         """Return whether a search may find places for a gang of that preempting priority, or has more to do."""
@@ -170,6 +174,9 @@ class SearchRunner:
         """Return whether the nodes held for ``members`` suffice once the departing pods are gone."""
         if preemption.projection is None or not all(member.held_node for member in members):
             return False
+        allowed = self.quota_room(gang, members)
+        if allowed is not None and not allowed(self._evictions.departing(preemption, now, patient)):
+            return False
         departs = partial(self._evictions.departs, preemption=preemption, now=now, patient=patient)
         return preemption.projection.good_everywhere(departs, self._preemptions.passes(gang))
 
@@ -195,6 +202,7 @@ class SearchRunner:
             self._preemptions.passes(gang),
             patient,
             claim.owed,
+            self.quota_room(gang, members),
         )
 
     def _claim(self, gang: Gang, members: Sequence[Member]) -> VictimClaim:

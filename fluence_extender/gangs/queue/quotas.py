@@ -11,7 +11,7 @@ and what gets its places counts at once, so no quota is exceeded within a step.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.queue.settings import Queues
@@ -148,19 +148,47 @@ class Quotas:
 
         The planner says of the ``fewest`` that have to be placed together if they never fit.
         """
-        held = Resources.total(one.pod.amounts for one in _charged(gang, place.queue))
-        ruled = self._use.tree.ruled
-        # Each pod may name resources of its own, so only those count of which somebody has a quota.
-        more = {kind: held[kind] - place.held[kind] for kind in ruled}
+        more = self._more(gang, place)
         for count, member in enumerate(ready):
             for kind, amount in member.pod.amounts.items():
-                if kind in ruled:
+                if kind in more:
                     more[kind] += amount
             judge = self._excess if count < fewest else self._use.excess
             excess = judge(place.queue, more)
             if excess is not None:
                 return count, _told(excess, place.queue, self._use.tree)
         return len(ready), None
+
+    def allows(
+        self,
+        gang: Gang,
+        members: Sequence[Member],
+        place: Place,
+        freed: Iterable[tuple[str, Resources]] = (),
+    ) -> bool:
+        """Return whether there is room for ``members`` of a gang once what is ``freed`` of queues is."""
+        if not self.active:
+            return True
+        less = list(freed)
+        for queue, amounts in less:
+            self._use.add(queue, amounts, -1)
+        try:
+            more = self._more(gang, place)
+            for member in members:
+                for kind in more:
+                    more[kind] += member.pod.amounts[kind]
+            return self._excess(place.queue, more) is None
+        finally:
+            for queue, amounts in less:
+                self._use.add(queue, amounts)
+
+    def _more(self, gang: Gang, place: Place) -> dict[str, int]:
+        """Return what the places that a gang has are more than what is counted for it.
+
+        Each pod may name resources of its own, so only those count of which somebody has a quota.
+        """
+        held = Resources.total(one.pod.amounts for one in _charged(gang, place.queue))
+        return {kind: held[kind] - place.held[kind] for kind in self._use.tree.ruled}
 
     def obstacle(self, queue: str, asked: Resources) -> Reason | None:
         """Return why a gang that asks for so much and has nothing would be over quota, None where it wouldn't."""

@@ -10,7 +10,7 @@ Invariant: where no queue states how it preempts, priority alone decides, and no
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fluence_extender.gangs.membership.gang import Gang, Member
@@ -22,6 +22,9 @@ from fluence_extender.model.gang import GangKey
 from fluence_extender.model.queue import QueuePreemption, Reclaim, Within
 from fluence_extender.model.resources import Resources
 from fluence_extender.queueing.reclaim import HeldPlaces, beyond_guarantees, is_owed
+
+QuotaRoom = Callable[[Collection[str]], bool]
+"""Returns whether there is room in quotas once the pods of these uids are gone."""
 
 LEAST = 1e-9
 """The smallest share that ``owed`` states for a queue, because 0 means that nothing has to be given back."""
@@ -115,6 +118,33 @@ class Reclaims:
             )
         )
         return VictimClaim(owed, spared, again_in)
+
+    def quota_room(self, gang: Gang, members: Sequence[Member]) -> QuotaRoom | None:
+        """Return what says whether the quotas of a gang have room for ``members`` without some pods.
+
+        None where they have room with these, too.
+        """
+        quotas, place = self._admission.quotas, self._admission.usage.place(gang.key)
+        if not self.active or place is None or quotas.allows(gang, members, place):
+            return None
+        return lambda gone: quotas.allows(gang, members, place, self._freed(gone))
+
+    def _freed(self, gone: Collection[str]) -> Iterable[tuple[str, Resources]]:
+        """Yield what the end of pods frees of quotas: with the last one of a gang also what it was promised."""
+        gangs: dict[GangKey, list[Member]] = {}
+        for uid in gone:
+            found = self._registry.member(uid)
+            if found is not None:
+                gangs.setdefault(found[0].key, []).append(found[1])
+        for key, leaving in gangs.items():
+            place = self._admission.usage.place(key)
+            if place is None:
+                continue
+            staying = self._registry.gangs[key].members.keys() - {one.pod.uid for one in leaving}
+            if any(self._registry.gangs[key].members[uid].assignment is not None for uid in staying):
+                yield from ((one.charged or place.queue, one.pod.amounts) for one in leaving)
+            else:
+                yield from place.holdings
 
     def _preemption(self, queue: str) -> QueuePreemption:
         found = self._settings.queues.get(queue)

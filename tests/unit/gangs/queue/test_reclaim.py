@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
 
+from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, QUEUE_LABEL
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import Queue, QueuePreemption, Quota, Reclaim, Within
+from fluence_extender.model.reason import ReasonCode
 from tests.core.shapes import allocatable, requests
+from tests.core.values import PodFields
 from tests.core.world import World
 
 BACK = QueuePreemption(Reclaim.BORROWED)
@@ -32,17 +35,22 @@ def world() -> Iterator[World]:
     made.close()
 
 
-def gang(world: World, name: str, team: str, size: int = 1, priority: int = 0) -> list[Pod]:
-    """Create a gang of pods with one core each, and let a second pass in which they may run."""
+def gang(
+    world: World, name: str, team: str, size: int = 1, least: int | None = None, **fields: Unpack[PodFields]
+) -> list[Pod]:
+    """Create a gang of pods with one core each, and let a second pass in which they may run.
+
+    It runs with ``least`` of them, by default with all.
+    """
     labels = {GROUP_LABEL: name, QUEUE_LABEL: team}
-    said = {GROUP_SIZE_ANNOTATION: str(size)}
+    said = {GROUP_SIZE_ANNOTATION: str(size if least is None else least)}
     pods = [
         world.pod(
             f"{name}-{number}",
             labels=labels,
             annotations=said,
             requests=requests(1000, 0),
-            priority=priority,
+            **fields,
         )
         for number in range(size)
     ]
@@ -175,3 +183,98 @@ def test_gang_whose_pods_are_made_anew_in_turn_is_taken_back_all_the_same(world:
             if pod.node and not pod.started and not pod.deleting:
                 world.change(pod, started=world.loop.time(), phase="Running")
     assert all(world.nodes_of(*owner))
+
+
+def test_what_one_queue_keeps_does_not_stop_another_from_taking_back(world: World) -> None:
+    """What is kept is free, but not for others: what they are guaranteed they take from those that borrow."""
+    keeps = Queue("k", quota=Quota({"cpu": 1000}, lendable={"cpu": 0}), preemption=BACK, uid="k")
+    state(world, keeps, queue("a", 1), queue("b", 0))
+    for number in range(4):
+        gang(world, f"b{number}", "b")
+    assert running(world) == ["b0", "b1", "b2"]
+    gang(world, "a1", "a")
+    assert running(world) == ["a1", "b0", "b1"]
+    gang(world, "a2", "a")
+    assert running(world) == ["a1", "b0", "b1"]
+    reason = world.gang("a2").reason
+    assert reason is not None
+    assert reason.code is ReasonCode.OVER_QUOTA
+    gang(world, "k1", "k")
+    assert running(world) == ["a1", "b0", "b1", "k1"]
+
+
+def test_limit_of_a_parent_that_a_sibling_has_used_up_is_taken_back(world: World) -> None:
+    parent = Queue("p", quota=Quota({"cpu": 2000}, {"cpu": 2000}), uid="p")
+    state(world, parent, queue("a", 1, parent="p"), queue("b", 0, parent="p"))
+    for number in range(3):
+        gang(world, f"b{number}", "b")
+    assert running(world) == ["b0", "b1"]
+    gang(world, "a1", "a")
+    assert running(world) == ["a1", "b0"]
+
+
+def test_device_is_taken_back(world: World) -> None:
+    qpu = {"fluxion.flux-framework.org/qpu": 1}
+    owner = Queue("a", quota=Quota(guaranteed=qpu), preemption=BACK, uid="a")
+    state(world, owner, queue("b", 0))
+    world.cluster.put(ResourcesFile("test", "resources: [{type: qpu, name: ibm-a}]"))
+    world.advance(1.0)
+    gang(world, "b1", "b", devices={"qpu": 1}, priority=10)
+    gang(world, "b2", "b")
+    assert running(world) == ["b1", "b2"]
+    gang(world, "a1", "a", devices={"qpu": 1})
+    assert running(world) == ["a1", "b2"]
+
+
+def test_gang_under_a_disruption_budget_stays_and_another_borrower_goes(world: World) -> None:
+    state(world, queue("a", 1), queue("b", 0))
+    pods = [gang(world, f"b{number}", "b")[0] for number in range(4)]
+    world.cluster.protected |= {one.uid for one in pods[1:]}
+    gang(world, "a1", "a")
+    assert running(world) == ["a1", "b1", "b2", "b3"]
+
+
+def test_owner_whose_borrowers_are_all_under_budgets_waits_and_says_so(world: World) -> None:
+    keeps = Queue("k", quota=Quota({"cpu": 1000}, lendable={"cpu": 0}), uid="k")
+    for others, code in (((), ReasonCode.BUSY), ((keeps,), ReasonCode.OVER_QUOTA)):
+        state(world, queue("a", 1), queue("b", 0), *others)
+        pods = [gang(world, f"b{number}", "b")[0] for number in range(4)]
+        world.cluster.protected |= {one.uid for one in pods}
+        gang(world, "a1", "a")
+        assert "a1" not in running(world)
+        reason = world.gang("a1").reason
+        assert reason is not None
+        assert reason.code is code
+        assert reason.text.endswith("a disruption budget allows no eviction now")
+        for pod in list(world.cluster.pods()):
+            world.cluster.remove(pod)
+        world.advance(1.0)
+
+
+def test_surplus_members_go_before_whole_gangs(world: World) -> None:
+    state(world, queue("a", 1), queue("b", 0))
+    gang(world, "b1", "b", 4, least=2)
+    gang(world, "a1", "a")
+    assert running(world) == ["a1", "b1"]
+    assert len([one for one in world.cluster.pods() if one.labels[GROUP_LABEL] == "b1" and one.node]) == 3
+    gang(world, "a2", "a")
+    assert running(world) == ["a1", "b1"]
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+@pytest.mark.parametrize("seconds", [0.0, 0.05, 0.2, 1.0])
+def test_restart_in_the_middle_takes_back_once(world: World, kept: int, seconds: float) -> None:
+    keeps = Queue("k", quota=Quota({"cpu": 1000 * kept}, lendable={"cpu": 0}), uid="k")
+    state(world, queue("a", 2), queue("b", 0), *([keeps] if kept else []))
+    for number in range(4 - kept):
+        gang(world, f"b{number}", "b")
+    labels, said = {GROUP_LABEL: "a1", QUEUE_LABEL: "a"}, {GROUP_SIZE_ANNOTATION: "2"}
+    for number in range(2):
+        world.pod(f"a1-{number}", labels=labels, annotations=said, requests=requests(1000, 0))
+    world.advance(seconds)
+    world.restart()
+    world.advance(seconds)
+    world.restart()
+    expected = ["a1", "b0", "b1"] if not kept else ["a1", "b0"]
+    assert running(world) == expected
+    assert sum(verb == "evict" for verb, _ in world.cluster.calls) == 2
