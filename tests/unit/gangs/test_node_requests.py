@@ -143,7 +143,7 @@ def test_autoscaler_without_capacity_is_quoted_and_asked_until_the_time_is_over(
     w.advance(150)
     assert not requests(w)
     assert events(w, LET_GO)
-    w.advance(700)
+    w.advance(560)
     assert requests(w)
 
 
@@ -168,7 +168,7 @@ def test_failed_request_lets_go_of_what_came_and_is_made_again_later(served: Wor
     assert "asks for nodes again in 10 minutes" in told.message
     assert not requests(w)
     assert not any(asking(w, *pods))
-    w.advance(650)
+    w.advance(620)
     assert requests(w)
 
 
