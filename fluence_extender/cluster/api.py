@@ -43,8 +43,11 @@ from fluence_extender.cluster.errors import (
 from fluence_extender.cluster.events import EventRecorder
 from fluence_extender.cluster.jobs import ApiJobs
 from fluence_extender.cluster.port import EvictionBlock, Json, Kind, Pin, Regarding
+from fluence_extender.cluster.provisioning import ApiProvisioning
 from fluence_extender.cluster.sources import Discovery
 from fluence_extender.model.names import (
+    CLASS_ANNOTATION,
+    CONSUMES_ANNOTATION,
     DEFAULT_NAMESPACE,
     DOMAIN,
     FIRST_SEEN_ANNOTATION,
@@ -80,6 +83,10 @@ class ApiCluster:
         self.gate_jobs = jobs.gate_jobs
         self._recorder = recorder
         self._discovery = Discovery(connection)
+        provisioning = ApiProvisioning(connection, self._discovery, jobs)
+        self.request_nodes = provisioning.request_nodes
+        self.withdraw_request = provisioning.withdraw_request
+        self.keep_node = provisioning.keep_node
         self._groups: str | None = None
 
     async def nominate(self, pod: Pod, node: str) -> None:
@@ -93,7 +100,14 @@ class ApiCluster:
             if not (await self._read(pod)).node:
                 raise
 
-    async def ungate(self, pod: Pod, gate: str, placed_with: str = "", pin: Pin | None = None) -> None:
+    async def ungate(
+        self,
+        pod: Pod,
+        gate: str,
+        placed_with: str = "",
+        pin: Pin | None = None,
+        consumes: tuple[str, str] | None = None,
+    ) -> None:
         """See `Cluster.ungate`. One PATCH; gates of other names stay.
 
         Gates can only be removed. So a pod that has no other gate has none afterwards, and a merge patch that says so
@@ -106,6 +120,8 @@ class ApiCluster:
         metadata: dict[str, object] = {"uid": pod.uid}
         spec: dict[str, object] = {}
         annotations = {PLACED_ANNOTATION: placed_with} if placed_with else {}
+        if consumes is not None:
+            annotations |= dict(zip((CONSUMES_ANNOTATION, CLASS_ANNOTATION), consumes, strict=True))
         if pin is not None:
             annotations[PINNED_ANNOTATION] = pin.node
             spec["affinity"] = required_affinity(pin.affinity)

@@ -62,33 +62,40 @@ class ApiJobs:
 
     async def foresee(self, job: Resumable) -> tuple[Pod, ...]:
         """See `Cluster.foresee`. One GET of the workload and for each shape one POST of a pod with dryRun."""
-        kind = RESUMABLES[type(job)]
         raw = await self._read(job)
-        if kind.decode(raw).generation != job.generation:
-            raise Conflict(f"{_key(job)} has changed", 409)
-        try:
-            manifests = list(kind.first_pods({"apiVersion": job.api_version, "kind": job.kind, **_json(raw)}))
-        except UNFIT as error:
-            raise Unforeseeable(f"the pods of {_key(job)} can't be told from its spec: {error!r}") from error
+        manifests = _first_pods(job, raw)
         created = msgspec.json.decode(raw, type=_Job).metadata.created.timestamp()
         return tuple([replace(await self._tried(job, one), created=created) for one in manifests])
 
+    async def manifest_of(self, job: Resumable, index: int) -> Json:
+        """Return what the API server would make of the pod of that index. One GET, and one POST with dryRun."""
+        manifests = _first_pods(job, await self._read(job))
+        for count, manifest in zip(job.groups, manifests, strict=False):
+            if index < count:
+                return _json(await self._try(job, manifest))
+            index -= count
+        return _json(await self._try(job, manifests[-1]))
+
     async def _tried(self, job: Resumable, manifest: Json) -> Pod:
-        """Return what the API server would make of the pod."""
+        """Return the pod that the API server would make, which is ours to place."""
         named = f"a pod of {_key(job)}"
-        path = f"/api/v1/namespaces/{job.namespace}/pods"
-        request = ApiRequest("POST", path, f"try {named}", {"dryRun": "All"}, manifest)
-        try:
-            pod = decode_pod(await self._connection.call(request))
-        except ClusterError as error:
-            if error.status != NO_DRY_RUN:
-                raise
-            raise Unforeseeable(str(error), error.status) from error
+        pod = decode_pod(await self._try(job, manifest))
         if pod.node:
             raise Unforeseeable(f"{named} would be created on node {pod.node} (spec.nodeName)")
         if not pod.ours:
             raise Unforeseeable(f"{named} would be created for scheduler {pod.scheduler}")
         return pod
+
+    async def _try(self, job: Resumable, manifest: Json) -> bytes:
+        """Return what the API server would make of the pod."""
+        path = f"/api/v1/namespaces/{job.namespace}/pods"
+        request = ApiRequest("POST", path, f"try a pod of {_key(job)}", {"dryRun": "All"}, manifest)
+        try:
+            return await self._connection.call(request)
+        except ClusterError as error:
+            if error.status != NO_DRY_RUN:
+                raise
+            raise Unforeseeable(str(error), error.status) from error
 
     async def resume(self, job: Resumable, nodes: Sequence[str], placed_with: str = "") -> None:
         """See `Cluster.resume`. One PATCH; where it is refused or no answer comes, the workload is read back."""
@@ -148,6 +155,20 @@ class ApiJobs:
         if kind.decode(raw).uid != job.uid:
             raise Gone(f"{_key(job)} (uid {job.uid}) is gone; another one of that name took its place", 404)
         return raw
+
+
+def _first_pods(job: Resumable, raw: bytes) -> list[Json]:
+    """Return the manifests of the workload's first pods, one of each shape; ``raw`` is the workload as it is now.
+
+    Raise `Conflict` where its spec has changed since it was observed, and `Unforeseeable`.
+    """
+    kind = RESUMABLES[type(job)]
+    if kind.decode(raw).generation != job.generation:
+        raise Conflict(f"{_key(job)} has changed", 409)
+    try:
+        return list(kind.first_pods({"apiVersion": job.api_version, "kind": job.kind, **_json(raw)}))
+    except UNFIT as error:
+        raise Unforeseeable(f"the pods of {_key(job)} can't be told from its spec: {error!r}") from error
 
 
 def _key(job: Resumable) -> str:

@@ -7,7 +7,7 @@ pod never reaches another pod that took its name. `errors` holds the exceptions.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
@@ -21,6 +21,7 @@ from fluence_extender.model.devices import (
 )
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod
+from fluence_extender.model.provisioning import NodeRequest, ProvisioningRequest
 from fluence_extender.model.queue import (
     KueueQueue,
     Namespace,
@@ -72,6 +73,7 @@ class Kind(StrEnum):
     DEVICE_CLASS = "deviceclass"
     RESOURCE_CLAIM = "resourceclaim"
     RESOURCE_CLAIM_TEMPLATE = "resourceclaimtemplate"
+    PROVISIONING_REQUEST = "provisioningrequest"
     RESOURCES_FILE = "resources-file"
 
 
@@ -84,7 +86,7 @@ class ResourcesFile:
 
 
 QueueObject = Queue | NodeReservation | Namespace | PriorityClass | KueueQueue
-Watched = Node | Pod | Workload | ResourcesFile | QueueObject | DeviceObject
+Watched = Node | Pod | Workload | ResourcesFile | QueueObject | DeviceObject | ProvisioningRequest
 
 WORKLOADS: Mapping[Kind, type[Workload]] = {
     Kind.JOB: Job,
@@ -263,11 +265,19 @@ class Cluster(Protocol):
         """Set ``status.nominatedNodeName`` ("" clears it). A pod that is already bound stays as it is."""
         ...
 
-    async def ungate(self, pod: Pod, gate: str, placed_with: str = "", pin: Pin | None = None) -> None:
+    async def ungate(
+        self,
+        pod: Pod,
+        gate: str,
+        placed_with: str = "",
+        pin: Pin | None = None,
+        consumes: tuple[str, str] | None = None,
+    ) -> None:
         """Remove the scheduling gate of that name, at whatever position.
 
-        The same write records ``placed_with`` on the pod (the text of its `Promise`) and pins the pod. Do nothing where
-        the pod doesn't have the gate.
+        The same write records ``placed_with`` on the pod (the text of its `Promise`), pins the pod, and names the
+        ProvisioningRequest whose nodes the pod ``consumes``, with its class. Do nothing where the pod doesn't have the
+        gate.
         """
         ...
 
@@ -293,6 +303,25 @@ class Cluster(Protocol):
         kube-scheduler writes this condition for pods that it tries, but it never tries a gated pod. With
         ``asks_since``, in seconds since the epoch, the condition asks autoscalers for nodes, until it is written
         without. Raise `Conflict` where the pod has changed since it was observed, because it may have its node by now.
+        """
+        ...
+
+    async def request_nodes(self, wanted: NodeRequest) -> None:
+        """Create a ProvisioningRequest, with a PodTemplate for each set of pods.
+
+        Raise `Conflict` where one of that name exists, `Gone` where a pod or its workload doesn't exist any more, and
+        `Denied`, `Invalid` or `Unforeseeable` where it can't be made.
+        """
+        ...
+
+    async def withdraw_request(self, request: ProvisioningRequest) -> None:
+        """Delete the ProvisioningRequest and its PodTemplates, where they exist."""
+        ...
+
+    async def keep_node(self, node: Node, keys: Collection[str]) -> None:
+        """Have exactly these annotations of `KEEPING` on the node, among those that the service sets.
+
+        Raise `Gone` where the node, or the node of that uid, doesn't exist any more.
         """
         ...
 

@@ -8,7 +8,7 @@ runs stays, terminating, until `reap` plays the part of its kubelet. Each change
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -38,9 +38,17 @@ from fluence_extender.cluster.port import (
     Watched,
 )
 from fluence_extender.model.devices import DeviceClass, ResourceSlice
-from fluence_extender.model.names import FIRST_SEEN_ANNOTATION, PINNED_ANNOTATION, PLACED_ANNOTATION
+from fluence_extender.model.names import (
+    CLASS_ANNOTATION,
+    CONSUMES_ANNOTATION,
+    FIRST_SEEN_ANNOTATION,
+    KEEPING,
+    PINNED_ANNOTATION,
+    PLACED_ANNOTATION,
+)
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod
+from fluence_extender.model.provisioning import NodeRequest, ProvisioningRequest
 from fluence_extender.model.queue import (
     Namespace,
     NodeReservation,
@@ -65,6 +73,7 @@ KINDS: dict[type, Kind] = {
     **{workload: kind for kind, workload in WORKLOADS.items()},
     **{thing: kind for kind, thing in QUEUE_KINDS.items()},
     **{thing: kind for kind, thing in DEVICE_KINDS.items()},
+    ProvisioningRequest: Kind.PROVISIONING_REQUEST,
 }
 Key = tuple[str, str]
 Found = TypeVar("Found", bound=Workload)
@@ -89,7 +98,8 @@ class EmbeddedCluster:
     ``protected`` are the uids of pods that a disruption budget protects from eviction. ``events`` are the Events
     recorded so far, ``reports`` the last report of each native PodGroup by namespace and name, and ``waiting`` the last
     message of each gated pod by uid. ``first_pods`` are the first pods of each shape that controllers would create, by
-    the uid of the workload; ``gated`` are the Jobs whose new pods are gated, and why.
+    the uid of the workload; ``gated`` are the Jobs whose new pods are gated, and why. ``unserved`` are the kinds that
+    it doesn't serve; `relist` tells a change. ``asked`` is what each ProvisioningRequest asks for.
     """
 
     def __init__(self, *objects: Watched) -> None:
@@ -99,6 +109,8 @@ class EmbeddedCluster:
         self.protected: set[str] = set()
         self.first_pods: dict[str, tuple[Pod, ...]] = {}
         self.gated: dict[str, str] = {}
+        self.unserved = {Kind.KUEUE_QUEUE, Kind.PROVISIONING_REQUEST}
+        self.asked: dict[Key, NodeRequest] = {}
         self._objects: dict[Kind, dict[Key, Watched]] = {kind: {} for kind in Kind}
         self._sinks: list[Sink] = []
         self._version = 0
@@ -198,8 +210,7 @@ class EmbeddedCluster:
         objects = tuple(self._objects[kind].values())
         if kind is Kind.RESOURCES_FILE and not objects:
             objects = (ResourcesFile("memory", None),)
-        # Kueue isn't there, so its queues' kind isn't served.
-        return Listed(kind, objects, served=kind is not Kind.KUEUE_QUEUE)
+        return Listed(kind, objects, served=kind not in self.unserved)
 
     async def own_pods(self, known: Mapping[str, str]) -> OwnPods:
         """Return the pods of this scheduler, as `reads.list_own_pods` does."""
@@ -219,13 +230,22 @@ class EmbeddedCluster:
         if not now.node:
             self._update(now, lambda p: replace(p, nominated=node))
 
-    async def ungate(self, pod: Pod, gate: str, placed_with: str = "", pin: Pin | None = None) -> None:
+    async def ungate(
+        self,
+        pod: Pod,
+        gate: str,
+        placed_with: str = "",
+        pin: Pin | None = None,
+        consumes: tuple[str, str] | None = None,
+    ) -> None:
         """See `Cluster.ungate`.
 
         The affinity of a pod without gates can't be changed, and other affinity only tightened.
         """
         now = await self._accept("ungate", pod)
         record = {PLACED_ANNOTATION: placed_with} if placed_with and gate in now.gates else {}
+        if consumes is not None and gate in now.gates:
+            record |= dict(zip((CONSUMES_ANNOTATION, CLASS_ANNOTATION), consumes, strict=True))
         annotations = {**now.annotations, **record}
         gates = tuple(one for one in now.gates if one != gate)
         ungated = replace(now, gates=gates, annotations=annotations)
@@ -275,6 +295,38 @@ class EmbeddedCluster:
             self.waiting[pod.uid] = message
             noted = {**now.annotations, FIRST_SEEN_ANNOTATION: str(first_seen)}
             self.put(replace(now, annotations=noted, asks_since=asks_since))
+
+    async def request_nodes(self, wanted: NodeRequest) -> None:
+        """See `Cluster.request_nodes`."""
+        at = wanted.namespace, wanted.name
+        await self._begin("request_nodes", f"{wanted.namespace}/{wanted.name}")
+        if Kind.PROVISIONING_REQUEST in self.unserved:
+            raise Gone("ProvisioningRequests aren't served", 404)
+        if at in self._objects[Kind.PROVISIONING_REQUEST]:
+            raise Conflict(f"ProvisioningRequest {wanted.namespace}/{wanted.name} exists", 409)
+        self._version += 1
+        self.asked[at] = wanted
+        names = tuple(f"{wanted.name}-{number}" for number in range(len(wanted.sets)))
+        now = asyncio.get_running_loop().time()
+        self.put(ProvisioningRequest(*at, f"request-{self._version}", now, ours=True, templates=names))
+
+    async def withdraw_request(self, request: ProvisioningRequest) -> None:
+        """See `Cluster.withdraw_request`."""
+        await self._begin("withdraw_request", f"{request.namespace}/{request.name}")
+        now = self._objects[Kind.PROVISIONING_REQUEST].get(_key(request))
+        if isinstance(now, ProvisioningRequest) and now.uid == request.uid:
+            self.asked.pop(_key(request), None)
+            self.remove(now)
+
+    async def keep_node(self, node: Node, keys: Collection[str]) -> None:
+        """See `Cluster.keep_node`."""
+        await self._begin("keep_node", node.name)
+        now = self._objects[Kind.NODE].get(_key(node))
+        if not isinstance(now, Node) or now.uid != node.uid:
+            raise Gone(f"node {node.name} is gone", 404)
+        others = [key for key in now.guards if key not in node.kept]
+        guards = tuple(key for key in KEEPING if key in (*others, *keys))
+        self.put(replace(now, guards=guards, kept=tuple(keys)))
 
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
         """See `Cluster.report_group`."""

@@ -119,6 +119,9 @@ class Controller:
         if seen.kind in DEVICE_KINDS:
             self._observe_devices(seen)
             return
+        if seen.kind is Kind.PROVISIONING_REQUEST:
+            self.lifecycle.growth.requests.observe(seen)
+            return
         match seen:
             case Listed(kind, objects, served):
                 self._listed(kind, objects, served)
@@ -214,6 +217,8 @@ class Controller:
             case Pod():
                 self._drop_pod(thing)
             case Node():
+                self.lifecycle.growth.sizes.add(thing.allocatable)
+                self.lifecycle.node_holds.drop(thing.name)
                 self.eligibility.drop(thing.name)
                 self._devices.drop_node(thing.name)
                 if self.started:
@@ -227,6 +232,7 @@ class Controller:
                     self._births.job_set_gone(thing)
 
     def _put_node(self, node: Node) -> None:
+        self.lifecycle.node_holds.put(node)
         self._take_node(self._devices.node(node))
 
     def _take_node(self, node: Node) -> None:
@@ -369,6 +375,7 @@ class Controller:
         self._foresee()
         self.lifecycle.preemption.forget()
         self.lifecycle.growth.forget()
+        self.lifecycle.node_holds.forget()
         self.queue.forget()
         self._standby.begin(why)
 

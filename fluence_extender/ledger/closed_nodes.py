@@ -53,6 +53,10 @@ class PreemptorHolds:
         """Return the new nodes that are kept for ``gang``."""
         return self._kept.get(gang, frozenset())
 
+    def all_nodes(self) -> set[str]:
+        """Return all nodes that are held or kept for some gang."""
+        return set().union(*self._nodes.values(), *self._kept.values())
+
     def closed_to(self, gang: object) -> set[str]:
         """Return the nodes that ``gang`` may not use now."""
         closed: set[str] = set()

@@ -40,6 +40,9 @@ DASHBOARD_ACCESS_LABEL = f"{DOMAIN}/dashboard-access"
 CREATED_BY_ANNOTATION = f"{DOMAIN}/created-by"
 WEBHOOK_NAME = "fluence-webhook"
 
+# The same annotation on ProvisioningRequests and PodTemplates that the extender creates has this value.
+SERVICE_NAME = "fluence-extender"
+
 # The project's scheduling gate, which admission adds to each pod of this scheduler.
 GATE = f"{DOMAIN}/gang"
 
@@ -74,6 +77,18 @@ PLACED_ANNOTATION = f"{DOMAIN}/placed-with"
 
 # By this label Kueue counts an object, and suspends and resumes it.
 KUEUE_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+
+# Cluster Autoscaler: with which ProvisioningRequest nodes were asked for a pod, and of which class that is.
+CONSUMES_ANNOTATION = "autoscaling.x-k8s.io/consume-provisioning-request"
+CLASS_ANNOTATION = "autoscaling.x-k8s.io/provisioning-class-name"
+ATOMIC_CLASS = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+"""The class by which Cluster Autoscaler adds the nodes of a request all at once."""
+
+# Annotations of nodes: with "true", Cluster Autoscaler and Karpenter don't remove the node.
+KEEPING = ("cluster-autoscaler.kubernetes.io/scale-down-disabled", "karpenter.sh/do-not-disrupt")
+
+# Written with these: which of them the service has set, joined by a comma. It takes back no others.
+KEPT_ANNOTATION = f"{DOMAIN}/kept"
 
 # On a Job or its pods: how many seconds the work runs at most, as Kueue reads it.
 KUEUE_LONGEST_LABEL = "kueue.x-k8s.io/max-exec-time-seconds"

@@ -25,7 +25,8 @@ class Node:
     ``allocatable`` is exact, in the units of `Resources`, and holds the node's pod limit under ``pods``. ``ready`` is
     the node's Ready condition, ``unschedulable`` its cordon. ``problem`` is why the node can't be read in full, ""
     where it can. ``created`` is when it joined, in seconds since the epoch, 0 where that isn't known. ``devices``
-    are those that drivers publish for it, held or not.
+    are those that drivers publish for it, held or not. ``guards`` are the annotations of `KEEPING` that it has, and
+    ``kept`` those that the service has set; neither is compared, because they change nothing for pods.
     """
 
     name: str
@@ -38,3 +39,5 @@ class Node:
     problem: str = ""
     created: float = 0.0
     devices: tuple[NodeDevice, ...] = ()
+    guards: tuple[str, ...] = field(default=(), compare=False)
+    kept: tuple[str, ...] = field(default=(), compare=False)

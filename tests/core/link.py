@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any
 
 from fluence_extender.cluster.errors import ClusterError
@@ -20,6 +20,7 @@ from fluence_extender.cluster.port import (
 )
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.provisioning import NodeRequest, ProvisioningRequest
 from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus
 from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup, Resumable
 from tests.core.faulty_cluster import FaultyCluster
@@ -122,9 +123,16 @@ class Link:
         """See `Cluster.nominate`."""
         await self._send(self._cluster.nominate(pod, node))
 
-    async def ungate(self, pod: Pod, gate: str, placed_with: str = "", pin: Pin | None = None) -> None:
+    async def ungate(
+        self,
+        pod: Pod,
+        gate: str,
+        placed_with: str = "",
+        pin: Pin | None = None,
+        consumes: tuple[str, str] | None = None,
+    ) -> None:
         """See `Cluster.ungate`."""
-        await self._send(self._cluster.ungate(pod, gate, placed_with, pin))
+        await self._send(self._cluster.ungate(pod, gate, placed_with, pin, consumes))
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
         """See `Cluster.bind`."""
@@ -143,6 +151,18 @@ class Link:
     async def report_pod(self, pod: Pod, message: str, first_seen: int, asks_since: float = 0.0) -> None:
         """See `Cluster.report_pod`."""
         await self._send(self._cluster.report_pod(pod, message, first_seen, asks_since))
+
+    async def request_nodes(self, wanted: NodeRequest) -> None:
+        """See `Cluster.request_nodes`."""
+        await self._send(self._cluster.request_nodes(wanted))
+
+    async def withdraw_request(self, request: ProvisioningRequest) -> None:
+        """See `Cluster.withdraw_request`."""
+        await self._send(self._cluster.withdraw_request(request))
+
+    async def keep_node(self, node: Node, keys: Collection[str]) -> None:
+        """See `Cluster.keep_node`."""
+        await self._send(self._cluster.keep_node(node, keys))
 
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
         """See `Cluster.report_group`."""

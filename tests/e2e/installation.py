@@ -32,6 +32,7 @@ FILES = (
     "stamps.yaml",
     "submitters.yaml",
     "accounts.yaml",
+    "autoscalers.yaml",
 )
 GATE_BINDINGS = [
     f"/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/{name}"

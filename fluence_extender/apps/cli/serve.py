@@ -101,7 +101,14 @@ PORTS = click.IntRange(0, 65535)
     "--grow-after",
     type=click.FloatRange(min=1),
     default=STANDARD.grow_after,
-    help="Seconds after which the pods of a gang that lacks nodes ask cluster autoscalers for them. Default: never.",
+    help="Seconds after which a gang that lacks nodes asks cluster autoscalers for them. Default: never.",
+)
+@setting(
+    "--provisioning-class",
+    default=STANDARD.provisioning_class,
+    show_default=True,
+    metavar="NAME",
+    help="Class of the ProvisioningRequests by which gangs ask, where the cluster serves these.",
 )
 @setting(
     "--largest-node",

@@ -125,6 +125,7 @@ async def _run(
         assembly=settings.assembly_limit,
         grow_after=settings.grow_after,
         largest_node=settings.largest_node,
+        provisioning_class=settings.provisioning_class,
     )
     ledger = Ledger(matcher_setup(engine, settings.policy, settings.levels), settings.policy)
     controller = Controller(
@@ -204,7 +205,7 @@ async def _start(
     # list.
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(GROUPS_TIMEOUT):
-            await session.synced(*WORKLOADS, *QUEUE_KINDS, *DEVICE_KINDS)
+            await session.synced(*WORKLOADS, *QUEUE_KINDS, *DEVICE_KINDS, Kind.PROVISIONING_REQUEST)
     try:
         await driver.start()
     except LoadFailed as error:

@@ -13,7 +13,7 @@ import msgspec
 from fluence_extender.cluster.decode.objects import Metadata, report_unreadable, tolerant_decoder
 from fluence_extender.cluster.decode.pod import Condition, is_ready
 from fluence_extender.cluster.port import ResourcesFile
-from fluence_extender.model.names import RESOURCES_KEY
+from fluence_extender.model.names import KEEPING, KEPT_ANNOTATION, RESOURCES_KEY
 from fluence_extender.model.node import Node, Taint
 from fluence_extender.model.requests import allocatable_resources
 from fluence_extender.model.resources import NOTHING, Resources
@@ -42,6 +42,8 @@ def decode_node(raw: bytes) -> Node:
     """Decode a Node; it is ready only where its Ready condition says so."""
     meta, spec, status, problem = _node(raw)
     allocatable, fault = _allocatable(meta, status.allocatable)
+    annotations = meta.annotations or {}
+    kept = annotations.get(KEPT_ANNOTATION, "").split(",")
     return Node(
         name=meta.name,
         uid=meta.uid,
@@ -52,6 +54,8 @@ def decode_node(raw: bytes) -> Node:
         ready=is_ready(status.conditions),
         problem=problem or fault,
         created=created.timestamp() if (created := meta.creation_timestamp) else 0.0,
+        guards=tuple(key for key in KEEPING if key in annotations),
+        kept=tuple(key for key in KEEPING if key in kept),
     )
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from fluence_extender.cluster.port import Pin, Regarding
 from fluence_extender.model.gang import GangKey
+from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.provisioning import NodeRequest, ProvisioningRequest
 from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus
 from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup, Resumable
 
@@ -81,6 +83,29 @@ class ReportPod:
     message: str
     first_seen: int
     asks_since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RequestNodes:
+    """Create the ProvisioningRequest by which a gang asks for nodes."""
+
+    gang: GangKey
+    wanted: NodeRequest
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawRequest:
+    """Delete a ProvisioningRequest of ours."""
+
+    request: ProvisioningRequest
+
+
+@dataclass(frozen=True, slots=True)
+class KeepNode:
+    """Have exactly the annotations ``keys`` on the node, of those that keep autoscalers from removing it."""
+
+    node: Node
+    keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +205,9 @@ class GateJobs:
 Report = ReportPod | ReportGroup | ReportMembers | ReportJob | ReportQueue | ReportReservation
 """The actions that write what users read of an object."""
 
+NodeAction = RequestNodes | WithdrawRequest | KeepNode
+"""The actions that write what autoscalers read."""
+
 Action = (
     Clear
     | Steer
@@ -193,4 +221,5 @@ Action = (
     | HoldJob
     | Requeue
     | GateJobs
+    | NodeAction
 )

@@ -13,7 +13,15 @@ from typing import Any
 
 import structlog
 
-from fluence_extender.cluster.errors import ClusterError, Denied, Disrupted, Gone, NotLeading
+from fluence_extender.cluster.errors import (
+    ClusterError,
+    Conflict,
+    Denied,
+    Disrupted,
+    Gone,
+    NotLeading,
+    Unforeseeable,
+)
 from fluence_extender.cluster.port import Cluster, EvictionBlock, Pin, Regarding
 from fluence_extender.gangs.execution.actions import (
     Action,
@@ -23,6 +31,8 @@ from fluence_extender.gangs.execution.actions import (
     Foresee,
     GateJobs,
     HoldJob,
+    KeepNode,
+    NodeAction,
     NominateGated,
     RecordEvent,
     Report,
@@ -32,9 +42,11 @@ from fluence_extender.gangs.execution.actions import (
     ReportPod,
     ReportQueue,
     ReportReservation,
+    RequestNodes,
     Requeue,
     Resume,
     Steer,
+    WithdrawRequest,
 )
 from fluence_extender.gangs.execution.fence import Fence
 from fluence_extender.gangs.execution.job_writes import LONGEST_EVENT, JobWrites
@@ -113,6 +125,8 @@ class Executor:
                 case Foresee() | Resume() | HoldJob() | Requeue() | GateJobs():
                     subject, slots = self._jobs.subject(action), self._jobs.slots(action)
                     self._spawn(subject, self._jobs.carry_out(action), (), slots)
+                case RequestNodes() | WithdrawRequest() | KeepNode():
+                    self._spawn(_named(action), self._about_nodes(action), (), self._reports)
                 case _:
                     self._spawn("", self._report(action), (), self._reports)
 
@@ -184,14 +198,16 @@ class Executor:
         found = self._registry.member(pod.uid)
         if found is None or found[1].assignment is None or found[1].assignment.node != node:
             return
-        latest, placed_with = found[1].pod, str(found[1].promise or "")
+        latest, placed_with, consumes = found[1].pod, str(found[1].promise or ""), found[0].consumes
         pin = pin if latest.affinity == pod.affinity and not latest.nominated else None
         try:
-            if pin is None or not await self._pinned(latest, pin, placed_with):
+            if pin is None or not await self._pinned(latest, pin, placed_with, consumes):
                 if latest.nominated != node:
                     await self._fence.write(lambda cluster: cluster.nominate(latest, node))
                 if GATE in latest.gates:
-                    await self._fence.write(lambda cluster: cluster.ungate(latest, GATE, placed_with))
+                    await self._fence.write(
+                        lambda cluster: cluster.ungate(latest, GATE, placed_with, None, consumes)
+                    )
             self._lifecycle.note(pod.uid, HistoryKind.STEERED, f"to {node}")
             self._lifecycle.steered(pod.uid)
         except Gone:
@@ -206,13 +222,13 @@ class Executor:
             level("pod not steered; trying again", pod=pod.key, node=node, error=str(error))
             self._later(STEER_PAUSE, self._lifecycle.steer_failed, pod.uid)
 
-    async def _pinned(self, pod: Pod, pin: Pin, placed_with: str) -> bool:
+    async def _pinned(self, pod: Pod, pin: Pin, placed_with: str, consumes: tuple[str, str] | None) -> bool:
         """Pin and ungate the pod in one write; return whether the API server accepted it.
 
         It refuses if the pod was edited meanwhile, or if a policy forbids the write.
         """
         try:
-            await self._fence.write(lambda cluster: cluster.ungate(pod, GATE, placed_with, pin))
+            await self._fence.write(lambda cluster: cluster.ungate(pod, GATE, placed_with, pin, consumes))
         except ClusterError as error:
             if error.status not in FORBIDDEN:
                 raise
@@ -274,6 +290,29 @@ class Executor:
         if evict.again:
             self._later(EVICT_PAUSE, partial(self._preemption.eviction_failed, why=why), pod.uid)
 
+    async def _about_nodes(self, action: NodeAction) -> None:
+        """Write what autoscalers read. What fails is decided anew; what the API server refuses is reported as well."""
+
+        def write(cluster: Cluster) -> Awaitable[None]:
+            match action:
+                case RequestNodes(_, wanted):
+                    return cluster.request_nodes(wanted)
+                case WithdrawRequest(request):
+                    return cluster.withdraw_request(request)
+                case KeepNode(node, keys):
+                    return cluster.keep_node(node, keys)
+
+        try:
+            await self._fence.write(write)
+        except Gone:
+            return
+        except ClusterError as error:
+            log.warning("not written for autoscalers", subject=_named(action), error=str(error))
+            refused = error.status in FORBIDDEN or isinstance(error, Conflict | Unforeseeable)
+            if isinstance(action, RequestNodes) and refused:
+                self._lifecycle.growth.request_refused(action.gang, str(error))
+                self._wake()
+
     async def _report(self, report: Report) -> None:
         def write(cluster: Cluster) -> Awaitable[None]:
             match report:
@@ -294,6 +333,14 @@ class Executor:
             await self._fence.write(write)
         except ClusterError as error:
             log.info("status not written", subject=_subject(report), error=str(error))
+
+
+def _named(action: NodeAction) -> str:
+    match action:
+        case RequestNodes(_, request) | WithdrawRequest(request):
+            return f"ProvisioningRequest {request.namespace}/{request.name}"
+        case KeepNode(node):
+            return f"node {node.name}"
 
 
 def _subject(report: Report) -> str:

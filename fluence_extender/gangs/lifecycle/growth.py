@@ -1,37 +1,38 @@
 """Gangs that make the cluster grow: which of them ask autoscalers for nodes, and which of the new nodes are theirs.
 
-A gang asks by the conditions of its pods: with the reason Unschedulable, Cluster Autoscaler and Karpenter add nodes for
-them, gated or not. Since when it asks stands in the conditions, so a new leader goes on where the last one was. Nodes
-that join from then on are held for the gang, for the first in line if several ask. A gang that isn't placed within a
-limit lets go of all of it.
+A gang asks by a ProvisioningRequest where the API server serves these, which an autoscaler fulfills all at once. It
+asks by the conditions of its pods where not, and where the request is refused or no autoscaler takes it up: with the
+reason Unschedulable, Cluster Autoscaler and Karpenter add nodes for pods, gated or not. Since when it asks stands in
+the request or the conditions, so a new leader goes on where the last one was. Nodes that join from then on are held for
+the gang, for the first in line if several ask. A gang that isn't placed within a limit lets go of all of it.
 
-Invariants: a gang asks only if each of its members would fit on a node that is known or stated; no node is held for a
-gang that doesn't ask.
+Invariants: a gang asks only if each of its members would fit on a node that is known or stated, and in one way at a
+time; no node is held for a gang that doesn't ask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from fluence_extender.gangs.execution.actions import Action, ReportPod
+from fluence_extender.gangs.execution.actions import Action, RecordEvent, ReportPod, WithdrawRequest
 from fluence_extender.gangs.lifecycle.births import Births
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
+from fluence_extender.gangs.lifecycle.node_requests import NodeRequests, asks_itself, request_name
+from fluence_extender.gangs.lifecycle.node_sizes import NodeSizes
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.turns import precedence, turn
 from fluence_extender.gangs.reporting.announcements import events, report_pod
-from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.model.gang import GangKey
+from fluence_extender.model.gang import GangKey, GangState
 from fluence_extender.model.names import GATE
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import EligibilityIndex, passes, refusal, signature
 
-ASKED, LET_GO = "AskedForNodes", "NoNodesCame"
+ASKED, NONE_YET, LET_GO = "AskedForNodes", "NoNodesYet", "NoNodesCame"
 
 LACKING = (ReasonCode.BUSY, ReasonCode.UNSATISFIABLE)
 """The reasons of a gang that more nodes may help."""
@@ -47,15 +48,24 @@ FORGOTTEN_AFTER = 60.0
 class Growing:
     """What is known of a gang that lacks nodes.
 
-    ``since`` is when it was first seen to lack them, ``seen`` when it was looked at last, and ``again_at`` when it may
-    ask, on the controller's clock. ``asks_since`` is `Gang.asks_since`; ``nodes`` are the new nodes held for it.
+    ``seen`` is when it was looked at last, and ``again_at`` when it may ask, on the controller's clock. ``asks_since``
+    is since when it asks, in seconds since the epoch, 0 if it doesn't; ``nodes`` are the new nodes held for it.
+    ``request`` is the name of its ProvisioningRequest, "" where its pods ask; ``made``: it has been seen; ``heard``: an
+    autoscaler has taken it up. ``told`` is what the autoscaler said last of why there is no capacity.
     """
 
-    since: float
     seen: float
     again_at: float
     asks_since: float = 0.0
     nodes: set[str] = field(default_factory=set)
+    request: str = ""
+    made: bool = False
+    heard: bool = False
+    told: str = ""
+
+    def end_request(self) -> None:
+        """Forget the request."""
+        self.request, self.made, self.heard, self.told = "", False, False, ""
 
 
 class ClusterGrowth:
@@ -79,9 +89,11 @@ class ClusterGrowth:
         self._births = births
         self._limits = limits
         self._calendar = calendar
+        self.requests = NodeRequests(registry, births, limits.provisioning_class)
+        self.sizes = NodeSizes(limits.largest_node)
         self._gangs: dict[GangKey, Growing] = {}
-        self._largest = dict(limits.largest_node.items())
         self._handed_out: object = None
+        self._unheard_until = 0.0
 
     def passes(self, gang: Gang) -> frozenset[object]:
         """Return the gangs that ask and that ``gang`` is ahead of: the nodes held for them are open to it."""
@@ -96,11 +108,16 @@ class ClusterGrowth:
 
     def take_over(self, now: float) -> None:
         """Go on with what the last leader has asked for."""
+        if self._limits.grow_after is None:
+            return
         for gang in self._registry.gangs.values():
             since = min((one.pod.asks_since for one in gang.pending() if one.pod.asks_since), default=0.0)
-            if since:
+            by_request = self._taken_over(gang, now)
+            if by_request is not None:
+                self._gangs[gang.key] = by_request
+            elif since:
                 gang.asks_since = since
-                self._gangs[gang.key] = Growing(now, now, now, since)
+                self._gangs[gang.key] = Growing(now, now, since)
 
     def forget(self) -> None:
         """Hold nothing any more, because another replica leads."""
@@ -132,56 +149,133 @@ class ClusterGrowth:
             one.nodes |= mine
             self._ledger.preemptor_holds.keep(key, one.nodes)
 
+    def orphans(self, now: float) -> list[WithdrawRequest]:
+        """Return the end of requests whose gangs are gone."""
+        return list(self.requests.orphans(now))
+
+    def request_refused(self, key: GangKey, why: str) -> None:
+        """Record that the API server refuses the gang's request."""
+        one = self._gangs.get(key)
+        if one is not None and one.request:
+            self.requests.refused[key] = why
+            self._registry.dirty.add(key)
+
     def due(self, gang: Gang, now: float) -> tuple[list[Action], float]:
         """Return what is to be done now for a gang that was looked at, and when to look at it again."""
         one = self._gangs.get(gang.key)
         lacking = _lacking(gang)
         if gang.reason is None and lacking:
             return [], NEVER
-        told: list[Action] = []
-        if one is None and self._limits.grow_after is not None and self._helps(gang, lacking):
-            one = self._gangs[gang.key] = Growing(now, now, now + self._limits.grow_after)
-        elif one is not None and not (lacking and gang.reason and gang.reason.code in STILL):
+        wanting = bool(lacking and gang.reason and gang.reason.code in STILL)
+        if one is not None and not wanting:
             self._end(gang.key)
             one = None
+        elif one is None and self._limits.grow_after is not None:
+            one = self._taken_over(gang, now) if wanting else None
+            if one is None and self._helps(gang, lacking):
+                one = Growing(now, now + self._limits.grow_after)
+            if one is not None:
+                self._gangs[gang.key] = one
+        actions: list[Action] = []
         look = NEVER
         if one is not None:
             one.seen = now
-            told = self._proceed(gang, one, now)
+            actions += self._proceed(gang, one, lacking, now)
             look = self._until(one, now) if one.asks_since else one.again_at
-        gang.asks_since = one.asks_since if one is not None else 0.0
+        by_request = one is not None and bool(one.asks_since and one.request)
+        gang.asks_since = one.asks_since if one is not None and not by_request else 0.0
+        if not by_request:
+            actions += self.requests.withdraw(gang, now)
+        if one is not None and by_request:
+            gang.consumes = one.request, self.requests.class_name
+        elif gang.state is GangState.WAITING:
+            gang.consumes = None
         writes = list(self._writes(gang, lacking, now))
-        return [*told, *writes], min(look, now + self._limits.asked_again) if writes else look
+        unsure = bool(writes) or by_request is (self.requests.find(gang.key) is None)
+        return [*actions, *writes], min(look, now + self._limits.asked_again) if unsure else look
+
+    def _taken_over(self, gang: Gang, now: float) -> Growing | None:
+        """Return the state of a gang for which the last leader has made a request."""
+        request = self.requests.find(gang.key)
+        if request is None:
+            return None
+        return Growing(now, now, float(int(request.created)), request=request.name, made=True)
 
     def _until(self, one: Growing, now: float) -> float:
-        """Return when the gang lets go if it isn't placed."""
-        return now + one.asks_since + self._limits.grow_within - self._calendar()
+        """Return when to look next at a gang that asks, if nothing is seen."""
+        waits = self._limits.taken_up if one.request and not one.heard else self._limits.grow_within
+        return self._at(one.asks_since + waits, now)
 
-    def _proceed(self, gang: Gang, one: Growing, now: float) -> list[Action]:
-        """Have the gang ask, or let go; return the Event that tells it."""
-        if one.asks_since and now >= self._until(one, now):
+    def _at(self, when: float, now: float) -> float:
+        """Return a time since the epoch on the controller's clock."""
+        return now + when - self._calendar()
+
+    def _proceed(self, gang: Gang, one: Growing, lacking: list[Member], now: float) -> Iterator[Action]:
+        """Have the gang ask, or let go; yield what tells it."""
+        why = self._over(gang, one, now) if one.asks_since else ""
+        if why:
             self._release(gang.key, one)
+            one.end_request()
             one.asks_since, one.again_at = 0.0, now + self._limits.grow_again
-            text = f"it isn't placed {self._limits.grow_within:g} s after it asked for nodes, and asks no more for now"
-            return [*events(gang, self._limits, LET_GO, text, warning=True)]
-        if not one.asks_since and now >= one.again_at and self._helps(gang, _lacking(gang)):
+            text = f"{why}; it asks for nodes again in {self._limits.grow_again / 60:g} minutes"
+            yield from events(gang, self._limits, LET_GO, text, warning=True)
+        if not one.asks_since and now >= one.again_at and self._helps(gang, lacking):
             one.asks_since = float(int(self._calendar()))
-            text = f"its pods ask autoscalers for nodes: {gang.reason}"
-            told: list[Action] = [*events(gang, self._limits, ASKED, text)]
-        else:
-            told = []
-        if one.asks_since:
+            if now >= self._unheard_until and self.requests.possible(lacking):
+                one.request = request_name(gang.key)
+            how = f"ProvisioningRequest {one.request} asks" if one.request else "its pods ask"
+            yield from events(gang, self._limits, ASKED, f"{how} autoscalers for nodes: {gang.reason}")
+        if one.asks_since and one.request:
+            yield from self._by_request(gang, one, lacking, now)
+        if one.asks_since and not one.request:
             self._births.need_pods(gang, "its pods have to exist, so that an autoscaler adds nodes for them")
-        return told
 
-    def _helps(self, gang: Gang, lacking: Iterable[Member]) -> bool:
-        """Return whether more nodes may help the gang."""
-        if not lacks_nodes(gang):
+    def _over(self, gang: Gang, one: Growing, now: float) -> str:
+        """Return why the gang lets go, "" if it doesn't."""
+        request = self.requests.find(gang.key) if one.request else None
+        if request is not None and request.failure:
+            return f"ProvisioningRequest {one.request} has failed: {request.failure}"
+        if one.made and request is None and self.requests.served:
+            return f"ProvisioningRequest {one.request} was deleted"
+        if now >= self._at(one.asks_since + self._limits.grow_within, now):
+            return f"it isn't placed {self._limits.grow_within:g} s after it asked for nodes"
+        return ""
+
+    def _by_request(self, gang: Gang, one: Growing, lacking: list[Member], now: float) -> Iterator[Action]:
+        """Make the gang's request, and follow it; have its pods ask instead if nobody takes it up."""
+        request = self.requests.find(gang.key)
+        refused = self.requests.refused.pop(gang.key, "")
+        if request is not None and request.accepted:
+            one.made = one.heard = True
+            self._unheard_until = 0.0
+            if request.refusal and request.refusal != one.told:
+                one.told = request.refusal
+                text = f"the autoscaler has no nodes for ProvisioningRequest {one.request} yet: {request.refusal}"
+                yield from events(gang, self._limits, NONE_YET, text, warning=True)
+        elif refused:
+            yield from self._instead(gang, one, f"is refused ({refused})")
+        elif not self.requests.served:
+            yield from self._instead(gang, one, "can't be, as the API server doesn't serve the kind any more")
+        elif now >= self._until(one, now):
+            self._unheard_until = now + self._limits.grow_again
+            yield from self._instead(gang, one, f"was taken up by nobody in {self._limits.taken_up:g} s")
+        elif request is not None:
+            one.made = True
+        else:
+            yield from self.requests.ask(gang, lacking, now)
+
+    def _instead(self, gang: Gang, one: Growing, why: str) -> list[RecordEvent]:
+        """Have the gang's pods ask in place of its request, within the same time."""
+        text = f"ProvisioningRequest {one.request} {why}, so its pods ask autoscalers for nodes"
+        one.end_request()
+        return events(gang, self._limits, ASKED, text, warning=True)
+
+    def _helps(self, gang: Gang, lacking: Sequence[Member]) -> bool:
+        """Return whether more nodes may help the gang, and no user has asked for them."""
+        if not lacks_nodes(gang) or asks_itself((one.pod for one in lacking), request_name(gang.key)):
             return False
-        for name, amount in largest(self._ledger.whole.now()).items():
-            self._largest[name] = max(amount, self._largest.get(name, 0))
         kinds = {one.pod.requests for one in lacking}
-        return all(may_come(requests, self._largest) for requests in kinds)
+        return self.sizes.may_come(kinds, self._ledger.whole.now())
 
     def _writes(self, gang: Gang, lacking: Iterable[Member], now: float) -> Iterator[ReportPod]:
         """Yield the conditions that don't say what they should."""
@@ -219,22 +313,6 @@ def lacks_nodes(gang: Gang) -> bool:
     if len(gang.alive()) + gang.ended < gang.size:
         return False
     return bool(reason.lacking) or not any(one.pod.devices for one in _lacking(gang))
-
-
-def may_come(requests: Resources, most: Mapping[str, int]) -> bool:
-    """Return whether a node that autoscalers add may have room for a pod; ``most`` is what the largest one has.
-
-    A resource that no node has may come with nodes of which there are none yet.
-    """
-    return all(amount <= most[name] for name, amount in requests.items() if most.get(name, 0) > 0)
-
-
-def largest(whole: CapacityTable) -> dict[str, int]:
-    """Return the most that one node has of each resource."""
-    if not whole.names:
-        return {}
-    most = whole.free.max(axis=0).tolist()
-    return {name: most[column] for name, column in whole.columns.items()}
 
 
 def suits(node: Node, asks_since: float, members: Iterable[Member]) -> bool:

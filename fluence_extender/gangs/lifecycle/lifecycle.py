@@ -41,6 +41,7 @@ from fluence_extender.gangs.lifecycle.member_states import (
     steer_again,
     update,
 )
+from fluence_extender.gangs.lifecycle.node_holds import NodeHolds
 from fluence_extender.gangs.lifecycle.pins import forget_displaced
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.lifecycle.refusals import last_verdicts
@@ -109,6 +110,7 @@ class Lifecycle:
         known = planner.eligibility
         self.growth = ClusterGrowth(registry, ledger, known, self.births, limits, registry.gone.clock)
         preemptions.keepers = self.growth.passes
+        self.node_holds = NodeHolds(ledger, self.queue, limits.grow_after is not None)
         self._steering = Steering(planner, self._displacement, self.births)
         self._gang_index = GangIndex(registry, limits)
         self._evaluation = Evaluation(registry, self._places, self.admission, limits, clock, on_whole)
@@ -458,8 +460,9 @@ class Lifecycle:
             self._gang_index.update(gang, now)
             self._gang_index.look_at(gang.key, again)
             self.queue.turns.put(gang)
+        nodes = [*self.growth.orphans(now), *self.node_holds.due(now)]
         births = self.births.actions(now)
-        return [*self._places.clears(), *preempting, *births, *actions, *self._group_reports.due(now)]
+        return [*self._places.clears(), *preempting, *births, *actions, *self._group_reports.due(now), *nodes]
 
     @property
     def restless(self) -> bool:

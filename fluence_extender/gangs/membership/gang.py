@@ -253,7 +253,7 @@ class Gang:
     where the higher priority always comes first. ``entitlement`` is what its queue is entitled to with it. ``queue`` is
     the queue in which it is, "" if nobody has made that. ``foretold`` is what the queue has promised its users, for the
     account of past work. ``asks_since`` is since when its pods ask autoscalers for nodes, in seconds since the epoch, 0
-    where they don't.
+    where they don't. ``consumes`` is the ProvisioningRequest by which it has asked, and its class, None without one.
     """
 
     key: GangKey
@@ -279,6 +279,7 @@ class Gang:
     history: History = field(default_factory=History)
     foretold: Foretold = field(default_factory=Foretold)
     asks_since: float = 0.0
+    consumes: tuple[str, str] | None = None
 
     def alive(self) -> list[Member]:
         """Return the members that count."""

@@ -45,6 +45,9 @@ BLOCKED = (ReasonCode.BUSY, ReasonCode.BEHIND_RESERVATION)
 STOPPED = (ReasonCode.QUEUED, ReasonCode.BEHIND_RESERVATION, ReasonCode.OVER_QUOTA)
 """The reasons of a gang that the queue keeps from starting."""
 
+RESERVED_AHEAD = 3600.0
+"""How many seconds before an operator's reservation begins its nodes are kept from being removed."""
+
 AFTER_BLOCKED = queued("under the policy fcfs no gang starts before those ahead of it")
 BEYOND_DEPTH = queued("it is too far back in the line to be tried, by the queue's queueDepth")
 
@@ -333,6 +336,15 @@ class QueueBook:
                 {one.name: covered(one, self._nodes.values()) for one in self.settings.reservations.values()},
             )
         return self._covered[1]
+
+    def reserved_nodes(self) -> set[str]:
+        """Return the nodes that are to be there for a gang with a reservation, or for an operator's queues soon."""
+        found = {name for head in self.heads.blocked for name in self._nodes_of(head)}
+        now = self.followed.now()
+        for one in self.settings.reservations.values():
+            if one.queues and one.start - RESERVED_AHEAD <= now < one.end:
+                found.update(self._covered_nodes()[one.name])
+        return found
 
     def _queue_name(self, gang: Gang) -> str:
         queue = self.admission.queue_of(gang)

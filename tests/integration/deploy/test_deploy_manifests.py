@@ -30,7 +30,10 @@ from fluence_extender.model.names import (
     AT_BIRTH,
     ATTRIBUTE_PREFIX,
     BACKEND_ANNOTATION,
+    CLASS_ANNOTATION,
+    CONSUMES_ANNOTATION,
     COSCHEDULING_GROUP,
+    CREATED_BY_ANNOTATION,
     DEFAULT_NAMESPACE,
     DOMAIN,
     FIRST_SEEN_ANNOTATION,
@@ -38,6 +41,8 @@ from fluence_extender.model.names import (
     GATE,
     GATED_JOBS,
     GATED_JOBS_ANNOTATION,
+    KEEPING,
+    KEPT_ANNOTATION,
     KUEUE_QUEUE_LABEL,
     MARK_RESOURCE,
     MARKS,
@@ -52,6 +57,7 @@ from fluence_extender.model.names import (
     RESOURCES_CONFIGMAP,
     RESOURCES_KEY,
     SCHEDULER_NAME,
+    SERVICE_NAME,
     STATE_GROUP,
     SUSPEND_LABEL,
     SUSPENDED_FOR_ANNOTATION,
@@ -71,6 +77,11 @@ Objects = dict[tuple[str, str], Manifest]
 CALLS = {
     ("", "nodes", "list"),
     ("", "nodes", "watch"),
+    ("", "nodes", "patch"),  # annotations by which autoscalers don't remove it
+    ("autoscaling.x-k8s.io", "provisioningrequests", "create"),  # ask for nodes
+    ("autoscaling.x-k8s.io", "provisioningrequests", "delete"),
+    ("", "podtemplates", "create"),
+    ("", "podtemplates", "delete"),
     ("", "pods", "list"),
     ("", "pods", "watch"),
     ("batch", "jobs", "list"),
@@ -545,6 +556,18 @@ def test_policies_of_operators_know_the_keys_by_which_their_objects_wait(objects
         assert f"'{name}'" in text.replace('"', "'")
     for one in waiting:
         assert f"'/spec/{'/'.join(_suspends(one))}'" in text
+
+
+def test_policies_about_autoscalers_know_the_keys_that_the_service_writes(objects: Objects) -> None:
+    nodes = str(objects["ValidatingAdmissionPolicy", "fluence-accounts-nodes"]["spec"])
+    for name in (*KEEPING, KEPT_ANNOTATION):
+        assert f"'{name}'" in nodes
+    requests = str(objects["ValidatingAdmissionPolicy", "fluence-accounts-requests"]["spec"])
+    assert f"'{CREATED_BY_ANNOTATION}'" in requests
+    assert f"'{SERVICE_NAME}'" in requests
+    pods = str(objects["ValidatingAdmissionPolicy", "fluence-accounts-pods"]["spec"]["validations"])
+    for name in (CONSUMES_ANNOTATION, CLASS_ANNOTATION):
+        assert f"'{name}'" in pods
 
 
 def _suspends(resource: str) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ CALLS = {
     *(
         (optional.group, optional.resource, verb)
         for kind, optional in OPTIONAL.items()
-        if kind not in QUEUE_KINDS and kind not in DEVICE_KINDS
+        if kind not in (*QUEUE_KINDS, *DEVICE_KINDS, Kind.PROVISIONING_REQUEST)
         for verb in ("list", "watch")
     ),
     # The PodGroups of gangs.

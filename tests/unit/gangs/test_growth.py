@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.gangs.lifecycle.growth import ASKED, LET_GO, may_come
+from fluence_extender.gangs.lifecycle.growth import ASKED, LET_GO
 from fluence_extender.model.node import Node, Taint
 from fluence_extender.model.pod import Pod, Toleration
 from fluence_extender.model.resources import Resources
@@ -82,19 +82,6 @@ def test_gang_asks_for_a_larger_node_that_is_stated(world: MakeWorld) -> None:
     pods = gang(w, "train", 3000, 5000)
     w.advance(15)
     assert all(asking(w, *pods))
-
-
-@pytest.mark.parametrize(
-    ("requests", "possible"),
-    [
-        ({"cpu": 4000}, True),
-        ({"cpu": 4001}, False),
-        ({"cpu": 1000, "example.com/gpu": 8}, True),
-        ({"cpu": 5000, "example.com/gpu": 8}, False),
-    ],
-)
-def test_resource_that_no_node_has_may_come(requests: dict[str, int], possible: bool) -> None:
-    assert may_come(Resources(requests), {"cpu": 4000}) is possible
 
 
 def test_nodes_that_come_are_kept_for_the_gang_until_all_are_there(growing: World) -> None:

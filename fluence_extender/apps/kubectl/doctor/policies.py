@@ -126,6 +126,18 @@ POLICIES = (
     ),
     DeployedPolicy(
         VALIDATING,
+        "fluence-accounts-requests",
+        WARNING,
+        "whoever has a token of the service can write ProvisioningRequests and PodTemplates at will",
+    ),
+    DeployedPolicy(
+        VALIDATING,
+        "fluence-accounts-nodes",
+        WARNING,
+        "whoever has a token of the service can change nodes at will",
+    ),
+    DeployedPolicy(
+        VALIDATING,
         "fluence-accounts-sidecars",
         WARNING,
         "whoever has a token of the webhook can write ServiceAccounts, Roles and Secrets at will",

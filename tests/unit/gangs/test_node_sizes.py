@@ -1,0 +1,70 @@
+"""Which pods fit on a node that may come, by the nodes that are there, were there, or are stated."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fluence_extender.gangs.lifecycle.node_sizes import NodeSizes
+from fluence_extender.ledger.capacity import CapacityTable, NodeCapacity
+from fluence_extender.model.resources import NOTHING, Resources
+
+SIZES = st.lists(st.tuples(*[st.integers(0, 3)] * 2), max_size=5)
+
+
+def table(*sizes: Resources) -> CapacityTable:
+    """The capacity of nodes of these sizes."""
+    return CapacityTable.of({f"n{number}": NodeCapacity(size) for number, size in enumerate(sizes)})
+
+
+CPU, GPU = Resources({"cpu": 64, "pods": 100}), Resources({"cpu": 8, "gpu": 4, "pods": 100})
+
+
+@pytest.mark.parametrize(
+    ("asked", "possible"),
+    [
+        ({"cpu": 64}, True),
+        ({"cpu": 65}, False),
+        ({"cpu": 8, "gpu": 4}, True),
+        ({"cpu": 64, "gpu": 4}, False),
+        ({"cpu": 64, "tpu": 8}, True),
+        ({"cpu": 65, "tpu": 8}, False),
+    ],
+)
+def test_pod_has_to_fit_on_one_node_but_for_resources_that_no_node_has(
+    asked: dict[str, int], possible: bool
+) -> None:
+    there = NodeSizes(NOTHING)
+    assert there.may_come([Resources(asked)], table(CPU, GPU)) is possible
+    gone = NodeSizes(NOTHING)
+    gone.add(CPU)
+    gone.add(GPU)
+    assert gone.may_come([Resources(asked)], table()) is possible
+
+
+def test_stated_node_has_as_much_as_any_other_of_what_it_does_not_name() -> None:
+    sizes = NodeSizes(Resources({"cpu": 96}))
+    assert sizes.may_come([Resources({"cpu": 96, "pods": 1, "gpu": 4})], table(CPU, GPU))
+    assert not sizes.may_come([Resources({"cpu": 96, "gpu": 5})], table(CPU, GPU))
+    assert not sizes.may_come([Resources({"cpu": 97})], table(CPU, GPU))
+
+
+@given(SIZES, SIZES)
+def test_what_fitted_on_a_node_that_is_gone_may_come_again(
+    there: list[tuple[int, int]], gone: list[tuple[int, int]]
+) -> None:
+    sizes = NodeSizes(NOTHING)
+    for cpu, gpu in gone:
+        sizes.add(Resources({"cpu": cpu, "gpu": gpu}))
+    every = [*there, *gone]
+    now = table(*(Resources({"cpu": cpu, "gpu": gpu}) for cpu, gpu in there))
+    most = [max((one[at] for one in every), default=0) for at in (0, 1)]
+    for asked in product(range(5), repeat=2):
+        counted = [amount if most[at] else 0 for at, amount in enumerate(asked)]
+        fits = not any(counted) or any(
+            all(a <= b for a, b in zip(counted, one, strict=True)) for one in every
+        )
+        assert sizes.may_come([Resources({"cpu": asked[0], "gpu": asked[1]})], now) is fits
