@@ -78,6 +78,11 @@ class Reasons:
         reason = self._why(no)
         return replace(reason, text=f"{reason.text}{rounding(no.groups, reason.lacking)}")
 
+    def lacking(self, group: Group, part: Part) -> Reason:
+        """Return why equal members wait of which only ``part`` fits beside what runs now."""
+        reason = no_place_beside(self.shapes([group]), part)
+        return replace(reason, text=f"{reason.text}{rounding([group], reason.lacking)}")
+
     def _why(self, no: NoPlace) -> Reason:
         shapes = self.shapes(no.groups)
         never = self._never_a_place(shapes)
@@ -152,14 +157,18 @@ class Reasons:
 
 def no_place_now(shapes: Sequence[ShapeNodes], free: CapacityTable) -> Reason:
     """Return the reason for a gang that has to wait for capacity; ``free`` is what the nodes have left."""
-    wanted = sum(one.shape.count for one in shapes)
     for one in shapes:
         if one.tie and not one.shape.nodes:
             refused = _refused(one.refusals)
             return Reason(
                 ReasonCode.BUSY, f"busy: no {one.a_node} may be used now{refused}{_members(one, shapes)}"
             )
-    part = part_that_fits([one.shape for one in shapes], free)
+    return no_place_beside(shapes, part_that_fits([one.shape for one in shapes], free))
+
+
+def no_place_beside(shapes: Sequence[ShapeNodes], part: Part) -> Reason:
+    """Return the reason for a gang of which only ``part`` fits beside what runs now."""
+    wanted = sum(one.shape.count for one in shapes)
     reason = busy(min(part.members, wanted - 1), wanted, part.short_of)
     return replace(reason, text=f"{reason.text}{_refused(_passing_refusals(shapes))}")
 

@@ -15,6 +15,7 @@ import numpy as np
 from fluence_extender.ledger.accounts import clashing
 from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.pod import HostPort
+from fluence_extender.model.resources import Resources
 from fluence_extender.placement.search import Counts, Shape, affordable, fill, place, weights, work
 
 MOST_TRIED = 32
@@ -168,14 +169,20 @@ def _short_of(shapes: Sequence[Shape], left: CapacityTable) -> tuple[str, ...]:
     return best or ()
 
 
+def short_names(requests: Resources, table: CapacityTable) -> tuple[list[str], list[int]]:
+    """Return the resources that may be said to be short of a request, and their columns."""
+    names = sorted(name for name in requests if requests[name] > 0)[:MOST_NAMED]
+    return names, [table.column(name) for name in names]
+
+
 def _shortages(shape: Shape, left: CapacityTable) -> Iterator[tuple[str, ...]]:
     """Yield what each kind of node lacks for one more member."""
-    names = sorted(name for name in shape.requests if shape.requests[name] > 0)[:MOST_NAMED]
+    names, columns = short_names(shape.requests, left)
     size = left.row_of(shape.requests)
     rows = left.at(shape.nodes)
     # What a node lacks is a number with a bit for each resource, because comparing rows is far slower.
     codes = np.zeros(len(rows), dtype=np.int64)
-    for bit, column in enumerate(map(left.column, names)):
+    for bit, column in enumerate(columns):
         codes[left.free[rows, column] < size[column]] |= 1 << bit
     taken = {row: _clashing(shape.ports, left.ports[row]) for row in left.ports if shape.ports}
     apart = np.isin(rows, list(taken)) if taken else np.zeros(len(rows), dtype=bool)

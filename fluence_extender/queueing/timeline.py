@@ -24,6 +24,9 @@ from fluence_extender.queueing.reservation import Reservation
 FEW = 8
 """For how many starts there are arrays at first."""
 
+MANY_ENDS = 256
+"""So many changes of ends are taken in one by one. After more of them, all ends are sorted anew."""
+
 MANY_ROWS = 256
 """A change of more rows drops the minima, which are then computed again when they are asked for."""
 
@@ -56,6 +59,7 @@ class Timeline:
         self._ends: list[tuple[float, str]] = []
         self._reservations: dict[str, Reservation] = {}
         self._sorted_holds: tuple[NDArray[np.float64], Rows, Amounts] | None = None
+        self._resorted: list[tuple[Footprint, float, bool]] = []
 
     # Reading.
 
@@ -89,14 +93,13 @@ class Timeline:
         """Return when what holds ``key`` is expected to end."""
         return self._until[key]
 
-    def slack(self, duration: float) -> Amounts:
-        """Return what an entry may take from now on for ``duration`` without touching what is reserved."""
-        wanted = self.levels_within(duration)
-        while self._computed < wanted:
+    def slack(self, levels: int) -> Amounts:
+        """Return what may be taken from now on beyond the first ``levels`` starts without touching what is reserved."""
+        while self._computed < levels:
             at = self._computed
             np.minimum(self._minima[at], self._levels[self._order[at]], out=self._minima[at + 1])
             self._computed += 1
-        found: Amounts = self._minima[wanted].T
+        found: Amounts = self._minima[levels].T
         return found
 
     def levels_within(self, duration: float) -> int:
@@ -155,11 +158,10 @@ class Timeline:
             hold = self._holds[key]
             self._until[key] = expected_end(hold.end, now)
             bisect.insort(self._ends, (self._until[key], key))
+            self._resorted += (hold.places, before, False), (hold.places, self._until[key], True)
             self._change(hold.places, -1, before, self._until[key], now_too=False)
             overrun.append(hold)
-        if overrun:
-            self._sorted_holds = None
-            self.revision += 1
+        self.revision += bool(overrun)
         for due in [one for one in self._reservations.values() if self.now < one.start <= now]:
             self._drop_level(0)
             self._change(due.places, -1, NEVER, NEVER, now_too=True)
@@ -185,7 +187,7 @@ class Timeline:
         self._until[hold.key] = until
         if until < NEVER:
             bisect.insort(self._ends, (until, hold.key))
-            self._insert_end(hold.places, until)
+            self._resorted.append((hold.places, until, True))
         self._count(hold, -1, until)
 
     def hold_all(self, holds: Sequence[Running]) -> None:
@@ -215,7 +217,7 @@ class Timeline:
         until = self._until.pop(key)
         if until < NEVER:
             del self._ends[bisect.bisect_left(self._ends, (until, key))]
-            self._sorted_holds = None
+            self._resorted.append((hold.places, until, False))
         self._count(hold, 1, until)
         self.loosened += 1
         return hold
@@ -306,23 +308,15 @@ class Timeline:
             for column in self._columns:
                 np.add.at(found[:, column], rows[first:last], amounts[first:last, column])
 
-    def _insert_end(self, places: Footprint, until: float) -> None:
-        """Add a hold to the sorted ends, so that a pass that starts much doesn't sort all of them each time."""
-        if self._sorted_holds is not None:
-            times, rows, amounts = self._sorted_holds
-            at = np.full(len(places.rows), np.searchsorted(times, until))
-            self._sorted_holds = (
-                np.insert(times, at, until),
-                np.insert(rows, at, places.rows),
-                np.insert(amounts, at, places.amounts, axis=0),
-            )
-
     def _holds_by_end(self) -> tuple[NDArray[np.float64], Rows, Amounts]:
         """Return what comes back when pods end, by time: times, rows, amounts."""
-        if self._sorted_holds is None:
+        changes, self._resorted = self._resorted, []
+        if self._sorted_holds is None or len(changes) > MANY_ENDS:
             self._sorted_holds = _concatenated(
                 [(self._holds[key].places, end) for end, key in self._ends], len(self._columns)
             )
+        elif changes:
+            self._sorted_holds = _resorted(self._sorted_holds, changes)
         return self._sorted_holds
 
 
@@ -349,3 +343,36 @@ def _concatenated(
     amounts = np.concatenate([places.amounts for places, _ in some])
     times = np.repeat([end for _, end in some], [len(places.rows) for places, _ in some])
     return times, rows, amounts
+
+
+def _resorted(
+    ends: tuple[NDArray[np.float64], Rows, Amounts], changes: Sequence[tuple[Footprint, float, bool]]
+) -> tuple[NDArray[np.float64], Rows, Amounts]:
+    """Return ends by time with those that come, of which the third part is true, and without those that go."""
+    # What both comes and goes is in neither.
+    coming: list[tuple[Footprint, float]] = []
+    going: list[tuple[Footprint, float]] = []
+    for places, end, comes in changes:
+        known = next((at for at, one in enumerate(coming) if one[0] is places and one[1] == end), None)
+        if comes:
+            coming.append((places, end))
+        elif known is None:
+            going.append((places, end))
+        else:
+            del coming[known]
+    times, rows, amounts = ends
+    left = np.ones(len(times), dtype=np.bool_)
+    for places, end in going:
+        first, last = np.searchsorted(times, end, "left"), np.searchsorted(times, end, "right")
+        for row, amount in zip(places.rows.tolist(), places.amounts, strict=True):
+            same = left[first:last] & (rows[first:last] == row) & (amounts[first:last] == amount).all(axis=1)
+            left[first + int(same.argmax())] = False
+    coming.sort(key=lambda one: one[1])
+    more_times, more_rows, more_amounts = _concatenated(coming, amounts.shape[1])
+    times, rows, amounts = times[left], rows[left], amounts[left]
+    at = np.searchsorted(times, more_times)
+    return (
+        np.insert(times, at, more_times),
+        np.insert(rows, at, more_rows),
+        np.insert(amounts, at, more_amounts, axis=0),
+    )

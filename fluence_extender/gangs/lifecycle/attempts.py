@@ -37,7 +37,8 @@ from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey, HistoryKind
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode, named_elsewhere, waiting
-from fluence_extender.placement.eligibility import signature
+from fluence_extender.placement.eligibility import EligibilityIndex, signature
+from fluence_extender.placement.lacks import Lack, Lacks
 from fluence_extender.placement.topology_constraints import topology_constraints
 from fluence_extender.queueing.order import Rank
 
@@ -70,6 +71,7 @@ class Attempts:
         preemption: PreemptionManager,
         displacement: Displacement,
         queue: QueueBook,
+        eligibility: EligibilityIndex,
         clock: Callable[[], float],
     ) -> None:
         self._queue = queue
@@ -79,7 +81,8 @@ class Attempts:
         self._registry = registry
         self._ledger = ledger
         self._places = places
-        self._failures = Failures(ledger)
+        self._lacks = Lacks(ledger, eligibility)
+        self._failures = Failures(ledger, self._lacks)
         self._reached: Rank | None = None
         self._round = Round()
         self._idle: dict[float, bool] = {}
@@ -163,10 +166,12 @@ class Attempts:
                 and not self._queue.stopped(gang)
             )
             or self._queue.turns.find(gang.key) is not place
-            or not (lacking := needy(gang))
         ):
             return
         known = self._known(gang, rank, now)
+        lacking = needy(gang) if known is None else []
+        if known is None and not lacking:
+            return
         attempt.version = self._ledger.version
         if known is not None:
             attempt.queue_version = self._queue.version
@@ -198,12 +203,15 @@ class Attempts:
         asked = gang.attempt.asked
         if asked is None or gang.starts_about is not None or self._queue.blocks(rank):
             return None
-        if not self._is_idle(asked.preempting, now):
+        if gang.asks_since or not self._is_idle(asked.preempting, now):
             return None
         known = self._queue.stops(rank) or self._failures.why(asked)
-        if known is None and asked.kept is not None:
-            known = self._failures.why_beside(asked, *self._queue.reserved_before(gang, rank))
-        return known
+        if known is not None:
+            return known
+        token, levels = self._queue.reserved_before(gang, rank)
+        if token is None:
+            return None
+        return self._failures.why_beside(asked, token, levels, self._queue.kept(levels))
 
     def _is_idle(self, priority: float, now: float) -> bool:
         """Return whether preemption is idle for that priority, which only an attempt changes within a step."""
@@ -345,12 +353,22 @@ class Attempts:
     ) -> Reason | None:
         """Place all of ``members`` or return why not. What has failed isn't planned again (module `failures`)."""
         failed = self._failures
-        reason = failed.why(asked) or failed.why_beside(asked, beside.token, beside.levels)
+        reason = failed.why(asked) or failed.why_beside(asked, beside.token, beside.levels, beside.kept)
         if reason is None:
             reason = self._places.plan(gang, members, now, beside=beside)
             if reason is not None:
                 failed.note(asked, reason, beside.token, beside.levels)
+                asked.lack = self._lack(gang, members, reason, now)
         return reason
+
+    def _lack(self, gang: Gang, members: Sequence[Member], reason: Reason, now: float) -> Lack | None:
+        """Return what the members lack, None where more than room may be missing, or others may not have the same."""
+        holds = self._ledger.preemptor_holds
+        own = holds.nodes_for(gang.key) or holds.kept_for(gang.key) or self._preemption.passes(gang)
+        settled = any(one.assignment is not None for one in gang.members.values())
+        if reason.code not in BLOCKED or own or settled:
+            return None
+        return self._lacks.of(self._places.demands(members, now))
 
     def _plan_as_many(
         self, gang: Gang, ready: list[Member], fewest: int, asked: Asked, beside: Beside, now: float

@@ -3,16 +3,24 @@
 Of ten thousand gangs that wait, most ask for one of a few things. So a pass plans each of these once, and the others
 are told why that has failed. Invariant: a failure counts until the ledger's version grows, because until then nothing
 has room that had none before. Where its reason says that some would fit, it counts until gangs have been placed, since
-fewer may fit then.
+fewer may fit then. After that it counts on if the demand is known to lack room still (`placement.lacks`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fluence_extender.ledger.capacity import Amounts, CapacityTable
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.model.reason import Reason, ReasonCode
+from fluence_extender.model.reason import Reason, ReasonCode, behind_reservation
+from fluence_extender.placement.lacks import Lack, Lacks
+
+BEHIND = behind_reservation()
 
 FEWEST_KEPT = 1000
 """So many demands are kept before those that aren't asked any more are forgotten."""
@@ -24,10 +32,12 @@ class Asked:
 
     ``preempting`` is the priority with which they could preempt others. ``lacks`` is why they had no place at the
     version ``lacks_at``, after as many placements as ``lacks_after`` says, None for any number of them. ``kept`` is why
-    they had none beside the reservations of ``kept_at``, with so many ``levels`` of them or more.
+    they had none beside the reservations of ``kept_at``, with so many ``levels`` of them or more. ``lack`` tells
+    whether that is so still, None where it doesn't.
     """
 
     preempting: float
+    lack: Lack | None = None
     lacks: Reason | None = None
     lacks_at: int = -1
     lacks_after: int | None = None
@@ -36,11 +46,20 @@ class Asked:
     levels: int = 0
 
 
+class Kept(Protocol):
+    """What has to stay free beside a gang."""
+
+    def within(self, table: CapacityTable) -> tuple[NDArray[np.intp], Amounts]:
+        """Return the rows of ``table`` of which something is kept, and how much of each of its columns."""
+        ...
+
+
 class Failures:
     """What has no place in ``ledger``."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, lacks: Lacks) -> None:
         self._ledger = ledger
+        self._lacks = lacks
         self._placed = 0
         self._asked: dict[Hashable, Asked] = {}
 
@@ -60,7 +79,7 @@ class Failures:
     def _now(self) -> tuple[int, int]:
         return self._ledger.version, self._placed
 
-    def note(self, asked: Asked, reason: Reason, token: object, levels: int) -> None:
+    def note(self, asked: Asked, reason: Reason, token: object = None, levels: int = 0) -> None:
         """Record why there is no place beside the reservations of ``token``, as many of them as ``levels`` says."""
         if reason.code is ReasonCode.BEHIND_RESERVATION:
             asked.kept, asked.kept_at, asked.levels = reason, (self._now, token), levels
@@ -70,13 +89,23 @@ class Failures:
 
     def why(self, asked: Asked) -> Reason | None:
         """Return why there is no place with or without reservations, None where that isn't known."""
-        if asked.lacks_at != self._ledger.version or asked.lacks_after not in (None, self._placed):
-            return None
-        return asked.lacks
+        if asked.lacks_at == self._ledger.version and asked.lacks_after in (None, self._placed):
+            return asked.lacks
+        reason = None if asked.lack is None else self._lacks.why(asked.lack)
+        if reason is not None:
+            self.note(asked, reason)
+        return reason
 
-    def why_beside(self, asked: Asked, token: object, levels: int) -> Reason | None:
-        """Return why there is no place beside these reservations, None where that isn't known."""
-        return asked.kept if asked.kept_at == (self._now, token) and asked.levels <= levels else None
+    def why_beside(self, asked: Asked, token: object, levels: int, kept: Kept | None) -> Reason | None:
+        """Return why there is no place beside these reservations, for which ``kept`` stays free, None as for `why`."""
+        if asked.kept_at == (self._now, token) and asked.levels <= levels:
+            return asked.kept
+        if asked.lack is None or kept is None:
+            return None
+        if self._lacks.has_room_beside(asked.lack, *kept.within(self._ledger.free.now())):
+            return None
+        self.note(asked, BEHIND, token, levels)
+        return BEHIND
 
     def placed(self) -> None:
         """Record that gangs were placed."""

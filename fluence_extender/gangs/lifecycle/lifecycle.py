@@ -105,7 +105,7 @@ class Lifecycle:
         )
         self._displacement = Displacement(self._places, planner, ledger, registry.workloads, limits)
         waiting = registry, ledger, self._places, self.preemption, self._displacement, self.queue
-        self._attempts = Attempts(*waiting, clock)
+        self._attempts = Attempts(*waiting, planner.eligibility, clock)
         self.births = Births(registry, ledger, limits, clock, self.admission.admission_timeout)
         known = planner.eligibility
         self.growth = ClusterGrowth(registry, ledger, known, self.births, limits, registry.gone.clock)

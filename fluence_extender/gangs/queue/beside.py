@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fluence_extender.graph.catalogue import Device
 from fluence_extender.ledger.accounts import Allocation
@@ -33,13 +34,15 @@ class Beside:
     """How a gang may be placed: by ``planner``, None for the usual one, and off the nodes ``closed`` to it.
 
     Gangs with equal tokens that ask the same have the same places beside the same number of ``levels``, the starts of
-    reservations during which they would run. With more of them, a gang that had no place still has none.
+    reservations during which they would run. With more of them, a gang that had no place still has none. ``kept`` is
+    what the planner leaves free, None for nothing.
     """
 
     planner: Planner | None = None
     closed: frozenset[str] = frozenset()
     token: object = None
     levels: int = 0
+    kept: Kept | None = None
 
 
 FREELY = Beside()
@@ -50,15 +53,24 @@ FREELY = Beside()
 class Kept:
     """What has to stay free beside a gang.
 
-    ``rows`` and ``columns`` say which rows and columns of ``amounts`` are those of which node and resource. ``shares``
-    are devices. ``closed`` are nodes that others are to use alone.
+    ``amounts`` has a row for each of the ``nodes``, and ``columns`` says which of its columns is which resource.
+    ``shares`` are devices. ``closed`` are nodes that others are to use alone.
     """
 
+    nodes: Sequence[str]
     amounts: Amounts
-    rows: Mapping[str, int]
     columns: Mapping[str, int]
     shares: tuple[DeviceShare, ...] = ()
     closed: frozenset[str] = frozenset()
+
+    def within(self, table: CapacityTable) -> tuple[NDArray[np.intp], Amounts]:
+        """Return the rows of ``table`` of which something is kept, and how much of each of its columns."""
+        there = [at for at, name in enumerate(self.nodes) if name in table.rows]
+        found = np.zeros((len(there), table.free.shape[1]), dtype=np.int64)
+        for kind, column in table.columns.items():
+            if kind in self.columns:
+                found[:, column] = self.amounts[there, self.columns[kind]]
+        return np.array([table.rows[self.nodes[at]] for at in there], dtype=np.intp), found
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +177,8 @@ class _Less:
 
     def keep(self, kept: Kept) -> None:
         """Keep these amounts."""
-        self._kept, self._shown = kept, None
+        if kept is not self._kept:
+            self._kept, self._shown = kept, None
 
     def now(self) -> CapacityTable:
         """Return what is left beside what is kept."""
@@ -174,12 +187,8 @@ class _Less:
             return self._shown[2]
         found = real.having(real.free.copy(), real.ports)
         if self._kept is not None:
-            amounts, rows, columns = self._kept.amounts, self._kept.rows, self._kept.columns
-            at = np.array([rows.get(name, -1) for name in real.names], dtype=np.intp)
-            there = np.flatnonzero(at >= 0)
-            for kind, column in real.columns.items():
-                if kind in columns:
-                    found.free[there, column] -= amounts[at[there], columns[kind]]
+            rows, amounts = self._kept.within(real)
+            found.free[rows] -= amounts
         self._shown = real, self._real.revision, found
         return found
 

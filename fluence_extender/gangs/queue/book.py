@@ -120,7 +120,7 @@ class QueueBook:
         self._view = LedgerBeside(ledger)
         self._beside = Planner(self._view, planner.eligibility, planner.topology)
         registry.on_restated = self.followed.restated
-        self._kept: tuple[object, Beside] = (None, FREELY)
+        self._kept: tuple[object, dict[int, Kept | None]] = (None, {})
         self._cut: Rank | None = None
         self._eligibility = planner.eligibility
         self._nodes = planner.eligibility.nodes
@@ -275,7 +275,7 @@ class QueueBook:
             return None, 0
         timeline, now = self.followed.timeline, self.followed.now()
         duration = self.ends.duration((one.pod for one in gang.pending()), now)
-        return (self.followed.built, timeline.revision, timeline.loosened), timeline.levels_within(duration)
+        return self._token, timeline.levels_within(duration)
 
     def stops(self, rank: Rank) -> Reason | None:
         """Return why a gang of that rank isn't tried whatever it asks, None where it is."""
@@ -309,10 +309,7 @@ class QueueBook:
             if any(head.possible for head in ahead):
                 return AFTER_BLOCKED
         elif ahead and self.followed.timeline.reservations:
-            kept = self._kept_for(duration)
-        if kept is not None:
-            # The terms are read in another thread, while the timeline may be built anew here.
-            kept = replace(kept, rows=dict(kept.rows), columns=dict(kept.columns))
+            kept = self.kept(self.followed.timeline.levels_within(duration))
         return Terms(kept, self._closed(queue.name, duration))
 
     def _closed(self, queue: str, duration: float) -> frozenset[str]:
@@ -352,26 +349,37 @@ class QueueBook:
 
     def _aside(self, duration: float) -> Beside:
         """Return how a gang that runs for ``duration`` may be placed beside the reservations of the timeline."""
-        timeline = self.followed.timeline
-        token = self.followed.built, timeline.revision, timeline.loosened
-        levels = timeline.levels_within(duration)
-        if self._kept[0] != (token, levels):
-            kept, found = self._kept_for(duration), FREELY
-            if kept is not None:
-                self._view.keep(kept)
-                found = Beside(self._beside, token=token, levels=levels)
-            self._kept = (token, levels), found
-        return self._kept[1]
+        levels = self.followed.timeline.levels_within(duration)
+        kept = self.kept(levels)
+        if kept is None:
+            return FREELY
+        self._view.keep(kept)
+        return Beside(self._beside, token=self._token, levels=levels, kept=kept)
 
-    def _kept_for(self, duration: float) -> Kept | None:
-        """Return what a gang that runs for ``duration`` has to leave free, None for nothing."""
+    @property
+    def _token(self) -> object:
+        timeline = self.followed.timeline
+        return self.followed.built, timeline.revision, timeline.loosened
+
+    def kept(self, levels: int) -> Kept | None:
+        """Return what a gang has to leave free that runs beyond so many starts of reservations, None for nothing."""
+        if self._kept[0] != self._token:
+            self._kept = self._token, {}
+        found = self._kept[1]
+        if levels not in found:
+            found[levels] = self._kept_for(levels)
+        return found[levels]
+
+    def _kept_for(self, levels: int) -> Kept | None:
         timeline, names = self.followed.timeline, self.followed.names
-        kept = np.maximum(timeline.unreserved(timeline.now) - timeline.slack(duration), 0)
+        kept = np.maximum(timeline.unreserved(timeline.now) - timeline.slack(levels), 0)
         if not kept.any():
             return None
         shares = self.followed.devices.used(timeline.room - kept)
-        closed = frozenset(names[row] for row in np.flatnonzero(kept[: len(names), EXCLUSIVE]).tolist())
-        return Kept(kept, self.followed.rows, self.followed.columns, tuple(shares), closed)
+        rows = np.flatnonzero(kept[: len(names)].any(axis=1))
+        closed = frozenset(names[row] for row in rows[kept[rows, EXCLUSIVE] > 0].tolist())
+        nodes = [names[row] for row in rows.tolist()]
+        return Kept(nodes, kept[rows], self.followed.columns, tuple(shares), closed)
 
     def avoided(self, gang: Gang) -> frozenset[str]:
         """Return the nodes of reservations ahead of a gang: nobody is evicted there for it."""

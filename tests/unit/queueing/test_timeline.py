@@ -65,14 +65,14 @@ def built_anew(timeline: Timeline) -> Timeline:
 def test_it_equals_what_is_added_up_from_its_parts(history: list[tuple[object, ...]], span: float) -> None:
     timeline = Timeline(room(*[(5, 5)] * ROWS))
     for step in history:
-        timeline.slack(span)
+        timeline.slack(timeline.levels_within(span))
         apply(timeline, step)
         assert np.array_equal(timeline.free, free_at(timeline, timeline.now))
         for number, start in enumerate(timeline.starts):
             assert np.array_equal(timeline.level(number), free_at(timeline, start))
         moments = [timeline.now, *(one for one in timeline.starts if one < timeline.now + span)]
         lowest = np.min([free_at(timeline, moment) for moment in moments], axis=0)
-        assert np.array_equal(timeline.slack(span), lowest)
+        assert np.array_equal(timeline.slack(timeline.levels_within(span)), lowest)
         for moment in (timeline.now + 1, timeline.now + 20, timeline.now + 333):
             assert np.array_equal(timeline.at(moment), free_at(timeline, moment))
 
@@ -112,17 +112,17 @@ def test_more_reservations_than_there_are_arrays_at_first() -> None:
     timeline = Timeline(room(100))
     for number in range(3 * FEW):
         timeline.reserve(Reservation(str(number), places({0: 1}), 10.0 + number, 1000.0))
-        assert timeline.slack(NEVER).tolist() == [[99 - number]]
+        assert timeline.slack(timeline.levels_within(NEVER)).tolist() == [[99 - number]]
 
 
 def test_a_wide_change_reaches_the_minima() -> None:
     wide = MANY_ROWS + 1
     timeline = Timeline(room(*[5] * wide))
     timeline.reserve(Reservation("later", places({0: 2}), 10.0, 20.0))
-    assert timeline.slack(NEVER)[0, 0] == 3
+    assert timeline.slack(timeline.levels_within(NEVER))[0, 0] == 3
     timeline.hold(Running("all", places(dict.fromkeys(range(wide), 1)), 5.0))
-    assert timeline.slack(NEVER)[:2, 0].tolist() == [3, 4]
-    assert timeline.slack(5.0)[:2, 0].tolist() == [4, 4]
+    assert timeline.slack(timeline.levels_within(NEVER))[:2, 0].tolist() == [3, 4]
+    assert timeline.slack(timeline.levels_within(5.0))[:2, 0].tolist() == [4, 4]
 
 
 def test_a_pod_that_runs_on_takes_from_later_starts() -> None:

@@ -1,0 +1,188 @@
+"""What gangs of equal members lack: whether they lack it still, without a new plan.
+
+If nothing but amounts restricts equal members, all that they need is nodes that take enough of them. How many members
+each node takes is counted for all nodes once, and then again for the nodes that have changed. So of thousands of kinds
+of gangs that wait, an end of a pod lets those be planned again that may have a place now. Invariant: a gang that lacks
+room by this count has no place, and the reason is the one that a plan would give.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluence_extender.ledger.capacity import Amounts, CapacityTable, slots
+from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.model.reason import Reason
+from fluence_extender.model.resources import Resources
+from fluence_extender.placement.demand import Demand, Group, grouped
+from fluence_extender.placement.eligibility import EligibilityIndex
+from fluence_extender.placement.reasons import Reasons
+from fluence_extender.placement.search import Shape
+from fluence_extender.placement.shortage import Part, short_names
+
+MANY = 2**31
+"""So many members that ask for nothing fit on a node."""
+
+MOST_ROOMS = 256
+"""For so many sizes of members it is kept how many of them each node takes."""
+
+
+@dataclass(slots=True)
+class Lack:
+    """What equal members had no place for.
+
+    ``basis`` is what that depends on besides the amounts that are free. ``told`` are the reasons so far, by how many
+    members had room and what the next one lacked: the same state has the same reason.
+    """
+
+    group: Group
+    basis: object
+    told: dict[tuple[int, tuple[str, ...]], Reason] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> Shape:
+        """What the members ask for."""
+        return self.group[0]
+
+
+class Lacks:
+    """What has no room on ``ledger``."""
+
+    def __init__(self, ledger: Ledger, eligibility: EligibilityIndex) -> None:
+        self._ledger = ledger
+        self._eligibility = eligibility
+        self._reasons = Reasons(ledger, eligibility)
+        self._rooms: dict[tuple[Resources, int], _Room] = {}
+        self._nodes: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+    def of(self, demands: Sequence[Demand]) -> Lack | None:
+        """Return what members lack that have no place now, None where more than amounts may be missing."""
+        groups = grouped(demands)
+        pod, barred = demands[0].pod, demands[0].barred
+        if len(groups) > 1 or pod.devices or pod.host_ports or pod.confined_to or barred:
+            return None
+        if any(one.constraints for one in demands) or self._ledger.device_room(pod.claims) is not None:
+            return None
+        nodes = self._ledger.in_order(self._eligibility.eligible(pod))
+        # Equal tuples are one object, so that lacks of the same amounts share a room.
+        if len(self._nodes) >= MOST_ROOMS:
+            self._nodes.clear()
+        nodes = self._nodes.setdefault(nodes, nodes)
+        shape = Shape(self._ledger.rounded(pod.requests), len(demands), nodes)
+        return Lack((shape, [one.pod for one in demands]), self._basis(self._ledger.free.now()))
+
+    def why(self, lack: Lack) -> Reason | None:
+        """Return why there is still no room for the members, None where there is or where that isn't known."""
+        table = self._ledger.free.now()
+        if lack.basis != self._basis(table):
+            return None
+        room, wanted = self._room(lack.shape, table), lack.shape.count
+        closed = self._closed(room, table)
+        fitting = room.fitting(closed)
+        if fitting >= wanted:
+            return None
+        state = fitting, room.short_of(closed)
+        if state not in lack.told:
+            lack.told[state] = self._reasons.lacking(lack.group, Part((fitting,), state[1]))
+        return lack.told[state]
+
+    def has_room_beside(self, lack: Lack, rows: NDArray[np.intp], kept: Amounts) -> bool:
+        """Return whether nodes take the members if ``kept`` stays free on some ``rows`` of the ledger's table."""
+        table = self._ledger.free.now()
+        if lack.basis != self._basis(table):
+            return True
+        room = self._room(lack.shape, table)
+        closed = self._closed(room, table)
+        less = rows[room.usable[rows]]
+        left = table.free[less] - kept[room.usable[rows]]
+        still = int(slots(room.size, left, MANY)[~np.isin(less, closed)].sum())
+        return room.fitting(np.union1d(closed, less)) + still >= lack.shape.count
+
+    def _basis(self, table: CapacityTable) -> object:
+        eligibility, ledger = self._eligibility, self._ledger
+        everywhere = ledger.in_order(eligibility.nodes.keys())
+        return id(table), len(table.columns), eligibility.journal.now, ledger.whole.revision, id(everywhere)
+
+    def _closed(self, room: _Room, table: CapacityTable) -> NDArray[np.intp]:
+        """Return the rows of nodes that nobody may use now."""
+        closed = self._ledger.closed(None)
+        if not closed:
+            return NO_ROWS
+        rows = np.array([table.rows[name] for name in closed if name in table.rows], dtype=np.intp)
+        return rows[room.usable[rows]]
+
+    def _room(self, shape: Shape, table: CapacityTable) -> _Room:
+        """Return how many members the nodes take, as they are now."""
+        key = shape.requests, id(shape.nodes)
+        room = self._rooms.pop(key, None)
+        journal = self._ledger.journal
+        changed = journal.since(room.mark) if room is not None and room.table is table else None
+        if room is None or changed is None or len(room.usable) != len(table.free):
+            if len(self._rooms) >= MOST_ROOMS:
+                del self._rooms[next(iter(self._rooms))]
+            room = _Room(shape, table)
+        elif changed:
+            room.follow([table.rows[name] for name in changed if name in table.rows])
+        room.mark = journal.now
+        self._rooms[key] = room
+        return room
+
+
+NO_ROWS = np.array([], dtype=np.intp)
+
+
+class _Room:
+    """How many members of a shape each row of ``table`` takes, and what the row lacks for one more."""
+
+    def __init__(self, shape: Shape, table: CapacityTable) -> None:
+        self.table = table
+        self.nodes = shape.nodes
+        self.mark = -1
+        self.size = table.row_of(shape.requests)
+        self._names, self._columns = short_names(shape.requests, table)
+        rows = table.at(shape.nodes)
+        self.usable = np.zeros(len(table.free), dtype=np.bool_)
+        self.usable[rows] = True
+        self._counts = np.zeros(len(table.free), dtype=np.int64)
+        self._codes = np.zeros(len(table.free), dtype=np.int64)
+        self._total = 0
+        self._kinds: Counter[int] = Counter()
+        self.follow(rows.tolist())
+
+    def follow(self, changed: Collection[int]) -> None:
+        """Count again on these rows."""
+        rows = np.array(list(changed), dtype=np.intp)
+        rows = rows[self.usable[rows]]
+        free = self.table.free[rows]
+        counts = slots(self.size, free, MANY)
+        left = free - counts[:, None] * self.size
+        # What a row lacks is a number with a bit for each resource.
+        codes = np.zeros(len(rows), dtype=np.int64)
+        for bit, column in enumerate(self._columns):
+            codes[left[:, column] < self.size[column]] |= 1 << bit
+        self._total += int(counts.sum() - self._counts[rows].sum())
+        self._kinds.subtract(self._codes[rows].tolist())
+        self._kinds.update(codes.tolist())
+        self._counts[rows], self._codes[rows] = counts, codes
+
+    def fitting(self, closed: NDArray[np.intp]) -> int:
+        """Return how many members have room off the ``closed`` rows."""
+        return self._total - int(self._counts[closed].sum()) if len(closed) else self._total
+
+    def short_of(self, closed: NDArray[np.intp]) -> tuple[str, ...]:
+        """Return what one more member lacks on the row off the ``closed`` ones that lacks the fewest resources."""
+        kinds = self._kinds
+        if len(closed):
+            kinds = kinds.copy()
+            kinds.subtract(self._codes[closed].tolist())
+        lacking = (
+            tuple(name for bit, name in enumerate(self._names) if code >> bit & 1)
+            for code, number in kinds.items()
+            if number > 0 and code
+        )
+        return min(lacking, key=lambda names: (len(names), names), default=())
