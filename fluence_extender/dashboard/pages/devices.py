@@ -66,7 +66,7 @@ def _jobs(rows: Sequence[QuantumRow]) -> Node:
         "Task",
         "In its vendor's queue",
         "Consumers",
-        "They are",
+        "Their state",
         "Command",
     )
     return h.section[
@@ -83,7 +83,7 @@ def _job(row: QuantumRow) -> tuple[Node, ...]:
         row.task or "-",
         row.status,
         h.a(href=row.consumers_link)[row.consumers] if row.consumers else "-",
-        [state_badge(row.consumers_state), f"; {row.consumers_status}"] if row.consumers else "-",
+        h.span[state_badge(row.consumers_state), f": {row.consumers_status}"] if row.consumers else "-",
         command_button(row.command),
     )
 

@@ -20,7 +20,7 @@ from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
 
 NO_TASK_YET = "no task was found yet"
-WAITS = "waits for the task to be next in its queue"
+WAITS = "it starts when the task is next in its queue"
 RELEASED = "released"
 
 

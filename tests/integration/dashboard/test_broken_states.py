@@ -103,7 +103,9 @@ def test_service_that_goes_away_and_comes_back(page: Page, service: StateApi) ->
     page.goto("/gangs")
     expect(page.locator("#live")).to_contain_text("lab/waits", timeout=LIMIT)
     service.stop()
-    expect(page.locator("#live .notice.trouble")).to_contain_text("can't be reached", timeout=LIMIT)
+    expect(page.locator("#live .notice.trouble")).to_contain_text(
+        "can't be reached: Connection refused", timeout=LIMIT
+    )
     expect(page.locator("#live")).to_contain_text("lab/waits")
     service.lists["gangs"] = [gang("after")]
     service.start()

@@ -44,7 +44,7 @@ def reads(name: str = "c", **notes: str) -> Pod:
         ),
         (
             [reads("a"), reads("b")],
-            QuantumPart("consumer", "g-producer", "", "waits for the task to be next in its queue"),
+            QuantumPart("consumer", "g-producer", "", "it starts when the task is next in its queue"),
         ),
         (
             [replace(reads(**TASK), gates=(GATE,))],
