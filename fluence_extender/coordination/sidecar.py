@@ -35,6 +35,7 @@ from fluence_extender.coordination.release import (
     waiting,
 )
 from fluence_extender.coordination.tracker import TaskTracker, Verdict
+from fluence_extender.model.coordination import QUANTUM_JOB_ID_ANNOTATION, TASK_STATUS_ANNOTATION
 from fluence_extender.model.pod import Pod
 
 log = structlog.get_logger(__name__)
@@ -157,9 +158,17 @@ class Sidecar:
                 continue
             if status != self._tracker.tasks[task]:
                 log.info("status of the task", task=task, status=str(status))
+                await self._show(task, str(status))
             self._tracker.update(task, status, self._clock())
             if status.ready:
                 return
+
+    async def _show(self, task: str, status: str) -> None:
+        """Write on our pod where a task is, for people; a write that fails isn't repeated."""
+        try:
+            await self._pods.annotate_own({QUANTUM_JOB_ID_ANNOTATION: task, TASK_STATUS_ANNOTATION: status})
+        except ClusterError as error:
+            log.warning("the status of the task isn't shown", problem=str(error))
 
     def _failed(self, error: ProviderError) -> None:
         if str(error) != self._tracker.trouble:

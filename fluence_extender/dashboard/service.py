@@ -12,6 +12,7 @@ to a request of his own.
 from __future__ import annotations
 
 import copy
+import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -214,6 +215,9 @@ class ServiceReader:
 def _cause(error: Exception) -> str:
     """Return why a connection failed, in the system's own words if it has some."""
     below = getattr(error, "os_error", error)
+    number = getattr(below, "errno", None) or 0
+    if number > 0:
+        return os.strerror(number)
     return getattr(below, "strerror", None) or str(error) or type(error).__name__
 
 

@@ -40,6 +40,9 @@ CONSUMER_PRIORITY_CLASS = "fluence-quantum-classical"
 
 # Written on each consumer by the producer's sidecar, before the gate is removed.
 QUANTUM_JOB_ID_ANNOTATION = f"{DOMAIN}/quantum-job-id"
+TASK_STATUS_ANNOTATION = f"{DOMAIN}/task-status"
+"""On the pod of a sidecar: the status of its newest task in the vendor's queue. It is there to be shown, and decides
+nothing."""
 RELEASED_ANNOTATION = f"{DOMAIN}/released"
 """On the producer, with the id of its task: why consumers may start. It is written before the first gate is removed.
 Consumers created later start at once."""

@@ -57,6 +57,7 @@ WRITTEN = frozenset(
         coordination.DEPENDS_ON_PRODUCER,
         coordination.DEPENDS_ON_GATE,
         coordination.QUANTUM_JOB_ID_ANNOTATION,
+        coordination.TASK_STATUS_ANNOTATION,
         coordination.RELEASED_ANNOTATION,
         coordination.PRODUCER_SEEN_ANNOTATION,
     }

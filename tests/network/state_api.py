@@ -26,6 +26,8 @@ def gang(name: str, state: str = "waiting", **changed: Any) -> Document:
         "size": 2,
         "created": "2026-06-30T12:00:00Z",
         "expected_start": None,
+        "started": None if state == "waiting" else "2026-06-30T12:00:00Z",
+        "expected_end": None,
         "queue": "physics",
         "position": 1 if state == "waiting" else None,
         "members": [
@@ -33,6 +35,7 @@ def gang(name: str, state: str = "waiting", **changed: Any) -> Document:
             for number, node in enumerate(["", ""] if state == "waiting" else ["n1", "n2"])
         ],
         "former": [],
+        "quantum": None,
     }
     return {**made, **changed}
 

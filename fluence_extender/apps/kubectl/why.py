@@ -133,6 +133,8 @@ def explanation(story: Item, nodes: Sequence[Item], devices: Sequence[Item], wid
     backends = sorted({member["backend"] for member in story["members"] if member["backend"]})
     if backends:
         yield _line("backend", ", ".join(backends))
+    if quantum := story.get("quantum"):
+        yield _line("task", task_text(quantum))
     if nodes:
         # Members that ask for the same resources have the same line: it is printed once.
         yield from dict.fromkeys(line for ask in story["asks"] for line in _free(ask, nodes))
@@ -143,6 +145,13 @@ def explanation(story: Item, nodes: Sequence[Item], devices: Sequence[Item], wid
     if devices:
         yield from _devices(story["asks"], devices)
     yield from _history(story, wide)
+
+
+def task_text(quantum: Item) -> str:
+    """Return what is known of the task of a quantum job, and which gang is the other part of the job."""
+    text = ": ".join(filter(None, (quantum["task"], quantum["status"])))
+    partner = {"producer": "its consumers are", "consumer": "its producer is"}.get(quantum["role"], "")
+    return f"{text}; {partner} gang {quantum['partner']}" if partner else text
 
 
 def _request_text(ask: Item) -> str:

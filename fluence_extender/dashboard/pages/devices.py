@@ -1,16 +1,28 @@
-"""The page of the devices."""
+"""The page of the devices, and of the quantum jobs that use them."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import htpy as h
 from htpy import Node
 
 from fluence_extender.dashboard.pages.frame import PageContent
-from fluence_extender.dashboard.pages.parts import bar, filter_form, heading, pager, select_field, table
+from fluence_extender.dashboard.pages.parts import (
+    bar,
+    command_button,
+    filter_form,
+    heading,
+    pager,
+    select_field,
+    state_badge,
+    table,
+)
 from fluence_extender.dashboard.state import ClusterState
 from fluence_extender.dashboard.views import links
 from fluence_extender.dashboard.views.devices import DeviceRow, devices_view
 from fluence_extender.dashboard.views.filters import Filters
+from fluence_extender.dashboard.views.quantum import QuantumRow, quantum_rows
 
 SHOWN = ("free", "held", "unusable")
 
@@ -38,8 +50,42 @@ def devices_page(state: ClusterState, filters: Filters) -> PageContent:
             ],
         ),
         pager(found.rows, links.DEVICES, filters),
+        _jobs(quantum_rows(state, filters)),
     ]
     return PageContent("Devices", links.DEVICES, live, controls)
+
+
+def _jobs(rows: Sequence[QuantumRow]) -> Node:
+    """Return the quantum jobs, nothing where there are none."""
+    if not rows:
+        return None
+    columns = (
+        "Gang",
+        "State",
+        "Backend",
+        "Task",
+        "In its vendor's queue",
+        "Consumers",
+        "Their state",
+        "Command",
+    )
+    return h.section[
+        heading("Quantum jobs"),
+        table("Quantum jobs", columns, (_job(row) for row in rows), None),
+    ]
+
+
+def _job(row: QuantumRow) -> tuple[Node, ...]:
+    return (
+        h.a(href=row.link)[row.name],
+        state_badge(row.state),
+        row.backends or "-",
+        row.task or "-",
+        row.status,
+        h.a(href=row.consumers_link)[row.consumers] if row.consumers else "-",
+        h.span[state_badge(row.consumers_state), f": {row.consumers_status}"] if row.consumers else "-",
+        command_button(row.command),
+    )
 
 
 def _cells(row: DeviceRow) -> tuple[Node, ...]:

@@ -35,7 +35,7 @@ def queue_table(queues: Sequence[QueueRow]) -> Element:
     """Return the table of queues."""
     return table(
         "Queues",
-        ("Queue", "Waiting", "Running", "First in line", "Starts", "Oldest", "Limits", "State"),
+        ("Queue", "Waiting", "Running", "Next to start", "Starts", "Oldest", "Limits", "State"),
         (
             (
                 h.a(href=queue.link)[queue.name],

@@ -44,6 +44,7 @@ COLUMNS = (
 )
 KINDS = {
     "running": "runs",
+    "ahead": "backfill: ahead of an older gang",
     "reserved": "nodes are reserved for it",
     "expected": "is expected to start",
     "closed": "reserved by an administrator",

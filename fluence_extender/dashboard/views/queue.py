@@ -16,6 +16,9 @@ from fluence_extender.dashboard.views.gangs import namespaces_of
 from fluence_extender.dashboard.views.overview import QueueRow, queue_row
 
 RUNNING = ("planned", "committed", "bound")
+RUNS = ("running", "ahead")
+"""The kinds of spans of gangs that run."""
+
 MOST_LINES = 24
 """Lines of the timeline."""
 
@@ -47,8 +50,8 @@ class LineRow:
 class TimelineSpan:
     """A line of the timeline, from ``left`` to ``right``, which are shares of its width.
 
-    ``kind`` is running, reserved (kept free for a gang), expected (may start then) or closed (an administrator's).
-    ``open`` says that nobody knows the end.
+    ``kind`` is running, ahead (runs, although an older gang waits for its start), reserved (kept free for a gang),
+    expected (may start then) or closed (an administrator's). ``open`` says that nobody knows the end.
     """
 
     name: str
@@ -134,9 +137,19 @@ def timeline(
         for one in line
         if one["expected_start"] is not None and (one["namespace"], one["name"]) not in reserved
     ]
+    oldest = min((moment(one["created"]) for one in line if one["expected_start"]), default=now)
     shown = {(one["namespace"], one["name"]) for one in line} if reserved else set()
     known = [
-        *((_gang(one), "running", _time(one["created"]) or now, None, "") for one in running),
+        *(
+            (
+                _gang(one),
+                _running_kind(one, oldest),
+                _time(one.get("started") or one["created"]) or now,
+                _time(one.get("expected_end")),
+                "",
+            )
+            for one in running
+        ),
         *(
             (_gang(one), "reserved", _time(one["start"]) or now, _time(one["end"]), _nodes(one))
             for one in reservations
@@ -170,10 +183,10 @@ _Known = tuple[tuple[str, str], str, datetime, datetime | None, str]
 def _right(
     kind: str, left: float, until: datetime | None, at: Callable[[datetime], float], now: datetime
 ) -> float:
-    """Return where a span ends. What runs with no known end ends now; what is to come is open to the right."""
-    if until is not None:
-        return max(at(until), left)
-    return max(at(now), left) if kind == "running" else 1.0
+    """Return where a span ends. What runs ends now at the earliest; what is to come may be open to the right."""
+    if kind in RUNS:
+        return max(at(now), at(until) if until is not None else 0.0, left)
+    return max(at(until), left) if until is not None else 1.0
 
 
 def _bounds(now: datetime, known: Sequence[_Known]) -> tuple[datetime, datetime]:
@@ -181,6 +194,12 @@ def _bounds(now: datetime, known: Sequence[_Known]) -> tuple[datetime, datetime]
     begin = max(min([now - SHORTEST, *times]), now - LONGEST)
     end = min(max([now + SHORTEST, *times]), now + LONGEST)
     return begin, end + (end - begin) / 20
+
+
+def _running_kind(gang: Item, oldest: datetime) -> str:
+    """Return whether a gang runs although one that was created before it, the ``oldest``, waits for its start."""
+    created = _time(gang["created"])
+    return "ahead" if created is not None and created > oldest else "running"
 
 
 def _gang(one: Item) -> tuple[str, str]:

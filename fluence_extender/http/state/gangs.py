@@ -14,11 +14,13 @@ from fluence_extender.gangs.reporting.remarks import remarks_on
 from fluence_extender.graph.units import leaf_type
 from fluence_extender.http.state import v1
 from fluence_extender.http.state.listings import Items, Key, Listing, Single
+from fluence_extender.http.state.quantum import quantum_part
 from fluence_extender.http.state.v1 import amounts, moment
 from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.model.gang import Convention, GangKey, GangState, HistoryKind
 from fluence_extender.model.notation import format_time
 from fluence_extender.model.resources import CPU, MEMORY
+from fluence_extender.queueing.entry import NEVER
 
 NO_PLACE_YET = "the gang is about to be placed"
 PODS_GONE = "its pods are gone"
@@ -35,7 +37,7 @@ def gang_listing(controller: Controller, gone: bool) -> Listing[v1.Gang]:
         known = GangKey(key[0], key[1], Convention(key[2]), key[3], key[4])
         gang = registry.gangs.get(known)
         if gang is not None:
-            return gang_shape(gang, _queue(controller, known), positions.get(known))
+            return gang_shape(gang, _queue(controller, known), positions.get(known), _end(controller, gang))
         remembered_gang = registry.gone.get(known) if gone else None
         return None if remembered_gang is None else _gone(remembered_gang.gang)
 
@@ -57,7 +59,8 @@ def gang_detail(
     living = [gang for gang in registry.named(namespace, name) if convention in ("", gang.key.convention)]
     if living:
         key = living[0].key
-        shape = gang_shape(living[0], _queue(controller, key), _positions(controller).get(key))
+        position, end = _positions(controller).get(key), _end(controller, living[0])
+        shape = gang_shape(living[0], _queue(controller, key), position, end)
         return _detail(controller, living[0], shape, leading)
     found: Gang | None = None
     for one in registry.gone:
@@ -76,10 +79,21 @@ def _queue(controller: Controller, key: GangKey) -> str:
     return place.queue if place is not None else ""
 
 
-def gang_shape(gang: Gang, queue: str = "", position: int | None = None) -> v1.Gang:
-    """Return a gang as lists show it; ``position`` is its place in line."""
+def _end(controller: Controller, gang: Gang) -> float:
+    """Return when the last living member of a gang ends that has started whole, `NEVER` where nobody knows."""
+    living = [member.pod for member in gang.alive()]
+    if not living or not all(pod.started for pod in living):
+        return NEVER
+    return max(controller.queue.ends.end(pod, pod.started) for pod in living)
+
+
+def gang_shape(gang: Gang, queue: str = "", position: int | None = None, end: float = NEVER) -> v1.Gang:
+    """Return a gang as lists show it; ``position`` is its place in line, and ``end`` when it is expected to end."""
     members = sorted(gang.members.values(), key=lambda member: member.pod.name)
     created = min((member.pod.created for member in members), default=0.0)
+    started = min(
+        (member.pod.started for member in members if member.alive and member.pod.started), default=0.0
+    )
     return v1.Gang(
         namespace=gang.key.namespace,
         name=gang_label(gang.key),
@@ -91,10 +105,13 @@ def gang_shape(gang: Gang, queue: str = "", position: int | None = None) -> v1.G
         size=gang.size,
         created=moment(created) if created else None,
         expected_start=moment(gang.starts_about) if gang.starts_about is not None else None,
+        started=moment(started) if started else None,
+        expected_end=moment(end) if end < NEVER else None,
         queue=queue,
         position=position,
         members=tuple(map(_member, members)),
         former=(),
+        quantum=quantum_part([member.pod for member in members]),
     )
 
 
@@ -241,10 +258,13 @@ def _gone(gang: Gang) -> v1.Gang:
         size=gang.size,
         created=None,
         expected_start=None,
+        started=None,
+        expected_end=None,
         queue="",
         position=None,
         members=(),
         former=tuple(sorted({entry.pod for entry in entries if entry.pod})),
+        quantum=None,
     )
 
 

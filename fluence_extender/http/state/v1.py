@@ -157,6 +157,38 @@ class Member(ApiValue):
 
 
 @dataclass(frozen=True, slots=True)
+class QuantumPart(ApiValue):
+    """What the pods of a gang are in a quantum job, and where the task is."""
+
+    role: Annotated[
+        Literal["producer", "consumer", "observed"],
+        Field(
+            description="producer: submits the task; consumer: waits for it; observed: submits a task that nobody "
+            "waits for.",
+            examples=["producer"],
+        ),
+    ]
+    partner: Annotated[
+        str,
+        Field(
+            description="The gang of the consumers, or that of the producer; empty for an observed pod.",
+            examples=["vqe"],
+        ),
+    ]
+    task: Annotated[
+        str,
+        Field(description="The vendor's id of the task; empty while none is known.", examples=["7d3f-42"]),
+    ]
+    status: Annotated[
+        str,
+        Field(
+            description="Where the task is in its vendor's queue, or why consumers were released.",
+            examples=["queued, position 3"],
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
 class Gang(ApiValue):
     """Pods that are placed together or not at all."""
 
@@ -208,6 +240,18 @@ class Gang(ApiValue):
             examples=["2026-06-30T14:30:00Z"],
         ),
     ]
+    started: Annotated[
+        datetime | None,
+        Field(description="When its first living member started to run.", examples=["2026-06-30T12:00:05Z"]),
+    ]
+    expected_end: Annotated[
+        datetime | None,
+        Field(
+            description="When its last living member ends, as far as all of them, their Jobs or their queue say how "
+            "long they run; null when that is unknown.",
+            examples=["2026-06-30T16:30:00Z"],
+        ),
+    ]
     queue: Annotated[str, Field(description="Its queue; empty when it is in none.", examples=["physics"])]
     position: Annotated[
         int | None,
@@ -222,6 +266,15 @@ class Gang(ApiValue):
         Field(
             description="The names of the pods of a gang that is gone, as far as its history names them.",
             examples=[[]],
+        ),
+    ]
+    quantum: Annotated[
+        QuantumPart | None,
+        Field(
+            description="Its part in a quantum job; null for a gang that has none.",
+            examples=[
+                {"role": "producer", "partner": "vqe", "task": "7d3f-42", "status": "queued, position 3"}
+            ],
         ),
     ]
 

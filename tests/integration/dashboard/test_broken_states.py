@@ -63,9 +63,11 @@ def page(browser: Browser, service: StateApi, address: str) -> Iterator[Page]:
 
 
 def test_hostile_names_stay_text(page: Page, service: StateApi) -> None:
+    task = {"role": "observed", "partner": "", "task": HOSTILE, "status": HOSTILE}
     bad = gang(
         HOSTILE, "bound", namespace=HOSTILE, reason=HOSTILE, queue=HOSTILE, why=HOSTILE, former=[HOSTILE]
     )
+    bad["quantum"] = task
     waits = gang(HOSTILE, namespace=HOSTILE, reason=HOSTILE, queue=HOSTILE)
     service.lists.update(
         gangs=[bad],
@@ -101,7 +103,9 @@ def test_service_that_goes_away_and_comes_back(page: Page, service: StateApi) ->
     page.goto("/gangs")
     expect(page.locator("#live")).to_contain_text("lab/waits", timeout=LIMIT)
     service.stop()
-    expect(page.locator("#live .notice.trouble")).to_contain_text("can't be reached", timeout=LIMIT)
+    expect(page.locator("#live .notice.trouble")).to_contain_text(
+        "can't be reached: Connection refused", timeout=LIMIT
+    )
     expect(page.locator("#live")).to_contain_text("lab/waits")
     service.lists["gangs"] = [gang("after")]
     service.start()
@@ -139,6 +143,20 @@ def test_usage_without_an_account_or_rights_or_use_says_what_to_do(page: Page, s
     page.goto("/usage?by=namespace")
     expect(live).to_contain_text("Only namespaces whose pods you may list are counted")
     expect(live).to_contain_text("Nothing was used. Choose an earlier day")
+
+
+def test_tables_of_ten_thousand_rows_have_pages_and_are_found_by_text(page: Page, service: StateApi) -> None:
+    waiting = [gang(f"wait-{number}", position=number + 1) for number in range(10_000)]
+    service.lists.update(gangs=waiting, queue=[entry(one) for one in waiting])
+    live = page.locator("#live")
+    for path, caption in (("/gangs", "Gangs"), ("/queue", "The line")):
+        page.goto(f"{path}?page=100")
+        expect(live).to_contain_text("9,901 to 10,000 of 10,000", timeout=LIMIT)
+        rows = page.get_by_role("region", name=caption, exact=True).locator("tbody tr")
+        expect(rows).to_have_count(100)
+        page.goto(f"{path}?text=wait-9999")
+        expect(live).to_contain_text("lab/wait-9999", timeout=LIMIT)
+        expect(rows).to_have_count(1)
 
 
 def test_dashboard_that_ends_says_so(browser: Browser, service: StateApi) -> None:

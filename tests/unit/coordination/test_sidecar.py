@@ -23,6 +23,7 @@ from fluence_extender.model.coordination import (
     PRODUCER_BACKEND_ANNOTATION,
     QUANTUM_JOB_ID_ANNOTATION,
     RELEASED_ANNOTATION,
+    TASK_STATUS_ANNOTATION,
 )
 from tests.unit.coordination.fake_pods import FakePods, consumer, failing, producer
 
@@ -109,6 +110,27 @@ class Life:
 
 def all_released(pods: FakePods) -> Callable[[], bool]:
     return lambda: not pods.gated()
+
+
+async def test_pod_says_where_its_task_is_in_the_queue() -> None:
+    pods = cluster("a")
+    shown: list[str] = []
+
+    def seen(verb: str, name: str) -> None:
+        status = pods.pods["lead"].annotations.get(TASK_STATUS_ANNOTATION, "")
+        if status and status not in shown[-1:]:
+            shown.append(status)
+
+    pods.seen = seen
+    assert await Life(pods, Vendor(says=(QUEUED, QUEUED, NEXT))).live(all_released(pods)) == 0
+    assert shown == ["queued, position 5", "queued, position 1"]
+    assert pods.pods["lead"].annotations[QUANTUM_JOB_ID_ANNOTATION] == "task"
+
+
+async def test_status_that_cannot_be_written_holds_nothing_up() -> None:
+    pods = cluster("a")
+    pods.fault = failing(1, "note")
+    assert await Life(pods, Vendor()).live(all_released(pods)) == 0
 
 
 async def test_consumers_are_released_when_the_task_is_next_and_not_before() -> None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from fluence_extender.apps.kubectl.why import explanation
 from fluence_extender.dashboard.state import ClusterState, changes_between
 from fluence_extender.dashboard.views import commands, links
 from fluence_extender.dashboard.views.devices import devices_view
@@ -13,6 +14,7 @@ from fluence_extender.dashboard.views.filters import PAGE, Filters, cut
 from fluence_extender.dashboard.views.gangs import gang_story, gangs_view
 from fluence_extender.dashboard.views.nodes import MOST_TILES, STEPS, node_story, nodes_view, step_of
 from fluence_extender.dashboard.views.overview import overview
+from fluence_extender.dashboard.views.quantum import quantum_rows
 from fluence_extender.dashboard.views.queue import queue_view, timeline
 from fluence_extender.dashboard.views.search import search
 from fluence_extender.dashboard.views.whatif import what_if
@@ -123,6 +125,23 @@ def test_timeline_shows_what_runs_what_is_reserved_and_what_is_expected() -> Non
     assert found.now < kept.left < kept.right < expected.left < expected.right == 1.0
 
 
+def test_timeline_tells_backfill_and_when_what_runs_ends() -> None:
+    older, filler = gang("older", created=later(-30)), gang("filler", "bound", created=later(-20))
+    filler |= {"started": later(-10), "expected_end": later(5)}
+    before = gang("before", "bound", created=later(-40), started=later(-40))
+    line = [entry(older, expected_start=later(10))]
+    found = timeline([before, filler], line, [], NOW)
+    first, second, third = found.spans
+    assert [(one.name, one.kind) for one in found.spans] == [
+        ("lab/before", "running"),
+        ("lab/filler", "ahead"),
+        ("lab/older", "expected"),
+    ]
+    assert first.right == found.now
+    assert first.left < second.left < found.now < second.right < third.left
+    assert [one.kind for one in timeline([filler], [entry(older)], [], NOW).spans] == ["running"]
+
+
 def test_map_goes_by_zone_and_rack_and_tells_closed_from_full() -> None:
     nodes = [
         node("n10", 4),
@@ -176,6 +195,28 @@ def test_devices_are_found_by_attribute_and_by_use() -> None:
     assert names(show="held") == ["a"]
     (row,) = devices_view(state, Filters({"show": "held"})).rows.rows
     assert [(holder.text, holder.link) for holder in row.holders] == [("lab/p", "/gangs/lab/g")]
+
+
+def test_quantum_jobs_show_their_task_and_in_step_the_pods_that_wait_for_it() -> None:
+    status = {"task": "t-7", "status": "queued, position 3"}
+    makes = gang("vqe-producer", "bound", quantum={"role": "producer", "partner": "vqe", **status})
+    makes["members"][0]["backend"] = "ibm_fez"
+    waits = {"role": "consumer", "partner": "vqe-producer", "task": "", "status": "waits"}
+    alone = {"role": "observed", "partner": "", **status}
+    gangs = [makes, gang("vqe", quantum=waits), gang("watched", quantum=alone), gang("other")]
+    state = ClusterState(1, NOW, gangs=gangs)
+    first, second = quantum_rows(state, ALL)
+    assert (first.name, first.backends, first.task, first.status) == (
+        "lab/vqe-producer",
+        "ibm_fez",
+        "t-7",
+        "queued, position 3",
+    )
+    assert (first.consumers, first.consumers_state) == ("lab/vqe (2 pods)", "waiting")
+    assert (second.name, second.consumers) == ("lab/watched", "")
+    assert [row.name for row in quantum_rows(state, Filters({"backend": "ibm_fez"}))] == [first.name]
+    told = list(explanation(story(makes), [], [], False))
+    assert "  task      t-7: queued, position 3; its consumers are gang vqe" in told
 
 
 def test_search_finds_gangs_pods_nodes_devices_queues_and_users() -> None:

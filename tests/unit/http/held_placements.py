@@ -33,10 +33,13 @@ GANGS = (
         size=2,
         created=CREATED,
         expected_start=None,
+        started=None,
+        expected_end=None,
         queue="default",
         position=None,
         members=(v1.Member("vqe-0", "u-0", "n1", "ibm-a"), v1.Member("vqe-1", "u-1", "n1", "")),
         former=(),
+        quantum=None,
     ),
     v1.Gang(
         namespace="team",
@@ -49,10 +52,13 @@ GANGS = (
         size=8,
         created=None,
         expected_start=None,
+        started=None,
+        expected_end=None,
         queue="physics",
         position=2,
         members=(v1.Member("big-0", "u-2", "", ""),),
         former=(),
+        quantum=None,
     ),
 )
 GONE = replace(GANGS[1], name="old", state="gone", reason="its pods are gone", why="", size=1, members=())

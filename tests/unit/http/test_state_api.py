@@ -40,9 +40,12 @@ async def test_gangs_are_shown_with_their_members(api: httpx.AsyncClient) -> Non
         "owner": "",
         "created": None,
         "expected_start": None,
+        "started": None,
+        "expected_end": None,
         "queue": "physics",
         "position": 2,
         "former": [],
+        "quantum": None,
         "members": [{"pod": "big-0", "uid": "u-2", "node": "", "backend": "", "run": "", "ended": False}],
     }
 
