@@ -60,6 +60,19 @@ def test_users_of_a_queue_take_turns() -> None:
     assert sorted(name.partition("-")[0] for name in started) == ["ada", "ada", "eve", "eve"]
 
 
+def test_service_accounts_of_a_namespace_have_the_turns_of_one_user() -> None:
+    """Whoever may edit in a namespace may make, and impersonate, any number of them."""
+    cluster = Cluster(machine(4), weighted("a"))
+    accounts = [f"system:serviceaccount:lab:bot-{number}" for number in range(4)]
+    for user in (*accounts, "eve", "eve"):
+        name = f"{user.rpartition(':')[2]}-{len(cluster.pods)}"
+        cluster.submit(name, queue="a")
+        for pod in list(cluster.pods[name]):
+            cluster._put(name, replace(pod, annotations={**pod.annotations, USER_ANNOTATION: user}))
+    started = cluster.decide(0.0)
+    assert sorted(name.partition("-")[0] for name in started) == ["bot", "bot", "eve", "eve"]
+
+
 def test_children_share_what_their_parent_has() -> None:
     tree = weighted("a"), weighted("a1", parent="a"), weighted("a2", parent="a"), weighted("b")
     cluster = Cluster(machine(8), *tree)
