@@ -47,9 +47,10 @@ The year has {days} days. The jobs have one pod each and are charged to 500 user
 60 accounts. `admin` may list the pods of all namespaces, `lead` those of half of them, and `user-7` those of one. Both
 databases have their default settings, and a first round, which isn't counted, brings what is asked into memory.
 
-What misses the goal: sums by day over a year, and readers who may see many namespaces. Use by day is added up from a
-row for each day and user. Runs are read from each of the reader's namespaces, and a queue that none of them has used
-is looked for in all their runs.
+Use by day is added up from a row for each day and namespace, other use from a row for each period of 32 days and
+user. Runs are found in indexes that have what they are filtered by; only the rows that are shown are read. What these
+answers cost therefore grows with the number of jobs where nothing fits: a queue that none of a reader's namespaces has
+used is looked for among all their runs.
 """
 
 

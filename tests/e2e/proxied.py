@@ -39,10 +39,11 @@ def own_address() -> str:
 
 
 @contextmanager
-def behind_proxy(installation: Installation) -> Iterator[None]:
-    """While this lasts, the service is reached as fluence-system/fluence."""
+def behind_proxy(installation: Installation, *arguments: str) -> Iterator[None]:
+    """While this lasts, the service, with further arguments, is reached as fluence-system/fluence."""
     api = installation.plane.api
-    with installation.other("--api-host", "0.0.0.0", "--api-service", f"{DEFAULT_NAMESPACE}/{NAME}") as stack:
+    reached = ("--api-host", "0.0.0.0", "--api-service", f"{DEFAULT_NAMESPACE}/{NAME}")
+    with installation.other(*reached, *arguments) as stack:
         port = urlsplit(stack.api_url).port or 0
         for one in (_service(port), _pod(), _endpoints(own_address(), port), *_aggregation(port)):
             api.apply(one)

@@ -22,6 +22,7 @@ from fluence_extender.gangs.queue.settings import Queues, usual_seconds
 from fluence_extender.gangs.queue.submissions import submission_of
 from fluence_extender.gangs.queue.usage import Place, Usage
 from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.model.access import Caller
 from fluence_extender.model.dependency import Ending, Target, parse_dependencies
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
@@ -80,8 +81,12 @@ class QueueAdmission:
         return queue.scheduling.admission_timeout if isinstance(queue, Queue) else None
 
     def user_of(self, gang: Gang) -> str:
-        """Return who submitted a gang; where that isn't recorded, all gangs of the namespace have one user."""
+        """Return as whose work a gang counts; where that isn't recorded, all gangs of the namespace have one user."""
         return _user(gang.key, submission_of(gang, self._registry.workloads))
+
+    def creator_of(self, gang: Gang) -> str:
+        """Return who submitted a gang, of the service accounts of a namespace each by its name."""
+        return submission_of(gang, self._registry.workloads).user or self.user_of(gang)
 
     def user_for(self, key: GangKey, said: Submission) -> str:
         """Return who submits a gang that says this of itself, as `user_of` does."""
@@ -270,7 +275,7 @@ def _leaves(gang: Gang) -> bool:
 
 
 def _user(key: GangKey, said: Submission) -> str:
-    return said.user or f"namespace {key.namespace}"
+    return Caller(said.user).share if said.user else f"namespace {key.namespace}"
 
 
 def _names(gang: Gang) -> set[Target]:

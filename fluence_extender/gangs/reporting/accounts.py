@@ -133,11 +133,11 @@ class PodAccounts:
 
     def _owner(self, gang: Gang) -> tuple[str, str]:
         """Return the queue and the user of a gang."""
-        place = self._admission.usage.place(gang.key)
+        place, user = self._admission.usage.place(gang.key), self._admission.creator_of(gang)
         if place is not None:
-            return place.queue, place.user
+            return place.queue, user
         queue = self._admission.queue_of(gang)
-        return queue.name if isinstance(queue, Queue) else NO_QUEUE_NAME, self._admission.user_of(gang)
+        return queue.name if isinstance(queue, Queue) else NO_QUEUE_NAME, user
 
     def _run(self, gang: Gang) -> str:
         """Return the key of the gang's present life: the same after a restart, as far as its pods tell."""

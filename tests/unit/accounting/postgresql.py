@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
+from sqlalchemy import URL
 
 PASSWORD = "secret-of-the-test"
 START = 30.0
@@ -99,6 +100,13 @@ class PostgresServer:
         with psycopg.connect(self._info("postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE d{self._made}".encode())
         return f"postgresql+psycopg://fluence:{PASSWORD}@127.0.0.1:{self.port}/d{self._made}"
+
+    def execute(self, url: URL, statements: str) -> None:
+        """Execute statements, in which ``{name}`` is the database's, in the database at ``url``."""
+        name = url.database or ""
+        info = f"{self._info(name)} options='-c default_transaction_read_only=off'"
+        with psycopg.connect(info, autocommit=True) as connection:
+            connection.execute(statements.replace("{name}", name).encode())
 
     def kill(self) -> None:
         """Kill the server and all of its processes at once."""

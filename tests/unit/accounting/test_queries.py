@@ -9,10 +9,10 @@ from sqlalchemy import Connection, Select, text
 
 from fluence_extender.accounting import store
 from fluence_extender.accounting.queries import (
-    parts,
     ended_use,
     fitting,
     namespaces,
+    parts,
     past_runs,
     running_use,
     usage,

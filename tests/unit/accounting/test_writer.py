@@ -268,3 +268,42 @@ def test_writer_that_is_killed_lets_another_one_write(server: PostgresServer, wr
         first.send_signal(signal.SIGKILL)
     until(second.idle)
     assert runs(url) == {"run-a", "run-b"}
+
+
+@pytest.mark.parametrize(
+    ("breaks", "mends", "trouble"),
+    [
+        (
+            "ALTER DATABASE {name} SET default_transaction_read_only = on",
+            "ALTER DATABASE {name} RESET default_transaction_read_only",
+            "read-only transaction",
+        ),
+        (
+            "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$BEGIN RAISE 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END$$; "
+            "CREATE TRIGGER full_disk BEFORE INSERT ON pods EXECUTE FUNCTION full_disk()",
+            "DROP TRIGGER full_disk ON pods",
+            "No space left on device",
+        ),
+    ],
+    ids=["read-only", "full"],
+)
+def test_server_that_writes_nothing_is_reported_and_written_once_it_does(
+    server: PostgresServer, writer: MakeWriter, told: Told, breaks: str, mends: str, trouble: str
+) -> None:
+    url = parse_address(server.database())
+    one = writer(url)
+    one.begin(frozenset())
+    one.record(pod("a"))
+    until(one.idle)
+    one.close()
+    server.execute(url, breaks)
+    second = writer(url)
+    second.begin(frozenset({"a"}))
+    second.record(pod("b"))
+    until(lambda: second.trouble)
+    assert trouble in second.trouble
+    assert runs(url) == {"run-a"}
+    server.execute(url, mends)
+    until(second.idle)
+    assert (runs(url), told.written, told.lost) == ({"run-a", "run-b"}, 2, 0)

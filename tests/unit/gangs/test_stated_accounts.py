@@ -165,3 +165,11 @@ def test_standby_states_nothing(world: MakeWorld) -> None:
     w.change(pod, phase="Succeeded")
     w.advance(1)
     assert (sink.stood_down, len(sink.all)) == (1, stated)
+
+
+def test_service_account_is_charged_by_its_name(world: MakeWorld) -> None:
+    sink = Statements()
+    w = world(node("n0"), sink=sink)
+    w.pod("p", annotations={USER_ANNOTATION: "system:serviceaccount:lab:bot"}, requests=asks(1000, 1))
+    w.advance(3)
+    assert sink.last("p").user == "system:serviceaccount:lab:bot"

@@ -60,6 +60,19 @@ def test_users_of_a_queue_take_turns() -> None:
     assert sorted(name.partition("-")[0] for name in started) == ["ada", "ada", "eve", "eve"]
 
 
+def test_service_accounts_of_a_namespace_have_the_turns_of_one_user() -> None:
+    """Whoever may edit in a namespace may make, and impersonate, any number of them."""
+    cluster = Cluster(machine(4), weighted("a"))
+    accounts = [f"system:serviceaccount:lab:bot-{number}" for number in range(4)]
+    for user in (*accounts, "eve", "eve"):
+        name = f"{user.rpartition(':')[2]}-{len(cluster.pods)}"
+        cluster.submit(name, queue="a")
+        for pod in list(cluster.pods[name]):
+            cluster._put(name, replace(pod, annotations={**pod.annotations, USER_ANNOTATION: user}))
+    started = cluster.decide(0.0)
+    assert sorted(name.partition("-")[0] for name in started) == ["bot", "bot", "eve", "eve"]
+
+
 def test_children_share_what_their_parent_has() -> None:
     tree = weighted("a"), weighted("a1", parent="a"), weighted("a2", parent="a"), weighted("b")
     cluster = Cluster(machine(8), *tree)
@@ -154,39 +167,55 @@ def jain(delivered: list[float]) -> float:
     return sum(delivered) ** 2 / (len(delivered) * sum(one * one for one in delivered))
 
 
-def test_overloaded_queues_get_what_their_weights_entitle_them_to() -> None:
-    """Four queues with more work than there is room, in jobs of different sizes and lengths."""
-    weights = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 2.0}
-    queues = [weighted(name, weight, half_life=DAY / 12) for name, weight in weights.items()]
-    cluster = Cluster(machine(*[8] * 4), *queues)
-    sizes = {"a": 1, "b": 4, "c": 2, "d": 1}
-    lengths = {"a": 600.0, "b": 1800.0, "c": 900.0, "d": 300.0}
+WEIGHTS = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 2.0}
+SIZES = {"a": 1, "b": 4, "c": 2, "d": 1}
+LENGTHS = {"a": 600.0, "b": 1800.0, "c": 900.0, "d": 300.0}
+OVERLOAD = DAY / 12
+NODES = machine(*[8] * 4)
+
+
+def overloaded(*queues: Queue) -> tuple[dict[str, float], float]:
+    """Let four teams have more work than there is room, in jobs of different sizes and lengths.
+
+    Return the core-seconds that each got, and the part of the cluster that all together used.
+    """
+    cluster = Cluster(NODES, *queues)
     ends: dict[str, float] = {}
-    delivered = dict.fromkeys(weights, 0.0)
-    waiting = dict.fromkeys(weights, 0)
-    made, used = 0, 0.0
-    time, last = 0.0, DAY / 12
-    while time < last:
-        for name in weights:
-            while waiting[name] < 34 // sizes[name] + 2:
+    delivered = dict.fromkeys(WEIGHTS, 0.0)
+    waiting = dict.fromkeys(WEIGHTS, 0)
+    made, time = 0, 0.0
+    while time < OVERLOAD:
+        for name in WEIGHTS:
+            while waiting[name] < 34 // SIZES[name] + 2:
                 made += 1
                 waiting[name] += 1
-                cluster.submit(f"{name}-{made}", size=sizes[name], queue=name, duration=lengths[name])
+                cluster.submit(f"{name}-{made}", size=SIZES[name], queue=name, duration=LENGTHS[name])
         for started in cluster.decide(time):
             name = started.partition("-")[0]
             waiting[name] -= 1
-            ends[started] = time + lengths[name]
+            ends[started] = time + LENGTHS[name]
         following = min(ends.values())
         for running in ends:
             name = running.partition("-")[0]
-            delivered[name] += sizes[name] * (min(following, last) - time)
-        used += sum(sizes[one.partition("-")[0]] for one in ends) * (min(following, last) - time)
+            delivered[name] += SIZES[name] * (min(following, OVERLOAD) - time)
         time = following
         for over in [one for one, end in ends.items() if end <= time]:
             cluster.end(over)
             del ends[over]
-    assert jain([delivered[name] / weights[name] for name in weights]) >= 0.95
-    assert used / (32 * last) > 0.97
+    return delivered, sum(delivered.values()) / (32 * OVERLOAD)
+
+
+@pytest.mark.parametrize("guaranteed", [False, True])
+def test_overloaded_queues_get_what_their_weights_entitle_them_to(guaranteed: bool) -> None:
+    """Guarantees in proportion to the weights, which others may borrow, cost nothing."""
+    queues = [weighted(name, weight, half_life=DAY / 12) for name, weight in WEIGHTS.items()]
+    if guaranteed:
+        queues = [replace(one, quota=Quota({"cpu": int(WEIGHTS[one.name] * 4000)})) for one in queues]
+    delivered, used = overloaded(*queues)
+    _, without = overloaded(*(Queue(name, uid=name) for name in WEIGHTS))
+    assert jain([delivered[name] / WEIGHTS[name] for name in WEIGHTS]) >= 0.95
+    assert used >= without - 0.005
+    assert used > 0.97
 
 
 def test_device_is_shared_by_the_weights_of_its_queues() -> None:
