@@ -460,7 +460,7 @@ class Lifecycle:
             self._gang_index.update(gang, now)
             self._gang_index.look_at(gang.key, again)
             self.queue.turns.put(gang)
-        nodes = [*self.growth.orphans(now), *self.node_holds.due(now)]
+        nodes: list[Action] = [*self.growth.orphans(now), *self.node_holds.due(now)]
         births = self.births.actions(now)
         return [*self._places.clears(), *preempting, *births, *actions, *self._group_reports.due(now), *nodes]
 
