@@ -124,6 +124,11 @@ def wait_until_released(namespace: Namespace, running: RunningPod) -> None:
     wait_for(lambda: not gated(namespace), LONGEST, "all consumers to be released", log)
 
 
+def parts_of(fluence: Fluence, namespace: Namespace) -> dict[str, Manifest]:
+    """The parts of gangs in quantum jobs, by name."""
+    return {one["name"]: one["quantum"] for one in fluence.gangs(namespace.name) if one["quantum"]}
+
+
 def test_36_38_39_42_43_consumers_start_when_the_task_is_next_and_others_make_way(
     mock: Vendor,
     fluence: Fluence,
@@ -144,6 +149,12 @@ def test_36_38_39_42_43_consumers_start_when_the_task_is_next_and_others_make_wa
         wait_for(lambda: f"task={task}" in running.log.read_text(), what="the sidecar to find the task")
         wait_for(lambda: "queued, position 2" in running.log.read_text(), what="the sidecar to follow it")
         assert gated(namespace) == consumers
+        producing = {"role": "producer", "partner": "g", "task": task, "status": "queued, position 2"}
+        parts = wait_for(
+            lambda: found if (found := parts_of(fluence, namespace)).get("g-producer") == producing else None,
+            what="the service to show where the task is",
+        )
+        assert (parts["g"]["role"], parts["g"]["partner"]) == ("consumer", "g-producer")
         mock.pass_by(10)
         wait_until_released(namespace, running)
         decided = annotations_of(namespace.pod(lead["metadata"]["name"]))[RELEASED_ANNOTATION]

@@ -72,7 +72,7 @@ def node_page(name: str, item: Item | None, state: ClusterState) -> PageContent:
 def _map(found: NodesView) -> Element:
     if not found.rows.total:
         return h.p(".empty")["No node is like this. Change the filters, or join nodes to the cluster."]
-    colors = ("empty", "a little", "a half", "much", "most", "full")
+    colors = ("empty", "below 25%", "below 50%", "below 75%", "75% or more", "full")
     return h.div(".map")[
         (_place(place) for place in found.places if place.tiles or place.depth),
         h.p(".legend")[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from urllib.parse import quote, urlencode
 
 OVERVIEW, QUEUE, GANGS, NODES, DEVICES, USAGE, WHAT_IF, SEARCH = (
@@ -48,6 +49,7 @@ def with_filters(path: str, filters: dict[str, str]) -> str:
     return path + (f"?{urlencode(given)}" if given else "")
 
 
+@lru_cache(16_384)
 def _part(name: str) -> str:
     """Return a name as one part of a path."""
     return quote(name, safe="")

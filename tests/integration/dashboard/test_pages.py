@@ -6,6 +6,7 @@ import json
 import time
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from fluence_extender.demo.embedded import EmbeddedSite
 from fluence_extender.demo.manifests import examples, read
+from tests.docs.screenshots import FOLDER, PICTURES, picture
 from tests.network.browser import chromium, dashboard, origin
 
 PAGES = (
@@ -282,6 +284,16 @@ def serious(page: Page, options: dict[str, Any]) -> list[str]:
     result = Axe().run(page, options=options).response
     assert result["passes"], "axe has looked at nothing"
     return [one["id"] for one in result["violations"] if one["impact"] in ("serious", "critical")]
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_picture_in_the_documents_can_be_taken_anew(
+    browser: Browser, address: str, name: str, tmp_path: Path
+) -> None:
+    taken = picture(browser, address, name, tmp_path).read_bytes()
+    kept = (FOLDER / f"{name}.png").read_bytes()
+    # Signature, length and type of the header, then width and height.
+    assert taken[:24] == kept[:24]
 
 
 def test_address_without_its_key_shows_nothing(browser: Browser, address: str) -> None:
