@@ -152,7 +152,11 @@ class Controller:
             node = self._devices.node_now(name)
             if node is not None:
                 self._take_node(node)
-        for uid in sorted(touched.pods):
+        self._take_again(touched.pods)
+
+    def _take_again(self, uids: Iterable[str]) -> None:
+        """Take in pods with what they claim now."""
+        for uid in sorted(uids):
             pod = self._devices.pod_now(uid)
             if pod is not None:
                 self._take_pod(pod)
@@ -245,6 +249,7 @@ class Controller:
     def _put_pod(self, pod: Pod) -> None:
         if not pod.ours:
             self._take_pod(self._devices.pod(pod))
+            self._take_again(self._devices.stale())
         elif not 0 < pod.revision <= self._looked:
             self._put_own(self._births.recorded(pod))
 
@@ -263,6 +268,7 @@ class Controller:
 
     def _put_own(self, pod: Pod) -> None:
         self._take_own(self._devices.pod(pod))
+        self._take_again(self._devices.stale())
 
     def _take_own(self, pod: Pod) -> None:
         old = self._pods.get(pod.uid)
@@ -299,6 +305,10 @@ class Controller:
             self.ledger.drop_foreign(pod.uid)
 
     def _drop_pod(self, pod: Pod) -> None:
+        self._forget_pod(pod)
+        self._take_again(self._devices.stale())
+
+    def _forget_pod(self, pod: Pod) -> None:
         self._pods.pop(pod.uid, None)
         self._devices.drop_pod(pod.uid)
         self.queue.pod_gone(pod.uid)

@@ -15,10 +15,9 @@ import numpy as np
 from fluence_extender.devices import hosting
 from fluence_extender.ledger.capacity import Amounts
 from fluence_extender.model.claims import Claims
-from fluence_extender.model.devices import NodeDevice
 from fluence_extender.model.node import Node
 
-MOST = 64
+MOST = 128
 """A node is said to host at most so many pods with the same claims."""
 
 REMEMBERED = 64
@@ -106,6 +105,7 @@ class DeviceRooms:
         self._nodes = nodes
         self._waiting: dict[str, tuple[str, Claims]] = {}
         self._waiting_on: dict[str, dict[str, Claims]] = {}
+        self._shared_on: dict[str, Counter[str]] = {}
         self._hosted: OrderedDict[tuple[Claims, bool], _Hosted] = OrderedDict()
 
     # What changes.
@@ -124,16 +124,27 @@ class DeviceRooms:
         if claims:
             self._waiting[uid] = node, claims
             self._waiting_on.setdefault(node, {})[uid] = claims
-            self.node_changed(node)
+            self._waits_changed(node, claims, 1)
 
     def drop(self, uid: str) -> None:
         """Forget a pod."""
-        node, _ = self._waiting.pop(uid, ("", ()))
+        node, claims = self._waiting.pop(uid, ("", ()))
         if node:
             del self._waiting_on[node][uid]
             if not self._waiting_on[node]:
                 del self._waiting_on[node]
-            self.node_changed(node)
+            self._waits_changed(node, claims, -1)
+
+    def _waits_changed(self, node: str, claims: Claims, pods: int) -> None:
+        """Forget what a node hosts, and what all nodes host of pods that share one of these claims."""
+        self.node_changed(node)
+        for name in {one.shared for one in claims} - {""}:
+            places = self._shared_on.setdefault(name, Counter())
+            places[node] += pods
+            if not places[node]:
+                del places[node]
+            for key in [key for key in self._hosted if any(one.shared == name for one in key[0])]:
+                del self._hosted[key]
 
     def holds(self, uid: str) -> bool:
         """Return whether the pod waits for allocations."""
@@ -155,7 +166,8 @@ class DeviceRooms:
     def hosts(self, node: str, pods: Mapping[Claims, int], whole: bool = False) -> bool:
         """Return whether a node takes all of these pods, beside those that wait there."""
         waiting = Counter() if whole else Counter(self._waiting_on.get(node, {}).values())
-        return hosting.hosts(self._devices(node, whole), waiting + Counter(pods))
+        there = self._node(node, whole)
+        return there is not None and hosting.hosts(there, waiting + Counter(pods))
 
     def hosted(self, claims: Claims, whole: bool) -> _Hosted:
         """Return what nodes host, remembered."""
@@ -170,19 +182,23 @@ class DeviceRooms:
 
     def count(self, node: str, claims: Claims, whole: bool) -> int:
         """Return how many pods with these claims a node hosts."""
-        devices = self._devices(node, whole)
+        there = self._node(node, whole)
+        if there is None:
+            return 0
         waiting = () if whole else tuple(self._waiting_on.get(node, {}).values())
-        return hosting.most_hosted(devices, waiting, claims, min(len(devices), MOST)) if devices else 0
+        places = [self._shared_on.get(one.shared) for one in claims]
+        if not whole and any(some and node not in some for some in places):
+            return 0
+        return hosting.most_hosted(there, waiting, claims, MOST)
 
     def failure(self, claims: Claims, nodes: Iterable[str]) -> str:
         """Return why the claims can't be planned on any of the nodes."""
-        found = (hosting.failure(self._devices(name, False), claims) for name in nodes)
+        there = (self._node(name, False) for name in nodes)
+        found = (hosting.failure(node, claims) for node in there if node is not None)
         return next(filter(None, found), "") or next((one.problem for one in claims if one.problem), "")
 
-    def _devices(self, node: str, whole: bool) -> tuple[NodeDevice, ...]:
-        known = self._nodes.get(node)
-        if known is None:
-            return ()
-        if not whole:
-            return known.devices
-        return tuple(replace(one, held=False) if one.held else one for one in known.devices)
+    def _node(self, name: str, whole: bool) -> Node | None:
+        known = self._nodes.get(name)
+        if known is None or not whole or not any(one.held for one in known.devices):
+            return known
+        return replace(known, devices=tuple(one.as_if_free for one in known.devices))
