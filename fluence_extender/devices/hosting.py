@@ -1,8 +1,10 @@
 """How many pods with claims a node can host.
 
-kube-scheduler serves one pod after another, in an order that isn't known beforehand. So a node hosts some pods only
-where each of them finds its devices in whatever order they come. Pods with equal claims are served one by one. Others
-are tried in every order, up to `MOST_STATES`; beyond that the answer is no.
+kube-scheduler serves one pod after another. Pods that are ungated come in an order that isn't known, so each of them
+has to find its devices in every order. Pods that are still gated follow in an order that the service chooses: it
+ungates a pod only where all others find their devices whichever comes first (`hosts`). So a node hosts them if there is
+one order in which all are served. Both are tried with up to `MOST_STATES` states of its devices; beyond that the answer
+is no.
 
 An expression that fails for a device that the allocator might look at ends its attempt, so such a node hosts no pod
 that asks by this expression.
@@ -10,11 +12,11 @@ that asks by this expression.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
-from fluence_extender.devices.allocator import Allocator, Lens, Spent, State, View, choices, lens
+from fluence_extender.devices.allocator import Allocator, Spent, State, View, choices, lens
 from fluence_extender.devices.selectors import selects
 from fluence_extender.model.claims import Claims
 from fluence_extender.model.node import Node
@@ -30,20 +32,38 @@ Pods = tuple[tuple[Claims, int], ...]
 """How many pods there are with which claims."""
 
 
-def most_hosted(node: Node, waiting: Sequence[Claims], claims: Claims, most: int) -> int:
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The pods of a node that wait for allocation: ``ungated`` ones, and ``gated`` ones."""
+
+    ungated: Pods = ()
+    gated: Pods = ()
+
+    def beside(self, claims: Claims, count: int) -> Waiting:
+        """Return these pods with ``count`` more that are gated; fewer where it is negative."""
+        pods = dict(self.gated)
+        pods[claims] = pods.get(claims, 0) + count
+        return Waiting(self.ungated, tuple(one for one in pods.items() if one[1]))
+
+    @property
+    def kinds(self) -> tuple[Claims, ...]:
+        """What any of them claims."""
+        return tuple(dict.fromkeys(claims for claims, _ in (*self.ungated, *self.gated)))
+
+
+def most_hosted(node: Node, waiting: Waiting, claims: Claims, most: int) -> int:
     """Return how many pods with ``claims`` a node takes, at most ``most``, beside the pods that wait for allocation."""
     if any(one.problem for one in claims):
         return 0
-    others = _pods(Counter(waiting))
-    return _most_hosted(lens((claims, *(one for one, _ in others))).view(node), others, claims, most)
+    return _most_hosted(lens((claims, *waiting.kinds)).view(node), waiting, claims, most)
 
 
-def hosts(node: Node, pods: Mapping[Claims, int]) -> bool:
-    """Return whether a node takes all of these pods, whichever is served first."""
-    if any(one.problem for claims in pods for one in claims):
+def hosts(node: Node, waiting: Waiting) -> bool:
+    """Return whether a node serves all of these pods."""
+    try:
+        return _Orders(waiting.kinds, lens(waiting.kinds).view(node)).serve(waiting)
+    except Spent:
         return False
-    some = _pods(pods)
-    return _hosts(lens(tuple(one for one, _ in some)).view(node), some)
 
 
 def failure(node: Node, claims: Claims) -> str:
@@ -62,69 +82,62 @@ def failure(node: Node, claims: Claims) -> str:
     return ""
 
 
-def _pods(pods: Mapping[Claims, int]) -> Pods:
-    return tuple(sorted(pods.items(), key=lambda one: hash(one[0])))
-
-
 @lru_cache(maxsize=REMEMBERED)
-def _most_hosted(view: View, others: Pods, claims: Claims, most: int) -> int:
-    known = lens((claims, *(one for one, _ in others)))
-    if _is_excluded(known, view, claims):
+def _most_hosted(view: View, waiting: Waiting, claims: Claims, most: int) -> int:
+    kinds = tuple(dict.fromkeys((claims, *waiting.kinds)))
+    known = lens(kinds)
+    if any((view.failing | view.unfit) >> known.bits[choice] & 1 for choice in choices(claims)):
         return 0
-    pods = dict(others)
-    pods.setdefault(claims, 0)
-    orders = _Orders(Allocator(known, view, MOST_STATES), tuple(pods))
+    orders = _Orders(kinds, view)
     hosted = 0
     try:
-        while hosted < most:
-            pods[claims] += 1
-            if not orders.all(view.start, tuple(pods.values())):
-                break
+        while hosted < most and orders.serve(waiting.beside(claims, hosted + 1)):
             hosted += 1
     except Spent:
         pass
     return hosted
 
 
-@lru_cache(maxsize=REMEMBERED)
-def _hosts(view: View, pods: Pods) -> bool:
-    known = lens(tuple(one for one, _ in pods))
-    if any(_is_excluded(known, view, claims) for claims, _ in pods):
-        return False
-    orders = _Orders(Allocator(known, view, MOST_STATES), tuple(claims for claims, _ in pods))
-    try:
-        return orders.all(view.start, tuple(count for _, count in pods))
-    except Spent:
-        return False
-
-
-def _is_excluded(known: Lens, view: View, claims: Claims) -> bool:
-    """Return whether an expression of the claims fails on the node, or a device there hasn't what is required."""
-    return any((view.failing | view.unfit) >> known.bits[choice] & 1 for choice in choices(claims))
+Counts = tuple[int, ...]
+"""How many pods there are of each kind."""
 
 
 class _Orders:
-    """The orders in which pods of some ``kinds`` may be served."""
+    """The orders in which pods of some ``kinds`` may be served on a view."""
 
-    def __init__(self, allocator: Allocator, kinds: Sequence[Claims]) -> None:
-        self._allocator = allocator
+    def __init__(self, kinds: Sequence[Claims], view: View) -> None:
         self._kinds = kinds
-        self._known: dict[tuple[State, tuple[int, ...]], bool] = {}
+        self._start = view.start
+        self._allocator = Allocator(lens(tuple(kinds)), view, MOST_STATES)
+        self._known: dict[tuple[State, Counts, Counts], bool] = {}
         self._after: dict[tuple[State, int], State | None] = {}
 
-    def all(self, state: State, left: tuple[int, ...]) -> bool:
-        """Return whether the pods ``left`` find their devices in every order. Raises `Spent`."""
-        if not any(left):
-            return True
-        known = self._known.get((state, left))
+    def serve(self, waiting: Waiting) -> bool:
+        """Return whether the ungated pods are served in every order, and then the gated in some. Raises `Spent`."""
+        ungated, gated = dict(waiting.ungated), dict(waiting.gated)
+        counts = (tuple(pods.get(claims, 0) for claims in self._kinds) for pods in (ungated, gated))
+        return self._from(self._start, *counts)
+
+    def _from(self, state: State, ungated: Counts, gated: Counts) -> bool:
+        key = state, ungated, gated
+        known = self._known.get(key)
         if known is None:
-            known = self._known[state, left] = all(
-                self._all_after(state, left, at) for at, count in enumerate(left) if count
-            )
+            if any(ungated):
+                known = all(self._next(key, kind, ungated) for kind, count in enumerate(ungated) if count)
+            else:
+                known = not any(gated) or any(
+                    self._next(key, kind, gated) for kind, count in enumerate(gated) if count
+                )
+            self._known[key] = known
         return known
 
-    def _all_after(self, state: State, left: tuple[int, ...], at: int) -> bool:
-        if (state, at) not in self._after:
-            self._after[state, at] = self._allocator.after(state, self._kinds[at])
-        after = self._after[state, at]
-        return after is not None and self.all(after, (*left[:at], left[at] - 1, *left[at + 1 :]))
+    def _next(self, key: tuple[State, Counts, Counts], kind: int, pods: Counts) -> bool:
+        """Return whether all are served if one of ``pods``, of this kind, comes next."""
+        state, ungated, gated = key
+        if (state, kind) not in self._after:
+            self._after[state, kind] = self._allocator.after(state, self._kinds[kind])
+        after = self._after[state, kind]
+        if after is None:
+            return False
+        rest = (*pods[:kind], pods[kind] - 1, *pods[kind + 1 :])
+        return self._from(after, rest, gated) if pods is ungated else self._from(after, ungated, rest)

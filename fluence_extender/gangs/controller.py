@@ -284,7 +284,8 @@ class Controller:
         member = self.registry.put_pod(pod)
         self.queue.pod_changed(pod)
         if self.started:
-            self.ledger.claims_changed(pod)
+            for uid in self.ledger.claims_changed(pod):
+                self.lifecycle.may_be_ungated(uid)
             self.lifecycle.pod_changed(member, old)
         if self._accounts is not None:
             self._accounts.changed(pod)

@@ -11,6 +11,7 @@ import pytest
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.claims import Choice, Claims, ClaimSpec, DeviceRequest
 from fluence_extender.model.devices import NodeDevice
+from fluence_extender.model.names import GATE
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
@@ -36,8 +37,14 @@ def claim(model: str = "", count: int = 1, **fields: str) -> Claims:
     return (ClaimSpec((DeviceRequest("gpu", (Choice("gpus", selectors, count),)),), **fields),)
 
 
-def members(name: str, count: int, claims: Claims, group: str = "") -> list[Pod]:
-    return [pod(f"{name}-{number}", 100, claims=claims, claim_group=group) for number in range(count)]
+def with_held(node: Node, *names: str) -> Node:
+    return replace(node, devices=tuple(replace(one, held=one.name in names) for one in node.devices))
+
+
+def members(name: str, count: int, claims: Claims, group: str = "", gates: tuple[str, ...] = ()) -> list[Pod]:
+    return [
+        pod(f"{name}-{number}", 100, claims=claims, claim_group=group, gates=gates) for number in range(count)
+    ]
 
 
 def plan(planner: Planner, pods: Sequence[Pod], gang: object = "gang") -> tuple[Assignment, ...]:
@@ -84,14 +91,28 @@ def test_pod_of_another_gang_joins_those_that_have_its_claim(bench: MakeBench) -
     }
 
 
-def test_members_with_different_claims_share_nodes_only_if_all_are_served_in_any_order(
-    bench: MakeBench,
-) -> None:
-    planner, _, _ = bench([with_gpus("n0", "b", "a"), with_gpus("n1", "b")])
-    placed = plan(planner, [*members("any", 1, claim()), *members("b", 1, claim("b"))])
-    assert sorted(nodes_of(placed).values()) == [1, 1]
-    again, _, _ = bench([with_gpus("n0", "a", "b")])
-    assert nodes_of(plan(again, [*members("any", 1, claim()), *members("b", 1, claim("b"))])) == {"n0": 2}
+def test_members_with_different_claims_are_placed_where_one_order_serves_all(bench: MakeBench) -> None:
+    planner, ledger, _ = bench([with_gpus("n0", "b", "a"), with_gpus("n1", "a")])
+    (any_pod,), (b_pod,) = (
+        members("any", 1, claim(), gates=(GATE,)),
+        members("b", 1, claim("b"), gates=(GATE,)),
+    )
+    assert nodes_of(plan(planner, [any_pod, b_pod])) == {"n0": 2}
+    rooms = ledger.device_rooms
+    assert not rooms.ungate(any_pod.uid)
+    assert rooms.ungate(b_pod.uid)
+    assert not rooms.ungate(any_pod.uid)
+    assert rooms.gated_beside(b_pod.uid) == [any_pod.uid]
+    assert ledger.claims_changed(replace(b_pod, claims=())) == [any_pod.uid]
+    ledger.put_node(with_held(with_gpus("n0", "b", "a"), "gpu-0"))
+    assert rooms.ungate(any_pod.uid)
+
+
+def test_gang_is_spread_where_no_order_serves_all_on_one_node(bench: MakeBench) -> None:
+    planner, _, _ = bench([with_gpus("n0", "a", "b"), with_gpus("n1", "a", "c")])
+    placed = plan(planner, [*members("a", 2, claim("a")), *members("any", 2, claim())])
+    assert nodes_of(placed) == {"n0": 2, "n1": 2}
+    assert "busy" in refusal(planner, members("more", 1, claim()))
 
 
 def test_devices_and_plugins_serve_one_extended_resource(bench: MakeBench) -> None:
