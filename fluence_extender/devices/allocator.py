@@ -37,6 +37,10 @@ class Spent(Exception):
     """The search has looked at as many states as it may."""
 
 
+class _GivenUp(Exception):
+    """All devices of a request can't be had because of a constraint; the allocator tries nothing else then."""
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """A device as the claims see it.
@@ -207,7 +211,10 @@ class Allocator:
 
     def after(self, state: State, claims: Claims) -> State | None:
         """Return what is left once a pod has got its devices, None where it can't get them. Raises `Spent`."""
-        return self._claim(claims, 0, state)
+        try:
+            return self._claim(claims, 0, state)
+        except _GivenUp:
+            return None
 
     def _claim(self, claims: Claims, at: int, state: State) -> State | None:
         """Serve the claims from ``at`` on."""
@@ -268,8 +275,11 @@ class Allocator:
         return State(state.taken | 1 << at, tuple(left), state.shared)
 
 
-Bound = tuple[frozenset[Value], ...]
-"""For each constraint of a claim the values that its devices have so far."""
+Bound = tuple[frozenset[tuple[str, Value]], ...]
+"""For each constraint of a claim the values that its devices have so far, by request where they have to be distinct.
+
+Of several devices of one request only the last one counts then, as for the allocator.
+"""
 
 
 class _Serving:
@@ -327,6 +337,8 @@ class _Serving:
                 continue
             after = self._allocator.without(at, bit, state)
             agreed = None if after is None else self._agreed(number, choice, part, bound)
+            if after is not None and agreed is None and every is not None:
+                raise _GivenUp
             if after is not None and agreed is not None:
                 found = self._take(number, choice, bit, every, left - 1, at + 1, after, agreed, taken + 1)
                 if found is not None:
@@ -345,9 +357,11 @@ class _Serving:
             if not constraint.covers(request, choice.name):
                 continue
             value = part.values[place]
-            if value[1] is None or (bound[at] and (value in bound[at]) == constraint.distinct):
+            values = {one for _, one in bound[at]}
+            if value[1] is None or (values and (value in values) == constraint.distinct):
                 return None
-            agreed[at] = bound[at] | {value}
+            others = {one for one in bound[at] if one[0] != request} if constraint.distinct else set()
+            agreed[at] = frozenset({*others, (request, value)})
         return tuple(agreed)
 
 
