@@ -5,20 +5,21 @@ its requests the devices that it claims by class, in its affinity where its allo
 ``claims`` what is still to be allocated. All that counts amounts thereby counts devices, by the name of their class's
 resource. Which devices of a class a selector means is decided by `hosting`, beside the counts.
 
-Each ``put`` and ``drop`` returns what it touches; the caller then takes these nodes and pods in again, through `node`
-and `pod`. Without any of these objects nodes and pods stay as they are.
+Each ``put`` and ``drop`` returns what it touches; the caller then takes these nodes and pods in again, through
+`node_now` and `pod_now`. Without any of these objects nodes and pods stay as they are.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
+from fluence_extender.devices.classes import Classes
+from fluence_extender.devices.pools import Pools, discard
 from fluence_extender.devices.selectors import selects
-from fluence_extender.model.claims import Choice, ClaimSpec
 from fluence_extender.model.devices import (
+    Allocated,
     DeviceClass,
     DeviceId,
     DeviceObject,
@@ -29,13 +30,16 @@ from fluence_extender.model.devices import (
 )
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod
-from fluence_extender.model.resources import NOTHING, Resources
-
-Key = TypeVar("Key")
-Member = TypeVar("Member")
+from fluence_extender.model.resources import Resources
 
 MOST_TERMS = 64
 """A pod whose affinity has more terms than this once its claims' nodes are in it isn't planned."""
+
+MOST_SHARES = 128
+"""As so many devices a device is counted that several claims may have; what is left of it is looked at elsewhere."""
+
+ClaimKey = tuple[str, str]
+"""Namespace and name."""
 
 
 @dataclass(slots=True)
@@ -50,18 +54,18 @@ class DeviceBook:
     """Slices, classes, claims and templates, and the nodes and pods that they are joined with."""
 
     def __init__(self) -> None:
-        self._slices: dict[str, ResourceSlice] = {}
-        self._classes: dict[str, DeviceClass] = {}
-        self._claims: dict[tuple[str, str], ResourceClaim] = {}
-        self._templates: dict[tuple[str, str], ResourceClaimTemplate] = {}
-        self._slices_of: defaultdict[str, set[str]] = defaultdict(set)
-        self._slices_in: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-        self._held: dict[DeviceId, dict[str, str]] = {}
-        self._claims_on: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
-        self._users: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-        self._users_of_template: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        self._pools = Pools()
+        self._classes = Classes()
+        self._claims: dict[ClaimKey, ResourceClaim] = {}
+        self._templates: dict[ClaimKey, ResourceClaimTemplate] = {}
+        self._held: dict[DeviceId, dict[str, tuple[Allocated, ...]]] = {}
+        self._claims_on: defaultdict[str, set[ClaimKey]] = defaultdict(set)
+        self._extended: dict[str, ClaimKey] = {}
+        self._users: defaultdict[ClaimKey, set[str]] = defaultdict(set)
+        self._users_of_template: defaultdict[ClaimKey, set[str]] = defaultdict(set)
         self._nodes: dict[str, Node] = {}
         self._pods: dict[str, Pod] = {}
+        self._stale: set[str] = set()
 
     # Nodes and pods.
 
@@ -73,10 +77,17 @@ class DeviceBook:
     def node_now(self, name: str) -> Node | None:
         """Return a recorded node with its present devices."""
         node = self._nodes.get(name)
-        if node is None or not (self._slices_of.get(name) or self._claims_on.get(name)):
+        if node is None or not (self._pools.serves(name) or self._claims_on.get(name)):
             return node
-        devices = tuple(self._devices(name))
-        return replace(node, devices=devices, allocatable=node.allocatable + self._amounts(node, devices))
+        devices = tuple(self._pools.devices(name, self._held))
+        amounts = self._amounts(node, devices)
+        return replace(
+            node,
+            devices=devices,
+            allocatable=node.allocatable + amounts,
+            by_devices=frozenset(amounts),
+            counters=self._pools.counters(name),
+        )
 
     def drop_node(self, name: str) -> None:
         """Forget a node."""
@@ -84,29 +95,59 @@ class DeviceBook:
 
     def pod(self, pod: Pod) -> Pod:
         """Record a pod as the cluster has it, and return it with what it claims."""
-        self.drop_pod(pod.uid)
-        if not pod.claim_refs:
+        old = self._pods.get(pod.uid)
+        if old is None or old.claim_refs != pod.claim_refs:
+            self.drop_pod(pod.uid)
+            self._index(pod)
+        if not pod.claim_refs and not any("/" in name for name in pod.requests):
             return pod
         self._pods[pod.uid] = pod
-        for ref in pod.claim_refs:
-            if ref.claim:
-                self._users[pod.namespace, ref.claim].add(pod.uid)
-            if ref.template:
-                self._users_of_template[pod.namespace, ref.template].add(pod.uid)
         return self._claiming(pod)
 
     def pod_now(self, uid: str) -> Pod | None:
-        """Return a recorded pod with what it claims now; only pods that name claims are recorded."""
+        """Return a recorded pod with what it claims now; only pods that may claim something are recorded."""
         pod = self._pods.get(uid)
         return None if pod is None else self._claiming(pod)
 
     def drop_pod(self, uid: str) -> None:
         """Forget a pod."""
         pod = self._pods.pop(uid, None)
-        for ref in pod.claim_refs if pod is not None else ():
-            assert pod is not None
-            _discard(self._users, (pod.namespace, ref.claim), uid)
-            _discard(self._users_of_template, (pod.namespace, ref.template), uid)
+        if pod is None:
+            return
+        self._note_sharers(pod)
+        for ref in pod.claim_refs:
+            discard(self._users, (pod.namespace, ref.claim), uid)
+            discard(self._users_of_template, (pod.namespace, ref.template), uid)
+
+    def stale(self) -> set[str]:
+        """Return the pods, by uid, that have to be taken in again since others with their claims came or went."""
+        found, self._stale = self._stale & self._pods.keys(), set()
+        return found
+
+    def allocated(self, pod: Pod) -> Iterator[Allocated]:
+        """Yield the devices that a pod has."""
+        keys = [(pod.namespace, ref.claim) for ref in pod.claim_refs]
+        for key in (*keys, self._extended.get(pod.uid, ("", ""))):
+            claim = self._claims.get(key)
+            yield from (claim.devices or ()) if claim is not None else ()
+
+    def _index(self, pod: Pod) -> None:
+        for ref in pod.claim_refs:
+            if ref.claim:
+                self._users[pod.namespace, ref.claim].add(pod.uid)
+            if ref.template:
+                self._users_of_template[pod.namespace, ref.template].add(pod.uid)
+        self._note_sharers(pod)
+
+    def _note_sharers(self, pod: Pod) -> None:
+        """Note the pods for which it matters that this one comes or goes: the first two, which count what is shared.
+
+        Where the pod joins claims, it matters for all their pods.
+        """
+        named = [(pod.namespace, ref.claim) for ref in pod.claim_refs if ref.claim and not ref.template]
+        for key in named:
+            others = sorted(self._users.get(key, set()) - {pod.uid})
+            self._stale.update(others[:2] if len(named) == 1 else others)
 
     # Slices, classes, claims, templates.
 
@@ -133,8 +174,8 @@ class DeviceBook:
 
     def _of_kind(self, kind: type[DeviceObject]) -> Mapping[object, DeviceObject]:
         known: Mapping[type, Mapping[object, DeviceObject]] = {
-            ResourceSlice: self._slices,  # type: ignore[dict-item]
-            DeviceClass: self._classes,  # type: ignore[dict-item]
+            ResourceSlice: self._pools.slices,  # type: ignore[dict-item]
+            DeviceClass: self._classes.by_name,  # type: ignore[dict-item]
             ResourceClaim: self._claims,  # type: ignore[dict-item]
             ResourceClaimTemplate: self._templates,  # type: ignore[dict-item]
         }
@@ -147,27 +188,13 @@ class DeviceBook:
         if thing is not None:
             known[name] = thing
         if kind is ResourceSlice:
-            return self._slice_changed(old, thing)  # type: ignore[arg-type]
+            return Touched(self._pools.changed(old, thing))  # type: ignore[arg-type]
         if kind is ResourceClaim:
             return self._claim_changed(old, thing)  # type: ignore[arg-type]
         if kind is ResourceClaimTemplate:
             return Touched(pods=set(self._users_of_template.get(name, ())))  # type: ignore[call-overload]
-        return Touched({name for name in self._nodes if self._slices_of.get(name)}, set(self._pods))
-
-    def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> Touched:
-        touched = Touched()
-        for one in (old, new):
-            if one is None:
-                continue
-            pool = one.driver, one.pool
-            if one is old:
-                _discard(self._slices_of, one.node, one.name)
-                _discard(self._slices_in, pool, one.name)
-            else:
-                self._slices_of[one.node].add(one.name)
-                self._slices_in[pool].add(one.name)
-            touched.nodes |= {one.node, *(self._slices[name].node for name in self._slices_in.get(pool, ()))}
-        return touched
+        self._classes.changed()
+        return Touched(self._pools.nodes() & self._nodes.keys(), set(self._pods))
 
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> Touched:
         touched = Touched()
@@ -176,50 +203,28 @@ class DeviceBook:
                 continue
             key = one.namespace, one.name
             touched.pods.update(self._users.get(key, ()))
-            for allocated in one.devices or ():
-                holders = self._held.setdefault(allocated.device, {})
+            for device, some in _by_device(one).items():
+                holders = self._held.setdefault(device, {})
                 if one is old:
                     holders.pop(one.uid, None)
                 else:
-                    holders[one.uid] = self._class_of(one.spec, allocated.request)
+                    holders[one.uid] = some
                 if not holders:
-                    del self._held[allocated.device]
+                    del self._held[device]
             if one.node:
                 touched.nodes.add(one.node)
                 if one is old:
-                    _discard(self._claims_on, one.node, key)
+                    discard(self._claims_on, one.node, key)
                 else:
                     self._claims_on[one.node].add(key)
+            if one.extended_for:
+                touched.pods.add(one.extended_for)
+                self._extended.pop(one.extended_for, None)
+                if one is new:
+                    self._extended[one.extended_for] = key
         return touched
 
     # What a node has.
-
-    def _devices(self, node: str) -> Iterator[NodeDevice]:
-        """Yield the devices of a node's complete pools, in the order of slices and devices."""
-        for name in sorted(self._slices_of.get(node, ())):
-            one = self._slices[name]
-            problem = self._pool_problem(one)
-            if problem is None:
-                continue
-            for device in one.devices:
-                held = device.id in self._held
-                if held or problem:
-                    yield replace(device, held=held, problem=device.problem or problem)
-                else:
-                    yield device
-
-    def _pool_problem(self, one: ResourceSlice) -> str | None:
-        """Return why a pool can't be used, "" where it can; None for a slice that is out of date."""
-        pool = [self._slices[name] for name in self._slices_in[one.driver, one.pool]]
-        newest = max(other.generation for other in pool)
-        if one.generation < newest:
-            return None
-        pool = [other for other in pool if other.generation == newest]
-        if len(pool) != one.slices:
-            return f"pool {one.pool} of {one.driver} is incomplete"
-        names = Counter(device.name for other in pool for device in other.devices)
-        twice = next((name for name, count in names.items() if count > 1), None)
-        return "" if twice is None else f"pool {one.pool} of {one.driver} has device {twice} twice"
 
     def _amounts(self, node: Node, devices: Iterable[NodeDevice]) -> Resources:
         """Return how many devices of each class a node has.
@@ -228,47 +233,37 @@ class DeviceBook:
         """
         counts: Counter[str] = Counter()
         held = self._held_on(node.name)
-        present: set[DeviceId] = set()
         for device in devices:
             if device.problem and not device.held:
                 continue
-            present.add(device.id)
-            classes = held.get(device.id, set())
-            for one in self._classes.values():
-                if one.name in classes or selects(one.selectors, device) is True:
-                    counts[one.resource] += 1
-        for device_id, classes in held.items():
-            if device_id not in present:
-                counts.update(self._resource(name) for name in classes)
-        plugged = node.allocatable
-        return Resources({name: count for name, count in counts.items() if name not in plugged})
+            claimed = held.pop(device.id, Counter())
+            shares = MOST_SHARES if device.shareable else 1
+            classes = self._classes.by_name.values()
+            names = {one.resource for one in classes if selects(one.selectors, device) is True}
+            for name in names | claimed.keys():
+                counts[name] += max(shares, claimed[name])
+        for claimed in held.values():
+            counts += claimed
+        return Resources({name: count for name, count in counts.items() if node.allocatable[name] <= 0})
 
-    def _held_on(self, node: str) -> dict[DeviceId, set[str]]:
-        held: defaultdict[DeviceId, set[str]] = defaultdict(set)
+    def _held_on(self, node: str) -> dict[DeviceId, Counter[str]]:
+        """Return the devices that claims have on a node, with the names by which they are counted."""
+        held: defaultdict[DeviceId, Counter[str]] = defaultdict(Counter)
         for key in self._claims_on.get(node, ()):
             claim = self._claims[key]
             for one in claim.devices or ():
-                held[one.device].add(self._class_of(claim.spec, one.request))
+                held[one.device][self._classes.resource(claim.class_of(one.request))] += 1
         return held
-
-    @staticmethod
-    def _class_of(spec: ClaimSpec, request: str) -> str:
-        """Return the class of a request, given as in an allocation."""
-        name, _, sub = request.partition("/")
-        for one in spec.requests:
-            for choice in one.choices if one.name == name else ():
-                if choice.name == sub:
-                    return choice.device_class
-        return ""
-
-    def _resource(self, class_name: str) -> str:
-        known = self._classes.get(class_name)
-        return (known or DeviceClass(class_name)).resource
 
     # What a pod claims.
 
     def _claiming(self, pod: Pod) -> Pod:
-        amounts, waiting, problem, affinity = NOTHING, [], "", pod.affinity
+        required = () if pod.devices else tuple(pod.requires.items())
+        extended = self._classes.extended(pod.requests, required)
+        if not pod.claim_refs and not extended:
+            return pod
+        amounts, problem, affinity = self._classes.counted(pod.requests), "", pod.affinity
+        waiting = [] if self._has_extended(pod) else extended
         for ref in pod.claim_refs:
             claim = self._claim_of(pod, ref.claim, ref.template)
             if isinstance(claim, str):
@@ -277,8 +272,8 @@ class DeviceBook:
             if self._counts_for(pod, claim):
                 amounts += self._claimed(claim)
             if claim.devices is None:
-                waiting.append(self._resolved(claim.spec))
-                problem = problem or self._shared(claim)
+                shared = f"{claim.namespace}/{claim.name}" if self._is_shared(claim) else ""
+                waiting.append(replace(self._classes.resolved(claim.spec, required), shared=shared))
             elif claim.nodes is not None:
                 affinity = claim.nodes if affinity is None else _both(affinity, claim.nodes)
         if affinity is not None and len(affinity) > MOST_TERMS:
@@ -288,18 +283,24 @@ class DeviceBook:
             )
         return replace(
             pod,
-            requests=pod.requests + amounts,
+            requests=amounts,
             affinity=affinity,
             claims=tuple(waiting),
+            claim_group=self._group(pod) if any(one.shared for one in waiting) else "",
             problem=pod.problem or problem,
         )
+
+    def _has_extended(self, pod: Pod) -> bool:
+        """Return whether kube-scheduler has made the claim of a pod's extended resources, and allocated it."""
+        claim = self._claims.get(self._extended.get(pod.uid, ("", "")))
+        return claim is not None and claim.devices is not None
 
     def _claim_of(self, pod: Pod, name: str, template: str) -> ResourceClaim | str:
         """Return the claim that a pod names, or the one that will be made for it; or why there is none."""
         if name:
             known = self._claims.get((pod.namespace, name))
             if known is not None:
-                return known
+                return f"resource claim {pod.namespace}/{name} is being deleted" if known.deleting else known
             if not template:
                 return f"resource claim {pod.namespace}/{name} doesn't exist"
         made = self._templates.get((pod.namespace, template))
@@ -312,41 +313,38 @@ class DeviceBook:
         users = self._users.get((claim.namespace, claim.name))
         return not claim.name or not users or min(users) == pod.uid
 
-    def _shared(self, claim: ResourceClaim) -> str:
-        users = self._users.get((claim.namespace, claim.name), set()) if claim.name else set()
-        if len(users) < 2:
-            return ""
-        return (
-            f"resource claim {claim.namespace}/{claim.name} is shared by several pods and isn't allocated yet"
-        )
-
     def _claimed(self, claim: ResourceClaim) -> Resources:
         """Return how many devices of each class a claim has, or asks for in any case."""
-        counts: Counter[str] = Counter()
-        if claim.devices is not None:
-            counts.update(self._resource(self._class_of(claim.spec, one.request)) for one in claim.devices)
-            return Resources(counts)
-        for request in claim.spec.requests:
-            if len(request.choices) == 1:
-                counts[self._resource(request.choices[0].device_class)] += request.choices[0].count
-        return Resources(counts)
-
-    def _resolved(self, spec: ClaimSpec) -> ClaimSpec:
-        """Return the claim with the selectors of its classes."""
-        missing: list[str] = []
-
-        def full(choice: Choice) -> Choice:
-            known = self._classes.get(choice.device_class)
-            if known is None:
-                missing.append(choice.device_class)
-                return choice
-            return replace(choice, selectors=(*known.selectors, *choice.selectors))
-
-        requests = tuple(
-            replace(one, choices=tuple(full(choice) for choice in one.choices)) for one in spec.requests
+        if claim.devices is None:
+            return self._classes.asked(claim.spec)
+        return Resources(
+            Counter(self._classes.resource(claim.class_of(one.request)) for one in claim.devices)
         )
-        problem = f"device class {missing[0]} doesn't exist" if missing else ""
-        return replace(spec, requests=requests, problem=spec.problem or problem)
+
+    def _is_shared(self, claim: ResourceClaim) -> bool:
+        return bool(claim.name) and len(self._users.get((claim.namespace, claim.name), ())) > 1
+
+    def _group(self, pod: Pod) -> str:
+        """Return what names the pods that share claims with this one which aren't allocated, or with others that do."""
+        keys: set[ClaimKey] = set()
+        found, new = {pod.uid}, [pod]
+        while new:
+            one = new.pop()
+            for key in [(one.namespace, ref.claim) for ref in one.claim_refs]:
+                claim = self._claims.get(key)
+                if claim is not None and claim.devices is None and self._is_shared(claim):
+                    keys.add(key)
+                    others = self._users[key] - found
+                    found |= others
+                    new.extend(self._pods[uid] for uid in others)
+        return "/".join(min(keys))
+
+
+def _by_device(claim: ResourceClaim) -> dict[DeviceId, tuple[Allocated, ...]]:
+    found: dict[DeviceId, tuple[Allocated, ...]] = {}
+    for one in claim.devices or ():
+        found[one.device] = (*found.get(one.device, ()), one)
+    return found
 
 
 def _name(thing: DeviceObject) -> object:
@@ -358,15 +356,6 @@ def _name(thing: DeviceObject) -> object:
 def _add(touched: Touched, more: Touched) -> None:
     touched.nodes |= more.nodes
     touched.pods |= more.pods
-
-
-def _discard(index: MutableMapping[Key, set[Member]], key: Key, member: Member) -> None:
-    """Take a member out of the set under ``key``, and the key out of the index once its set is empty."""
-    members = index.get(key)
-    if members is not None:
-        members.discard(member)
-        if not members:
-            del index[key]
 
 
 def _both(some: tuple[NodeTerm, ...], others: tuple[NodeTerm, ...]) -> tuple[NodeTerm, ...]:

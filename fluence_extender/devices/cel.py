@@ -29,7 +29,7 @@ MOST_STEPS = 10_000
 DRIVER, ATTRIBUTES, CAPACITY, SHARED = "driver", "attributes", "capacity", "allowMultipleAllocations"
 
 Read = Callable[[str, str, str], None]
-"""Is told what is read: the kind (`DRIVER`, `ATTRIBUTES`, `CAPACITY`), the domain ("" for all), the id ("" for all)."""
+"""Is told what is read: the kind (`DRIVER`, `SHARED`, `ATTRIBUTES`, `CAPACITY`), the domain and the id ("" for all)."""
 
 
 class CelError(Exception):
@@ -75,11 +75,11 @@ def _cel_device(device: NodeDevice, read: Read) -> celtypes.MapType:
     return _Recorded(
         {
             DRIVER: celtypes.StringType(device.driver),
-            SHARED: celtypes.BoolType(False),
+            SHARED: celtypes.BoolType(device.shareable),
             ATTRIBUTES: _domains(ATTRIBUTES, device.attributes, read),
-            CAPACITY: _domains(CAPACITY, device.capacity, read),
+            CAPACITY: _domains(CAPACITY, device.amounts, read),
         },
-        lambda key: read(DRIVER, "", "") if key == DRIVER else None,
+        lambda key: read(key, "", "") if key in (DRIVER, SHARED) else None,
     )
 
 

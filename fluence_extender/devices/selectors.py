@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from fluence_extender.model.devices import Attribute, NodeDevice
+from fluence_extender.model.devices import NodeDevice
 
 if TYPE_CHECKING:
     from fluence_extender.devices.cel import Program
@@ -132,7 +132,9 @@ def _value_at(device: NodeDevice, place: Place) -> object:
     kind, domain, name = place
     if kind == "driver":
         return device.driver
-    values: Mapping[str, Attribute] = device.attributes if kind == "attributes" else device.capacity
+    if kind == "allowMultipleAllocations":
+        return device.shareable
+    values: Mapping[str, object] = device.attributes if kind == "attributes" else device.amounts
     if name:
         found = values.get(f"{domain}/{name}")
         return type(found), found

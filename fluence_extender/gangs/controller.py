@@ -155,7 +155,11 @@ class Controller:
             node = self._devices.node_now(name)
             if node is not None:
                 self._take_node(node)
-        for uid in sorted(touched.pods):
+        self._take_again(touched.pods)
+
+    def _take_again(self, uids: Iterable[str]) -> None:
+        """Take in pods with what they claim now."""
+        for uid in sorted(uids):
             pod = self._devices.pod_now(uid)
             if pod is not None:
                 self._take_pod(pod)
@@ -251,6 +255,7 @@ class Controller:
     def _put_pod(self, pod: Pod) -> None:
         if not pod.ours:
             self._take_pod(self._devices.pod(pod))
+            self._take_again(self._devices.stale())
         elif not 0 < pod.revision <= self._looked:
             self._put_own(self._births.recorded(pod))
 
@@ -269,6 +274,7 @@ class Controller:
 
     def _put_own(self, pod: Pod) -> None:
         self._take_own(self._devices.pod(pod))
+        self._take_again(self._devices.stale())
 
     def _take_own(self, pod: Pod) -> None:
         old = self._pods.get(pod.uid)
@@ -284,7 +290,8 @@ class Controller:
         member = self.registry.put_pod(pod)
         self.queue.pod_changed(pod)
         if self.started:
-            self.ledger.claims_changed(pod)
+            for uid in self.ledger.claims_changed(pod):
+                self.lifecycle.may_be_ungated(uid)
             self.lifecycle.pod_changed(member, old)
         if self._accounts is not None:
             self._accounts.changed(pod)
@@ -305,6 +312,10 @@ class Controller:
             self.ledger.drop_foreign(pod.uid)
 
     def _drop_pod(self, pod: Pod) -> None:
+        self._forget_pod(pod)
+        self._take_again(self._devices.stale())
+
+    def _forget_pod(self, pod: Pod) -> None:
         self._pods.pop(pod.uid, None)
         self._devices.drop_pod(pod.uid)
         self.queue.pod_gone(pod.uid)

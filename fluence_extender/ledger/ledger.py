@@ -23,6 +23,7 @@ from fluence_extender.ledger.synced_graph import SyncedGraph
 from fluence_extender.matcher.errors import Busy, MatcherError
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.claims import Claims
+from fluence_extender.model.names import GATE
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import NOTHING, Resources
@@ -176,9 +177,10 @@ class Ledger:
         """Return how many pods with these claims nodes host now, None for pods without claims."""
         return self._rooms.room(claims) if claims else None
 
-    def hosts(self, node: str, pods: Mapping[Claims, int]) -> bool:
-        """Return whether a node has devices for all of these pods now, whichever are allocated first."""
-        return self._rooms.hosts(node, pods)
+    @property
+    def device_rooms(self) -> DeviceRooms:
+        """What nodes host of pods with claims, and which pods wait for theirs."""
+        return self._rooms
 
     # Nodes and foreign pods.
 
@@ -346,11 +348,14 @@ class Ledger:
         self._settle(node)
         self.changed()
 
-    def claims_changed(self, pod: Pod) -> None:
-        """Record what a pod that has its place still waits for."""
+    def claims_changed(self, pod: Pod) -> list[str]:
+        """Record what a pod that has its place still waits for; return the gated pods that may have waited for it."""
         held = self._allocations.get(pod.uid)
-        if held is not None:
-            self._rooms.put(pod.uid, held.assignment.node, pod.claims)
+        if held is None:
+            return []
+        others = self._rooms.gated_beside(pod.uid)
+        self._rooms.put(pod.uid, held.assignment.node, pod.claims, GATE not in pod.gates)
+        return others
 
     def rename(self, uid: str, pod: Pod, gang: object) -> None:
         """Let ``pod`` of ``gang`` hold what is held under ``uid``, the uid by which the pod was foreseen."""
@@ -408,7 +413,7 @@ class Ledger:
     ) -> None:
         held = Allocation(pod.namespace, pod.name, assignment, pod.requests, strength, pod.host_ports)
         self._allocations[pod.uid] = held
-        self._rooms.put(pod.uid, assignment.node, pod.claims)
+        self._rooms.put(pod.uid, assignment.node, pod.claims, GATE not in pod.gates)
         self.bookings.take_drafted_devices(held)
         self.gang_nodes.add(pod.uid, assignment.node, gang)
         self._account(assignment.node).add(pod.uid, requests, foreign=False, ports=pod.host_ports)

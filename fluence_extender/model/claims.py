@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fluence_extender.model.quantity import in_exact_binary, nanos_to_whole
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceTaint:
@@ -37,7 +39,9 @@ class DeviceToleration:
 class Choice:
     """One way to serve a request: ``count`` devices of a class (0 for all of the node) for which all selectors hold.
 
-    ``name`` is that of a subrequest, "" where the request has one choice only.
+    ``name`` is that of a subrequest, "" where the request has one choice only. ``capacity`` is what it needs of each
+    device, by the names that the device has, in billionths. ``requires`` are the values that attributes of every device
+    have to have.
     """
 
     device_class: str
@@ -45,12 +49,18 @@ class Choice:
     count: int = 1
     tolerations: tuple[DeviceToleration, ...] = ()
     name: str = ""
+    capacity: tuple[tuple[str, int], ...] = ()
+    requires: tuple[tuple[str, str], ...] = ()
 
     @property
     def text(self) -> str:
         """What it asks for, for messages."""
         amount = str(self.count) if self.count else "all"
-        return f"{amount} {self.device_class}"
+        parts = [f"{in_exact_binary(nanos_to_whole(amount))} {name}" for name, amount in self.capacity]
+        required = [f"{name}={value}" for name, value in self.requires]
+        return " ".join(
+            [amount, self.device_class, *(["with", *parts, *required] if parts or required else [])]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +72,15 @@ class DeviceRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class MatchAttribute:
-    """All devices of the named ``requests`` (of all, where none is named) have one value of the attribute."""
+class AttributeConstraint:
+    """All devices of the named ``requests`` (of all, where none is named) have one value of the attribute.
+
+    If ``distinct``, each of them has another value.
+    """
 
     attribute: str
     requests: frozenset[str] = frozenset()
+    distinct: bool = False
 
     def covers(self, request: str, choice: str) -> bool:
         """Return whether it binds the devices of a request, or of a subrequest of it."""
@@ -75,17 +89,24 @@ class MatchAttribute:
 
 @dataclass(frozen=True, slots=True)
 class ClaimSpec:
-    """What one claim asks for. ``problem`` is why the service can't plan it, "" for most."""
+    """What one claim asks for. ``problem`` is why the service can't plan it, "" for most.
+
+    ``shared`` is the key of a claim that several pods have, all of which get the same devices; "" for all others.
+    ``extended`` is the extended resource for which kube-scheduler makes the claim; where a node has that resource by
+    itself, it makes none.
+    """
 
     requests: tuple[DeviceRequest, ...] = ()
-    constraints: tuple[MatchAttribute, ...] = ()
+    constraints: tuple[AttributeConstraint, ...] = ()
     problem: str = ""
+    shared: str = ""
+    extended: str = ""
 
     @property
     def text(self) -> str:
         """What it asks for, for messages."""
         asked = [" or ".join(one.text for one in request.choices) for request in self.requests]
-        alike = [f"with one {one.attribute}" for one in self.constraints]
+        alike = [f"with {'different' if one.distinct else 'one'} {one.attribute}" for one in self.constraints]
         return " ".join([" and ".join(asked), *alike])
 
 

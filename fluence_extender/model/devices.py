@@ -8,16 +8,20 @@ claim. Names of attributes and capacities are full: ``domain/id``, with the driv
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fluence_extender.model.claims import ClaimSpec, DeviceTaint
 from fluence_extender.model.pod import NodeTerm
+from fluence_extender.model.quantity import up
 
 CLASS_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
 """Before the name of a class: the extended resource by which pods may request one of its devices (KEP-5004)."""
 
 DeviceId = tuple[str, str, str]
 """Driver, pool and name."""
+
+CounterId = tuple[str, str, str, str]
+"""Driver, pool, set and name of a counter from which devices of the pool take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +36,98 @@ Attribute = bool | int | str | Version
 
 
 @dataclass(frozen=True, slots=True)
-class NodeDevice:
-    """One device of a node.
+class RequestPolicy:
+    """Which amounts of a capacity claims can have: ``default`` where they name none; all in billionths.
 
-    ``capacity`` is in billionths. ``held`` says that a claim has it. ``problem`` is why the service never plans with
-    it, "" for most.
+    ``values`` are the only ones, or they are at least ``least``, at most ``most``, and in steps of ``step``.
+    """
+
+    default: int | None = None
+    values: tuple[int, ...] = ()
+    least: int | None = None
+    most: int | None = None
+    step: int | None = None
+
+    def rounded(self, asked: int) -> int:
+        """Return the amount that a claim gets that asks for ``asked``."""
+        if self.least is not None:
+            over = max(asked - self.least, 0)
+            return self.least + (up(over, self.step) * self.step if self.step else over)
+        return next((one for one in self.values if one >= asked), asked)
+
+    def allows(self, amount: int) -> bool:
+        """Return whether a claim can have this amount."""
+        if amount == self.default:
+            return True
+        if self.values:
+            return amount in self.values
+        stepped = not self.step or (amount - (self.least or 0)) % self.step == 0
+        return stepped and (self.most is None or amount <= self.most)
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """One capacity of a device, in billionths. Claims for a part of it have to keep to ``policy``."""
+
+    value: int
+    policy: RequestPolicy = RequestPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDevice:
+    """One device that a node can use.
+
+    ``capacity`` has the names as they are written. ``held`` says that a claim has it. ``problem`` is why the service
+    never plans with it, "" for most. ``consumes`` is what it takes of its pool's counters while somebody has it. If
+    ``shareable``, several claims may have it, each a part of its capacity; together they have ``used``.
     """
 
     driver: str
     pool: str
     name: str
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
-    capacity: Mapping[str, int] = field(default_factory=dict)
+    capacity: Mapping[str, Capacity] = field(default_factory=dict)
     taints: tuple[DeviceTaint, ...] = ()
     held: bool = False
     problem: str = ""
+    consumes: Mapping[CounterId, int] = field(default_factory=dict)
+    shareable: bool = False
+    used: Mapping[str, int] = field(default_factory=dict)
+
+    def has(self, attribute: str, value: str) -> bool:
+        """Return whether an attribute has the value, whatever its domain and its type."""
+        values = (one for name, one in self.attributes.items() if name.rpartition("/")[2] == attribute)
+        return any(_written(one) == value for one in values)
+
+    def share(self, asked: Mapping[str, int]) -> Mapping[str, int] | None:
+        """Return what a claim consumes of its capacity that asks for ``asked``, None where it can't have that.
+
+        Source: k8s.io/dynamic-resource-allocation/structured, consumable capacity.
+        """
+        if any(name not in self.capacity for name in asked):
+            return None
+        consumed = {}
+        for name, one in self.capacity.items():
+            if name in asked:
+                amount = one.policy.rounded(asked[name])
+            else:
+                amount = one.value if one.policy.default is None else one.policy.default
+            if amount > one.value or not one.policy.allows(amount):
+                return None
+            consumed[name] = amount
+        return consumed
+
+    @property
+    def amounts(self) -> Mapping[str, int]:
+        """Its capacity by full names."""
+        return {
+            name if "/" in name else f"{self.driver}/{name}": one.value for name, one in self.capacity.items()
+        }
+
+    @property
+    def as_if_free(self) -> NodeDevice:
+        """The same device as if no claim had it."""
+        return replace(self, held=False, used={}) if self.held else self
 
     @property
     def id(self) -> DeviceId:
@@ -58,8 +139,8 @@ class NodeDevice:
 class ResourceSlice:
     """Devices of one pool, as a driver publishes them.
 
-    ``node`` is the node of all of them, "" where they can be reached from several. The pool is complete where
-    ``slices`` of them have its newest ``generation``.
+    ``node`` is the node of all of them, "" where they can be reached from several. ``counters`` are the counters of the
+    pool. The pool is complete where ``slices`` of them have its newest ``generation``.
     """
 
     name: str
@@ -69,38 +150,50 @@ class ResourceSlice:
     slices: int = 1
     node: str = ""
     devices: tuple[NodeDevice, ...] = ()
+    counters: Mapping[CounterId, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceClass:
     """A class of devices.
 
-    All of its CEL expressions hold for them. It backs an extended resource, "" for none.
+    All of its CEL expressions hold for them. It backs an extended resource, "" for none; of several classes that back
+    the same one the last ``created`` counts.
     """
 
     name: str
     selectors: tuple[str, ...] = ()
     extended_resource: str = ""
+    created: float = 0.0
+
+    @property
+    def own_resource(self) -> str:
+        """The extended resource that only this class backs."""
+        return f"{CLASS_RESOURCE_PREFIX}{self.name}"
 
     @property
     def resource(self) -> str:
         """The name by which accounts count its devices."""
-        return self.extended_resource or f"{CLASS_RESOURCE_PREFIX}{self.name}"
+        return self.extended_resource or self.own_resource
 
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
-    """One allocated device, and the request of the claim that it serves, ``request`` or ``request/choice``."""
+    """One allocated device, and the request of the claim that it serves, ``request`` or ``request/choice``.
+
+    ``consumed`` is the part of its capacity where several claims may have it.
+    """
 
     request: str
     device: DeviceId
+    consumed: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceClaim:
     """A claim. ``devices`` are None before it is allocated; then ``nodes`` says where its devices can be used.
 
-    ``for_extended`` is true for the claim that kube-scheduler makes of a pod's extended resources.
+    ``extended_for`` is the uid of the pod for whose extended resources kube-scheduler has made it, "" for all others.
     """
 
     namespace: str
@@ -109,7 +202,7 @@ class ResourceClaim:
     spec: ClaimSpec
     devices: tuple[Allocated, ...] | None = None
     nodes: tuple[NodeTerm, ...] | None = None
-    for_extended: bool = False
+    extended_for: str = ""
     deleting: bool = False
 
     @property
@@ -120,6 +213,15 @@ class ResourceClaim:
         named = [one.values for one in self.nodes[0].fields if one.operator == "In" and len(one.values) == 1]
         return named[0][0] if named else ""
 
+    def class_of(self, request: str) -> str:
+        """Return the class of a request, given as in an allocation."""
+        name, _, sub = request.partition("/")
+        for one in self.spec.requests:
+            for choice in one.choices if one.name == name else ():
+                if choice.name == sub:
+                    return choice.device_class
+        return ""
+
 
 @dataclass(frozen=True, slots=True)
 class ResourceClaimTemplate:
@@ -128,6 +230,12 @@ class ResourceClaimTemplate:
     namespace: str
     name: str
     spec: ClaimSpec
+
+
+def _written(value: Attribute) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.text if isinstance(value, Version) else str(value)
 
 
 DeviceObject = ResourceSlice | DeviceClass | ResourceClaim | ResourceClaimTemplate

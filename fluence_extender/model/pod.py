@@ -100,7 +100,8 @@ class Pod:
     Where it may run: ``affinity`` is its required node affinity, None without one. ``pod_affinity`` holds the label
     selectors of pods of its own namespace that it must run near. ``interdependent`` is true where kube-scheduler's
     filters look at more than the node and its free resources: at other pods, volumes or resource claims. ``claim_refs``
-    are the resource claims that it names, and ``claims`` what is still to be allocated of them. ``preempts`` is false
+    are the resource claims that it names, and ``claims`` what is still to be allocated of them, and of its extended
+    resources that are devices. Pods of one ``claim_group`` share claims, so they need one node. ``preempts`` is false
     where its preemptionPolicy is Never. ``priority_class`` names its PriorityClass, "" for none.
 
     How far it has come: ``gates`` are the names of its scheduling gates; ``node`` is set once it is bound; ``created``
@@ -158,6 +159,7 @@ class Pod:
     foreseen: bool = False
     claim_refs: tuple[ClaimRef, ...] = ()
     claims: tuple[ClaimSpec, ...] = ()
+    claim_group: str = ""
 
     @property
     def key(self) -> str:

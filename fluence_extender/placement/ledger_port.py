@@ -131,10 +131,6 @@ class LedgerPort(LedgerReader, Protocol):
         """
         ...
 
-    def hosts(self, node: str, pods: Mapping[Claims, int]) -> bool:
-        """Return whether a node has devices for all of these pods, whichever are allocated first."""
-        ...
-
     def take_all(self, places: Sequence[tuple[Pod, Assignment]], gang: object) -> None:
         """Allocate the places of a gang's pods. Raises `NoCapacity`; then nothing is allocated."""
         ...

@@ -7,17 +7,13 @@ pods are searched for together. A failure leaves the ledger as it was.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import replace
 from itertools import islice
 
 from fluence_extender.graph.catalogue import choice
-from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.ledger.ledger import NoCapacity
 from fluence_extender.matcher.errors import Busy
 from fluence_extender.model.assignment import Assignment, DeviceShare
-from fluence_extender.model.claims import Claims
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.placement.demand import Demand, Group, ShapeKey, grouped
@@ -257,7 +253,7 @@ class Matching:
         if len(shapes) == 1 and lacks_room(shapes[0], table):
             raise NoPlace(groups)
         try:
-            counts = self._match_equal(shapes) or self._place(shapes, table, budget)
+            counts = self._match_equal(shapes) or place(shapes, table, budget)
         except Busy:
             counts = None
         if counts is None:
@@ -277,24 +273,6 @@ class Matching:
         if counts is None or (room is not None and (room.most([*counts]) < [*counts.values()]).any()):
             return None
         return [counts]
-
-    def _place(self, shapes: Sequence[Shape], table: CapacityTable, budget: int) -> Counts | None:
-        """Place the members together; where their claims don't go together on a node, then on nodes of their own."""
-        counts = place(shapes, table, budget)
-        claiming = [at for at, shape in enumerate(shapes) if shape.room is not None]
-        if counts is None or len(claiming) < 2 or self._go_together(shapes, counts):
-            return counts
-        apart = [shape if shape.room is None else replace(shape, apart=True) for shape in shapes]
-        return place(apart, table, budget)
-
-    def _go_together(self, shapes: Sequence[Shape], counts: Counts) -> bool:
-        """Return whether each node hosts all members with claims that are placed there."""
-        claims: dict[str, Counter[Claims]] = {}
-        for shape, placed in zip(shapes, counts, strict=True):
-            if shape.room is not None:
-                for name, count in placed.items():
-                    claims.setdefault(name, Counter())[shape.room.claims] += count
-        return all(len(some) < 2 or self._ledger.hosts(name, some) for name, some in claims.items())
 
     def _assign_nodes(self, groups: Sequence[Group], counts: Counts) -> dict[str, str]:
         """Assign nodes to pods: pods in the order of their ranks, nodes domain by domain in the policy's order."""

@@ -7,7 +7,7 @@ once always fails. Bounds on what the later nodes could take at most cut off the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from operator import gt, mul
 
@@ -24,6 +24,9 @@ Pattern = tuple[tuple[int, int], ...]
 SHAPES_PER_WAY = 8
 """A way to fill a node with more shapes than this counts as several."""
 
+UNBOUNDED = 2**30
+"""More members than any gang has."""
+
 EXACT = 2**44
 """Amounts up to here are summed over nodes and shapes in 64 bits; absurdly large ones are summed more slowly."""
 
@@ -34,13 +37,16 @@ class Bins:
 
     ``free`` is nodes x resources, ``sizes`` is shapes x resources. ``most``, nodes x shapes, is how many members of
     each shape a node takes by themselves, 0 where the shape may not run. ``clashes`` has for each shape the bits of
-    the shapes that can't share a node with it; its own bit may be among them.
+    the shapes that can't share a node with it; its own bit may be among them. ``claiming`` are the shapes whose members
+    claim devices; ``hosted`` says how many members of one of them a node takes beside members of others of them.
     """
 
     free: Amounts
     sizes: Amounts
     most: Amounts
     clashes: tuple[int, ...]
+    claiming: Set[int] = frozenset()
+    hosted: Callable[[int, int, Mapping[int, int]], int] = lambda shape, node, others: UNBOUNDED
 
 
 def pack(bins: Bins, counts: Sequence[int], budget: int) -> list[tuple[int, Pattern]] | None:
@@ -62,6 +68,8 @@ class _Packing:
         self.budget = budget
         self.cost = max(len(counts) // SHAPES_PER_WAY, 1)
         self.clashes = bins.clashes
+        self.claiming = bins.claiming if len(bins.claiming) > 1 else frozenset()
+        self.hosted = bins.hosted
         self.sizes = [tuple(row) for row in bins.sizes.tolist()]
         self.sizes_along = [tuple(column) for column in bins.sizes.T.tolist()]
         self.free = bins.free[rows].tolist()
@@ -117,22 +125,23 @@ class _Packing:
         at = 0
         while True:
             for position in range(at, len(shapes)):
-                self._put(position, shapes, free, taken, counts, left, None)
+                self._put(node, position, shapes, free, taken, counts, left, None)
             self.budget -= self.cost
             if self.budget < 0:
                 return
-            if self._full(shapes, free[-1], taken[-1], counts, left):
+            if self._full(node, shapes, free[-1], taken[-1], counts, left):
                 yield tuple((i, count) for i, count in zip(shapes, counts, strict=True) if count)
             at = len(shapes) - 1
             while at >= 0 and not counts[at]:
                 at -= 1
             if at < 0:
                 return
-            self._put(at, shapes, free, taken, counts, left, counts[at] - 1)
+            self._put(node, at, shapes, free, taken, counts, left, counts[at] - 1)
             at += 1
 
     def _put(
         self,
+        node: int,
         at: int,
         shapes: Sequence[int],
         free: list[list[int]],
@@ -145,6 +154,8 @@ class _Packing:
         shape = shapes[at]
         if count is None:
             count = self._fitting(shape, free[at], taken[at], left[shape])
+            if count and shape in self.claiming:
+                count = min(count, self._hosted(node, shape, shapes[:at], counts))
         counts[at] = count
         if count:
             free[at + 1] = [have - count * one for have, one in zip(free[at], self.sizes[shape], strict=True)]
@@ -162,11 +173,21 @@ class _Packing:
                 most = max(have, 0) // one
         return most
 
+    def _hosted(self, node: int, shape: int, others: Sequence[int], counts: Sequence[int]) -> int:
+        """Return how many members of a shape with claims the node takes beside those of others with claims."""
+        placed = {
+            one: count for one, count in zip(others, counts, strict=False) if one in self.claiming and count
+        }
+        placed.pop(shape, None)
+        return self.hosted(shape, int(self.rows[node]), placed) if placed else UNBOUNDED
+
     def _full(
-        self, shapes: Sequence[int], free: list[int], taken: int, counts: Sequence[int], left: Left
+        self, node: int, shapes: Sequence[int], free: list[int], taken: int, counts: Sequence[int], left: Left
     ) -> bool:
         for shape, count in zip(shapes, counts, strict=True):
-            if count < left[shape] and self._fitting(shape, free, taken, 1):
+            if count >= left[shape] or not self._fitting(shape, free, taken, 1):
+                continue
+            if shape not in self.claiming or self._hosted(node, shape, shapes, counts) > count:
                 return False
         return True
 

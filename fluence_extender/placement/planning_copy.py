@@ -89,10 +89,6 @@ class PlanningCopy:
         room = self._rules.device_room(claims)
         return room and room.whole
 
-    def hosts(self, node: str, pods: Mapping[Claims, int]) -> bool:
-        """Return True: what is in the way may be gone by then, and the plan that counts is made on the ledger."""
-        return True
-
     def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> None:
         """Return None, because a copy has no matcher."""
 

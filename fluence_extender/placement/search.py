@@ -11,6 +11,7 @@ many nodes times shapes that has to look at.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import gt
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from fluence_extender.ledger.accounts import PortIndex
 from fluence_extender.ledger.capacity import Amounts, CapacityTable, slots
 from fluence_extender.ledger.device_rooms import DeviceRoom
+from fluence_extender.model.claims import Claims
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.errors import SearchBudgetSpent
@@ -54,7 +56,6 @@ class Shape:
     """Equal members: ``count`` pods of ``requests``, each on one of ``nodes`` (in the policy's order).
 
     ``room`` says how many of them nodes host for the sake of the devices that they claim, None where they claim none.
-    Those with ``apart`` share no node with other shapes that have it.
     """
 
     requests: Resources
@@ -62,7 +63,6 @@ class Shape:
     nodes: tuple[str, ...]
     ports: tuple[HostPort, ...] = ()
     room: DeviceRoom | None = None
-    apart: bool = False
 
     @property
     def exclusive(self) -> bool:
@@ -72,7 +72,7 @@ class Shape:
     @property
     def free(self) -> bool:
         """Whether nothing but amounts says how many members a node takes."""
-        return not self.ports and self.room is None and not self.apart
+        return not self.ports and self.room is None
 
 
 Counts = list[dict[str, int]]
@@ -114,11 +114,20 @@ class _Problem:
             self.closed[i] = holders.clashing(ports)
             for j in alike.clashing(ports):
                 clashes[i] |= 1 << j
-        apart = [i for i, shape in enumerate(shapes) if shape.apart]
-        for i in apart:
-            clashes[i] |= sum(1 << j for j in apart if j != i)
         self.rooms = [shape.room.most(shape.nodes) if shape.room is not None else None for shape in shapes]
         self.clashes = tuple(clashes)
+
+    def hosted(self, index: int, row: int, others: Mapping[int, int]) -> int:
+        """Return how many members of a shape with claims a row hosts beside members of other shapes, by shape."""
+        room = self.shapes[index].room
+        claims: Counter[Claims] = Counter()
+        for other, count in others.items():
+            placed = self.shapes[other].room
+            if placed is not None and count:
+                claims[placed.claims] += count
+        if room is None or not claims:
+            return self.shapes[index].count
+        return room.beside(self.table.names[row], claims)
 
     @staticmethod
     def takes(size: Amounts, rows: NDArray[np.intp], free: Amounts) -> NDArray[np.bool_]:
@@ -150,7 +159,7 @@ class _Problem:
         room = self.rooms[index]
         if room is not None:
             np.minimum(counts, room, out=counts)
-        if shape.exclusive or shape.apart:
+        if shape.exclusive:
             closed = self.closed[index] | {row for row, mask in taken.items() if mask >> index & 1}
             if closed:
                 counts[np.isin(rows, list(closed))] = 0
@@ -164,6 +173,7 @@ class _Filling:
         self.problem = problem
         self.free = problem.table.free.copy()
         self.taken: dict[int, int] = {}
+        self.claiming: dict[int, dict[int, int]] = {}
 
     def fill(self, index: int, tight: bool = False) -> dict[str, int]:
         """Place as many members of a shape as fit, in the order of its nodes or (``tight``) the fullest first."""
@@ -172,6 +182,10 @@ class _Filling:
         if shape.count == 1 and shape.free and not tight:
             return self._put_one(index)
         counts = problem.capacity(index, self.free, self.taken)
+        if shape.room is not None:
+            for at in [at for at, row in enumerate(rows.tolist()) if counts[at] and row in self.claiming]:
+                row = int(rows[at])
+                counts[at] = min(int(counts[at]), problem.hosted(index, row, self.claiming[row]))
         usable = np.flatnonzero(counts)
         if tight:
             usable = usable[np.argsort(self._slack(index, rows[usable]), kind="stable")]
@@ -183,6 +197,9 @@ class _Filling:
         if problem.clashes[index]:
             for row in chosen.tolist():
                 self.taken[row] = self.taken.get(row, 0) | problem.clashes[index]
+        if shape.room is not None:
+            for row, count in zip(chosen.tolist(), given.tolist(), strict=True):
+                self.claiming.setdefault(row, {})[index] = count
         names = problem.table.names
         return {names[row]: count for row, count in zip(chosen.tolist(), given.tolist(), strict=True)}
 
@@ -313,6 +330,8 @@ def _exactly(problem: _Problem, budget: int) -> Counts | None:
         np.asarray(problem.sizes)[:, asked],
         most,
         problem.clashes,
+        {index for index, shape in enumerate(shapes) if shape.room is not None},
+        lambda index, position, others: problem.hosted(index, int(everywhere[position]), others),
     )
     packed = pack(bins, [shape.count for shape in shapes], budget)
     if packed is None:

@@ -3,7 +3,7 @@
 Users and their controllers write them in five ways, from the outermost constraint to the innermost. Our annotations,
 the constraint of the native PodGroup, and the label of flux-k8s (any label with "jobspec" in its key and the value
 ``zone``) hold for the gang. Kueue's annotations hold for a pod set, and Kueue's slices for a number of consecutive
-ranks of a pod set (Kueue, Topology Aware Scheduling; KEP-5732).
+ranks of a pod set (Kueue, Topology Aware Scheduling; KEP-5732). Pods that share claims need one node.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.ranks import ROLES, index, owner_index
+from fluence_extender.placement.topology import HOSTNAME
 
 FLUX_K8S = "jobspec"
 KUEUE = "kueue.x-k8s.io/"
@@ -75,6 +76,8 @@ def topology_constraints(
                 f"podset {podset} slice {_slice(pod, job_size)}", notes.get(SLICE_REQUIRED, "")
             )
         )
+    if pod.claim_group:
+        found.append(TopologyConstraint(f"claims {pod.claim_group}", HOSTNAME))
     return tuple(one for one in found if one.required or one.preferred)
 
 

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping
 from typing import TypedDict, Unpack
 
+from fluence_extender.model.claims import Claims
 from fluence_extender.model.node import Node, Taint
 from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod, Requirement, Toleration
 from fluence_extender.model.resources import Resources
@@ -49,6 +50,8 @@ class PodFields(TypedDict, total=False):
     marked: bool
     has_managed_fields: bool
     pod_affinity: tuple[tuple[Requirement, ...], ...]
+    claims: Claims
+    claim_group: str
 
 
 class NodeFields(TypedDict, total=False):

@@ -90,6 +90,54 @@ def claiming(manifest: Manifest, *, template: str = "", claim: str = "") -> Mani
     return manifest
 
 
+def shared_claim(name: str, *requests: Manifest) -> Manifest:
+    """A claim that exists before the pods that name it."""
+    spec = {"devices": {"requests": list(requests)}}
+    return {"apiVersion": RESOURCE, "kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec}
+
+
+def partitioned_slices(node: str, gpus: int) -> list[Manifest]:
+    """Slices of a node with devices of 4 slices of memory: each whole, or in quarters."""
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 2}
+    devices, counters = [], []
+    for gpu in range(gpus):
+        sizes = {f"gpu-{gpu}": ("whole", 4), **{f"gpu-{gpu}-{part}": ("part", 1) for part in range(4)}}
+        counters.append({"name": f"gpu-{gpu}", "counters": {"memory": {"value": "4"}}})
+        devices += [
+            {
+                "name": name,
+                "attributes": {"model": {"string": kind}},
+                "consumesCounters": [
+                    {"counterSet": f"gpu-{gpu}", "counters": {"memory": {"value": str(size)}}}
+                ],
+            }
+            for name, (kind, size) in sizes.items()
+        ]
+    parts: dict[str, dict[str, Any]] = {
+        "devices": {"devices": devices},
+        "counters": {"sharedCounters": counters},
+    }
+    return [
+        {
+            "apiVersion": RESOURCE,
+            "kind": "ResourceSlice",
+            "metadata": {"name": f"{node}-{name}"},
+            "spec": {"driver": DRIVER, "nodeName": node, "pool": pool, **part},
+        }
+        for name, part in parts.items()
+    ]
+
+
+def sharing_slice(node: str, gib: int) -> Manifest:
+    """The slice of a node with one device that several claims may have, each a part of its memory."""
+    manifest = resource_slice(node, ["shared"])
+    (device,) = manifest["spec"]["devices"]
+    device["allowMultipleAllocations"] = True
+    policy = {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}
+    device["capacity"] = {"memory": {"value": f"{gib}Gi", "requestPolicy": policy}}
+    return manifest
+
+
 @contextmanager
 def served(api: Api, *manifests: Manifest) -> Iterator[None]:
     """Slices and classes that exist while the context lasts."""

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from fluence_extender.cluster.decode.devices import EXTENDED_CLAIM
 from fluence_extender.demo.stack import unverified
 from fluence_extender.localcluster import Api, ControlPlane
 from fluence_extender.localcluster.admission import Amounts, amounts, effective_requests
@@ -210,9 +211,14 @@ def discrepancies(cluster: Cluster, fluence: Fluence) -> list[str]:
 
 
 def devices_by_class(claims: Iterable[Manifest]) -> dict[str, Counter[str]]:
-    """How many devices of each class claims have, by the uid of the first pod that each is reserved for."""
+    """How many devices of each class claims have, by the uid of the first pod that each is reserved for.
+
+    Claims that kube-scheduler made of extended resources are left out: their pods request these by name.
+    """
     found: dict[str, Counter[str]] = {}
     for claim in claims:
+        if EXTENDED_CLAIM in claim["metadata"].get("annotations", {}):
+            continue
         users = [one["uid"] for one in claim.get("status", {}).get("reservedFor", [])]
         asked = {
             (one["name"], choice.get("name", "")): choice["deviceClassName"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
+from fluence_extender.model.names import REQUIRE_PREFIX
 from tests.e2e.claimed import (
     MODEL,
     NUMA,
@@ -13,10 +15,13 @@ from tests.e2e.claimed import (
     claiming,
     device_class,
     given_twice,
+    partitioned_slices,
     refusals,
     request,
     resource_slice,
     served,
+    shared_claim,
+    sharing_slice,
     template,
 )
 from tests.e2e.harness import Manifest, Namespace, node_of
@@ -75,6 +80,128 @@ def test_gang_waits_for_the_devices_that_others_have_and_says_which(
         namespace.delete_pod("first-0")
         namespace.wait_until_bound(2)
         assert not given_twice(namespace)
+
+
+def test_pods_that_share_a_claim_are_placed_where_it_can_be_served(
+    fluence: Fluence, namespace: Namespace, nodes: NodeFactory, gpus: None
+) -> None:
+    one, two, three = nodes(3, cpu="2")
+    models = {one: [A100], two: [A100, A100], three: [H100] * 4}
+    with served(namespace.api, *(resource_slice(node, some) for node, some in models.items())):
+        pair = request("gpu", CLASS, f'{MODEL} == "{A100}"', count=2)
+        namespace.create(
+            shared_claim("ours", pair), template("h100", request("gpu", CLASS, f'{MODEL} == "{H100}"'))
+        )
+        pods = gang("mixed", 5, cpu="10m")
+        namespace.create(
+            *(claiming(pod, claim="ours") for pod in pods[:3]),
+            *(claiming(pod, template="h100") for pod in pods[3:]),
+        )
+        bound = namespace.wait_until_bound(5)
+        assert {pod["metadata"]["name"]: node_of(pod) for pod in bound} == {
+            **{f"mixed-{number}": two for number in range(3)},
+            **{f"mixed-{number}": three for number in (3, 4)},
+        }
+
+
+def test_extended_resource_is_served_by_devices_and_by_plugins(
+    fluence: Fluence, namespace: Namespace, nodes: NodeFactory
+) -> None:
+    """Six pods for four devices of a driver and two of a plugin, and then one that has to wait."""
+    gpu = "example.com/gpu"
+    one, two = nodes(2, cpu="4")
+    (plugged,) = nodes(1, cpu="4", extended={gpu: 2})
+    backed = device_class("backed", extendedResourceName=gpu)
+    with served(namespace.api, backed, resource_slice(one, [A100] * 2), resource_slice(two, [A100] * 2)):
+        pods = gang("wide", 6, cpu="10m", requests={gpu: 1})
+        namespace.create(*pods)
+        bound = namespace.wait_until_bound(6)
+        assert Counter(map(node_of, bound)) == {one: 2, two: 2, plugged: 2}
+        assert sum(map(len, allocated(namespace).values())) == 4
+        assert not given_twice(namespace)
+        namespace.create(*gang("late", 1, cpu="10m", requests={gpu: 1}))
+        fluence.wait_for_reason(namespace.name, "late", f"busy: 0 of 1 fit now, short of {gpu}")
+        assert not refusals(namespace)
+        freed = next(pod for pod in bound if node_of(pod) == one)
+        namespace.delete_pod(freed["metadata"]["name"])
+        namespace.wait_until_bound(6)
+
+
+def test_parts_of_devices_are_counted_against_the_whole(
+    fluence: Fluence, namespace: Namespace, nodes: NodeFactory, gpus: None
+) -> None:
+    (node,) = nodes(1, cpu="8")
+    with served(namespace.api, *partitioned_slices(node, 3)):
+        namespace.create(
+            template("whole", request("gpu", CLASS, f'{MODEL} == "whole"')),
+            template("part", request("gpu", CLASS, f'{MODEL} == "part"')),
+        )
+        namespace.create(*members("large", 2, "whole"))
+        namespace.wait_until_bound(2)
+        namespace.create(*members("small", 5, "part"))
+        fluence.wait_for_reason(namespace.name, "small", "busy: 4 of 5 fit now")
+        namespace.create(*members("fitting", 4, "part"))
+        namespace.wait_until_bound(6)
+        namespace.delete_pod("large-0")
+        namespace.delete_pod("fitting-0")
+        namespace.wait_until_bound(9)
+        assert not given_twice(namespace)
+        assert not refusals(namespace)
+
+
+def test_claims_share_a_device_until_its_capacity_is_used(
+    fluence: Fluence, namespace: Namespace, nodes: NodeFactory, gpus: None
+) -> None:
+    (node,) = nodes(1, cpu="8")
+    with served(namespace.api, sharing_slice(node, 10)):
+        quarter = request("gpu", CLASS, capacity={"requests": {"memory": "2560Mi"}})
+        namespace.create(template("three", quarter), template("one", request("gpu", CLASS)))
+        namespace.create(*members("threes", 4, "three"))
+        fluence.wait_for_reason(namespace.name, "threes", "unsatisfiable: 3 of 4 members would fit")
+        namespace.create(*members("fitting", 3, "three"))
+        namespace.wait_until_bound(3)
+        namespace.create(*members("ones", 2, "one"))
+        fluence.wait_for_reason(namespace.name, "ones", "busy: 1 of 2 fit now")
+        namespace.delete_pod("fitting-0")
+        namespace.wait_until_bound(4)
+        assert not refusals(namespace)
+
+
+def test_pods_are_placed_only_where_their_devices_have_what_they_require(
+    fluence: Fluence, namespace: Namespace, nodes: NodeFactory, gpus: None
+) -> None:
+    one, two, three = nodes(3, cpu="8")
+    models = {one: [A100] * 2, two: [A100, H100], three: [H100] * 2}
+    with served(namespace.api, *(resource_slice(node, some) for node, some in models.items())):
+        namespace.create(template("any", request("gpu", CLASS)))
+        pods = members("fast", 2, "any")
+        for pod in pods:
+            pod["metadata"]["annotations"][f"{REQUIRE_PREFIX}model"] = H100
+        namespace.create(*pods)
+        assert {node_of(pod) for pod in namespace.wait_until_bound(2)} == {three}
+        more = members("slow", 1, "any")
+        more[0]["metadata"]["annotations"][f"{REQUIRE_PREFIX}model"] = "b200"
+        namespace.create(*more)
+        fluence.wait_for_reason(
+            namespace.name, "slow", "unsatisfiable: no node has 1 example-gpus with model=b200"
+        )
+
+
+def test_pods_whose_choices_overlap_are_ungated_in_the_order_that_serves_all(
+    fluence: Fluence, namespace: Namespace, nodes: NodeFactory, gpus: None
+) -> None:
+    """Each node has as many devices as pods; those that take any device would take what others need."""
+    names = nodes(4, cpu="8")
+    with served(namespace.api, *(resource_slice(node, [H100, H100, A100, A100]) for node in names)):
+        namespace.create(
+            template("any", request("gpu", CLASS)),
+            template("h", request("gpu", CLASS, f'{MODEL} == "{H100}"')),
+        )
+        pods = [*members("mixed", 8, "any", size=16), *members("mixed", 8, "h", first=8, size=16)]
+        namespace.create(*pods)
+        namespace.wait_until_bound(16)
+        assert not given_twice(namespace)
+        assert not refusals(namespace)
 
 
 def test_mixed_gangs_get_their_devices_without_one_refusal(

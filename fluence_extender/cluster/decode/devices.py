@@ -1,7 +1,7 @@
 """Decode ResourceSlices, DeviceClasses, ResourceClaims and ResourceClaimTemplates (resource.k8s.io/v1).
 
-What the service doesn't plan becomes the ``problem`` of a device or a claim, so that nobody gets it by mistake: parts
-of devices, devices for several claims at once, administrators' access, and constraints of other kinds.
+What the service doesn't plan becomes the ``problem`` of a device or a claim, so that nobody gets it by mistake: devices
+with binding conditions, administrators' access, and constraints of other kinds.
 """
 
 from __future__ import annotations
@@ -19,18 +19,21 @@ from fluence_extender.cluster.decode.objects import (
     tolerant_decoder,
 )
 from fluence_extender.model.claims import (
+    AttributeConstraint,
     Choice,
     ClaimSpec,
     DeviceRequest,
     DeviceTaint,
     DeviceToleration,
-    MatchAttribute,
 )
 from fluence_extender.model.devices import (
     Allocated,
     Attribute,
+    Capacity,
+    CounterId,
     DeviceClass,
     NodeDevice,
+    RequestPolicy,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
@@ -50,8 +53,33 @@ class _Attribute(msgspec.Struct):
     version: str | None = None
 
 
+class _Range(msgspec.Struct):
+    least: Any = msgspec.field(name="min", default=None)
+    most: Any = msgspec.field(name="max", default=None)
+    step: Any = None
+
+
+class _Policy(msgspec.Struct):
+    default: Any = None
+    values: list[Any] | None = msgspec.field(name="validValues", default=None)
+    range: _Range | None = msgspec.field(name="validRange", default=None)
+
+
 class _Capacity(msgspec.Struct):
     value: Any = 0
+    policy: _Policy | None = msgspec.field(name="requestPolicy", default=None)
+
+
+class _Counter(msgspec.Struct):
+    value: Any = 0
+
+
+class _Counters(msgspec.Struct):
+    """A set of counters, or what a device consumes of one."""
+
+    name: str = ""
+    set: str = msgspec.field(name="counterSet", default="")
+    counters: dict[str, _Counter] | None = None
 
 
 class _Device(msgspec.Struct):
@@ -59,7 +87,7 @@ class _Device(msgspec.Struct):
     attributes: dict[str, _Attribute] | None = None
     capacity: dict[str, _Capacity] | None = None
     taints: list[DeviceTaint] | None = None
-    counters: list[msgspec.Raw] | None = msgspec.field(name="consumesCounters", default=None)
+    consumes: list[_Counters] | None = msgspec.field(name="consumesCounters", default=None)
     conditions: list[str] | None = msgspec.field(name="bindingConditions", default=None)
     shareable: bool | None = msgspec.field(name="allowMultipleAllocations", default=None)
 
@@ -75,6 +103,7 @@ class _SliceSpec(msgspec.Struct):
     pool: _Pool = msgspec.field(default_factory=_Pool)
     node: str | None = msgspec.field(name="nodeName", default=None)
     devices: list[_Device] | None = None
+    counters: list[_Counters] | None = msgspec.field(name="sharedCounters", default=None)
 
 
 class _Cel(msgspec.Struct):
@@ -90,6 +119,10 @@ class _ClassSpec(msgspec.Struct):
     extended_resource: str | None = msgspec.field(name="extendedResourceName", default=None)
 
 
+class _Asked(msgspec.Struct):
+    requests: dict[str, Any] | None = None
+
+
 class _Choice(msgspec.Struct):
     name: str = ""
     device_class: str = msgspec.field(name="deviceClassName", default="")
@@ -98,7 +131,7 @@ class _Choice(msgspec.Struct):
     count: Int64 | None = None
     admin: bool | None = msgspec.field(name="adminAccess", default=None)
     tolerations: list[DeviceToleration] | None = None
-    capacity: dict[str, Any] | None = None
+    capacity: _Asked | None = None
 
 
 class _Request(msgspec.Struct):
@@ -110,6 +143,7 @@ class _Request(msgspec.Struct):
 class _Constraint(msgspec.Struct):
     requests: list[str] | None = None
     match: str | None = msgspec.field(name="matchAttribute", default=None)
+    distinct: str | None = msgspec.field(name="distinctAttribute", default=None)
 
 
 class _DeviceClaim(msgspec.Struct):
@@ -126,6 +160,7 @@ class _Result(msgspec.Struct):
     driver: str = ""
     pool: str = ""
     device: str = ""
+    consumed: dict[str, Any] | None = msgspec.field(name="consumedCapacity", default=None)
     admin: bool | None = msgspec.field(name="adminAccess", default=None)
 
 
@@ -166,26 +201,36 @@ def decode_resource_slice(raw: bytes) -> ResourceSlice:
     meta, spec, _, _ = _slice(raw)
     devices = tuple(_device(meta, spec, one) for one in spec.devices or ())
     pool = spec.pool
+    counters: dict[CounterId, int] = {}
+    for one in spec.counters or ():
+        try:
+            counters.update(_counters(spec, one.name, one))
+        except InvalidQuantity as error:
+            report_unreadable("ResourceSlice", meta, f"counter set {one.name}: {error}")
     return ResourceSlice(
-        meta.name, spec.driver, pool.name, pool.generation, pool.slices, spec.node or "", devices
+        meta.name, spec.driver, pool.name, pool.generation, pool.slices, spec.node or "", devices, counters
     )
 
 
+def _counters(spec: _SliceSpec, name: str, some: _Counters) -> dict[CounterId, int]:
+    """Return the amounts of the counters of a set. Raises `InvalidQuantity`."""
+    return {
+        (spec.driver, spec.pool.name, name, counter): nanos(one.value)
+        for counter, one in (some.counters or {}).items()
+    }
+
+
 def _device(meta: Metadata, spec: _SliceSpec, one: _Device) -> NodeDevice:
-    problem = ""
-    capacity: dict[str, int] = {}
-    for name, amount in (one.capacity or {}).items():
-        try:
-            capacity[_full(spec.driver, name)] = nanos(amount.value)
-        except InvalidQuantity as error:
-            problem = f"capacity {name}: {error}"
-            report_unreadable("ResourceSlice", meta, f"device {one.name}: {problem}")
-    if one.counters:
-        problem = "it is a part of another device"
-    elif one.shareable:
-        problem = "several claims may share it"
-    elif one.conditions:
-        problem = "it has binding conditions"
+    problem = "it has binding conditions" if one.conditions else ""
+    capacity: dict[str, Capacity] = {}
+    consumes: dict[CounterId, int] = {}
+    try:
+        capacity = {name: _capacity(amount) for name, amount in (one.capacity or {}).items()}
+        for some in one.consumes or ():
+            consumes.update(_counters(spec, some.set, some))
+    except InvalidQuantity as error:
+        problem = f"it can't be read: {error}"
+        report_unreadable("ResourceSlice", meta, f"device {one.name}: {error}")
     return NodeDevice(
         spec.driver,
         spec.pool.name,
@@ -194,7 +239,24 @@ def _device(meta: Metadata, spec: _SliceSpec, one: _Device) -> NodeDevice:
         capacity,
         tuple(one.taints or ()),
         problem=problem,
+        consumes=consumes,
+        shareable=bool(one.shareable),
     )
+
+
+def _capacity(one: _Capacity) -> Capacity:
+    """Raises `InvalidQuantity`."""
+
+    def amount(value: Any) -> int | None:
+        return None if value is None else nanos(value)
+
+    policy = one.policy
+    if policy is None:
+        return Capacity(nanos(one.value))
+    within = policy.range or _Range()
+    values = tuple(nanos(value) for value in policy.values or ())
+    least, most, step = amount(within.least), amount(within.most), amount(within.step)
+    return Capacity(nanos(one.value), RequestPolicy(amount(policy.default), values, least, most, step))
 
 
 def _full(driver: str, name: str) -> str:
@@ -214,7 +276,8 @@ def _attributes(attributes: Mapping[str, _Attribute]) -> Iterable[tuple[str, Att
 def decode_device_class(raw: bytes) -> DeviceClass:
     """Decode a DeviceClass."""
     meta, spec, _, _ = _class(raw)
-    return DeviceClass(meta.name, _expressions(spec.selectors), spec.extended_resource or "")
+    created = meta.creation_timestamp.timestamp() if meta.creation_timestamp is not None else 0.0
+    return DeviceClass(meta.name, _expressions(spec.selectors), spec.extended_resource or "", created)
 
 
 def _expressions(selectors: list[_Selector] | None) -> tuple[str, ...]:
@@ -230,7 +293,9 @@ def decode_resource_claim(raw: bytes) -> ResourceClaim:
     if allocation is not None:
         results = (allocation.devices.results if allocation.devices is not None else None) or ()
         devices = tuple(
-            Allocated(one.request, (one.driver, one.pool, one.device)) for one in results if not one.admin
+            Allocated(one.request, (one.driver, one.pool, one.device), _consumed(meta, one))
+            for one in results
+            if not one.admin
         )
         if allocation.nodes is not None:
             nodes = tuple(
@@ -243,9 +308,24 @@ def decode_resource_claim(raw: bytes) -> ResourceClaim:
         _claim_spec(spec, problem),
         devices,
         nodes,
-        EXTENDED_CLAIM in (meta.annotations or {}),
+        _extended_for(meta),
         meta.deletion_timestamp is not None,
     )
+
+
+def _consumed(meta: Metadata, one: _Result) -> dict[str, int]:
+    try:
+        return {name: nanos(amount) for name, amount in (one.consumed or {}).items()}
+    except InvalidQuantity as error:
+        report_unreadable("ResourceClaim", meta, f"device {one.device}: {error}")
+        return {}
+
+
+def _extended_for(meta: Metadata) -> str:
+    """Return the pod, by uid, for whose extended resources kube-scheduler has made a claim; "" for other claims."""
+    if (meta.annotations or {}).get(EXTENDED_CLAIM) != "true":
+        return ""
+    return next((one.uid for one in meta.owner_references or () if one.controller), "")
 
 
 def decode_resource_claim_template(raw: bytes) -> ResourceClaimTemplate:
@@ -270,10 +350,12 @@ def _claim_spec(spec: _ClaimSpec | None, problem: str) -> ClaimSpec:
             )
         )
     for constraint in asked.constraints or ():
-        if constraint.match is None:
-            problem = problem or "it has a constraint other than matchAttribute"
+        attribute = constraint.match or constraint.distinct
+        if attribute is None:
+            problem = problem or "it has a constraint other than matchAttribute and distinctAttribute"
         else:
-            constraints.append(MatchAttribute(constraint.match, frozenset(constraint.requests or ())))
+            requests_of = frozenset(constraint.requests or ())
+            constraints.append(AttributeConstraint(attribute, requests_of, constraint.match is None))
     return ClaimSpec(tuple(requests), tuple(constraints), problem)
 
 
@@ -281,8 +363,10 @@ def _unplanned(request: str, choice: _Choice) -> str:
     """Return why the service doesn't plan a choice, "" where it does."""
     if choice.admin:
         return f"request {request} asks for administrators' access, which isn't planned"
-    if choice.capacity and choice.capacity.get("requests"):
-        return f"request {request} asks for a part of a device's capacity, which isn't planned"
+    try:
+        _asked(choice)
+    except InvalidQuantity as error:
+        return f"request {request}: {error}"
     if choice.mode not in (None, ALL, EXACT_COUNT):
         return f"request {request} has the unknown allocation mode {choice.mode}"
     return ""
@@ -290,4 +374,16 @@ def _unplanned(request: str, choice: _Choice) -> str:
 
 def _choice(one: _Choice, name: str) -> Choice:
     count = 0 if one.mode == ALL else max(one.count or 1, 1)
-    return Choice(one.device_class, _expressions(one.selectors), count, tuple(one.tolerations or ()), name)
+    try:
+        asked = _asked(one)
+    except InvalidQuantity:
+        asked = ()
+    return Choice(
+        one.device_class, _expressions(one.selectors), count, tuple(one.tolerations or ()), name, asked
+    )
+
+
+def _asked(one: _Choice) -> tuple[tuple[str, int], ...]:
+    """Return what is asked of the capacity of each device. Raises `InvalidQuantity`."""
+    asked = (one.capacity.requests if one.capacity is not None else None) or {}
+    return tuple((name, nanos(amount)) for name, amount in sorted(asked.items()))

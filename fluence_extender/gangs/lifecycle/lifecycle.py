@@ -111,7 +111,7 @@ class Lifecycle:
         self.growth = ClusterGrowth(registry, ledger, known, self.births, limits, registry.gone.clock)
         preemptions.keepers = self.growth.passes
         self.node_holds = NodeHolds(ledger, self.queue, limits.grow_after is not None)
-        self._steering = Steering(planner, self._displacement, self.births)
+        self._steering = Steering(planner, self._displacement, self.births, ledger.device_rooms)
         self._gang_index = GangIndex(registry, limits)
         self._evaluation = Evaluation(registry, self._places, self.admission, limits, clock, on_whole)
 
@@ -159,6 +159,12 @@ class Lifecycle:
         if member.bound == pod.node or not pod.devices:
             return True
         return records_exactly(pod.annotations, self._ledger.allocations[pod.uid].assignment)
+
+    def may_be_ungated(self, uid: str) -> None:
+        """Look again at a gang of which a pod waits until others on its node have their devices."""
+        found = self._registry.member(uid)
+        if found is not None:
+            self._registry.dirty.add(found[0].key)
 
     def note(self, uid: str, what: HistoryKind, detail: str) -> None:
         """Note in the history of its gang what happened to a pod of ours."""

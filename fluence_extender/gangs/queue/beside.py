@@ -139,10 +139,6 @@ class LedgerBeside:
         """Return how many pods with these claims nodes host, None for pods without claims."""
         return self._ledger.device_room(claims)
 
-    def hosts(self, node: str, pods: Mapping[Claims, int]) -> bool:
-        """Return whether a node has devices for all of these pods."""
-        return self._ledger.hosts(node, pods)
-
     def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int] | None:
         """Return where the matcher puts equal pods, None where that is not within what is free here."""
         placed = self._ledger.match_equal(requests, count, nodes)

@@ -13,8 +13,8 @@ from fluence_extender.cluster.decode.devices import (
     decode_resource_claim_template,
     decode_resource_slice,
 )
-from fluence_extender.model.claims import Choice, ClaimSpec, DeviceRequest, DeviceTaint, MatchAttribute
-from fluence_extender.model.devices import Allocated, Version
+from fluence_extender.model.claims import AttributeConstraint, Choice, ClaimSpec, DeviceRequest, DeviceTaint
+from fluence_extender.model.devices import Allocated, Capacity, RequestPolicy, Version
 
 
 def raw(spec: Any, status: Any = None, **meta: Any) -> bytes:
@@ -46,7 +46,7 @@ def test_device_has_attributes_and_capacity_by_full_names() -> None:
         "d.example.com/ok": False,
         "d.example.com/v": Version("1.0.0"),
     }
-    assert found.capacity == {"d.example.com/memory": 1024 * 10**9}
+    assert found.amounts == {"d.example.com/memory": 1024 * 10**9}
     assert found.taints == (DeviceTaint("sick", "NoSchedule"),)
     assert found.id == ("d.example.com", "p", "g")
     assert not found.problem
@@ -55,14 +55,45 @@ def test_device_has_attributes_and_capacity_by_full_names() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"consumesCounters": [{"counterSet": "s", "counters": {}}]},
-        {"allowMultipleAllocations": True},
+        {"consumesCounters": [{"counterSet": "s", "counters": {"c": {"value": "much"}}}]},
         {"bindingConditions": ["ready"]},
         {"capacity": {"memory": {"value": "much"}}},
     ],
 )
 def test_device_that_is_not_planned_says_why(fields: dict[str, Any]) -> None:
     assert device(**fields).problem
+
+
+def test_device_may_be_a_part_of_another_and_be_for_several_claims() -> None:
+    found = device(
+        consumesCounters=[{"counterSet": "s", "counters": {"slices": {"value": "3"}}}],
+        allowMultipleAllocations=True,
+        capacity={
+            "memory": {
+                "value": "8",
+                "requestPolicy": {"default": "1", "validRange": {"min": "1", "max": "6", "step": "2"}},
+            },
+            "cores": {"value": "4", "requestPolicy": {"default": "1", "validValues": ["1", "4"]}},
+        },
+    )
+    assert found.consumes == {("d.example.com", "p", "s", "slices"): 3 * 10**9}
+    assert found.shareable
+    assert found.capacity == {
+        "memory": Capacity(8 * 10**9, RequestPolicy(10**9, (), 10**9, 6 * 10**9, 2 * 10**9)),
+        "cores": Capacity(4 * 10**9, RequestPolicy(10**9, (10**9, 4 * 10**9))),
+    }
+
+
+def test_slice_has_the_counters_of_its_pool() -> None:
+    spec = {
+        "driver": "d.example.com",
+        "nodeName": "n0",
+        "pool": {"name": "p", "resourceSliceCount": 2},
+        "sharedCounters": [{"name": "s", "counters": {"slices": {"value": "7"}, "bad": {"value": "much"}}}],
+    }
+    assert decode_resource_slice(raw(spec)).counters == {}
+    del spec["sharedCounters"][0]["counters"]["bad"]  # type: ignore[index]
+    assert decode_resource_slice(raw(spec)).counters == {("d.example.com", "p", "s", "slices"): 7 * 10**9}
 
 
 def test_class_has_its_expressions_and_its_extended_resource() -> None:
@@ -76,19 +107,20 @@ def test_template_has_choices_and_constraints() -> None:
         {"name": "s", "deviceClassName": "c", "allocationMode": "All"},
         {"name": "t", "deviceClassName": "d"},
     ]
+    exactly = {"deviceClassName": "c", "count": 2, "capacity": {"requests": {"m": "1"}}}
     devices = {
         "requests": [
-            {"name": "r", "exactly": {"deviceClassName": "c", "count": 2}},
+            {"name": "r", "exactly": exactly},
             {"name": "q", "firstAvailable": first},
         ],
-        "constraints": [{"requests": ["r"], "matchAttribute": "a/b"}],
+        "constraints": [{"requests": ["r"], "matchAttribute": "a/b"}, {"distinctAttribute": "a/c"}],
     }
     assert decode_resource_claim_template(raw({"spec": {"devices": devices}})).spec == ClaimSpec(
         (
-            DeviceRequest("r", (Choice("c", count=2),)),
+            DeviceRequest("r", (Choice("c", count=2, capacity=(("m", 10**9),)),)),
             DeviceRequest("q", (Choice("c", count=0, name="s"), Choice("d", name="t"))),
         ),
-        (MatchAttribute("a/b", frozenset({"r"})),),
+        (AttributeConstraint("a/b", frozenset({"r"})), AttributeConstraint("a/c", distinct=True)),
     )
 
 
@@ -96,10 +128,10 @@ def test_template_has_choices_and_constraints() -> None:
     ("devices", "why"),
     [
         ({"requests": [{"name": "r", "exactly": {"adminAccess": True}}]}, "administrators"),
-        ({"requests": [{"name": "r", "exactly": {"capacity": {"requests": {"m": "1"}}}}]}, "capacity"),
+        ({"requests": [{"name": "r", "exactly": {"capacity": {"requests": {"m": "x"}}}}]}, "quantity"),
         ({"requests": [{"name": "r", "exactly": {"allocationMode": "Most"}}]}, "Most"),
         ({"requests": [{"name": "r"}]}, "unknown kind"),
-        ({"constraints": [{"distinctAttribute": "a/b"}]}, "matchAttribute"),
+        ({"constraints": [{"otherAttribute": "a/b"}]}, "matchAttribute"),
     ],
 )
 def test_claim_that_is_not_planned_says_why(devices: dict[str, Any], why: str) -> None:
@@ -107,13 +139,20 @@ def test_claim_that_is_not_planned_says_why(devices: dict[str, Any], why: str) -
 
 
 def test_allocation_names_devices_and_nodes() -> None:
-    result = {"request": "r", "driver": "d", "pool": "p", "device": "g"}
+    result = {"request": "r", "driver": "d", "pool": "p", "device": "g", "consumedCapacity": {"m": "1"}}
     fields = [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]
     allocation = {
         "devices": {"results": [result, {**result, "device": "h", "adminAccess": True}]},
         "nodeSelector": {"nodeSelectorTerms": [{"matchFields": fields}]},
     }
     found = decode_resource_claim(raw({}, {"allocation": allocation}))
-    assert found.devices == (Allocated("r", ("d", "p", "g")),)
+    assert found.devices == (Allocated("r", ("d", "p", "g"), {"m": 10**9}),)
     assert found.node == "n0"
     assert decode_resource_claim(raw({})).devices is None
+
+
+def test_claim_of_extended_resources_names_its_pod() -> None:
+    owners = [{"kind": "Pod", "name": "p", "uid": "u", "controller": True}]
+    marked = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    assert decode_resource_claim(raw({}, annotations=marked, ownerReferences=owners)).extended_for == "u"
+    assert decode_resource_claim(raw({}, ownerReferences=owners)).extended_for == ""

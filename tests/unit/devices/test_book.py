@@ -139,8 +139,113 @@ def test_pod_waits_for_what_does_not_exist() -> None:
     made = book()
     assert "claim ns/mine doesn't exist" in made.pod(pod(claim="mine")).problem
     assert "template ns/three doesn't exist" in made.pod(pod(template="three")).problem
+    made.put(replace(allocated("mine", "gpu-0"), deleting=True))
+    assert "claim ns/mine is being deleted" in made.pod(pod(claim="mine")).problem
     made.drop(CLASS)
     assert "class gpus doesn't exist" in made.pod(pod(template="two")).claims[0].problem
+
+
+def test_claim_that_pods_share_ties_them_until_it_is_allocated() -> None:
+    made = book()
+    ours = ResourceClaim("ns", "ours", "uid-ours", SPEC)
+    made.put(ours)
+    first = made.pod(pod("b", claim="ours"))
+    assert (first.claim_group, first.claims[0].shared) == ("", "")
+    second = made.pod(pod("a", claim="ours"))
+    assert made.stale() == {"uid-b"}
+    changed = made.pod_now("uid-b")
+    assert changed is not None
+    assert changed.claim_group == second.claim_group == "ns/ours"
+    assert changed.claims == second.claims
+    assert [one.requests[COUNTED] for one in (second, changed)] == [2, 0]
+    made.put(replace(ours, devices=allocated("ours", "gpu-0", "gpu-1").devices))
+    settled = made.pod_now("uid-b")
+    assert settled is not None
+    assert (settled.claim_group, settled.claims) == ("", ())
+    made.drop_pod("uid-a")
+    assert made.stale() == {"uid-b"}
+
+
+def test_pods_that_claims_join_are_one_group() -> None:
+    made = book()
+    for name in ("x", "y"):
+        made.put(ResourceClaim("ns", name, f"uid-{name}", SPEC))
+    made.pod(pod("a", claim="x"))
+    made.pod(pod("b", claim="y"))
+    both = replace(pod("c", claim="x"), claim_refs=(ClaimRef("c", "x"), ClaimRef("d", "y")))
+    assert made.pod(both).claim_group == "ns/x"
+    assert made.stale() == {"uid-a", "uid-b"}
+    groups = [found.claim_group for uid in ("uid-a", "uid-b") if (found := made.pod_now(uid)) is not None]
+    assert groups == ["ns/x", "ns/x"]
+
+
+def test_pod_that_requests_an_extended_resource_waits_for_its_devices() -> None:
+    made = book()
+    gpu = Resources({"pods": 1, "nvidia.com/gpu": 2})
+    asking = Pod("ns", "p", "uid-p", requests=gpu)
+    assert made.pod(asking) is asking
+    assert made.put(replace(CLASS, extended_resource="nvidia.com/gpu")).pods == {"uid-p"}
+    found = made.pod_now("uid-p")
+    assert found is not None
+    assert found.requests == gpu
+    assert [(one.extended, one.requests[0].choices[0].count) for one in found.claims] == [
+        ("nvidia.com/gpu", 2)
+    ]
+    claim = replace(allocated("made", "gpu-0", "gpu-1"), extended_for="uid-p")
+    assert made.put(claim).pods == {"uid-p"}
+    found = made.pod_now("uid-p")
+    assert found is not None
+    assert (found.claims, found.affinity, found.requests) == ((), None, gpu)
+    assert [one.device[2] for one in made.allocated(asking)] == ["gpu-0", "gpu-1"]
+    assert made.drop(claim).pods == {"uid-p"}
+
+
+def test_class_is_requested_by_its_own_name_too_and_the_newest_backs_a_resource() -> None:
+    made = book()
+    made.put(replace(CLASS, extended_resource="nvidia.com/gpu", created=1.0))
+    asking = Pod("ns", "p", "uid-p", requests=Resources({COUNTED: 1}))
+    found = made.pod(asking)
+    assert found.requests == Resources({"nvidia.com/gpu": 1})
+    assert found.claims[0].extended == COUNTED
+    made.put(DeviceClass("newer", ("true",), "nvidia.com/gpu", 2.0))
+    assert now(made).allocatable["nvidia.com/gpu"] == 4
+    plain = made.pod(replace(asking, requests=Resources({"nvidia.com/gpu": 1})))
+    assert plain.claims[0].requests[0].choices[0].device_class == "newer"
+
+
+def test_annotation_requires_attributes_of_claimed_devices() -> None:
+    made = book()
+    note = {"fluence.flux-framework.org/require-model": "h100"}
+    found = made.pod(replace(pod(template="two"), annotations=note))
+    assert found.claims[0].requests[0].choices[0].requires == (("model", "h100"),)
+    virtual = made.pod(replace(pod(template="two"), annotations=note, devices={"qpu": 1}))
+    assert virtual.claims[0].requests[0].choices[0].requires == ()
+
+
+def test_counters_belong_to_the_pool() -> None:
+    made = book()
+    counter = (DRIVER, "n0", "gpu", "slices")
+    part = NodeDevice(DRIVER, "n0", "part", consumes={counter: 2})
+    made.put(gpus(devices=(part, replace(part, name="other")), slices=2))
+    made.put(gpus(name="counters", devices=(), slices=2, counters={counter: 3}))
+    assert now(made).counters == {counter: 3}
+    assert not any(one.problem for one in now(made).devices)
+    made.put(allocated("mine", "part"))
+    assert not any(one.problem for one in now(made).devices)
+    made.put(gpus(name="counters", devices=(), slices=2, counters={counter: 1}))
+    assert "more is in use of counter slices" in now(made).devices[0].problem
+    made.put(gpus(name="counters", devices=(), slices=2, counters={(DRIVER, "n0", "gpu", "other"): 1}))
+    assert "no counter slices in set gpu" in now(made).devices[0].problem
+
+
+def test_what_claims_have_of_a_shared_device_is_added_up() -> None:
+    made = book()
+    made.put(gpus(devices=(NodeDevice(DRIVER, "n0", "gpu-0", shareable=True),)))
+    for number in range(2):
+        share = Allocated("gpu", (DRIVER, "n0", "gpu-0"), {"memory": 3})
+        made.put(replace(allocated(f"c{number}", "gpu-0"), devices=(share, share)))
+    assert now(made).devices[0].used == {"memory": 12}
+    assert now(made).allocatable[COUNTED] > 4
 
 
 def test_only_complete_pools_of_the_newest_generation_are_used() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from fluence_extender.devices import cel
 from fluence_extender.devices.selectors import selects, verdict
-from fluence_extender.model.devices import NodeDevice, Version
+from fluence_extender.model.devices import Capacity, NodeDevice, Version
 
 DRIVER = "gpu.example.com"
 ATTRIBUTES = f'device.attributes["{DRIVER}"]'
@@ -16,7 +16,7 @@ MEMORY = f'device.capacity["{DRIVER}"].memory'
 def device(**attributes: object) -> NodeDevice:
     values = {"model": "a100", "ok": True, "index": 3, "version": Version("1.2.3"), **attributes}
     known = {f"{DRIVER}/{name}": value for name, value in values.items()}
-    return NodeDevice(DRIVER, "pool", "gpu", known, {f"{DRIVER}/memory": 40 * 2**30 * 10**9})  # type: ignore[arg-type]
+    return NodeDevice(DRIVER, "pool", "gpu", known, {"memory": Capacity(40 * 2**30 * 10**9)})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,7 @@ def device(**attributes: object) -> NodeDevice:
         (f'{ATTRIBUTES}.version.isLessThan(semver("1.2.3"))', False),
         (f"{ATTRIBUTES}.ok", True),
         (f"has({ATTRIBUTES}.other)", False),
+        ("device.allowMultipleAllocations", False),
         ('has(device.attributes["other.example.com"].model)', False),
         (f'"model" in {ATTRIBUTES}', True),
         ('"other.example.com" in device.attributes', False),
@@ -39,7 +40,6 @@ def device(**attributes: object) -> NodeDevice:
         (f'{ATTRIBUTES}.index == "3"', False),
         (f'{ATTRIBUTES}.index != "3"', True),
         (f'{ATTRIBUTES}.other == "x" || true', True),
-        ("device.allowMultipleAllocations", False),
     ],
 )
 def test_expression_selects_as_kubernetes_evaluates_it(expression: str, selected: bool) -> None:

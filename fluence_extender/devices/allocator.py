@@ -1,0 +1,377 @@
+"""The devices of a node as some claims see them, and which of them a pod gets.
+
+kube-scheduler's allocator goes through drivers, pools, slices and devices in the order of their names, claim by claim
+and request by request, and takes the first devices with which all of the pod's claims are served. So what a pod gets
+follows from what is free. Devices that differ in nothing the claims ask for are interchangeable here.
+
+Source: k8s.io/dynamic-resource-allocation/structured, allocator (1.36). Earlier versions go through pools in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from fluence_extender.devices.selectors import selects
+from fluence_extender.model.claims import AttributeConstraint, Choice, Claims
+from fluence_extender.model.devices import CounterId, NodeDevice
+from fluence_extender.model.node import Node
+
+MOST_DEVICES = 32
+"""The most devices of one claim (resource.k8s.io/v1 AllocationResultsMaxSize)."""
+
+MOST_LENSES = 256
+"""For how many sets of claims it is remembered what they ask of devices."""
+
+BLOCKING = ("NoSchedule", "NoExecute")
+
+Amounts = tuple[tuple[int, int], ...]
+"""Amounts by their position in `View.left`."""
+
+Value = tuple[type, object]
+"""The value of an attribute with its type, which matters when values are compared."""
+
+
+class Spent(Exception):
+    """The search has looked at as many states as it may."""
+
+
+class _GivenUp(Exception):
+    """All devices of a request can't be had because of a constraint; the allocator tries nothing else then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A device as the claims see it.
+
+    ``serves`` are the choices that it can serve, as bits, and ``values`` what it has of the constrained attributes.
+    Whoever has it takes ``consumes`` once. ``shares`` is None unless several claims may have it; then it is what each
+    of the choices consumes.
+    """
+
+    serves: int
+    values: tuple[Value, ...]
+    consumes: Amounts = ()
+    shares: tuple[Amounts, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is still to be had: ``taken`` are the devices that somebody has, as bits, ``left`` the amounts.
+
+    ``shared`` are the claims of several pods that have their devices.
+    """
+
+    taken: int
+    left: tuple[int, ...]
+    shared: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The devices of a node as the claims see them, in the allocator's order.
+
+    ``failing`` are the choices that fail for some device, ``unfit`` those that might get one without the attributes
+    that are required, and ``blocked`` those that select a device which can't be had. ``given`` are the extended
+    resources that the node has by itself.
+    """
+
+    parts: tuple[Part, ...]
+    start: State
+    failing: int = 0
+    unfit: int = 0
+    blocked: int = 0
+    given: frozenset[str] = frozenset()
+
+
+class Lens:
+    """What some claims ask of devices."""
+
+    def __init__(self, some: tuple[Claims, ...]) -> None:
+        self.bits: dict[Choice, int] = {}
+        kinds: dict[Choice, int] = {}
+        attributes: dict[str, int] = {}
+        self.extended: dict[str, None] = {}
+        for claims in some:
+            for choice in choices(claims):
+                kind = replace(choice, device_class="", count=min(choice.count, 1), name="")
+                self.bits[choice] = kinds.setdefault(kind, len(kinds))
+            for claim in claims:
+                for constraint in claim.constraints:
+                    attributes.setdefault(constraint.attribute, len(attributes))
+                if claim.extended:
+                    self.extended[claim.extended] = None
+        self._kinds = tuple((kind, dict(kind.capacity)) for kind in kinds)
+        self.attributes: Mapping[str, int] = attributes
+
+    def view(self, node: Node) -> View:
+        """Return how a node looks to these claims."""
+        given = frozenset(name for name in self.extended if node.has_by_itself(name))
+        build = _Building(dict(node.counters))
+        for device in node.devices:
+            self._see(device, build)
+        return View(
+            tuple(build.parts),
+            State(build.taken, tuple(build.left)),
+            build.failing,
+            build.unfit,
+            build.blocked,
+            given,
+        )
+
+    def _see(self, device: NodeDevice, build: _Building) -> None:
+        serves = 0
+        shares: list[Amounts] = []
+        had = device.held and not device.shareable
+        for bit, (kind, asked) in enumerate(self._kinds):
+            shares.append(())
+            found = selects(kind.selectors, device)
+            if found is not True:
+                if found is not False and not (had and kind.count):
+                    build.failing |= 1 << bit
+                continue
+            if any(not device.has(name, value) for name, value in kind.requires):
+                build.unfit |= 1 << bit
+            share: Mapping[str, int] | None = {}
+            if asked or device.shareable:
+                share = device.share(asked)
+            if share is None:
+                continue
+            if had or device.problem or _tainted(device, kind):
+                build.blocked |= 1 << bit
+                continue
+            serves |= 1 << bit
+            if device.shareable:
+                shares[bit] = build.amounts(device.id, share)
+        if device.held:
+            build.consume(device)
+        if not serves:
+            return
+        if device.shareable:
+            build.limit(device)
+            build.taken |= device.held << len(build.parts)
+        values = tuple((type(one), one) for one in map(device.attributes.get, self.attributes))
+        consumes = build.counters(device.consumes)
+        build.parts.append(Part(serves, values, consumes, tuple(shares) if device.shareable else None))
+
+
+class _Building:
+    """A view that is being made; ``left`` are amounts of the pool's counters and of capacity."""
+
+    def __init__(self, counters: dict[CounterId, int]) -> None:
+        self.parts: list[Part] = []
+        self.left: list[int] = []
+        self.taken = self.failing = self.unfit = self.blocked = 0
+        self._counters = counters
+        self._places: dict[object, int] = {}
+
+    def counters(self, consumed: Mapping[CounterId, int]) -> Amounts:
+        """Return what is consumed of counters; a counter that doesn't exist has nothing."""
+        return tuple(
+            (self._place(one, self._counters.get(one, 0)), amount) for one, amount in consumed.items()
+        )
+
+    def consume(self, device: NodeDevice) -> None:
+        """Take off what a device consumes that somebody has."""
+        for place, amount in self.counters(device.consumes):
+            self.left[place] -= amount
+
+    def amounts(self, device: object, share: Mapping[str, int]) -> Amounts:
+        """Return the share of a device."""
+        return tuple((self._place((device, name), 0), amount) for name, amount in share.items())
+
+    def limit(self, device: NodeDevice) -> None:
+        """Record what is left of a device that several claims may have."""
+        for name, one in device.capacity.items():
+            self.left[self._place((device.id, name), 0)] = one.value - device.used.get(name, 0)
+
+    def _place(self, key: object, amount: int) -> int:
+        place = self._places.get(key)
+        if place is None:
+            place = self._places[key] = len(self.left)
+            self.left.append(amount)
+        return place
+
+
+@lru_cache(maxsize=MOST_LENSES)
+def lens(some: tuple[Claims, ...]) -> Lens:
+    """Return what these claims ask of devices."""
+    return Lens(some)
+
+
+class Allocator:
+    """Serves pods on a view. ``most`` is how many states all of its searches together may look at."""
+
+    def __init__(self, lens: Lens, view: View, most: int) -> None:
+        self._lens = lens
+        self._view = view
+        self._most = most
+        self._constrained: dict[object, tuple[tuple[AttributeConstraint, int], ...]] = {}
+
+    def after(self, state: State, claims: Claims) -> State | None:
+        """Return what is left once a pod has got its devices, None where it can't get them. Raises `Spent`."""
+        try:
+            return self._claim(claims, 0, state)
+        except _GivenUp:
+            return None
+
+    def _claim(self, claims: Claims, at: int, state: State) -> State | None:
+        """Serve the claims from ``at`` on."""
+        while at < len(claims) and (
+            claims[at].extended in self._view.given
+            or (claims[at].shared and claims[at].shared in state.shared)
+        ):
+            at += 1
+        if at == len(claims):
+            return state
+        constraints = tuple((one, self._lens.attributes[one.attribute]) for one in claims[at].constraints)
+        return _Serving(self, claims, at, constraints).request(0, state, (frozenset(),) * len(constraints), 0)
+
+    def done(self, claims: Claims, at: int, state: State) -> State | None:
+        """Serve the claims after ``at``, which has its devices."""
+        if claims[at].shared:
+            state = State(state.taken, state.left, state.shared | {claims[at].shared})
+        return self._claim(claims, at + 1, state)
+
+    def spend(self) -> None:
+        """Count a state that is looked at."""
+        self._most -= 1
+        if self._most < 0:
+            raise Spent
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The devices."""
+        return self._view.parts
+
+    def bit(self, choice: Choice) -> int:
+        """Return the position of a choice among the bits."""
+        return self._lens.bits[choice]
+
+    def all_of(self, bit: int) -> list[int]:
+        """Return the devices of which all are to be taken, none where one of them can't be had."""
+        if self._view.blocked >> bit & 1:
+            return []
+        return [at for at, part in enumerate(self.parts) if part.serves >> bit & 1]
+
+    def without(self, at: int, bit: int, state: State) -> State | None:
+        """Return what is left once a device is taken for a choice, None where it can't be."""
+        part = self.parts[at]
+        has_it = state.taken >> at & 1
+        if part.shares is None:
+            if has_it:
+                return None
+            consumed = part.consumes
+        else:
+            consumed = part.shares[bit] if has_it else (*part.consumes, *part.shares[bit])
+        if not consumed:
+            return State(state.taken | 1 << at, state.left, state.shared)
+        left = list(state.left)
+        for place, amount in consumed:
+            left[place] -= amount
+            if left[place] < 0:
+                return None
+        return State(state.taken | 1 << at, tuple(left), state.shared)
+
+
+Bound = tuple[frozenset[tuple[str, Value]], ...]
+"""For each constraint of a claim the values that its devices have so far, by request where they have to be distinct.
+
+Of several devices of one request only the last one counts then, as for the allocator.
+"""
+
+
+class _Serving:
+    """The search for the devices of one claim, and then of those after it."""
+
+    def __init__(
+        self,
+        allocator: Allocator,
+        claims: Claims,
+        at: int,
+        constraints: Sequence[tuple[AttributeConstraint, int]],
+    ) -> None:
+        self._allocator = allocator
+        self._claims = claims
+        self._at = at
+        self._constraints = constraints
+
+    def request(self, number: int, state: State, bound: Bound, taken: int) -> State | None:
+        """Serve the requests from ``number`` on; the first choice with which all else is served counts."""
+        requests = self._claims[self._at].requests
+        if number == len(requests):
+            return self._allocator.done(self._claims, self._at, state)
+        for choice in requests[number].choices:
+            bit = self._allocator.bit(choice)
+            every = None if choice.count else self._allocator.all_of(bit)
+            count = choice.count if every is None else len(every)
+            if count and taken + count <= MOST_DEVICES:
+                found = self._take(number, choice, bit, every, count, 0, state, bound, taken)
+                if found is not None:
+                    return found
+        return None
+
+    def _take(
+        self,
+        number: int,
+        choice: Choice,
+        bit: int,
+        every: Sequence[int] | None,
+        left: int,
+        start: int,
+        state: State,
+        bound: Bound,
+        taken: int,
+    ) -> State | None:
+        """Take ``left`` more devices from ``start`` on, ``every`` one of them or the first with which all is served."""
+        self._allocator.spend()
+        if not left:
+            return self.request(number + 1, state, bound, taken)
+        parts = self._allocator.parts
+        failed: set[Part] = set()
+        among = range(start, len(parts)) if every is None else every[len(every) - left :][:1]
+        for at in among:
+            part = parts[at]
+            if not part.serves >> bit & 1 or part in failed:
+                continue
+            after = self._allocator.without(at, bit, state)
+            agreed = None if after is None else self._agreed(number, choice, part, bound)
+            if after is not None and agreed is None and every is not None:
+                raise _GivenUp
+            if after is not None and agreed is not None:
+                found = self._take(number, choice, bit, every, left - 1, at + 1, after, agreed, taken + 1)
+                if found is not None:
+                    return found
+                # A device like this one would fail as well.
+                failed.add(part)
+        return None
+
+    def _agreed(self, number: int, choice: Choice, part: Part, bound: Bound) -> Bound | None:
+        """Return the values that devices have once this one is taken, None where a constraint doesn't hold."""
+        if not self._constraints:
+            return bound
+        request = self._claims[self._at].requests[number].name
+        agreed = list(bound)
+        for at, (constraint, place) in enumerate(self._constraints):
+            if not constraint.covers(request, choice.name):
+                continue
+            value = part.values[place]
+            values = {one for _, one in bound[at]}
+            if value[1] is None or (values and (value in values) == constraint.distinct):
+                return None
+            others = {one for one in bound[at] if one[0] != request} if constraint.distinct else set()
+            agreed[at] = frozenset({*others, (request, value)})
+        return tuple(agreed)
+
+
+def choices(claims: Claims) -> Iterator[Choice]:
+    """Yield all choices of all requests."""
+    return (choice for claim in claims for request in claim.requests for choice in request.choices)
+
+
+def _tainted(device: NodeDevice, kind: Choice) -> bool:
+    return any(
+        taint.effect in BLOCKING and not any(one.tolerates(taint) for one in kind.tolerations)
+        for taint in device.taints
+    )

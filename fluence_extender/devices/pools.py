@@ -1,0 +1,143 @@
+"""The pools of devices that drivers publish, slice by slice, and which of their devices a node can use."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from fluence_extender.model.devices import Allocated, CounterId, DeviceId, NodeDevice, ResourceSlice
+
+Key = TypeVar("Key")
+Member = TypeVar("Member")
+
+Pool = tuple[str, str]
+"""Driver and name."""
+
+Held = Mapping[DeviceId, Mapping[str, tuple[Allocated, ...]]]
+"""What claims have of each device, by the uid of the claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """The newest slices of a pool. ``problem`` is why none of its devices can be had, "" for most."""
+
+    slices: tuple[ResourceSlice, ...]
+    problem: str
+    counters: Mapping[CounterId, int] = field(default_factory=dict)
+
+
+class Pools:
+    """All slices, by pool and by node."""
+
+    def __init__(self) -> None:
+        self.slices: dict[str, ResourceSlice] = {}
+        self._of: defaultdict[str, set[Pool]] = defaultdict(set)
+        self._in: defaultdict[Pool, set[str]] = defaultdict(set)
+        self._read: dict[Pool, _Pool] = {}
+
+    def changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> set[str]:
+        """Take over a change of a slice in ``slices``; return the nodes that it touches."""
+        touched: set[str] = set()
+        for one in (old, new):
+            if one is None:
+                continue
+            pool = one.driver, one.pool
+            if one is old:
+                discard(self._in, pool, one.name)
+            else:
+                self._in[pool].add(one.name)
+            self._read.pop(pool, None)
+            nodes = {self.slices[name].node for name in self._in.get(pool, ())}
+            touched |= {one.node, *nodes}
+            for node in {one.node, *nodes}:
+                if node in nodes:
+                    self._of[node].add(pool)
+                else:
+                    discard(self._of, node, pool)
+        return touched
+
+    def serves(self, node: str) -> bool:
+        """Return whether a node has slices."""
+        return node in self._of
+
+    def nodes(self) -> set[str]:
+        """Return the nodes that have slices."""
+        return set(self._of)
+
+    def devices(self, node: str, held: Held) -> Iterator[NodeDevice]:
+        """Yield the devices of a node in the order in which kube-scheduler goes through them."""
+        for pool in sorted(self._of.get(node, ())):
+            read = self._pool(pool)
+            problem = read.problem or self._overdrawn(read, held)
+            for one in read.slices:
+                for device in one.devices if one.node == node else ():
+                    claims = held.get(device.id)
+                    if claims:
+                        device = replace(device, held=True, used=_used(claims) if device.shareable else {})
+                    yield replace(device, problem=device.problem or problem) if problem else device
+
+    def counters(self, node: str) -> dict[CounterId, int]:
+        """Return the counters from which devices of a node take."""
+        found: dict[CounterId, int] = {}
+        for pool in self._of.get(node, ()):
+            found.update(self._pool(pool).counters)
+        return found
+
+    def _pool(self, pool: Pool) -> _Pool:
+        found = self._read.get(pool)
+        if found is None:
+            found = self._read[pool] = _read([self.slices[name] for name in sorted(self._in[pool])])
+        return found
+
+    @staticmethod
+    def _overdrawn(pool: _Pool, held: Held) -> str:
+        """Return that more is taken of a counter than there is; then the pool gives nothing that counts."""
+        if not pool.counters:
+            return ""
+        left = Counter(pool.counters)
+        for one in pool.slices:
+            for device in one.devices:
+                if device.id in held:
+                    left.subtract(device.consumes)
+        over = next((counter for counter, amount in left.items() if amount < 0), None)
+        return f"more is in use of counter {over[3]} than there is" if over is not None else ""
+
+
+def _read(slices: list[ResourceSlice]) -> _Pool:
+    """Return the newest slices of a pool, and whether they can be used."""
+    newest = max(one.generation for one in slices)
+    present = tuple(one for one in slices if one.generation == newest)
+    counters: dict[CounterId, int] = {}
+    for one in present:
+        counters.update(one.counters)
+    name = f"pool {present[0].pool} of {present[0].driver}"
+    if len(present) != present[0].slices:
+        return _Pool(present, f"{name} is incomplete", counters)
+    names = Counter(device.name for one in present for device in one.devices)
+    twice = next((device for device, count in names.items() if count > 1), None)
+    if twice is not None:
+        return _Pool(present, f"{name} has device {twice} twice", counters)
+    taken = (counter for one in present for device in one.devices for counter in device.consumes)
+    unknown = next((counter for counter in taken if counter not in counters), None)
+    if unknown is not None:
+        return _Pool(present, f"{name} has no counter {unknown[3]} in set {unknown[2]}", counters)
+    return _Pool(present, "", counters)
+
+
+def _used(claims: Mapping[str, tuple[Allocated, ...]]) -> Mapping[str, int]:
+    used: Counter[str] = Counter()
+    for some in claims.values():
+        for one in some:
+            used.update(one.consumed)
+    return used
+
+
+def discard(index: MutableMapping[Key, set[Member]], key: Key, member: Member) -> None:
+    """Take a member out of the set under ``key``, and the key out of the index once its set is empty."""
+    members = index.get(key)
+    if members is not None:
+        members.discard(member)
+        if not members:
+            del index[key]
