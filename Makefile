@@ -14,7 +14,7 @@ SCRIPTS := .ci/install .ci/lock .ci/run tests/kind/run.sh deploy/krew/kubectl-fl
 # More arguments for the tool behind a target: make test ARGS="-k gang", make demo ARGS="--keep"
 ARGS :=
 
-.PHONY: help install check quick test nightly demo bench chaos throughput peers fuzz kind-test image \
+.PHONY: help install check quick test nightly demo bench chaos throughput peers fuzz node-test kind-test image \
 	sidecar-image base-image image-test manifests chart lock docs with-docs with-tests with-checks
 
 help: ## What there is to make
@@ -94,6 +94,10 @@ fuzz: with-tests ## 100,000 spoiled documents for the embedded engine (--engine 
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: with-docs ## The documentation as a site, in site/ (open site/index.html); a broken link is an error
 	$(BIN)/python -m mkdocs build --strict $(ARGS)
+
+# 77: this machine can't run nodes, and the line above says why. Anything else is a failure.
+node-test: with-tests ## The end-to-end tests and the life of an installation on real nodes of this machine (root, Linux)
+	@$(BIN)/python -m tests.nodes $(ARGS) || [ $$? -eq 77 ]
 
 kind-test: with-tests ## The end-to-end tests on a kind cluster, with the real image (needs docker and kind)
 	tests/kind/run.sh $(ARGS)

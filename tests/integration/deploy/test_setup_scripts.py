@@ -13,8 +13,8 @@ from fluence_extender import __version__
 
 TARGETS = [
     "help", "install", "lock", "check", "quick", "test", "nightly", "demo",
-    "bench", "chaos", "throughput", "peers", "fuzz", "docs", "kind-test", "image", "sidecar-image",
-    "base-image", "image-test", "manifests", "chart",
+    "bench", "chaos", "throughput", "peers", "fuzz", "docs", "node-test", "kind-test", "image",
+    "sidecar-image", "base-image", "image-test", "manifests", "chart",
 ]  # fmt: skip
 BASICS = (
     "bash",
@@ -310,7 +310,7 @@ def test_ci_checks_then_tests(checkout: Checkout) -> None:
     (checkout.bin / "make").unlink()
     checkout.write("make", 'echo "make $*"')
     result = checkout.run("bash", ".ci/run")
-    assert (result.returncode, result.stdout.split("\n")) == (0, ["make check", "make test", ""]), (
+    assert (result.returncode, result.stdout.split("\n")) == (0, ["make check", "make test", "make node-test", ""]), (
         result.stderr
     )
 
