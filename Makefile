@@ -8,13 +8,14 @@ SHELL := bash
 export VENV := .venv
 BIN := $(VENV)/bin
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
-SCRIPTS := .ci/install .ci/lock .ci/run tests/kind/run.sh deploy/krew/kubectl-fluence deploy/image/install
+SCRIPTS := .ci/install .ci/lock .ci/run tests/kind/run.sh deploy/krew/kubectl-fluence \
+	deploy/image/install deploy/image/build deploy/image/base
 
 # More arguments for the tool behind a target: make test ARGS="-k gang", make demo ARGS="--keep"
 ARGS :=
 
-.PHONY: help install check quick test nightly demo bench chaos throughput peers fuzz kind-test image \
-	sidecar-image manifests chart lock docs with-docs with-tests with-checks
+.PHONY: help install check quick test nightly demo bench chaos throughput peers fuzz node-test kind-test image \
+	sidecar-image base-image image-test manifests chart lock docs with-docs with-tests with-checks
 
 help: ## What there is to make
 	@awk -F ": .*## | ## " '/^[a-z-]+:.* ## / {split($$1, name, ":"); printf "%-13s %s\n", name[1], $$NF}' Makefile
@@ -94,14 +95,24 @@ docs: export NO_MKDOCS_2_WARNING := 1
 docs: with-docs ## The documentation as a site, in site/ (open site/index.html); a broken link is an error
 	$(BIN)/python -m mkdocs build --strict $(ARGS)
 
+# 77: this machine can't run nodes, and the line above says why. Anything else is a failure.
+node-test: with-tests ## The end-to-end tests and the life of an installation on real nodes of this machine (root, Linux)
+	@$(BIN)/python -m tests.nodes $(ARGS) || [ $$? -eq 77 ]
+
 kind-test: with-tests ## The end-to-end tests on a kind cluster, with the real image (needs docker and kind)
 	tests/kind/run.sh $(ARGS)
 
-image: ## The container image (needs docker)
-	docker build --tag fluence-extender:$(VERSION) $(ARGS) .
+image: ## The container image (needs docker or buildah)
+	deploy/image/build fluence-extender:$(VERSION) $(ARGS)
 
-sidecar-image: ## The small image of the quantum sidecar alone (needs docker)
-	docker build --target sidecar --tag fluence-sidecar:$(VERSION) $(ARGS) .
+sidecar-image: ## The small image of the quantum sidecar alone (needs docker or buildah)
+	deploy/image/build fluence-sidecar:$(VERSION) --target sidecar $(ARGS)
+
+base-image: ## A base for both where no image registry is reached (needs root, debootstrap and buildah)
+	deploy/image/base localhost/debian-python:trixie $(ARGS)
+
+image-test: with-tests ## Both images on such a base: their sizes, and that everything in them runs
+	$(BIN)/python -m pytest -n 0 tests/images/built.py $(ARGS)
 
 manifests: export IMAGE := fluence-extender:$(VERSION)
 manifests: ## dist/install.yaml: all of deploy/ in one file (needs kubectl; IMAGE=REGISTRY/NAME:TAG)

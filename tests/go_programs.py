@@ -13,6 +13,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fluence_extender.localcluster.binaries import cache_folder
@@ -23,6 +24,15 @@ FLAGS = ("-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w")
 
 def built(name: str, module: str, version: str, package: str = ".") -> Path:
     """Return the path of a program; ``package`` is its folder in the module."""
+    return _cached(name, version, lambda: _download(module, version) / package, FLAGS)
+
+
+def compiled(name: str, source: Path, version: str, flags: Sequence[str] = FLAGS) -> Path:
+    """Return the path of a program whose sources, with go.mod and go.sum, are in the folder ``source``."""
+    return _cached(name, version, lambda: source, flags)
+
+
+def _cached(name: str, version: str, source: Callable[[], Path], flags: Sequence[str]) -> Path:
     folder = cache_folder() / name
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{name}-{version}-{sys.platform}-{platform.machine()}"
@@ -31,15 +41,21 @@ def built(name: str, module: str, version: str, package: str = ".") -> Path:
         if not target.exists():
             with tempfile.TemporaryDirectory(dir=folder) as scratch:
                 made = Path(scratch, name)
-                environment = go_environment(os.environ)
-                go = find_go(cache_folder()).path
-                download = [str(go), "mod", "download", "-json", f"{module}@{version}"]
-                found = subprocess.run(
-                    download, env=environment, cwd=scratch, stdout=subprocess.PIPE, check=True
-                )
-                source = Path(json.loads(found.stdout)["Dir"], package)
-                subprocess.run(
-                    [str(go), "build", "-o", str(made), *FLAGS], env=environment, cwd=source, check=True
-                )
+                _go("build", "-o", str(made), *flags, folder=source())
                 made.rename(target)
     return target
+
+
+def _download(module: str, version: str) -> Path:
+    """Return the folder of a module's sources, which is read-only."""
+    return Path(
+        json.loads(_go("mod", "download", "-json", f"{module}@{version}", folder=cache_folder()))["Dir"]
+    )
+
+
+def _go(*arguments: str, folder: Path) -> str:
+    command = [str(find_go(cache_folder()).path), *arguments]
+    environment = go_environment(os.environ)
+    return subprocess.run(
+        command, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout

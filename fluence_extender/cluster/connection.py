@@ -29,8 +29,6 @@ from weakref import WeakSet
 import aiohttp
 import structlog
 from aiohttp.abc import AbstractStreamWriter
-from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.client.rest import RESTClientObject
 from msgspec.json import encode
 from yarl import URL
 
@@ -44,6 +42,7 @@ from fluence_extender.cluster.errors import (
     error_from,
     read_status,
 )
+from fluence_extender.cluster.official_client import Configuration, RESTClientObject
 
 log = structlog.get_logger(__name__)
 

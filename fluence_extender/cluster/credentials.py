@@ -18,11 +18,9 @@ from urllib.request import getproxies, proxy_bypass
 
 import structlog
 import yaml
-from kubernetes.aio import config as loaders
-from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.config import incluster_config
 
 from fluence_extender.cluster.errors import BadKubeconfig
+from fluence_extender.cluster.official_client import Configuration, incluster_config, loaders
 
 log = structlog.get_logger(__name__)
 

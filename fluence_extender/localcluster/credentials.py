@@ -99,10 +99,10 @@ class LocalAuthority:
         assert isinstance(loaded, ec.EllipticCurvePrivateKey)
         self._key = loaded
 
-    def server(self) -> Credential:
-        """Return a serving certificate for the loopback address and the in-cluster names."""
+    def server(self, addresses: Sequence[str] = ()) -> Credential:
+        """Return a serving certificate for the loopback address, the in-cluster names and these ``addresses``."""
         names: list[x509.GeneralName] = [x509.DNSName(name) for name in SERVER_NAMES]
-        names += [x509.IPAddress(ipaddress.ip_address(address)) for address in SERVER_ADDRESSES]
+        names += [x509.IPAddress(ipaddress.ip_address(one)) for one in (*SERVER_ADDRESSES, *addresses)]
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
         return self._issue(subject, ExtendedKeyUsageOID.SERVER_AUTH, x509.SubjectAlternativeName(names))
 
@@ -165,13 +165,16 @@ def _builder(
 
 
 class Access:
-    """The credentials of one control plane: those that the components need to start, and kubeconfigs for users."""
+    """The credentials of one control plane: those that the components need to start, and kubeconfigs for users.
 
-    def __init__(self, layout: Layout) -> None:
+    ``addresses`` are those at which the API server is reached, beside the loopback address.
+    """
+
+    def __init__(self, layout: Layout, addresses: Sequence[str] = ()) -> None:
         self._layout = layout
         layout.credentials.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._authority = LocalAuthority(layout.credentials)
-        server = self._authority.server()
+        server = self._authority.server(addresses)
         self._write("server.crt", server.certificate)
         self._write("server.key", server.key)
         # An authority of its own: no client certificate that it didn't sign may name other users in headers.

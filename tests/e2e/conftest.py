@@ -1,13 +1,13 @@
 """The cluster that the end-to-end tests run on: a local control plane, or the one that --kubeconfig names.
 
 Tests that take ``control_plane`` break or restart it, or make nodes of their own shape: they are deselected
-when the cluster is somebody else's.
+when the cluster is somebody else's, and so are those that take no ``cluster``, which are alike everywhere.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -57,9 +57,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LONGEST_TEST))
     if config.getoption("--kubeconfig"):
-        local = [item for item in ours if "control_plane" in getattr(item, "fixturenames", ())]
+        local = [item for item in ours if local_only(getattr(item, "fixturenames", ()))]
         config.hook.pytest_deselected(items=local)
         items[:] = [item for item in items if item not in local]
+
+
+def local_only(fixtures: Collection[str]) -> bool:
+    """Whether a test with these fixtures has nothing to do with a cluster that isn't local."""
+    return "control_plane" in fixtures or not {"cluster", "rig"} & {*fixtures}
 
 
 @pytest.fixture(scope="session")

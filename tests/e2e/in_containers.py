@@ -57,9 +57,14 @@ def backends(cluster: Cluster, namespace: Namespace) -> Iterator[None]:
 
 
 def log(namespace: Namespace, pod: str, container: str) -> str:
-    """What a container has written so far."""
+    """What a container has written so far; nothing before it has started."""
     path = f"/api/v1/namespaces/{namespace.name}/pods/{pod}/log"
-    answer = namespace.api.get(path, container=container)
+    try:
+        answer = namespace.api.get(path, container=container)
+    except ApiError as error:
+        if "waiting to start" in error.message:
+            return ""
+        raise
     return str(answer.get("text", answer))
 
 

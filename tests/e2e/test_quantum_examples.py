@@ -25,76 +25,12 @@ from tests.e2e.admitted import containers, environment, gates_of, quantum
 from tests.e2e.containers import RunningPod
 from tests.e2e.harness import LONGEST, Manifest, Namespace, documents, wait_for
 from tests.e2e.nodes import NodeFactory
+from tests.e2e.sdks import installed
 from tests.e2e.service import Fluence
 from tests.unit.coordination.servers import FakeBraket, FakeIbm, serving
 
 Write = Callable[[str], None]
 FOLDER = Path(__file__).parents[2] / "examples" / "quantum"
-BRAKET = """
-import json, os, urllib.request
-from urllib.parse import quote
-
-def ask(method, path, body=None):
-    headers = {"Authorization": "AWS4 Credential=a/b/us-west-1/braket"}
-    url = os.environ["AWS_ENDPOINT_URL_BRAKET"] + path
-    request = urllib.request.Request(url, body and json.dumps(body).encode(), headers, method=method)
-    with urllib.request.urlopen(request) as answer:
-        return json.loads(answer.read())
-
-class Result:
-    measurement_counts = {"00": 51, "11": 49}
-
-class AwsQuantumTask:
-    def __init__(self, arn):
-        self.id = arn
-
-    def result(self):
-        assert ask("GET", "/quantum-task/" + quote(self.id, safe=""))["quantumTaskArn"] == self.id
-        return Result()
-
-class AwsDevice:
-    def __init__(self, arn):
-        self.arn = arn
-
-    def run(self, circuit, shots, tags=None):
-        task = {"deviceArn": self.arn, "shots": shots, "tags": tags}
-        return AwsQuantumTask(ask("POST", "/quantum-task", task)["quantumTaskArn"])
-"""
-CIRCUITS = """
-class Circuit:
-    def h(self, *qubits):
-        return self
-    cnot = h
-"""
-QRMI = """
-import os
-from enum import Enum
-
-ResourceType = Enum("ResourceType", ["IBMQiskitRuntimeService"])
-TaskStatus = Enum("TaskStatus", ["Queued", "Running", "Completed"])
-
-class Payload:
-    class QiskitPrimitive:
-        def __init__(self, input, program_id):
-            self.input = input
-
-class TaskResult:
-    value = "counts"
-
-class QuantumResource:
-    def __init__(self, resource_id, resource_type):
-        self.endpoint = os.environ[resource_id + "_QRMI_IBM_QRS_ENDPOINT"]
-
-    def task_start(self, payload):
-        assert payload.input == "{}"
-        return "job-1"
-
-    def task_status(self, task):
-        return TaskStatus.Completed
-
-    def task_result(self, task):
-        return TaskResult()
-"""
 
 
 @pytest.fixture
@@ -282,13 +218,7 @@ def test_4_braket(
     plane: ControlPlane, tmp_path: Path,
 ) -> None:  # fmt: skip
     own_nodes(1, cpu="4")
-    sdk = tmp_path / "sdk"
-    (sdk / "braket" / "aws").mkdir(parents=True)
-    (sdk / "braket" / "__init__.py").touch()
-    (sdk / "braket" / "circuits.py").write_text(CIRCUITS)
-    (sdk / "braket" / "aws" / "aws_device.py").write_text(BRAKET)
-    names = "from braket.aws.aws_device import AwsDevice, AwsQuantumTask\n"
-    (sdk / "braket" / "aws" / "__init__.py").write_text(names)
+    sdk = installed("amazon-braket-sdk", tmp_path / "sdk")
     braket = FakeBraket()
     with serving(braket.answer) as url:
         configure(resources, namespace)
@@ -316,10 +246,8 @@ def test_5_ibm(
     plane: ControlPlane, tmp_path: Path,
 ) -> None:  # fmt: skip
     own_nodes(1, cpu="4")
-    sdk, circuit = tmp_path / "sdk", tmp_path / "circuit"
-    for folder in (sdk, circuit):
-        folder.mkdir()
-    (sdk / "qrmi.py").write_text(QRMI)
+    sdk, circuit = installed("qrmi", tmp_path / "sdk"), tmp_path / "circuit"
+    circuit.mkdir()
     (circuit / "sampler.json").write_text("{}")
     ibm = FakeIbm(waiting={"ibm_fez": 12})
     ibm.add("job-1", "Queued")

@@ -29,6 +29,9 @@ from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import gang
 
+pytestmark = pytest.mark.usefixtures("control_plane")
+"""No driver prepares these devices, which kubelets that are only played don't need."""
+
 CLASS = "example-gpus"
 A100, H100 = "a100", "h100"
 NAMED = f"deviceclass.resource.kubernetes.io/{CLASS}"

@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -152,9 +153,19 @@ def test_it_runs_the_service_as_a_numbered_user_that_is_not_root(
     assert f"{pod['securityContext']['runAsUser']}:{pod['securityContext']['runAsGroup']}" == "65532:65532"
 
 
-def test_the_build_fails_unless_the_real_library_loads(stages: list[list[Instruction]]) -> None:
-    (check,) = values(stages[-1], "RUN")
-    program = json.loads(check)
+def test_the_build_fails_unless_the_engine_that_is_asked_for_loads(
+    stages: list[list[Instruction]],
+) -> None:
+    final = stages[-1]
+    assert values(final, "ARG") == ["ENGINE=fluxion"]
+    (check,) = values(final, "RUN")
+    program = shlex.split(check.replace("${ENGINE}", "fluxion"))
     assert program[:2] == ["python3", "-c"]
-    compile(program[2], "Dockerfile", "exec")
-    assert "fluxion_ffi.open_library()" in program[2]
+    without = {**os.environ, "FLUXION_LIBRARY": "/nowhere/libreapi_cli.so"}
+    embedded = [sys.executable, "-c", program[2].replace("fluxion", "embedded")]
+    assert (
+        "embedded" in subprocess.run(embedded, env=without, check=True, capture_output=True, text=True).stdout
+    )
+    missing = subprocess.run([sys.executable, "-c", program[2]], env=without, capture_output=True, text=True)
+    assert missing.returncode != 0
+    assert "EngineUnavailable" in missing.stderr

@@ -13,8 +13,8 @@ from fluence_extender import __version__
 
 TARGETS = [
     "help", "install", "lock", "check", "quick", "test", "nightly", "demo",
-    "bench", "chaos", "throughput", "peers", "fuzz", "docs", "kind-test", "image", "sidecar-image",
-    "manifests", "chart",
+    "bench", "chaos", "throughput", "peers", "fuzz", "docs", "node-test", "kind-test", "image",
+    "sidecar-image", "base-image", "image-test", "manifests", "chart",
 ]  # fmt: skip
 BASICS = (
     "bash",
@@ -44,7 +44,7 @@ class Checkout:
         self.bin = folder / "bin"
         self.bin.mkdir()
         (self.root / "tests").mkdir(parents=True)
-        for part in (".ci", "requirements"):
+        for part in (".ci", "requirements", "deploy/image"):
             shutil.copytree(project / part, self.root / part)
         for name in ("Makefile", "pyproject.toml"):
             shutil.copy(project / name, self.root / name)
@@ -271,8 +271,36 @@ def test_the_quick_tests_touch_every_room(project: Path) -> None:
     assert {room for room in {*rooms, "fluxion_ffi"} if f"from {room}" not in text} == set()
 
 
-def test_make_image_tags_the_version(checkout: Checkout) -> None:
-    assert f"docker build --tag fluence-extender:{__version__} " in checkout.run("make", "-n", "image").stdout
+@pytest.mark.parametrize(
+    ("target", "tag", "options"),
+    [("image", "fluence-extender", ""), ("sidecar-image", "fluence-sidecar", " --target sidecar")],
+)
+def test_images_are_built_by_docker_or_else_by_buildah(
+    checkout: Checkout, target: str, tag: str, options: str
+) -> None:
+    wanted = f"--tag {tag}:{__version__}{options} --build-arg A=b ."
+    checkout.write("buildah", 'echo "buildah $*"')
+    checkout.write("docker", "exit 1")
+    arguments = "ARGS=--build-arg A=b"
+    without_daemon = checkout.run("make", "-s", target, arguments)
+    assert without_daemon.stdout == f"buildah build --layers --isolation chroot {wanted}\n"
+    checkout.write("docker", '[ "$1" = info ] || echo "docker $*"')
+    assert checkout.run("make", "-s", target, arguments).stdout == f"docker build {wanted}\n"
+
+
+def test_an_image_can_be_built_by_the_tool_that_is_named(checkout: Checkout) -> None:
+    for tool in ("buildah", "docker"):
+        checkout.write(tool, f'echo "{tool} $1"')
+    named = checkout.run("env", "BUILDER=buildah", "deploy/image/build", "it:1")
+    assert named.stdout == "buildah build\n"
+    unknown = checkout.run("env", "BUILDER=podman", "deploy/image/build", "it:1")
+    assert (unknown.returncode, "built by docker or buildah" in unknown.stderr) == (2, True)
+
+
+def test_without_docker_and_buildah_no_image_is_built(checkout: Checkout) -> None:
+    result = checkout.run("make", "-s", "image")
+    assert result.returncode != 0
+    assert "apt-get install buildah" in result.stderr
 
 
 def test_ci_checks_then_tests(checkout: Checkout) -> None:
@@ -282,7 +310,7 @@ def test_ci_checks_then_tests(checkout: Checkout) -> None:
     (checkout.bin / "make").unlink()
     checkout.write("make", 'echo "make $*"')
     result = checkout.run("bash", ".ci/run")
-    assert (result.returncode, result.stdout.split("\n")) == (0, ["make check", "make test", ""]), (
+    assert (result.returncode, result.stdout.split("\n")) == (0, ["make check", "make test", "make node-test", ""]), (
         result.stderr
     )
 

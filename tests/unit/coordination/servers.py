@@ -35,8 +35,8 @@ class Reply:
 
 
 @contextmanager
-def serving(answer: Callable[[Call], Reply]) -> Iterator[str]:
-    """Serve on a free port while the context lasts, and return the URL."""
+def serving(answer: Callable[[Call], Reply], address: str = "127.0.0.1") -> Iterator[str]:
+    """Serve on a free port of ``address`` while the context lasts, and return the URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -67,11 +67,11 @@ def serving(answer: Callable[[Call], Reply]) -> Iterator[str]:
         def log_message(self, format: str, *args: Any) -> None:
             """Print nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer((address, 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}"
+            yield f"http://{address}:{server.server_port}"
         finally:
             server.shutdown()
             thread.join()

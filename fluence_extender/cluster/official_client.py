@@ -1,0 +1,39 @@
+"""The parts of the official client that we use: its configuration, its loaders of credentials and its session.
+
+The packages above these modules only gather what is below them, and that is the whole client: both halves of it with
+informers, leader election and websockets. They would cost more CPU time than all other imports of this room together.
+So they are passed without being run, and leave no trace: ``import kubernetes`` elsewhere still gives the whole client.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec, module_from_spec
+
+__all__ = ["Configuration", "RESTClientObject", "incluster_config", "loaders"]
+
+
+@contextmanager
+def passing(*packages: str) -> Iterator[None]:
+    """Let modules below ``packages`` be imported without these being run. An outer package comes first."""
+    passed = {}
+    for name in packages:
+        if name not in sys.modules:
+            spec = find_spec(name)
+            if spec is None:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+            passed[name] = sys.modules[name] = module_from_spec(spec)
+    try:
+        yield
+    finally:
+        for name in passed:
+            del sys.modules[name]
+
+
+with passing("kubernetes", "kubernetes.aio"):
+    from kubernetes.aio import config as loaders
+    from kubernetes.aio.client.configuration import Configuration
+    from kubernetes.aio.client.rest import RESTClientObject
+    from kubernetes.aio.config import incluster_config

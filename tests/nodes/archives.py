@@ -1,0 +1,122 @@
+"""The images that the nodes have, each as an archive: our own, and stand-ins for those that no registry gives the rig.
+
+Our own image is what the Dockerfile makes, without the native library, on a small Debian. The kube-scheduler of deploy/
+is named by its digest, so what the rig has under that name is its own kube-scheduler. All that busybox and python have
+to do in the examples the small Debian does; its pip knows the stand-ins of the vendors' SDKs and no index.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+import pip
+
+from fluence_extender import __version__
+from fluence_extender.localcluster import ensure_binaries
+from tests.e2e.sdks import SDKS, wheel
+from tests.nodes import programs
+from tests.nodes.images import write_image, write_layer
+from tests.nodes.network import run
+from tests.nodes.store import PAUSE
+
+ROOT = Path(__file__).parents[2]
+SCHEDULER = re.compile(r"image: (\S+/kube-scheduler):\S+(@\S+)")
+BASE = "localhost/debian-python:trixie"
+PYTHON = "localhost/python-of-the-examples"
+LIBRARY = "docker.io/library/"
+
+
+def archives(home: Path) -> list[Path]:
+    """Return the archives of all images; those that are missing, or not of these sources, are made below ``home``."""
+    at = home / "images"
+    at.mkdir(exist_ok=True)
+    own = f"fluence-extender:{__version__}"
+    if not exists(BASE):
+        run(str(ROOT / "deploy" / "image" / "base"), BASE)
+    run(
+        *("env", "BUILDER=buildah", str(ROOT / "deploy" / "image" / "build"), own),
+        *(
+            "--build-arg",
+            "ENGINE=embedded",
+            "--build-arg",
+            f"BASE={BASE}",
+            "--build-arg",
+            f"SIDECAR_BASE={BASE}",
+        ),
+    )
+    if not exists(PYTHON):
+        make_python()
+    made = [
+        pushed(at, own, f"{LIBRARY}{own}"),
+        pushed(at, BASE, f"{LIBRARY}busybox:1.37"),
+        pushed(at, PYTHON, f"{LIBRARY}python:3.12-slim"),
+        of_program(at, PAUSE, "pause", programs.pause()),
+        of_program(at, scheduler_name(), "kube-scheduler", ensure_binaries()["kube-scheduler"]),
+    ]
+    for former in set(at.iterdir()) - set(made):
+        former.unlink()
+    return made
+
+
+def exists(image: str) -> bool:
+    """Return whether buildah has an image."""
+    return bool(run("buildah", "images", "--quiet", "--filter", f"reference={image}").strip())
+
+
+def pushed(at: Path, image: str, name: str) -> Path:
+    """Return the archive of an image that buildah has, under another name."""
+    number = run("buildah", "inspect", "--type", "image", "--format", "{{.FromImageID}}", image).strip()
+    target = at / f"{name.rpartition('/')[2].replace(':', '-')}-{number[:12]}.tar"
+    if not target.exists():
+        with tempfile.TemporaryDirectory(dir=at) as scratch:
+            made = Path(scratch, "image.tar")
+            run("buildah", "push", "--quiet", image, f"docker-archive:{made}:{name}")
+            made.rename(target)
+    return target
+
+
+def of_program(at: Path, name: str, program: str, path: Path) -> Path:
+    """Return the archive of an image that has one static program, and is named so."""
+    stat = path.stat()
+    target = at / f"{program}-{stat.st_size}-{stat.st_mtime_ns}.tar"
+    if not target.exists():
+        with tempfile.TemporaryDirectory(dir=at) as scratch:
+            layer = write_layer(Path(scratch, "layer.tar"), {f"usr/local/bin/{program}": path})
+            made = write_image(Path(scratch, "image.tar"), [name], [layer], Entrypoint=[program])
+            made.rename(target)
+    return target
+
+
+def scheduler_name() -> str:
+    """Return the name of kube-scheduler's image as containerd has it: with its digest, without its tag."""
+    found = SCHEDULER.search((ROOT / "deploy" / "base" / "deployment.yaml").read_text())
+    assert found
+    return found[1] + found[2]
+
+
+def make_python() -> None:
+    """Make the image of Python with pip, whose only source of packages are the stand-ins of the vendors' SDKs."""
+    with tempfile.TemporaryDirectory() as scratch:
+        root = Path(scratch)
+        without = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(Path(pip.__file__).parent, root / "usr/lib/python3/dist-packages/pip", ignore=without)
+        for folder in ("wheels", "etc", "usr/local/bin"):
+            (root / folder).mkdir(parents=True)
+        for name in SDKS:
+            wheel(name, root / "wheels")
+        (root / "etc/pip.conf").write_text("[global]\nno-index = true\nfind-links = /wheels\n")
+        program = root / "usr/local/bin/pip"
+        program.write_text('#!/bin/sh\nexec python3 -m pip "$@"\n')
+        program.chmod(0o755)
+        for folder in (root, *root.rglob("*")):
+            if folder.is_dir():
+                folder.chmod(0o755)
+        container = run("buildah", "from", BASE).strip()
+        try:
+            run("buildah", "copy", "--quiet", container, str(root), "/")
+            run("buildah", "commit", "--quiet", container, PYTHON)
+        finally:
+            run("buildah", "rm", container)

@@ -1,0 +1,3 @@
+module fluence-extender.local/pause
+
+go 1.26.0
