@@ -70,7 +70,7 @@ def plan_node_removal(containment: Containment, name: str) -> Removal:
     """Plan the removal of a node, with the virtual resources below it. Raises `KeyError`."""
     path = containment.nodes[name]
     above = containment.parent(path)
-    while above is not None and above != ROOT and len(containment.below[above]) == 1:
+    while above is not None and above != ROOT and containment.tree.out_degree(above) == 1:
         path, above = above, containment.parent(above)
     return _removal(containment, path)
 
@@ -83,7 +83,7 @@ def plan_resource_removal(containment: Containment, resource: VirtualResource) -
     parent = containment.parent_path(resource.parent)
     removals = [_removal(containment, f"{parent}/{name}") for name in resource.names]
     if parent == ROOT:
-        remaining = len(containment.below[ROOT]) - len(removals)
+        remaining = containment.tree.out_degree(ROOT) - len(removals)
         removals[-1] = replace(removals[-1], empties_root=remaining == 0)
     else:
         removals[-1] = replace(removals[-1], replaced=(_unmarked(containment, parent, resource),))
@@ -124,7 +124,7 @@ def edited_resources(
 
 
 def _removal(containment: Containment, path: str) -> Removal:
-    last = containment.parent(path) == ROOT and len(containment.below[ROOT]) == 1
+    last = containment.parent(path) == ROOT and containment.tree.out_degree(ROOT) == 1
     return Removal(path, tuple(containment.walk(path)), last)
 
 

@@ -8,9 +8,11 @@ Invariant: a tree rooted at ``/cluster``; a vertex's key is its path; siblings k
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+
+import networkx as nx
 
 from fluence_extender.graph.naming_rules import RESERVED_TYPES
 from fluence_extender.graph.units import Units
@@ -27,16 +29,13 @@ LEVELS: Mapping[str, str] = MappingProxyType({"zone": ZONE})
 class Containment:
     """The graph of a cluster. Only `fluence_extender.graph.changes.apply` changes it.
 
-    ``vertices`` has the vertices by their paths, ``below`` the paths directly below each path in the order of their
-    edges, and ``above`` the path directly above. ``nodes`` maps the name of each physical node to its path, ``devices``
-    the path of each virtual vertex to its parent's. ``revision`` grows with every change of the tree.
+    ``nodes`` maps the name of each physical node to its path, ``devices`` the path of each virtual vertex to its
+    parent's. ``revision`` grows with every change of the tree.
     """
 
     units: Units
     levels: Mapping[str, str]
-    vertices: dict[str, Vertex] = field(default_factory=dict)
-    below: dict[str, dict[str, None]] = field(default_factory=dict)
-    above: dict[str, str] = field(default_factory=dict)
+    tree: nx.DiGraph[str] = field(default_factory=nx.DiGraph)
     counters: Counters = field(default_factory=Counters)
     nodes: dict[str, str] = field(default_factory=dict)
     devices: dict[str, str] = field(default_factory=dict)
@@ -48,23 +47,24 @@ class Containment:
             raise ValueError(
                 f"a topology level can't be of the type {unusable[0]!r}, which the graph uses itself"
             )
-        self.vertices[ROOT] = Vertex(ROOT, CLUSTER_TYPE, CLUSTER_TYPE, CLUSTER_TYPE, 0, NO_RANK, 0)
-        self.below[ROOT] = {}
+        root = Vertex(ROOT, CLUSTER_TYPE, CLUSTER_TYPE, CLUSTER_TYPE, 0, NO_RANK, 0)
+        self.tree.add_node(ROOT, vertex=root)
 
     def vertex(self, path: str) -> Vertex:
         """Return the vertex (or entry of leaves) at ``path``. Raises `KeyError`."""
-        return self.vertices[path]
+        found: Vertex = self.tree.nodes[path]["vertex"]
+        return found
 
     def __contains__(self, path: object) -> bool:
-        return path in self.vertices
+        return path in self.tree
 
     def children(self, path: str) -> list[str]:
         """Return the paths directly below ``path``, in the order of their edges."""
-        return list(self.below[path])
+        return list(self.tree.successors(path))
 
     def parent(self, path: str) -> str | None:
         """Return the path directly above, or None for the root."""
-        return self.above.get(path)
+        return next(iter(self.tree.predecessors(path)), None)
 
     def ancestors(self, path: str) -> Iterator[str]:
         """Yield the paths above, from the nearest to the root."""
@@ -88,23 +88,18 @@ class Containment:
     def add(self, parent: str, vertex: Vertex) -> None:
         """Add ``vertex`` below ``parent``, after its present children."""
         self.revision += 1
-        self.vertices[vertex.path] = vertex
-        self.below[vertex.path] = {}
-        self.below[parent][vertex.path] = None
-        self.above[vertex.path] = parent
+        self.tree.add_node(vertex.path, vertex=vertex)
+        self.tree.add_edge(parent, vertex.path)
 
     def replace(self, vertex: Vertex) -> None:
         """Replace the vertex that has the path of ``vertex``."""
         self.revision += 1
-        self.vertices[vertex.path] = vertex
+        self.tree.nodes[vertex.path]["vertex"] = vertex
 
-    def remove(self, paths: Sequence[str]) -> None:
-        """Remove ``paths``, which must be a whole subtree, its top first."""
+    def remove(self, paths: Iterable[str]) -> None:
+        """Remove ``paths``, which must be a whole subtree."""
         self.revision += 1
-        top = paths[0]
-        del self.below[self.above[top]][top]
-        for path in paths:
-            del self.vertices[path], self.below[path], self.above[path]
+        self.tree.remove_nodes_from(list(paths))
 
 
 def without_levels(path: str) -> str:

@@ -27,9 +27,9 @@ MOST_VERTICES = 5_000_000
 
 def to_jgf(containment: Containment) -> Jgf:
     """Return the whole graph in compact form, parents before children."""
-    vertices = containment.vertices
+    vertices: dict[str, Vertex] = {path: entry["vertex"] for path, entry in containment.tree.nodes.items()}
     paths = list(containment.walk())
-    edges = [(vertices[path], vertices[child]) for path in paths for child in containment.below[path]]
+    edges = [(vertices[path], vertices[child]) for path in paths for child in containment.children(path)]
     return _document([vertices[path] for path in paths], edges)
 
 

@@ -68,7 +68,7 @@ clusters = st.lists(nodes, unique_by=lambda node: node.name, max_size=4)
 def check_invariants(graph: Containment) -> None:
     vertices = [graph.vertex(path) for path in graph.walk()]
     assert [one.path for one in vertices] == list(graph.walk())
-    assert len(vertices) == len(graph.vertices) == len(graph.above) + 1
+    assert len(vertices) == len(graph.tree) == graph.tree.number_of_edges() + 1
     ranges = sorted((one.uniq_id, one.uniq_id + one.count) for one in vertices)
     assert all(end <= start for (_, end), (start, _) in pairwise(ranges))
     nodes = [one for one in vertices if one.type == "node"]

@@ -20,7 +20,7 @@ from tests.unit.apps.kubectl.programs import Fluence, Program
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "kubectl-fluence"
 HEAVY = {
-    *("kubernetes", "fastapi", "numpy", "aiohttp", "pydantic", "rich", "msgspec"),
+    *("kubernetes", "fastapi", "networkx", "numpy", "aiohttp", "pydantic", "rich", "msgspec"),
     *("cryptography", "uvicorn", "structlog", "cffi"),
 }
 LAZY = {"yaml", "jsonschema", "json", "subprocess", "urllib.request", "asyncio", "ssl", "importlib.metadata"}
