@@ -346,8 +346,9 @@ async def test_consumers_may_be_named_by_the_environment() -> None:
 # Observing.
 
 
-async def test_observer_releases_no_consumers_and_writes_nothing() -> None:
+async def test_observer_releases_no_consumers_and_writes_where_its_task_is_alone() -> None:
     pods = cluster("a")
+    before = pods.pods["lead"].annotations
     vendor = Vendor(says=(QUEUED, NEXT, RUNNING))
     options = replace(QUICK, observes=True, gang_group="")
     assert (
@@ -355,7 +356,9 @@ async def test_observer_releases_no_consumers_and_writes_nothing() -> None:
         == 0
     )
     assert pods.gated() == ["a"]
-    assert {verb for verb, _ in pods.calls} == {"own"}
+    assert {verb for verb, _ in pods.calls} == {"own", "note"}
+    written = {QUANTUM_JOB_ID_ANNOTATION: "task", TASK_STATUS_ANNOTATION: str(NEXT)}
+    assert pods.pods["lead"].annotations == {**before, **written}
 
 
 async def test_observer_that_finds_no_task_returns_1() -> None:
