@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Connection, Table, func, select
 
 from fluence_extender.accounting import store
-from fluence_extender.accounting.days import seconds_by_day, used
+from fluence_extender.accounting.days import Used, seconds_by_day, used
 from fluence_extender.accounting.queries import past_runs, usage
 from fluence_extender.accounting.tables import DAY, PERIOD, amounts, daily, periods, pods, runs, totals
 from fluence_extender.model.accounting import (
@@ -159,16 +159,16 @@ def test_sums_follow_from_pods_whatever_was_stated(connection: Connection, seed:
             with connection.begin():
                 store.close_lost(connection, frozenset(f"p{chance.randint(0, 9)}" for _ in range(5)))
     with connection.begin():
-        expected: Counter[object] = Counter()
+        expected: Counter[Used] = Counter()
         for row in connection.execute(select(pods)):
             who = (row.namespace, row.queue, row.user_name, row.account)
             expected.update(used(who, [("cpu", "", 2000), ("qpu", "ibm-a", 1)], row.started, row.ended))
         assert stored(connection, daily) == dict(expected)
         by_period: Counter[object] = Counter()
         by_namespace: Counter[object] = Counter()
-        for (day, namespace, *who, resource, backend), amount in expected.items():  # type: ignore[misc]
-            by_period[day // PERIOD, namespace, *who, resource, backend] += amount
-            by_namespace[day, namespace, resource, backend] += amount
+        for key, amount in expected.items():
+            by_period[key.day // PERIOD, *key[1:]] += amount
+            by_namespace[key.day, key.namespace, key.resource, key.backend] += amount
         assert stored(connection, periods) == dict(by_period)
         assert stored(connection, totals) == dict(by_namespace)
         counted = {row.run: row.pods for row in connection.execute(select(runs.c.run, runs.c.pods))}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Unpack
+from typing import Any
 
 import pytest
 
@@ -14,7 +14,6 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import Queue, QueuePreemption, Quota, Reclaim, Within
 from fluence_extender.model.reason import ReasonCode
 from tests.core.shapes import allocatable, requests
-from tests.core.values import PodFields
 from tests.core.world import World
 
 BACK = QueuePreemption(Reclaim.BORROWED)
@@ -36,7 +35,14 @@ def world() -> Iterator[World]:
 
 
 def gang(
-    world: World, name: str, team: str, size: int = 1, least: int | None = None, **fields: Unpack[PodFields]
+    world: World,
+    name: str,
+    team: str,
+    size: int = 1,
+    *,
+    least: int | None = None,
+    priority: int = 0,
+    qpus: int = 0,
 ) -> list[Pod]:
     """Create a gang of pods with one core each, and let a second pass in which they may run.
 
@@ -50,7 +56,8 @@ def gang(
             labels=labels,
             annotations=said,
             requests=requests(1000, 0),
-            **fields,
+            priority=priority,
+            devices={"qpu": qpus} if qpus else {},
         )
         for number in range(size)
     ]
@@ -219,10 +226,10 @@ def test_device_is_taken_back(world: World) -> None:
     state(world, owner, queue("b", 0))
     world.cluster.put(ResourcesFile("test", "resources: [{type: qpu, name: ibm-a}]"))
     world.advance(1.0)
-    gang(world, "b1", "b", devices={"qpu": 1}, priority=10)
+    gang(world, "b1", "b", qpus=1, priority=10)
     gang(world, "b2", "b")
     assert running(world) == ["b1", "b2"]
-    gang(world, "a1", "a", devices={"qpu": 1})
+    gang(world, "a1", "a", qpus=1)
     assert running(world) == ["a1", "b2"]
 
 
