@@ -135,7 +135,7 @@ def add(connection: Connection, charges: Counter[Used]) -> None:
     by_namespace: Counter[tuple[Any, ...]] = Counter()
     for key, amount in charges.items():
         by_period[key._replace(day=key.day // PERIOD)] += amount
-        by_namespace[key.day, key.namespace, key.resource, key.backend] += amount
+        by_namespace[key.day, key.resource, key.backend, key.namespace] += amount
     _add(connection, daily, charges)
     _add(connection, periods, by_period)
     _add(connection, totals, by_namespace)

@@ -109,11 +109,13 @@ totals = Table(
     "totals",
     metadata,
     Column("day", Integer, primary_key=True),
-    Column("namespace", String(63), primary_key=True),
     Column("resource", String(317), primary_key=True),
     Column("backend", String(400), primary_key=True),
+    Column("namespace", String(63), primary_key=True),
     Column("unit_seconds", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
 )
+"""Its rows are added up in the order of its key, which is the table itself in a file of SQLite."""
 
 facts = Table(
     "facts",

@@ -168,7 +168,7 @@ def test_sums_follow_from_pods_whatever_was_stated(connection: Connection, seed:
         by_namespace: Counter[object] = Counter()
         for key, amount in expected.items():
             by_period[key.day // PERIOD, *key[1:]] += amount
-            by_namespace[key.day, key.namespace, key.resource, key.backend] += amount
+            by_namespace[key.day, key.resource, key.backend, key.namespace] += amount
         assert stored(connection, periods) == dict(by_period)
         assert stored(connection, totals) == dict(by_namespace)
         counted = {row.run: row.pods for row in connection.execute(select(runs.c.run, runs.c.pods))}

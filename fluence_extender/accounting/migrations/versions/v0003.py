@@ -10,7 +10,7 @@ down_revision = "0002"
 branch_labels = None
 depends_on = None
 
-KEY = "day, namespace, resource, backend"
+KEY = "day, resource, backend, namespace"
 
 
 def upgrade() -> None:
@@ -18,10 +18,11 @@ def upgrade() -> None:
     op.create_table(
         "totals",
         sa.Column("day", sa.Integer, primary_key=True),
-        sa.Column("namespace", sa.String(63), primary_key=True),
         sa.Column("resource", sa.String(317), primary_key=True),
         sa.Column("backend", sa.String(400), primary_key=True),
+        sa.Column("namespace", sa.String(63), primary_key=True),
         sa.Column("unit_seconds", sa.BigInteger, nullable=False),
+        sqlite_with_rowid=False,
     )
     op.execute(f"INSERT INTO totals SELECT {KEY}, SUM(unit_seconds) FROM daily GROUP BY {KEY}")
     _index("namespace", "namespace", "queue", "user_name", "account")
