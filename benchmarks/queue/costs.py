@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from fluence_extender.apps.extender.app import GARBAGE
 from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.lifecycle.limits import Limits
@@ -32,6 +33,7 @@ GIB = 2**30
 NODE = Resources({"cpu": 64_000, "memory": 256 * GIB, "nvidia.com/gpu": 8, "pods": 110})
 HOUR = 3600.0
 EVENTS = 50
+ENDS = 5
 LONGEST = 60_000.0
 """Milliseconds after which a pass is cut short."""
 
@@ -66,6 +68,10 @@ def measure(nodes: int, waiting: int, running: int, policy: PolicyName) -> list[
     controller.observe(Listed(Kind.POD, tuple(pod for gang in there for pod in gang)))
     controller.start()
     coming = [_gang(dice, number) for number in range(waiting)]
+    # As the service does once it has started.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE, 20, 50)
     name = f"{policy.value}:"
     found = [_memory(controller, coming[: waiting // 2])]
     submissions = [_timed(partial(_see, controller, gang)) for gang in coming[waiting // 2 :]]
@@ -84,12 +90,25 @@ def measure(nodes: int, waiting: int, running: int, policy: PolicyName) -> list[
 
 
 def _passes(controller: Controller, there: list[list[Pod]], name: str) -> list[Cost]:
-    """Measure the first pass, one after a gang has ended, and one after another was submitted."""
-    found = _pass(controller, f"{name} first pass")
-    found.extend(_announced(controller, f"{name} announcing after the first pass"))
-    _end(controller, there.pop())
-    found.extend(_pass(controller, f"{name} pass after an end"))
-    found.extend(_announced(controller, f"{name} announcing after that pass"))
+    """Measure the first pass, some after gangs have ended, and steps after others were submitted."""
+    first = _rest(controller)
+    reserved = len(controller.queue.reservations())
+    found = [
+        Cost(f"{name} first pass ({reserved} reservations)", sum(first), sum(first)),
+        _summary(f"{name} first pass: a step", first),
+    ]
+    told = [_announced(controller)]
+    passes = []
+    for _ in range(ENDS):
+        _end(controller, there.pop())
+        passes.append(_rest(controller))
+        told.append(_announced(controller))
+    found += (
+        _summary(f"{name} pass after an end", [sum(steps) for steps in passes]),
+        _summary(f"{name} pass after an end: a step", [step for steps in passes for step in steps]),
+        _summary(f"{name} announcing after a pass", [sum(steps) for steps in told]),
+        _summary(f"{name} announcing after a pass: a step", [step for steps in told for step in steps]),
+    )
     if controller.lifecycle.restless:
         return found
     again = []
@@ -99,33 +118,18 @@ def _passes(controller: Controller, there: list[list[Pod]], name: str) -> list[C
     return [*found, _summary(f"{name} step after a submission", again)]
 
 
-def _pass(controller: Controller, what: str) -> list[Cost]:
-    """Measure the steps until the core is at rest. After `LONGEST`, estimate the time of the other gangs."""
-    steps: list[float] = []
-    while not steps or (controller.lifecycle.restless and sum(steps) < LONGEST):
-        steps.append(_timed(controller.step))
-    line, version = controller.queue.turns.line, controller.ledger.version
-    waiting, tried = len(line), sum(one.gang.attempt.version == version for one in line)
-    each = sum(steps) / max(tried, 1)
-    title = f"{what} ({len(controller.queue.reservations())} reservations)"
-    if tried < waiting:
-        title = f"{title}, estimated from the first {tried:,} gangs"
-    return [
-        Cost(title, each * waiting, each * waiting),
-        Cost(f"{what}: a step", statistics.median(steps), max(steps)),
-    ]
-
-
-def _announced(controller: Controller, what: str) -> list[Cost]:
-    """Measure the steps that announce the reasons that a pass has found, once they have stood for long enough."""
-    time.sleep(controller.lifecycle.limits.announce_after)
+def _rest(controller: Controller) -> list[float]:
+    """Return what the steps took until the core was at rest, or for as long as `LONGEST`."""
     steps = [_timed(controller.step)]
     while controller.lifecycle.restless and sum(steps) < LONGEST:
         steps.append(_timed(controller.step))
-    return [
-        Cost(what, sum(steps), sum(steps)),
-        Cost(f"{what}: a step", statistics.median(steps), max(steps)),
-    ]
+    return steps
+
+
+def _announced(controller: Controller) -> list[float]:
+    """Return what the steps took that announce the reasons of a pass, once they have stood for long enough."""
+    time.sleep(controller.lifecycle.limits.announce_after)
+    return _rest(controller)
 
 
 def _found_anew(controller: Controller) -> list[float]:

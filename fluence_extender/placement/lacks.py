@@ -36,12 +36,13 @@ MOST_ROOMS = 256
 class Lack:
     """What equal members had no place for.
 
-    ``basis`` is what that depends on besides the amounts that are free. ``told`` are the reasons so far, by how many
-    members had room and what the next one lacked: the same state has the same reason.
+    ``table`` is where the free amounts stood, and ``basis`` what else that depends on. ``told`` are the reasons so far,
+    by how many members had room and what the next one lacked: the same state has the same reason.
     """
 
     group: Group
-    basis: object
+    table: CapacityTable
+    basis: tuple[object, ...]
     told: dict[tuple[int, tuple[str, ...]], Reason] = field(default_factory=dict)
 
     @property
@@ -74,12 +75,13 @@ class Lacks:
             self._nodes.clear()
         nodes = self._nodes.setdefault(nodes, nodes)
         shape = Shape(self._ledger.rounded(pod.requests), len(demands), nodes)
-        return Lack((shape, [one.pod for one in demands]), self._basis(self._ledger.free.now()))
+        table = self._ledger.free.now()
+        return Lack((shape, [one.pod for one in demands]), table, self._basis(table))
 
     def why(self, lack: Lack) -> Reason | None:
         """Return why there is still no room for the members, None where there is or where that isn't known."""
         table = self._ledger.free.now()
-        if lack.basis != self._basis(table):
+        if lack.table is not table or lack.basis != self._basis(table):
             return None
         room, wanted = self._room(lack.shape, table), lack.shape.count
         closed = self._closed(room, table)
@@ -94,7 +96,7 @@ class Lacks:
     def has_room_beside(self, lack: Lack, rows: NDArray[np.intp], kept: Amounts) -> bool:
         """Return whether nodes take the members if ``kept`` stays free on some ``rows`` of the ledger's table."""
         table = self._ledger.free.now()
-        if lack.basis != self._basis(table):
+        if lack.table is not table or lack.basis != self._basis(table):
             return True
         room = self._room(lack.shape, table)
         closed = self._closed(room, table)
@@ -103,10 +105,11 @@ class Lacks:
         still = int(slots(room.size, left, MANY)[~np.isin(less, closed)].sum())
         return room.fitting(np.union1d(closed, less)) + still >= lack.shape.count
 
-    def _basis(self, table: CapacityTable) -> object:
+    def _basis(self, table: CapacityTable) -> tuple[object, ...]:
         eligibility, ledger = self._eligibility, self._ledger
+        # Tuples that are the same object are equal at once. It is one as long as the order of nodes stays the same.
         everywhere = ledger.in_order(eligibility.nodes.keys())
-        return id(table), len(table.columns), eligibility.journal.now, ledger.whole.revision, id(everywhere)
+        return len(table.columns), eligibility.journal.now, ledger.whole.revision, everywhere
 
     def _closed(self, room: _Room, table: CapacityTable) -> NDArray[np.intp]:
         """Return the rows of nodes that nobody may use now."""

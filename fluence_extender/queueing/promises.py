@@ -45,5 +45,6 @@ def still_free(promise: Reservation, timeline: Timeline) -> bool:
     """Return whether the promised places can still be had at the promised time."""
     if promise.start <= timeline.now or promise.draining:
         return False
-    view = timeline.available(promise.start, promise.end - promise.start)
-    return bool(np.all(view[promise.places.rows] >= promise.places.amounts))
+    places = promise.places
+    free = timeline.available(places.rows, promise.start, promise.end - promise.start)
+    return bool(np.all(free >= places.amounts))

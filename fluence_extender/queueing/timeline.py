@@ -36,7 +36,8 @@ class Timeline:
 
     ``room`` is what each row has in all, and ``capacity`` the same without what foreign pods hold that declare no end.
     ``loosened`` grows whenever something may be free that wasn't, and whenever a reservation comes or goes.
-    ``revision`` grows with each change of room or holds.
+    ``revision`` grows with each change of room or holds. A reservation that is lifted keeps its array, which says what
+    is free at that time without it. So it costs little to lift it for a search that it doesn't concern.
     """
 
     def __init__(self, room: Amounts, now: float = 0.0) -> None:
@@ -58,6 +59,7 @@ class Timeline:
         self._until: dict[str, float] = {}
         self._ends: list[tuple[float, str]] = []
         self._reservations: dict[str, Reservation] = {}
+        self._lifted: dict[str, Reservation] = {}
         self._sorted_holds: tuple[NDArray[np.float64], Rows, Amounts] | None = None
         self._resorted: list[tuple[Footprint, float, bool]] = []
 
@@ -75,7 +77,7 @@ class Timeline:
 
     @property
     def starts(self) -> list[float]:
-        """The starts of reservations after now, sorted."""
+        """The starts of reservations after now, sorted, with those of lifted ones."""
         return self._starts
 
     @property
@@ -113,12 +115,17 @@ class Timeline:
             return self.grown(self.level(number - 1), self._starts[number - 1], time)
         return self.grown(self.free, self.now, time)
 
-    def available(self, start: float, duration: float) -> Amounts:
-        """Return what is free from ``start`` on for ``duration``."""
-        found = self.at(start)
-        first = bisect.bisect_right(self._starts, start)
-        for number in range(first, bisect.bisect_left(self._starts, start + duration)):
-            np.minimum(found, self.level(number), out=found)
+    def available(self, rows: Rows, start: float, duration: float) -> Amounts:
+        """Return what is free on some rows from ``start`` on for ``duration``."""
+        first, last = (bisect.bisect_left(self._starts, time) for time in (start, start + duration))
+        found = None
+        if first == len(self._starts) or self._starts[first] != start:
+            found = self.at(start)[rows]
+        if first < last:
+            levels = self._levels[np.ix_(np.array(self._order[first:last]), self._columns, rows)]
+            least: Amounts = levels.min(axis=0).T
+            found = least if found is None else np.minimum(found, least)
+        assert found is not None
         return found
 
     def grown(self, base: Amounts, since: float, until: float) -> Amounts:
@@ -158,13 +165,17 @@ class Timeline:
             hold = self._holds[key]
             self._until[key] = expected_end(hold.end, now)
             bisect.insort(self._ends, (self._until[key], key))
-            self._resorted += (hold.places, before, False), (hold.places, self._until[key], True)
+            self._resort(hold.places, before, comes=False)
+            self._resort(hold.places, self._until[key], comes=True)
             self._change(hold.places, -1, before, self._until[key], now_too=False)
             overrun.append(hold)
         self.revision += bool(overrun)
-        for due in [one for one in self._reservations.values() if self.now < one.start <= now]:
+        while self._starts and self._starts[0] <= now:
             self._drop_level(0)
+            self.loosened += 1
+        for due in [one for one in self._reservations.values() if self.now < one.start <= now]:
             self._change(due.places, -1, NEVER, NEVER, now_too=True)
+        self._lifted = {key: one for key, one in self._lifted.items() if one.start > now}
         self.now = now
         for over in [one for one in self._reservations.values() if one.end <= now]:
             self.cancel(over.key)
@@ -187,7 +198,7 @@ class Timeline:
         self._until[hold.key] = until
         if until < NEVER:
             bisect.insort(self._ends, (until, hold.key))
-            self._resorted.append((hold.places, until, True))
+            self._resort(hold.places, until, comes=True)
         self._count(hold, -1, until)
 
     def hold_all(self, holds: Sequence[Running]) -> None:
@@ -217,7 +228,7 @@ class Timeline:
         until = self._until.pop(key)
         if until < NEVER:
             del self._ends[bisect.bisect_left(self._ends, (until, key))]
-            self._resorted.append((hold.places, until, False))
+            self._resort(hold.places, until, comes=False)
         self._count(hold, 1, until)
         self.loosened += 1
         return hold
@@ -225,23 +236,36 @@ class Timeline:
     def reserve(self, reservation: Reservation) -> None:
         """Keep places free, from a time after now on, for an entry that has no reservation yet."""
         key, start = reservation.key, reservation.start
+        lifted = self._lifted.get(key)
+        if lifted is not None and lifted.start != start:
+            self.cancel(key)
+            lifted = None
         if reservation.draining:
             self._change(reservation.places, -1, self.now, NEVER, now_too=True)
         else:
-            level = self.at(start)
-            place = bisect.bisect_right(self._starts, start)
-            number = self._take_spare()
-            self._levels[number] = level.T
-            self._starts.insert(place, start)
-            self._order.insert(place, number)
-            self._computed = min(self._computed, place)
+            if lifted is None:
+                self._add_level(start)
+            self._lifted.pop(key, None)
             self._change(reservation.places, -1, start, reservation.end, now_too=False)
         self._reservations[key] = reservation
         self.loosened += 1
 
+    def lift(self, key: str) -> None:
+        """Drop the reservation of an entry if it has one, which may be made again soon."""
+        one = self._reservations.get(key)
+        if one is None or self._counts_now(one):
+            self.cancel(key)
+            return
+        del self._reservations[key]
+        self._lifted[key] = one
+        self._change(one.places, 1, one.start, one.end, now_too=False)
+        self.loosened += 1
+
     def cancel(self, key: str) -> None:
-        """Drop the reservation of an entry if it has one."""
-        gone = self._reservations.pop(key, None)
+        """Drop the reservation of an entry if it has one, lifted or not."""
+        lifted, gone = self._lifted.pop(key, None), self._reservations.pop(key, None)
+        if lifted is not None:
+            self._drop_level(self._level_of(lifted))
         if gone is None:
             return
         due = self._counts_now(gone)
@@ -282,6 +306,14 @@ class Timeline:
             stacked = np.concatenate((self._minima[:1][:, :, rows], levels))
             self._minima[: self._computed + 1, :, rows] = np.minimum.accumulate(stacked)
 
+    def _add_level(self, start: float) -> None:
+        level, place = self.at(start), bisect.bisect_right(self._starts, start)
+        number = self._take_spare()
+        self._levels[number] = level.T
+        self._starts.insert(place, start)
+        self._order.insert(place, number)
+        self._computed = min(self._computed, place)
+
     def _take_spare(self) -> int:
         if not self._spare:
             have = len(self._levels)
@@ -308,15 +340,22 @@ class Timeline:
             for column in self._columns:
                 np.add.at(found[:, column], rows[first:last], amounts[first:last, column])
 
+    def _resort(self, places: Footprint, end: float, comes: bool) -> None:
+        """Record an end that comes or goes, so that a pass that starts much doesn't sort all of them each time."""
+        if self._sorted_holds is not None:
+            self._resorted.append((places, end, comes))
+            if len(self._resorted) > MANY_ENDS:
+                self._sorted_holds = None
+
     def _holds_by_end(self) -> tuple[NDArray[np.float64], Rows, Amounts]:
         """Return what comes back when pods end, by time: times, rows, amounts."""
-        changes, self._resorted = self._resorted, []
-        if self._sorted_holds is None or len(changes) > MANY_ENDS:
+        if self._sorted_holds is None:
             self._sorted_holds = _concatenated(
                 [(self._holds[key].places, end) for end, key in self._ends], len(self._columns)
             )
-        elif changes:
-            self._sorted_holds = _resorted(self._sorted_holds, changes)
+        elif self._resorted:
+            self._sorted_holds = _resorted(self._sorted_holds, self._resorted)
+        self._resorted = []
         return self._sorted_holds
 
 

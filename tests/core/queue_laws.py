@@ -163,6 +163,10 @@ def what_was_asked_in_vain_is_asked_still(world: World) -> None:
         if controller.lifecycle.preemption.idle(asked.preempting, world.loop.time()):
             assert attempts._asked(gang, needy(gang), world.loop.time()) is asked, gang.key
             assert controller.lifecycle.admission.obstacle(gang) is None, gang.key
+            reason = None if asked.lack is None else attempts._lacks.why(asked.lack)
+            if reason is not None:
+                planned = attempts._places.plan(gang, needy(gang), world.loop.time())
+                assert planned == reason, f"{gang.key} is told {reason} and not {planned}"
 
 
 def nobody_is_stopped_by_nothing(world: World) -> None:

@@ -120,9 +120,10 @@ class Attempts:
                 break
             until = self._clock() + TRIED_WITHIN
             while self._placed - before < PLACED_AT_ONCE and (nothing_yet or self._clock() < until):
-                place, nothing_yet = turn(), False
+                place = turn() if self._queue.ready() else None
                 if place is None:
                     break
+                nothing_yet = False
                 self._attempt(place, now, changed)
         place = None if searching is None else self._queue.turns.find(searching)
         if place is not None and searching not in changed:
@@ -174,6 +175,7 @@ class Attempts:
             return
         attempt.version = self._ledger.version
         if known is not None:
+            attempt.again_at = NEVER
             attempt.queue_version = self._queue.version
             if gang.reason is not known and gang.reason != known:
                 gang.explain(known, now)
@@ -201,9 +203,12 @@ class Attempts:
     def _known(self, gang: Gang, rank: Rank, now: float) -> Reason | None:
         """Return why the gang still has no place, where the failure of another tells it; None to try it."""
         asked = gang.attempt.asked
-        if asked is None or gang.starts_about is not None or self._queue.blocks(rank):
+        if asked is None or gang.asks_since or not self._is_idle(asked.preempting, now):
             return None
-        if gang.asks_since or not self._is_idle(asked.preempting, now):
+        if self._queue.heads.has(gang, rank):
+            # What is reserved for it stays as long as it lacks room.
+            return self._failures.why(asked)
+        if gang.starts_about is not None or self._queue.blocks(rank):
             return None
         known = self._queue.stops(rank) or self._failures.why(asked)
         if known is not None:

@@ -219,6 +219,10 @@ class QueueBook:
         """Whether another step is wanted at once, because some reservations aren't found yet."""
         return self.heads.unfinished
 
+    def ready(self) -> bool:
+        """Return whether gangs behind blocked ones can be tried; build a part of the timeline if that is missing."""
+        return not self.heads.blocked or self.followed.prepare()
+
     def take_up(self) -> None:
         """Forget the gangs that are gone."""
         for key in self._registry.left:
@@ -428,7 +432,7 @@ class QueueBook:
         Return the gangs that are to be tried again at a certain time if nothing happens until then.
         """
         told = [(head.gang, head.gang.starts_about) for head in self.heads.blocked]
-        self.heads.finish()
+        self.heads.finish(self.ready())
         for head in self.heads.blocked:
             start = head.promise.start if head.promise is not None else NEVER
             if start < NEVER and head.gang.starts_about != start:

@@ -37,7 +37,7 @@ ORDER = attrgetter("rank")
 HOPELESS = 16
 """So many gangs that wouldn't fit on empty nodes are looked at besides those that count."""
 
-DECIDED_WITHIN = 0.05
+DECIDED_WITHIN = 0.005
 """Seconds for which a step finds reservations, at least one. Gangs that aren't reached keep what they were promised."""
 
 
@@ -96,6 +96,13 @@ class Heads:
         """Return the head of that gang, if it is one."""
         return next((head for head in self._heads if head.gang.key == key), None)
 
+    def has(self, gang: Gang, rank: Rank) -> bool:
+        """Return whether a gang is blocked with that rank."""
+        if not self._heads or rank > self._heads[-1].rank:
+            return False
+        head = self._heads[bisect.bisect_left(self._heads, rank, key=ORDER)]
+        return head.gang is gang and head.rank == rank
+
     def counts(self, rank: Rank) -> bool:
         """Return whether a blocked gang of that rank would be among the first."""
         if self._counted is None:
@@ -131,7 +138,7 @@ class Heads:
             head.basis = old.basis if same else None
             head.entry = old.entry if same else entry
         elif old is not None:
-            self._lift((old,))
+            self._followed.timeline.cancel(old.entry.key)
             self.version += self._keeps_others(old)
         bisect.insort(self._heads, head, key=ORDER)
         self._counted = self._settled = None
@@ -161,7 +168,7 @@ class Heads:
         return None
 
     def _dropped(self, head: Head) -> None:
-        self._lift((head,))
+        self._followed.timeline.cancel(head.entry.key)
         self._planner.requests.pop(head.entry.key, None)
         self.version += self._keeps_others(head)
 
@@ -184,9 +191,11 @@ class Heads:
         self.unfinished = False
         self._counted = self._settled = None
 
-    def finish(self) -> None:
-        """End a step: let the timeline have all reservations."""
-        self.settle()
+    def finish(self, ready: bool = True) -> None:
+        """End a step: let the timeline have all reservations, if it is ``ready``."""
+        if ready:
+            self.settle()
+        self.unfinished |= not ready
         if not self.unfinished:
             self._followed.incidents.clear()
 
@@ -285,7 +294,9 @@ class Heads:
             if start > old.start:
                 self._delayed(head, old, start)
         head.promise, head.built = found, self._followed.built
-        if found is not None:
+        if found is None:
+            timeline.cancel(entry.key)
+        else:
             timeline.reserve(found)
             if found.start != NEVER:
                 head.gang.foretold.promise(found.start)
@@ -330,7 +341,7 @@ class Heads:
 
     def _lift(self, heads: Sequence[Head]) -> None:
         for head in heads:
-            self._followed.timeline.cancel(head.entry.key)
+            self._followed.timeline.lift(head.entry.key)
 
     def _delayed(self, head: Head, promise: Reservation, start: float) -> None:
         """Tell a gang that it starts later than it was promised, at ``start``."""

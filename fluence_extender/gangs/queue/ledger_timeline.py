@@ -30,6 +30,9 @@ from fluence_extender.queueing.timeline import Timeline
 SPARE = 16
 """At least so many rows are kept for nodes that join, besides an eighth."""
 
+PART = 64
+"""So many nodes are looked at in each step of the first build."""
+
 Held = dict[tuple[float, bool], Amounts]
 """What the pods of a node hold, by when they end and whether they are foreign."""
 
@@ -52,6 +55,7 @@ class LedgerTimeline:
         self._placed: dict[str, float] = {}
         self._touched: set[str] = set()
         self._mark = -1
+        self._building: Iterator[bool] | None = None
         self.built = 0
         self.freed = 0
         self.incidents = Incidents()
@@ -114,15 +118,23 @@ class LedgerTimeline:
         """Return the present time in seconds since the epoch."""
         return self._calendar()
 
+    def prepare(self) -> bool:
+        """Build the next part of the timeline if it has never been built; return whether it is there."""
+        if self.built:
+            return True
+        if self._building is None:
+            self._building = self._parts(self._calendar())
+        return next(self._building, True)
+
     def follow(self) -> None:
         """Bring the timeline up to date, and go on to the present time."""
         now = self._calendar()
         changed = self._ledger.journal.since(self._mark) if self._mark >= 0 else None
-        self._mark = self._ledger.journal.now
-        touched, self._touched = self._touched, set()
         if changed is None or self.devices.catalogue is not self._ledger.graph.catalogue:
             self._build(now)
             return
+        self._mark = self._ledger.journal.now
+        touched, self._touched = self._touched, set()
         for hold in self.timeline.advance(now) if now > self.timeline.now else ():
             self.incidents.note(hold.places.rows, DelayCause.OVERRUN)
         late = {name for uid in touched if (name := self._node_of(uid))}
@@ -133,6 +145,13 @@ class LedgerTimeline:
 
     def _build(self, now: float) -> None:
         """Build the timeline anew."""
+        self._building = None
+        for _ in self._parts(now):
+            pass
+
+    def _parts(self, now: float) -> Iterator[bool]:
+        """Build the timeline anew as it is ``now``, and yield False after each part; then follow what has changed."""
+        mark, self._touched = self._ledger.journal.now, set()
         accounts, catalogue = self._ledger.accounts, self._ledger.graph.catalogue
         kinds = {
             kind for account in accounts.values() for kind, amount in account.allocatable.items() if amount
@@ -147,7 +166,7 @@ class LedgerTimeline:
         for at, units in self.devices.rows():
             room[at, DEVICES] = units
         holds: list[Running] = []
-        for name, account in accounts.items():
+        for number, (name, account) in enumerate(list(accounts.items()), 1):
             row = self.rows[name] = len(self.names)
             self.names.append(name)
             room[row] = self._room(account)
@@ -156,8 +175,11 @@ class LedgerTimeline:
             holds.extend(_running(name, row, key, amounts) for key, amounts in self._held[name].items())
             self._holders[name] = dict(self._device_holds(name, account))
             holds.extend(self._holders[name].values())
+            if number % PART == 0:
+                yield False
         self.timeline = Timeline(room, now)
         self.timeline.hold_all(holds)
+        self._mark = mark
         self.built += 1
         self.freed += 1
 

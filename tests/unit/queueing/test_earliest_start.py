@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +25,7 @@ durations = st.sampled_from([5.0, 10.0, 11.0, 25.0, 60.0, NEVER])
 def by_trying(timeline: Timeline, one: Entry, closed: list[OperatorReservation]) -> float | None:
     planner = FirstFit()
     for moment in (float(number) for number in range(int(timeline.now) + 1, 200)):
-        view = timeline.available(moment, one.duration)
+        view = timeline.available(np.arange(len(timeline.room)), moment, one.duration)
         for reservation in closed:
             if reservation.closes(one, moment, moment + one.duration):
                 view[reservation.rows] = 0
@@ -62,7 +63,7 @@ def test_it_is_the_first_moment_at_which_the_entry_fits(
     except StopIteration as stop:
         found = stop.value
     expected = by_trying(timeline, one, reservations)
-    now = timeline.available(timeline.now, duration)
+    now = timeline.available(np.arange(len(timeline.room)), timeline.now, duration)
     for reservation in reservations:
         if reservation.closes(one, 0, duration):
             now[reservation.rows] = 0
@@ -71,6 +72,6 @@ def test_it_is_the_first_moment_at_which_the_entry_fits(
     assert (None if found is None else found[0]) == expected
     if found is not None:
         start, at = found
-        view = timeline.available(start, duration)
+        view = timeline.available(np.arange(len(timeline.room)), start, duration)
         assert (view[at.rows] >= at.amounts).all()
         assert at.amounts.sum() == count * size
