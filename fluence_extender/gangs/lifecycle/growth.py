@@ -50,8 +50,8 @@ class Growing:
 
     ``seen`` is when it was looked at last, and ``again_at`` when it may ask, on the controller's clock. ``asks_since``
     is since when it asks, in seconds since the epoch, 0 if it doesn't; ``nodes`` are the new nodes held for it.
-    ``request`` is the name of its ProvisioningRequest, "" where its pods ask; ``made``: it has been seen; ``accepted``: an
-    autoscaler has taken it up. ``told`` is what the autoscaler said last of why there is no capacity.
+    ``request`` is the name of its ProvisioningRequest, "" where its pods ask; ``made``: it has been seen;
+    ``accepted``: an autoscaler has taken it up. ``told`` is what the autoscaler said last of why there is no capacity.
     """
 
     seen: float
