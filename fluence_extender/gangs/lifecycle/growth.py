@@ -50,8 +50,8 @@ class Growing:
 
     ``seen`` is when it was looked at last, and ``again_at`` when it may ask, on the controller's clock. ``asks_since``
     is since when it asks, in seconds since the epoch, 0 if it doesn't; ``nodes`` are the new nodes held for it.
-    ``request`` is the name of its ProvisioningRequest, "" where its pods ask; ``made``: it has been seen; ``heard``: an
-    autoscaler has taken it up. ``told`` is what the autoscaler said last of why there is no capacity.
+    ``request`` is the name of its ProvisioningRequest, "" where its pods ask; ``made``: it has been seen;
+    ``accepted``: an autoscaler has taken it up. ``told`` is what the autoscaler said last of why there is no capacity.
     """
 
     seen: float
@@ -60,12 +60,12 @@ class Growing:
     nodes: set[str] = field(default_factory=set)
     request: str = ""
     made: bool = False
-    heard: bool = False
+    accepted: bool = False
     told: str = ""
 
     def end_request(self) -> None:
         """Forget the request."""
-        self.request, self.made, self.heard, self.told = "", False, False, ""
+        self.request, self.made, self.accepted, self.told = "", False, False, ""
 
 
 class ClusterGrowth:
@@ -93,7 +93,7 @@ class ClusterGrowth:
         self.sizes = NodeSizes(limits.largest_node)
         self._gangs: dict[GangKey, Growing] = {}
         self._handed_out: object = None
-        self._unheard_until = 0.0
+        self._by_pods_until = 0.0
 
     def passes(self, gang: Gang) -> frozenset[object]:
         """Return the gangs that ask and that ``gang`` is ahead of: the nodes held for them are open to it."""
@@ -203,7 +203,7 @@ class ClusterGrowth:
 
     def _until(self, one: Growing, now: float) -> float:
         """Return when to look next at a gang that asks, if nothing is seen."""
-        waits = self._limits.taken_up if one.request and not one.heard else self._limits.grow_within
+        waits = self._limits.taken_up if one.request and not one.accepted else self._limits.grow_within
         return self._at(one.asks_since + waits, now)
 
     def _at(self, when: float, now: float) -> float:
@@ -221,7 +221,7 @@ class ClusterGrowth:
             yield from events(gang, self._limits, LET_GO, text, warning=True)
         if not one.asks_since and now >= one.again_at and self._helps(gang, lacking):
             one.asks_since = float(int(self._calendar()))
-            if now >= self._unheard_until and self.requests.possible(lacking):
+            if now >= self._by_pods_until and self.requests.possible(lacking):
                 one.request = request_name(gang.key)
             how = f"ProvisioningRequest {one.request} asks" if one.request else "its pods ask"
             yield from events(gang, self._limits, ASKED, f"{how} autoscalers for nodes: {gang.reason}")
@@ -246,8 +246,8 @@ class ClusterGrowth:
         request = self.requests.find(gang.key)
         refused = self.requests.refused.pop(gang.key, "")
         if request is not None and request.accepted:
-            one.made = one.heard = True
-            self._unheard_until = 0.0
+            one.made = one.accepted = True
+            self._by_pods_until = 0.0
             if request.refusal and request.refusal != one.told:
                 one.told = request.refusal
                 text = f"the autoscaler has no nodes for ProvisioningRequest {one.request} yet: {request.refusal}"
@@ -257,7 +257,7 @@ class ClusterGrowth:
         elif not self.requests.served:
             yield from self._instead(gang, one, "can't be, as the API server doesn't serve the kind any more")
         elif now >= self._until(one, now):
-            self._unheard_until = now + self._limits.grow_again
+            self._by_pods_until = now + self._limits.grow_again
             yield from self._instead(gang, one, f"was taken up by nobody in {self._limits.taken_up:g} s")
         elif request is not None:
             one.made = True
