@@ -72,7 +72,7 @@ def failure(node: Node, claims: Claims) -> str:
         if node.has_by_itself(claim.extended):
             continue
         if claim.problem:
-            return claim.problem
+            return "" if claim.extended else claim.problem
         for choice in choices((claim,)):
             for device in node.devices:
                 found = selects(choice.selectors, device)

@@ -103,7 +103,9 @@ def tree(nodes: Sequence[Item]) -> Branch:
         here = root
         for kind, name in node["levels"].items():
             here = _below(here, kind, name)
-        leaf = Branch("node", node["name"], problems=node["problems"], nodes=1, devices=node["devices"])
+        leaf = Branch(
+            "node", node["name"], problems=node["problems"], nodes=1, devices=node.get("devices", {})
+        )
         # A node that is gone has nothing. What its last pods still hold there must not reduce what others have free.
         if node["allocatable"]:
             leaf.sums = {part: node[part] for part in COUNTED}

@@ -62,7 +62,7 @@ def gangs(allocations: Sequence[Item]) -> list[Item]:
             row[name] += one[name]
         for kind, count in one["devices"].items():
             row["devices"][kind] = row["devices"].get(kind, 0) + count
-        row["claimed"] += one["claimed"]
+        row["claimed"] += one.get("claimed", [])
         if one["node"] not in row["nodes"]:
             row["nodes"].append(one["node"])
     return sorted(
