@@ -124,9 +124,8 @@ def test_extended_resource_is_served_by_devices_and_by_plugins(
         namespace.create(indexed_job("late", ours("late", cpu="10m", requests={gpu: 2}), 1))
         fluence.wait_for_reason(namespace.name, "late", f"busy: 0 of 1 fit now, short of {gpu}")
         namespace.create(*gang("bare", 3, cpu="10m", requests={gpu: 1}))
-        fluence.wait_for_reason(
-            namespace.name, "bare", "kube-scheduler serves no extended resources by devices"
-        )
+        bare = fluence.wait_for_reason(namespace.name, "bare", "unsatisfiable: 2 of 3 members would fit")
+        assert "kube-scheduler serves no extended resources by devices" in bare["reason"]
         assert not refusals(namespace)
         api.delete(f"/apis/batch/v1/namespaces/{namespace.name}/jobs/wide?propagationPolicy=Background")
         wait_for(
