@@ -68,9 +68,9 @@ class State:
     shared: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """The devices of a node as the claims see them, in the allocator's order.
+    """The devices of a node as the claims see them, in the allocator's order. A lens makes equal views once.
 
     ``failing`` are the choices that fail for some device, ``unfit`` those that might get one without the attributes
     that are required, and ``blocked`` those that select a device which can't be had. ``given`` are the extended
@@ -104,21 +104,24 @@ class Lens:
                     self.extended[claim.extended] = None
         self._kinds = tuple((kind, dict(kind.capacity)) for kind in kinds)
         self.attributes: Mapping[str, int] = attributes
+        self._views: dict[object, View] = {}
+        self._seen: dict[str, tuple[Node, View]] = {}
 
     def view(self, node: Node) -> View:
-        """Return how a node looks to these claims."""
+        """Return how a node looks to these claims; it is remembered until the node changes."""
+        known = self._seen.get(node.name)
+        if known is None or known[0] is not node:
+            known = self._seen[node.name] = node, self._view(node)
+        return known[1]
+
+    def _view(self, node: Node) -> View:
         given = frozenset(name for name in self.extended if node.has_by_itself(name))
         build = _Building(dict(node.counters))
         for device in node.devices:
             self._see(device, build)
-        return View(
-            tuple(build.parts),
-            State(build.taken, tuple(build.left)),
-            build.failing,
-            build.unfit,
-            build.blocked,
-            given,
-        )
+        start = State(build.taken, tuple(build.left))
+        made = tuple(build.parts), start, build.failing, build.unfit, build.blocked, given
+        return self._views.setdefault(made, View(*made))
 
     def _see(self, device: NodeDevice, build: _Building) -> None:
         serves = 0
@@ -207,10 +210,11 @@ class Allocator:
         self._lens = lens
         self._view = view
         self._most = most
-        self._constrained: dict[object, tuple[tuple[AttributeConstraint, int], ...]] = {}
+        self._begun = view.start
 
     def after(self, state: State, claims: Claims) -> State | None:
         """Return what is left once a pod has got its devices, None where it can't get them. Raises `Spent`."""
+        self._begun = state
         try:
             return self._claim(claims, 0, state)
         except _GivenUp:
@@ -250,10 +254,19 @@ class Allocator:
         return self._lens.bits[choice]
 
     def all_of(self, bit: int) -> list[int]:
-        """Return the devices of which all are to be taken, none where one of them can't be had."""
+        """Return the devices of which all are to be taken, none where one of them can't be had.
+
+        Devices that several claims may have count only if enough of them was left when the pod's turn came.
+        """
         if self._view.blocked >> bit & 1:
             return []
-        return [at for at, part in enumerate(self.parts) if part.serves >> bit & 1]
+        left = self._begun.left
+        return [
+            at
+            for at, part in enumerate(self.parts)
+            if part.serves >> bit & 1
+            and (part.shares is None or all(left[place] >= amount for place, amount in part.shares[bit]))
+        ]
 
     def without(self, at: int, bit: int, state: State) -> State | None:
         """Return what is left once a device is taken for a choice, None where it can't be."""

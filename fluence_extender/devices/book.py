@@ -11,8 +11,8 @@ Each ``put`` and ``drop`` returns what it touches; the caller then takes these n
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import ChainMap, Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 
 from fluence_extender.devices.classes import Classes
@@ -28,6 +28,7 @@ from fluence_extender.model.devices import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from fluence_extender.model.names import MARK_RESOURCE
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod
 from fluence_extender.model.resources import Resources
@@ -37,6 +38,12 @@ MOST_TERMS = 64
 
 MOST_SHARES = 128
 """As so many devices a device is counted that several claims may have; what is left of it is looked at elsewhere."""
+
+UNSERVED = (
+    "kube-scheduler serves no extended resources by devices to pods that request "
+    f"{MARK_RESOURCE}; let a Job or another controller make them, or name a resource claim"
+)
+"""Its plugin for devices looks for every extended resource on the node, also for those that it is told to ignore."""
 
 ClaimKey = tuple[str, str]
 """Namespace and name."""
@@ -56,8 +63,8 @@ class DeviceBook:
     def __init__(self) -> None:
         self._pools = Pools()
         self._classes = Classes()
-        self._claims: dict[ClaimKey, ResourceClaim] = {}
-        self._templates: dict[ClaimKey, ResourceClaimTemplate] = {}
+        self._claims: MutableMapping[ClaimKey, ResourceClaim] = {}
+        self._templates: MutableMapping[ClaimKey, ResourceClaimTemplate] = {}
         self._held: dict[DeviceId, dict[str, tuple[Allocated, ...]]] = {}
         self._claims_on: defaultdict[str, set[ClaimKey]] = defaultdict(set)
         self._extended: dict[str, ClaimKey] = {}
@@ -124,6 +131,17 @@ class DeviceBook:
         found, self._stale = self._stale & self._pods.keys(), set()
         return found
 
+    def asking(self, pods: Iterable[Pod], objects: Iterable[DeviceObject] = ()) -> list[Pod]:
+        """Return pods that don't exist with what they would claim; ``objects`` would be created with them."""
+        book = DeviceBook()
+        book._classes = self._classes
+        book._claims, book._templates = ChainMap({}, self._claims), ChainMap({}, self._templates)
+        for one in objects:
+            if isinstance(one, ResourceClaim | ResourceClaimTemplate):
+                book.put(one)
+        recorded = {pod.uid: book.pod(pod) for pod in pods}
+        return [book.pod_now(uid) or pod for uid, pod in recorded.items()]
+
     def allocated(self, pod: Pod) -> Iterator[Allocated]:
         """Yield the devices that a pod has."""
         keys = [(pod.namespace, ref.claim) for ref in pod.claim_refs]
@@ -183,7 +201,7 @@ class DeviceBook:
 
     def _change(self, name: object, thing: DeviceObject | None, kind: type[DeviceObject]) -> Touched:
         known = self._of_kind(kind)
-        assert isinstance(known, dict)
+        assert isinstance(known, MutableMapping)
         old = known.pop(name, None)
         if thing is not None:
             known[name] = thing
@@ -259,7 +277,7 @@ class DeviceBook:
 
     def _claiming(self, pod: Pod) -> Pod:
         required = () if pod.devices else tuple(pod.requires.items())
-        extended = self._classes.extended(pod.requests, required)
+        extended = self._classes.extended(pod.requests, required, UNSERVED if pod.marked else "")
         if not pod.claim_refs and not extended:
             return pod
         amounts, problem, affinity = self._classes.counted(pod.requests), "", pod.affinity
@@ -272,8 +290,10 @@ class DeviceBook:
             if self._counts_for(pod, claim):
                 amounts += self._claimed(claim)
             if claim.devices is None:
-                shared = f"{claim.namespace}/{claim.name}" if self._is_shared(claim) else ""
-                waiting.append(replace(self._classes.resolved(claim.spec, required), shared=shared))
+                spec = self._classes.resolved(claim.spec, required)
+                if self._is_shared(claim):
+                    spec = replace(spec, shared=f"{claim.namespace}/{claim.name}")
+                waiting.append(spec)
             elif claim.nodes is not None:
                 affinity = claim.nodes if affinity is None else _both(affinity, claim.nodes)
         if affinity is not None and len(affinity) > MOST_TERMS:
@@ -286,6 +306,7 @@ class DeviceBook:
             requests=amounts,
             affinity=affinity,
             claims=tuple(waiting),
+            interdependent=pod.interdependent or bool(extended),
             claim_group=self._group(pod) if any(one.shared for one in waiting) else "",
             problem=pod.problem or problem,
         )

@@ -9,6 +9,9 @@ from fluence_extender.model.claims import Choice, ClaimSpec, DeviceRequest
 from fluence_extender.model.devices import CLASS_RESOURCE_PREFIX, DeviceClass
 from fluence_extender.model.resources import Resources
 
+MOST_RESOLVED = 4096
+"""So many claims are remembered with the selectors of their classes."""
+
 Required = tuple[tuple[str, str], ...]
 """Attributes that devices must have, with their values."""
 
@@ -19,9 +22,11 @@ class Classes:
     def __init__(self) -> None:
         self.by_name: dict[str, DeviceClass] = {}
         self._backing: dict[str, DeviceClass] = {}
+        self._resolved: dict[tuple[ClaimSpec, Required], ClaimSpec] = {}
 
     def changed(self) -> None:
         """Take over a change of ``by_name``."""
+        self._resolved.clear()
         classes = sorted(self.by_name.values(), key=lambda one: one.name, reverse=True)
         self._backing = {
             one.extended_resource: one
@@ -57,6 +62,14 @@ class Classes:
 
     def resolved(self, spec: ClaimSpec, required: Required) -> ClaimSpec:
         """Return the claim with the selectors of its classes, for a pod that requires these attributes."""
+        known = self._resolved.get((spec, required))
+        if known is None:
+            if len(self._resolved) >= MOST_RESOLVED:
+                self._resolved.clear()
+            known = self._resolved[spec, required] = self._full(spec, required)
+        return known
+
+    def _full(self, spec: ClaimSpec, required: Required) -> ClaimSpec:
         missing: list[str] = []
 
         def full(choice: Choice) -> Choice:
@@ -72,12 +85,15 @@ class Classes:
         problem = f"device class {missing[0]} doesn't exist" if missing else ""
         return replace(spec, requests=requests, problem=spec.problem or problem)
 
-    def extended(self, requests: Resources, required: Required) -> list[ClaimSpec]:
-        """Return the claims that kube-scheduler makes of extended resources where nodes don't have them themselves."""
+    def extended(self, requests: Resources, required: Required, problem: str) -> list[ClaimSpec]:
+        """Return the claims that kube-scheduler makes of extended resources where nodes don't have them themselves.
+
+        ``problem`` is why it can't make them for this pod.
+        """
         found = []
         for name, amount in requests.items():
             backing = self.backing(name)
             if backing is not None:
                 choice = Choice(backing.name, backing.selectors, amount, requires=required)
-                found.append(ClaimSpec((DeviceRequest(name, (choice,)),), extended=name))
+                found.append(ClaimSpec((DeviceRequest(name, (choice,)),), (), problem, extended=name))
         return found

@@ -53,7 +53,7 @@ class Waiting:
 
 def most_hosted(node: Node, waiting: Waiting, claims: Claims, most: int) -> int:
     """Return how many pods with ``claims`` a node takes, at most ``most``, beside the pods that wait for allocation."""
-    if any(one.problem for one in claims):
+    if any(one.problem and not node.has_by_itself(one.extended) for one in claims):
         return 0
     return _most_hosted(lens((claims, *waiting.kinds)).view(node), waiting, claims, most)
 
@@ -69,8 +69,10 @@ def hosts(node: Node, waiting: Waiting) -> bool:
 def failure(node: Node, claims: Claims) -> str:
     """Return why the claims can't be planned on a node, "" where they can."""
     for claim in claims:
+        if node.has_by_itself(claim.extended):
+            continue
         if claim.problem:
-            return claim.problem
+            return "" if claim.extended else claim.problem
         for choice in choices((claim,)):
             for device in node.devices:
                 found = selects(choice.selectors, device)

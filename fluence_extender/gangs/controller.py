@@ -139,6 +139,16 @@ class Controller:
             if self.started:
                 self.lifecycle.look_at_all()
 
+    def claimed_by(self, uid: str) -> tuple[str, ...]:
+        """Return the devices that are allocated to the claims of a pod, each as driver, pool and name."""
+        pod = self._pods.get(uid)
+        found = self._devices.allocated(pod) if pod is not None else ()
+        return tuple(sorted({"/".join(one.device) for one in found}))
+
+    def asking(self, pods: Iterable[Pod], objects: Iterable[DeviceObject]) -> list[Pod]:
+        """Return pods that don't exist with the devices that they would claim; ``objects`` come with them."""
+        return self._devices.asking(pods, objects)
+
     def _observe_devices(self, seen: Observation) -> None:
         """Take in slices, classes and claims, and then again the nodes and pods that they touch."""
         match seen:

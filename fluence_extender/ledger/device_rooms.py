@@ -249,7 +249,9 @@ class DeviceRooms:
         """Return why the claims can't be planned on any of the nodes."""
         there = (self._node(name, False) for name in nodes)
         found = (hosting.failure(node, claims) for node in there if node is not None)
-        return next(filter(None, found), "") or next((one.problem for one in claims if one.problem), "")
+        return next(filter(None, found), "") or next(
+            (one.problem for one in claims if one.problem and not one.extended), ""
+        )
 
     def _node(self, name: str, whole: bool) -> Node | None:
         known = self._nodes.get(name)

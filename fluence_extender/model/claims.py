@@ -5,7 +5,7 @@ Invariant: claims of equal pods are equal values, because names of generated cla
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fluence_extender.model.quantity import in_exact_binary, nanos_to_whole
 
@@ -101,13 +101,23 @@ class ClaimSpec:
     problem: str = ""
     shared: str = ""
     extended: str = ""
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        """Compute the hash once: claims are the keys of what is remembered of nodes."""
+        parts = self.requests, self.constraints, self.problem, self.shared, self.extended
+        object.__setattr__(self, "_hash", hash(parts))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def text(self) -> str:
         """What it asks for, for messages."""
         asked = [" or ".join(one.text for one in request.choices) for request in self.requests]
         alike = [f"with {'different' if one.distinct else 'one'} {one.attribute}" for one in self.constraints]
-        return " ".join([" and ".join(asked), *alike])
+        why = [f"({self.problem})"] if self.extended and self.problem else []
+        return " ".join([" and ".join(asked), *alike, *why])
 
 
 Claims = tuple[ClaimSpec, ...]

@@ -18,7 +18,7 @@ CLASS_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
 """Before the name of a class: the extended resource by which pods may request one of its devices (KEP-5004)."""
 
 DeviceId = tuple[str, str, str]
-"""Driver, pool and name."""
+"""Driver, pool and name. People see it as ``driver/pool/name``."""
 
 CounterId = tuple[str, str, str, str]
 """Driver, pool, set and name of a counter from which devices of the pool take."""

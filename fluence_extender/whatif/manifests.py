@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from fluence_extender.cluster.decode.devices import decode_resource_claim, decode_resource_claim_template
 from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.operators import (
     decode_job_set,
@@ -28,6 +29,7 @@ from fluence_extender.gangs.membership.conventions.membership import Membership,
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.workloads import Found, WorkloadIndex, owner_topology
 from fluence_extender.gangs.queue.submissions import submission_of
+from fluence_extender.model.devices import DeviceObject
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import AFTER_ANNOTATION, HOLD_ANNOTATION, SCHEDULER_NAME
 from fluence_extender.model.pod import Owner, Pod
@@ -39,6 +41,11 @@ from fluence_extender.whatif.controllers import LABELLED_KINDS, MAKERS, Maker, a
 from fluence_extender.whatif.documents import BadManifest, Manifest, NothingToSimulate, as_json
 from fluence_extender.whatif.priority_classes import PriorityClasses
 from fluence_extender.whatif.remarks import Remarks, full_name
+
+CLAIMS: Mapping[str, Callable[[bytes], DeviceObject]] = {
+    "ResourceClaim": decode_resource_claim,
+    "ResourceClaimTemplate": decode_resource_claim_template,
+}
 
 MOST_PODS = 10_000
 MOST_BYTES = 64 * 2**20
@@ -88,10 +95,12 @@ class RequestedGang:
 class SimulationRequest:
     """The gangs of some manifests.
 
-    ``ignored`` are the names of the objects that make no pods, ``notes`` are sentences about what was assumed.
+    ``claims`` are resource claims and templates among them. ``ignored`` are the names of the objects that make no pods,
+    ``notes`` are sentences about what was assumed.
     """
 
     gangs: list[RequestedGang]
+    claims: list[DeviceObject] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -130,6 +139,9 @@ def requested_gangs(
     for manifest in map(as_made, _named(manifests, namespace, result.notes)):
         make = maker(manifest)
         describes_gangs = _put_workload(manifest, index)
+        if make is None and manifest["kind"] in CLAIMS:
+            result.claims.append(CLAIMS[manifest["kind"]](as_json(manifest)))
+            continue
         if make is None:
             if not describes_gangs and not known_classes.is_class(manifest):
                 result.ignored.append(full_name(manifest))

@@ -134,7 +134,8 @@ class Simulator:
         workloads = self._controller.registry.workloads
         # A round of the garbage collector over all that a large question creates would keep the event loop waiting.
         with short_switch_interval(), paused_collector():
-            request = await computed(partial(_read, body, namespace, rules, workloads), LONGEST_ANSWER)
+            read = partial(_read, body, namespace, rules, workloads, self._controller)
+            request = await computed(read, LONGEST_ANSWER)
             context = await self._context(request, rules)
             terms = await self._terms(request)
             taken, ends = snapshot_with_ends(self._controller, self._now())
@@ -169,8 +170,14 @@ class Simulator:
         return PreemptionContext(gangs, state.departing, state.evicted, state.preemptors, rules.budgets)
 
 
-def _read(body: bytes, namespace: str, rules: PreemptionRules, workloads: Workloads) -> SimulationRequest:
-    return requested_gangs(read_manifests(body), namespace, rules.classes, workloads)
+def _read(
+    body: bytes, namespace: str, rules: PreemptionRules, workloads: Workloads, controller: Controller
+) -> SimulationRequest:
+    """Read the gangs, and look up what they claim, beside the event loop."""
+    request = requested_gangs(read_manifests(body), namespace, rules.classes, workloads)
+    for gang in request.gangs:
+        gang.pods = controller.asking(gang.pods, request.claims)
+    return request
 
 
 def _simulated(

@@ -96,7 +96,7 @@ def snapshot(ledger: Ledger, nodes: Iterable[Node], ending: Iterable[str]) -> Sn
         dict(ledger.allocations),
         ledger.preemptor_holds.copy(),
         ledger.gang_nodes.copy(),
-        DeviceRooms({node.name: node for node in present}),
+        ledger.device_rooms.copy({node.name: node for node in present}),
     )
 
 
@@ -108,6 +108,7 @@ class LedgerCopy(PlanningCopy):
 
     def __init__(self, taken: Snapshot) -> None:
         self.preemptor_holds = taken.preemptor_holds
+        self._taken = taken
         self._gang_nodes = taken.gang_nodes
         self._uses: dict[str, PodUse] = {}
         sizes: dict[Resources, Resources] = {}
@@ -127,6 +128,23 @@ class LedgerCopy(PlanningCopy):
         self.planner = Planner(self, index)
         self._beside = LedgerBeside(self)
         self._careful_planner = Planner(self._beside, index)
+
+    def device_room(self, claims: Claims) -> DeviceRoom | None:
+        """Return how many pods with these claims nodes host; once pods are removed, counts say what is free."""
+        return super().device_room(claims) if self._removed else self._taken.device_room(claims)
+
+    def take_all(self, places: Sequence[tuple[Pod, Assignment]], gang: object) -> None:
+        """Allocate places, whose pods then wait for what they claim."""
+        super().take_all(places, gang)
+        for pod, assignment in places:
+            self._taken.rooms.put(pod.uid, assignment.node, pod.claims)
+
+    def undo(self, uids: Iterable[str]) -> None:
+        """Release what these pods were given here."""
+        uids = tuple(uids)
+        super().undo(uids)
+        for uid in uids:
+            self._taken.rooms.drop(uid)
 
     def planner_beside(self, kept: Kept | None) -> Planner:
         """Return a planner that leaves free what is ``kept``, until the next call."""

@@ -24,10 +24,10 @@ from tests.e2e.claimed import (
     sharing_slice,
     template,
 )
-from tests.e2e.harness import Manifest, Namespace, node_of
+from tests.e2e.harness import Manifest, Namespace, node_of, wait_for
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
-from tests.e2e.workloads import gang
+from tests.e2e.workloads import gang, indexed_job, ours
 
 pytestmark = pytest.mark.usefixtures("control_plane")
 """No driver prepares these devices, which kubelets that are only played don't need."""
@@ -114,20 +114,23 @@ def test_extended_resource_is_served_by_devices_and_by_plugins(
     gpu = "example.com/gpu"
     one, two = nodes(2, cpu="4")
     (plugged,) = nodes(1, cpu="4", extended={gpu: 2})
-    backed = device_class("backed", extendedResourceName=gpu)
-    with served(namespace.api, backed, resource_slice(one, [A100] * 2), resource_slice(two, [A100] * 2)):
-        pods = gang("wide", 6, cpu="10m", requests={gpu: 1})
-        namespace.create(*pods)
+    api, backed = namespace.api, device_class("backed", extendedResourceName=gpu)
+    with served(api, backed, resource_slice(one, [A100] * 2), resource_slice(two, [A100] * 2)):
+        namespace.create(indexed_job("wide", ours("wide", cpu="10m", requests={gpu: 1}), 6))
         bound = namespace.wait_until_bound(6)
         assert Counter(map(node_of, bound)) == {one: 2, two: 2, plugged: 2}
         assert sum(map(len, allocated(namespace).values())) == 4
         assert not given_twice(namespace)
-        namespace.create(*gang("late", 1, cpu="10m", requests={gpu: 1}))
+        namespace.create(indexed_job("late", ours("late", cpu="10m", requests={gpu: 2}), 1))
         fluence.wait_for_reason(namespace.name, "late", f"busy: 0 of 1 fit now, short of {gpu}")
+        namespace.create(*gang("bare", 3, cpu="10m", requests={gpu: 1}))
+        bare = fluence.wait_for_reason(namespace.name, "bare", "unsatisfiable: 2 of 3 members would fit")
+        assert "kube-scheduler serves no extended resources by devices" in bare["reason"]
         assert not refusals(namespace)
-        freed = next(pod for pod in bound if node_of(pod) == one)
-        namespace.delete_pod(freed["metadata"]["name"])
-        namespace.wait_until_bound(6)
+        api.delete(f"/apis/batch/v1/namespaces/{namespace.name}/jobs/wide?propagationPolicy=Background")
+        wait_for(
+            lambda: len([pod for pod in namespace.pods() if node_of(pod)]) == 1, what="the late pod alone"
+        )
 
 
 def test_parts_of_devices_are_counted_against_the_whole(

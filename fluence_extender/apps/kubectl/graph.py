@@ -30,7 +30,10 @@ _EVERYWHERE = {"cpu", "memory", "pods", "ephemeral-storage"}
 
 @dataclass(slots=True)
 class Branch:
-    """The cluster, a level of the topology or a node; ``sums`` has amounts by resource for each of `COUNTED`."""
+    """The cluster, a level of the topology or a node; ``sums`` has amounts by resource for each of `COUNTED`.
+
+    ``devices`` are those that drivers publish for a node, each with what it is.
+    """
 
     kind: str
     name: str
@@ -38,6 +41,7 @@ class Branch:
     problems: Sequence[str] = ()
     children: list[Branch] = field(default_factory=list)
     nodes: int = 0
+    devices: dict[str, str] = field(default_factory=dict)
 
     def add_up(self) -> None:
         """Count what is below this branch, from the nodes upwards, so that each amount is added once a level."""
@@ -56,6 +60,7 @@ class Branch:
             "name": self.name,
             **self.sums,
             "problems": list(self.problems),
+            "devices": self.devices,
             "children": [child.json() for child in self.children],
         }
 
@@ -87,7 +92,7 @@ def graph(
     elif dot:
         print("\n".join(_dot(root, devices)))
     else:
-        for line in drawn(root, devices, all_nodes or output == "wide"):
+        for line in drawn(root, devices, all_nodes or output == "wide", output == "wide"):
             print(line)
 
 
@@ -98,7 +103,9 @@ def tree(nodes: Sequence[Item]) -> Branch:
         here = root
         for kind, name in node["levels"].items():
             here = _below(here, kind, name)
-        leaf = Branch("node", node["name"], problems=node["problems"], nodes=1)
+        leaf = Branch(
+            "node", node["name"], problems=node["problems"], nodes=1, devices=node.get("devices", {})
+        )
         # A node that is gone has nothing. What its last pods still hold there must not reduce what others have free.
         if node["allocatable"]:
             leaf.sums = {part: node[part] for part in COUNTED}
@@ -107,9 +114,11 @@ def tree(nodes: Sequence[Item]) -> Branch:
     return root
 
 
-def drawn(root: Branch, devices: Sequence[Item], all_nodes: bool = False) -> Iterator[str]:
-    """Yield the lines of the tree."""
-    rows = list(_rows(_outline(root, all_nodes or root.nodes <= MOST_NODES)))
+def drawn(
+    root: Branch, devices: Sequence[Item], all_nodes: bool = False, named: bool = False
+) -> Iterator[str]:
+    """Yield the lines of the tree; devices of nodes are in it by name if ``named``."""
+    rows = list(_rows(_outline(root, all_nodes or root.nodes <= MOST_NODES, named)))
     if devices:
         rows += _rows(_device_outline(devices))
     width = max(len(label) for label, _ in rows)
@@ -136,10 +145,12 @@ def _rows(outline: _Outline, first: str = "", after: str = "") -> Iterator[tuple
         yield from _rows(child, f"{after}└─ ", f"{after}   ")
 
 
-def _outline(branch: Branch, with_nodes: bool) -> _Outline:
+def _outline(branch: Branch, with_nodes: bool, named: bool) -> _Outline:
     label = branch.name if branch.kind in ("cluster", "node") else f"{branch.kind} {branch.name}"
     shown = [child for child in branch.children if with_nodes or child.kind != "node"]
-    outline = _Outline(label, _bars(branch), [_outline(child, with_nodes) for child in shown])
+    outline = _Outline(label, _bars(branch), [_outline(child, with_nodes, named) for child in shown])
+    if named:
+        outline.children += [_Outline(name, state) for name, state in branch.devices.items()]
     hidden = len(branch.children) - len(shown)
     if hidden:
         outline.children.append(_Outline(f"{hidden} nodes", "--nodes shows them"))

@@ -55,13 +55,14 @@ def gangs(allocations: Sequence[Item]) -> list[Item]:
         row = rows.setdefault(
             (one["namespace"], one["gang"]),
             {"namespace": one["namespace"], "name": one["gang"], "pods": 0, "core": 0, "memory": 0, "gpu": 0}
-            | {"devices": {}, "nodes": []},
+            | {"devices": {}, "claimed": [], "nodes": []},
         )
         row["pods"] += 1
         for name in ("core", "memory", "gpu"):
             row[name] += one[name]
         for kind, count in one["devices"].items():
             row["devices"][kind] = row["devices"].get(kind, 0) + count
+        row["claimed"] += one.get("claimed", [])
         if one["node"] not in row["nodes"]:
             row["nodes"].append(one["node"])
     return sorted(
@@ -111,4 +112,5 @@ JOBS = (
         "DEVICES", lambda row: ", ".join(f"{count} {kind}" for kind, count in row["devices"].items())
     ),
     TableColumn("NODES", lambda row: str(len(row["nodes"]))),
+    TableColumn("CLAIMED", lambda row: ",".join(row["claimed"]), wide=True),
 )

@@ -11,6 +11,7 @@ from fluence_extender.http.state.listings import Items, Listing, Single
 from fluence_extender.http.state.v1 import amounts
 from fluence_extender.ledger.accounts import NodeAccount
 from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.model.devices import NodeDevice
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.placement.eligibility import BLOCKING_EFFECTS, NOT_READY, UNSCHEDULABLE
@@ -97,7 +98,15 @@ def _node(controller: Controller, name: str, overcommitted: Collection[str]) -> 
         held=amounts(held),
         others=amounts(account.foreign_use),
         free={**dict.fromkeys(sorted(have), 0), **amounts(free)},
+        devices={"/".join(one.id): _state(one) for one in node.devices} if node is not None else {},
     )
+
+
+def _state(device: NodeDevice) -> str:
+    """Return in a word who has a device, or why nobody can have it."""
+    if device.held:
+        return "shared" if device.shareable else "held"
+    return device.problem or "free"
 
 
 def _user(controller: Controller, uid: str, requests: Resources) -> v1.NodeUser:

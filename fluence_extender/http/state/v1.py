@@ -361,7 +361,20 @@ class Allocation(ApiValue):
     memory: Annotated[int, Field(description="Memory in bytes.", examples=[2147483648])]
     gpu: Annotated[int, Field(description="Whole gpus.", examples=[0])]
     backend: Annotated[str, Field(description="The backend held; empty when none is.", examples=["ibm-a"])]
-    devices: Annotated[Devices, Field(description="Virtual resources held, by type.", examples=[{"qpu": 1}])]
+    devices: Annotated[
+        Devices,
+        Field(
+            description="Virtual resources held, by type, and claimed devices by class.",
+            examples=[{"qpu": 1}],
+        ),
+    ]
+    claimed: Annotated[
+        tuple[str, ...],
+        Field(
+            description="The devices that its claims were allocated, by driver, pool and name.",
+            examples=[["gpu.example.com/n7/gpu-0"]],
+        ),
+    ]
     gang: GangName
     claim: Held
 
@@ -383,6 +396,13 @@ class Node(ApiValue):
     held: Annotated[Amounts, Field(description="Held by pods of this scheduler, planned shares included.")]
     others: Annotated[Amounts, Field(description="Used by pods of other schedulers.")]
     free: Annotated[Amounts, Field(description="What is left; negative where more is used than there is.")]
+    devices: Annotated[
+        Mapping[str, str],
+        Field(
+            description="Devices that drivers publish, by driver, pool and name: free, held, shared, or what is wrong.",
+            examples=[{"gpu.example.com/n7/gpu-0": "held"}],
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -292,8 +292,7 @@ def test_no_pod_is_refused_if_each_is_ungated_when_the_others_are_served_all_the
 @given(DEVICES, PODS)
 def test_node_hosts_as_many_equal_pods_as_are_served(found: Sequence[tuple[str, int]], pod: Claims) -> None:
     devices = [device(str(number), *one) for number, one in enumerate(found)]
-    left: list[NodeDevice] | None = devices
-    served = 0
-    while served < 4 and (left := allocate(left, pod)) is not None:
-        served += 1
+    left, served = devices, 0
+    while served < 4 and (after := allocate(left, pod)) is not None:
+        left, served = after, served + 1
     assert hosted_on(devices, (), pod, 4) == served

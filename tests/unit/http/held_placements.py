@@ -67,9 +67,10 @@ HISTORY = (
     v1.Entry(CREATED, HistoryKind.SEEN, "", "", 2, LATER),
     v1.Entry(LATER, HistoryKind.PLANNED, "", "on n1 with ibm-a", 1, LATER),
 )
+GPU = "gpu.example.com/n1/gpu-0"
 ALLOCATIONS = (
-    v1.Allocation("default", "vqe-0", "u-0", "n1", 1.5, 2**31, 0, "ibm-a", {"qpu": 1}, "vqe", "planned"),
-    v1.Allocation("default", "vqe-1", "u-1", "n1", 1, 2**30, 2, "", {}, "vqe", "bound"),
+    v1.Allocation("default", "vqe-0", "u-0", "n1", 1.5, 2**31, 0, "ibm-a", {"qpu": 1}, (), "vqe", "planned"),
+    v1.Allocation("default", "vqe-1", "u-1", "n1", 1, 2**30, 2, "", {}, (GPU,), "vqe", "bound"),
 )
 WHOLE: v1.Amounts = {"cpu": 4.0, "memory": 2**33, "pods": 110}
 NODES = (
@@ -82,8 +83,9 @@ NODES = (
         held={"cpu": 2.5, "memory": 3 * 2**30, "pods": 2},
         others={"cpu": 0.1, "pods": 1},
         free={"cpu": 1.4, "memory": 5 * 2**30, "pods": 107},
+        devices={GPU: "held"},
     ),
-    v1.Node("n2", False, ("cordoned",), {}, WHOLE, {}, {}, WHOLE),
+    v1.Node("n2", False, ("cordoned",), {}, WHOLE, {}, {}, WHOLE, {}),
 )
 USERS = (
     v1.NodeUser("default", "vqe-0", "u-0", "vqe", "planned", {"cpu": 1.5, "pods": 1}),

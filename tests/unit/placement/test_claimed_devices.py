@@ -124,3 +124,15 @@ def test_devices_and_plugins_serve_one_extended_resource(bench: MakeBench) -> No
     requests = Resources({"cpu": 100, "pods": 1, gpus: 1})
     pods = [pod(f"p{number}", requests=requests, claims=claim(extended=gpus)) for number in range(4)]
     assert nodes_of(plan(planner, pods)) == {"n0": 2, "n1": 2}
+
+
+def test_pods_whose_devices_vanish_are_let_go_so_that_the_scheduler_says_what_they_lack(
+    bench: MakeBench,
+) -> None:
+    planner, ledger, _ = bench([with_gpus("n0", "a", "b")])
+    pods = [*members("any", 1, claim(), gates=(GATE,)), *members("a", 1, claim("a"), gates=(GATE,))]
+    plan(planner, pods)
+    assert not ledger.device_rooms.ungate(pods[0].uid)
+    ledger.put_node(with_gpus("n0"))
+    assert ledger.device_rooms.ungate(pods[0].uid)
+    assert "no node has 1 gpus" in refusal(planner, members("more", 1, claim()))
