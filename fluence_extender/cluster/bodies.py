@@ -291,9 +291,16 @@ def resume_patch(thing: Resumable, spec: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": {**_observed(thing), "annotations": {SUSPENDED_FOR_ANNOTATION: None}}, "spec": spec}
 
 
-def plan_patch(nodes: Sequence[str], placed_with: str) -> dict[str, Any]:
-    """Return the part of a Job's spec that names the nodes of its pods by index."""
-    note = {NODES_ANNOTATION: ",".join(nodes) or None, PLACED_ANNOTATION: placed_with or None}
+def plan_patch(nodes: Sequence[str], placed_with: str, bound_until: float | None) -> dict[str, Any]:
+    """Return the part of a Job's spec that names the nodes of its pods by index.
+
+    ``bound_until`` is until when the API server binds the pods that it creates, in seconds since the epoch; with None
+    it binds none.
+    """
+    named = ",".join(nodes)
+    if named and bound_until is not None:
+        named += f";{format_time(datetime.fromtimestamp(bound_until, UTC))}"
+    note = {NODES_ANNOTATION: named or None, PLACED_ANNOTATION: placed_with or None}
     return {"template": {"metadata": {"annotations": note}}}
 
 

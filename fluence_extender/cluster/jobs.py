@@ -9,6 +9,7 @@ of a running Job may not.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,7 +20,7 @@ from fluence_extender.cluster.connection import MERGE_PATCH, METADATA_ONLY, ApiR
 from fluence_extender.cluster.decode.objects import Time
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.errors import ClusterError, Conflict, Gone, Invalid, NoAnswer, Unforeseeable
-from fluence_extender.cluster.port import Json
+from fluence_extender.cluster.port import BINDS_FOR, Json
 from fluence_extender.cluster.resumables import RESUMABLES
 from fluence_extender.model.names import GATED_JOBS, GATED_JOBS_ANNOTATION
 from fluence_extender.model.pod import Pod
@@ -97,11 +98,14 @@ class ApiJobs:
                 raise
             raise Unforeseeable(str(error), error.status) from error
 
-    async def resume(self, job: Resumable, nodes: Sequence[str], placed_with: str = "") -> None:
+    async def resume(
+        self, job: Resumable, nodes: Sequence[str], placed_with: str = "", bound: bool = False
+    ) -> None:
         """See `Cluster.resume`. One PATCH; where it is refused or no answer comes, the workload is read back."""
         wanted = tuple(nodes)
         attempt = f"resume {_key(job)}"
-        plan = plan_patch(wanted, placed_with) if isinstance(job, Job) else {}
+        until = time.time() + BINDS_FOR if bound else None
+        plan = plan_patch(wanted, placed_with, until) if isinstance(job, Job) else {}
         try:
             await self._patch(
                 job,

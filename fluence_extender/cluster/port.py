@@ -255,6 +255,14 @@ class Objects(Protocol):
         ...
 
 
+BINDS_FOR = 30.0
+"""Seconds from the resumption of a Job in which the API server binds its new pods, if they may be bound at birth.
+
+It takes the Job controller a moment to create them, and a plan that is older may have been overtaken by a change of a
+node while no replica was there to see it.
+"""
+
+
 class Cluster(Protocol):
     """The writes. A call that returns has been accepted by the API server; others raise a `ClusterError`.
 
@@ -364,12 +372,15 @@ class Cluster(Protocol):
         """
         ...
 
-    async def resume(self, job: Resumable, nodes: Sequence[str], placed_with: str = "") -> None:
+    async def resume(
+        self, job: Resumable, nodes: Sequence[str], placed_with: str = "", bound: bool = False
+    ) -> None:
         """Let its controller create the pods of a workload that is held for placement, those of a Job each on its node.
 
         ``nodes`` are the nodes by completion index, "" for an index whose pod waits at the gate, and ``placed_with`` is
-        the text of the pods' `Promise`. Without any nodes all pods wait at the gate. Raise `Gone`; `Conflict` where the
-        Job has changed since it was observed, or pods from before it was held still exist; and `Invalid` where the
+        the text of the pods' `Promise`. Without any nodes all pods wait at the gate. With ``bound`` the pods that are
+        created soon are bound to their nodes by that; all others are confined to them. Raise `Gone`; `Conflict` where
+        the Job has changed since it was observed, or pods from before it was held still exist; and `Invalid` where the
         nodes of a Job that has run before can't be changed (Kubernetes before 1.36). It can then be resumed with the
         nodes that it has.
         """

@@ -1,8 +1,8 @@
 """The admission of new pods and Jobs, by our webhook's own rules and those of our admission policies.
 
 Pods pass the webhook's code, as on a cluster where the webhook also adds the gate. A Job that is a gang is created
-suspended (``deploy/base/suspend.yaml``), and a pod whose Job names its node is pinned there instead of getting the gate
-(``deploy/base/gate.yaml``). This cluster has no namespaces, whose labels these policies also read.
+suspended, and a pod whose Job names its node is bound or pinned to it instead of getting the gate
+(``deploy/base/suspend.yaml``). This cluster has no namespaces, whose labels these policies also read.
 """
 
 from __future__ import annotations
@@ -38,10 +38,13 @@ from fluence_extender.webhook.mutate import mutate
 from fluence_extender.whatif.documents import as_json
 
 
-def admit(pod: Json, resources: VirtualResources, gated_jobs: Collection[str] = ()) -> Pod:
+def admit(
+    pod: Json, resources: VirtualResources, gated_jobs: Collection[str] = (), bound: bool = False
+) -> Pod:
     """Return the new pod with its gate or its node, and with what its devices and its gang need.
 
-    ``gated_jobs`` are the uids of Jobs whose pods are gated whatever nodes they name.
+    ``gated_jobs`` are the uids of Jobs whose pods are gated whatever nodes they name. With ``bound`` a pod whose Job
+    names its node is bound to it, unless the service has to write its Binding.
     """
     meta = _without(pod["metadata"], NODES_ANNOTATION)
     request = AdmissionRequest(namespace=meta["namespace"], name=meta["name"])
@@ -53,6 +56,8 @@ def admit(pod: Json, resources: VirtualResources, gated_jobs: Collection[str] = 
         return admitted
     record = (pod["metadata"].get("annotations") or {}).get(PLACED_ANNOTATION)
     written = {} if record is None else {PLACED_ANNOTATION: record}
+    if bound and record is not None and not admitted.marked:
+        return replace(admitted, gates=(), annotations={**admitted.annotations, **written}, node=node)
     pinned = {**admitted.annotations, **written, PINNED_ANNOTATION: node}
     return replace(admitted, gates=(), annotations=pinned, affinity=pinning(admitted, node, ()))
 

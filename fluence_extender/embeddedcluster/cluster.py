@@ -21,6 +21,7 @@ from fluence_extender.cluster.errors import (
     Unforeseeable,
 )
 from fluence_extender.cluster.port import (
+    BINDS_FOR,
     DEVICE_KINDS,
     QUEUE_KINDS,
     WORKLOADS,
@@ -98,7 +99,8 @@ class EmbeddedCluster:
     ``protected`` are the uids of pods that a disruption budget protects from eviction. ``events`` are the Events
     recorded so far, ``reports`` the last report of each native PodGroup by namespace and name, and ``waiting`` the last
     message of each gated pod by uid. ``first_pods`` are the first pods of each shape that controllers would create, by
-    the uid of the workload; ``gated`` are the Jobs whose new pods are gated, and why. ``unserved`` are the kinds that
+    the uid of the workload; ``gated`` are the Jobs whose new pods are gated, and why, and ``bound_until`` is until when
+    the new pods of a Job are bound by their creation, on the clock of the event loop. ``unserved`` are the kinds that
     it doesn't serve; `relist` tells a change. ``asked`` is what each ProvisioningRequest asks for.
     """
 
@@ -109,6 +111,7 @@ class EmbeddedCluster:
         self.protected: set[str] = set()
         self.first_pods: dict[str, tuple[Pod, ...]] = {}
         self.gated: dict[str, str] = {}
+        self.bound_until: dict[str, float] = {}
         self.unserved = {Kind.KUEUE_QUEUE, Kind.PROVISIONING_REQUEST}
         self.asked: dict[Key, NodeRequest] = {}
         self._objects: dict[Kind, dict[Key, Watched]] = {kind: {} for kind in Kind}
@@ -361,14 +364,23 @@ class EmbeddedCluster:
             raise Unforeseeable(f"the template of {job.namespace}/{job.name} isn't known", 400)
         return self.first_pods[job.uid]
 
-    async def resume(self, job: Resumable, nodes: Sequence[str], placed_with: str = "") -> None:
+    async def resume(
+        self, job: Resumable, nodes: Sequence[str], placed_with: str = "", bound: bool = False
+    ) -> None:
         """See `Cluster.resume`."""
         await self._begin("resume", f"{job.namespace}/{job.name}")
         now = self.job(job)
+        self.bound_until.pop(job.uid, None)
+        if bound:
+            self.bound_until[job.uid] = asyncio.get_running_loop().time() + BINDS_FOR
         if now.suspended or now.nodes != tuple(nodes):
             self._demand_unchanged(job, now)
             resumed = replace(now, suspended=False, held_for_placement=False, nodes=tuple(nodes))
             self.put(replace(resumed, placed_with=placed_with))
+
+    def binds_at_birth(self, uid: str, now: float) -> bool:
+        """Return whether new pods of the Job are bound to their nodes by their creation."""
+        return now < self.bound_until.get(uid, now)
 
     async def hold_job(self, job: Resumable, queued_since: tuple[float, int] | None = None) -> None:
         """See `Cluster.hold_job`."""

@@ -152,7 +152,9 @@ class EmbeddedWorkloads:
                 }
             ]
         pod = {"metadata": metadata, "spec": template["spec"]}
-        return replace(admit(pod, self._resources, self._cluster.gated), created=time.time())
+        now = asyncio.get_running_loop().time()
+        bound = one.job is not None and self._cluster.binds_at_birth(one.job.uid, now)
+        return replace(admit(pod, self._resources, self._cluster.gated, bound), created=time.time())
 
     def _current_job(self, one: _Controlled) -> Job | None:
         """Return the Job as it is now, None where it is gone or these are pods of another kind of object."""

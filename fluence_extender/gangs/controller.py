@@ -276,6 +276,7 @@ class Controller:
             return
         old = self._pods.get(pod.uid)
         self._pods[pod.uid] = pod
+        self._births.repelling.put(pod)
         self.queue.pod_changed(pod)
         self.revision += old is None or _use(old) != _use(pod)
         self.registry.put_foreign_pod(pod)
@@ -297,6 +298,7 @@ class Controller:
                 self._devices.drop_pod(taken_over.uid)
                 self.queue.pod_gone(taken_over.uid)
         self._pods[pod.uid] = pod
+        self._births.repelling.put(pod)
         member = self.registry.put_pod(pod)
         self.queue.pod_changed(pod)
         if self.started:
@@ -327,6 +329,7 @@ class Controller:
 
     def _forget_pod(self, pod: Pod) -> None:
         self._pods.pop(pod.uid, None)
+        self._births.repelling.drop(pod.uid)
         self._devices.drop_pod(pod.uid)
         self.queue.pod_gone(pod.uid)
         if not pod.ours:

@@ -101,7 +101,8 @@ SUSPENDED_FOR_PLACEMENT = "placement"
 # a number that orders what was submitted in the same second, joined by a slash.
 QUEUED_SINCE_ANNOTATION = f"{DOMAIN}/queued-since"
 
-# On a Job's pod template: the nodes of its pods by completion index, joined by commas, written when it is resumed.
+# On a Job's pod template, written when it is resumed: the nodes of its pods by completion index, joined by commas; and
+# after a semicolon until when pods are bound by their creation, if they may be.
 NODES_ANNOTATION = f"{DOMAIN}/nodes"
 
 # On the same template, and so on its pods: admission pins each of these pods to its node, unless the list below

@@ -101,7 +101,8 @@ class Pod:
     selectors of pods of its own namespace that it must run near. ``interdependent`` is true where kube-scheduler's
     filters look at more than the node and its free resources: at other pods, volumes or resource claims. ``claim_refs``
     are the resource claims that it names, and ``claims`` what is still to be allocated of them, and of its extended
-    resources that are devices. Pods of one ``claim_group`` share claims, so they need one node. ``preempts`` is false
+    resources that are devices. Pods of one ``claim_group`` share claims, so they need one node. ``repels`` are the
+    namespaces whose pods its required anti-affinity may keep away, "*" for any. ``preempts`` is false
     where its preemptionPolicy is Never. ``priority_class`` names its PriorityClass, "" for none.
 
     How far it has come: ``gates`` are the names of its scheduling gates; ``node`` is set once it is bound; ``created``
@@ -156,6 +157,7 @@ class Pod:
     marked: bool = False
     has_managed_fields: bool = False
     pod_affinity: tuple[tuple[Requirement, ...], ...] = ()
+    repels: tuple[str, ...] = ()
     foreseen: bool = False
     claim_refs: tuple[ClaimRef, ...] = ()
     claims: tuple[ClaimSpec, ...] = ()

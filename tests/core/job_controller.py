@@ -60,7 +60,7 @@ class JobController:
         self._numbers = itertools.count(1)
         self._running: set[str] = set()
         self.looked_at = 0.0
-        self._seen: tuple[int, int | None] | None = None
+        self._seen: tuple[int, int | None, int] | None = None
 
     def submit_set(self, name: str, *counts: int, cpu: int = 1000, **fields: Unpack[PodFields]) -> list[Job]:
         """Create a JobSet and its Jobs, one of so many pods each."""
@@ -179,7 +179,7 @@ class JobController:
         while True:
             await asyncio.sleep(EVERY)
             self.looked_at = asyncio.get_running_loop().time()
-            seen = self.cluster.revision, self.quota
+            seen = self.cluster.revision, self.quota, self._binding()
             if seen == self._seen:
                 # What a look leads to follows from what it sees, and the last one has done that.
                 continue
@@ -190,14 +190,21 @@ class JobController:
                 if job.uid in self.cluster.first_pods:
                     self._sync(job)
 
+    def _binding(self) -> int:
+        """Return how many Jobs have plans by which pods are bound by their creation now."""
+        return sum(1 for until in self.cluster.bound_until.values() if self.looked_at < until)
+
     def _sync_set(self, name: str) -> None:
-        """Admission leaves a Job suspended that is held for placement."""
+        """Admission leaves a Job suspended that is held for placement, or whose plan binds new pods."""
         suspended, present = self.sets[name].suspended, self._present()
         for part in self._jobs_of(name):
             job = present.get(part)
             if job is None:
                 self._submit_part(part)
-            elif not (job.finished or job.held_for_placement) and job.suspended is not suspended:
+                continue
+            binding = self.cluster.binds_at_birth(job.uid, self.looked_at)
+            kept = job.finished or job.held_for_placement or (binding and not suspended)
+            if job.suspended is not suspended and not kept:
                 self.cluster.put(replace(job, suspended=suspended))
 
     def _sync(self, job: Job) -> None:
@@ -258,9 +265,13 @@ class JobController:
         )
         node = job.nodes[index] if index < len(job.nodes) else ""
         if node and job.uid not in self.cluster.gated:
-            term = NodeTerm(fields=(Requirement(NODE_NAME, "In", (node,)),))
             written = {**pod.annotations, PLACED_ANNOTATION: job.placed_with}
-            pod = replace(pod, gates=(), affinity=(term,), annotations=written)
+            pod = replace(pod, gates=(), annotations=written)
+            if self.cluster.binds_at_birth(job.uid, self.looked_at) and not pod.marked:
+                pod = replace(pod, node=node)
+            else:
+                term = NodeTerm(fields=(Requirement(NODE_NAME, "In", (node,)),))
+                pod = replace(pod, affinity=(term,))
             self.born.append(pod.name)
         else:
             self.gated.append(pod.name)

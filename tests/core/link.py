@@ -190,9 +190,11 @@ class Link:
             raise ClusterError("no answer")
         return await self._cluster.foresee(job)
 
-    async def resume(self, job: Resumable, nodes: Sequence[str], placed_with: str = "") -> None:
+    async def resume(
+        self, job: Resumable, nodes: Sequence[str], placed_with: str = "", bound: bool = False
+    ) -> None:
         """See `Cluster.resume`."""
-        await self._send(self._cluster.resume(job, nodes, placed_with))
+        await self._send(self._cluster.resume(job, nodes, placed_with, bound))
 
     async def hold_job(self, job: Resumable, queued_since: tuple[float, int] | None = None) -> None:
         """See `Cluster.hold_job`."""

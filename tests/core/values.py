@@ -52,6 +52,7 @@ class PodFields(TypedDict, total=False):
     pod_affinity: tuple[tuple[Requirement, ...], ...]
     claims: Claims
     claim_group: str
+    repels: tuple[str, ...]
 
 
 class NodeFields(TypedDict, total=False):

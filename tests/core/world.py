@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar, Unpack
 
 from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.cluster import port
+from fluence_extender.cluster.errors import Denied
 from fluence_extender.cluster.live_resources import LiveResources
 from fluence_extender.cluster.port import Observation
 from fluence_extender.gangs.controller import Controller
@@ -244,10 +245,17 @@ class World:
             self.cluster.put(replace(self.cluster.pod(thing), **fields))
 
     def change_job(self, job: Job, **fields: Any) -> None:
-        """Change fields of a Job, as it is now."""
-        self.cluster.put(replace(self.cluster.job(job), **fields))
+        """Change fields of a Job, as it is now. Raise `Denied` as admission does."""
+        now = self.cluster.job(job)
+        if now.suspended and not fields.get("suspended", True) and self.binds_at_birth(job):
+            raise Denied("fluence gave the pods of this Job their nodes a moment ago", 403)
+        self.cluster.put(replace(now, **fields))
 
     # Looking.
+
+    def binds_at_birth(self, job: Job) -> bool:
+        """Whether new pods of the Job are bound to their nodes by their creation."""
+        return self.cluster.binds_at_birth(job.uid, self.loop.time())
 
     def now(self, pod: Pod) -> Pod:
         """The pod as it is now."""

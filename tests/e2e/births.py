@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import Any
 
@@ -23,6 +24,7 @@ from fluence_extender.model.names import (
     SUSPENDED_FOR_ANNOTATION,
     SUSPENDED_FOR_PLACEMENT,
 )
+from fluence_extender.model.notation import format_time
 from tests.e2e.harness import Manifest, Namespace, annotations_of, job, wait_for
 from tests.e2e.workloads import ours
 
@@ -66,18 +68,27 @@ def keys_of(stored: Manifest) -> set[str]:
     return {key for key, entries in found.items() if key in (entries or {})}
 
 
+def plan(nodes: str, binds_for: float | None) -> str:
+    """The annotation that names the nodes, and binds pods that are created within so many seconds, if any."""
+    if binds_for is None:
+        return nodes
+    return f"{nodes};{format_time(datetime.now(UTC) + timedelta(seconds=binds_for))}"
+
+
 @dataclass(frozen=True, slots=True)
 class Leader:
     """Does what the leading replica does, under the account of the service."""
 
     api: Api
 
-    def resume(self, namespace: Namespace, name: str, nodes: Sequence[str]) -> Manifest:
-        """Resume a Job with the nodes of its pods by index, by the one write."""
+    def resume(
+        self, namespace: Namespace, name: str, nodes: Sequence[str], binds_for: float | None = None
+    ) -> Manifest:
+        """Resume a Job with the nodes of its pods by index, by the one write; pods are bound for so many seconds."""
 
         def resumed() -> Manifest | None:
             try:
-                return self._resume(namespace, name, nodes)
+                return self._resume(namespace, name, plan(",".join(nodes), binds_for) if nodes else "")
             except ApiError as error:
                 # The Job controller has written its status meanwhile.
                 if error.status != HTTPStatus.CONFLICT:
@@ -86,12 +97,12 @@ class Leader:
 
         return wait_for(resumed, what="the version that is patched to be the newest")
 
-    def _resume(self, namespace: Namespace, name: str, nodes: Sequence[str]) -> Manifest:
+    def _resume(self, namespace: Namespace, name: str, nodes: str) -> Manifest:
         now = namespace.api.get(path_of(namespace, name))["metadata"]
         metadata = {key: now[key] for key in ("uid", "resourceVersion")}
         notes = {
-            NODES_ANNOTATION: ",".join(nodes) or None,
-            PLACED_ANNOTATION: f"{len(nodes)} job/{name}" if nodes else None,
+            NODES_ANNOTATION: nodes or None,
+            PLACED_ANNOTATION: f"{len(nodes.split(','))} job/{name}" if nodes else None,
         }
         body = {
             "metadata": {**metadata, "annotations": {SUSPENDED_FOR_ANNOTATION: None}},
@@ -157,6 +168,15 @@ def pinned_to(pod: Manifest) -> str:
     assert bool(gates) != bool(node), (gates, node)
     assert not node or all(named(node) in one["matchFields"] for one in terms_of(pod) if one)
     return node
+
+
+def bound_at_birth(pod: Manifest) -> str:
+    """The node to which a pod was bound by its creation, "" where it wasn't."""
+    affinity, notes = pod["spec"].get("affinity"), annotations_of(pod)
+    if affinity or pod["spec"].get("schedulingGates") or {NODES_ANNOTATION, PINNED_ANNOTATION} & notes.keys():
+        return ""
+    assert PLACED_ANNOTATION in notes
+    return str(pod["spec"].get("nodeName", ""))
 
 
 def pods_of(namespace: Namespace, count: int) -> list[Manifest]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fluence_extender.model.names import COMPLETION_INDEX, NODES_ANNOTATION
-from tests.e2e.births import gated_jobs, held, index_of, path_of, pinned_to, ranks
+from tests.e2e.births import bound_at_birth, gated_jobs, held, index_of, path_of, ranks
 from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, phase_of, wait_for
-from tests.e2e.installation import Installation
+from tests.e2e.installation import Installation, gates_of
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import ours
@@ -35,12 +35,11 @@ def test_job_is_placed_whole_before_its_pods_exist(
     nodes = own_nodes(2, cpu="4")
     namespace.create(cores("train", 8))
     pods = running(namespace, 8)
-    plan = annotations_of(namespace.api.get(path_of(namespace, "train"))["spec"]["template"])[
-        NODES_ANNOTATION
-    ]
-    assert [node_of(one) for one in pods] == plan.split(",")
-    assert [pinned_to(one) for one in pods] == plan.split(",")
-    assert set(plan.split(",")) == set(nodes)
+    template = namespace.api.get(path_of(namespace, "train"))["spec"]["template"]
+    plan = annotations_of(template)[NODES_ANNOTATION].partition(";")[0].split(",")
+    assert [node_of(one) for one in pods] == plan
+    assert [bound_at_birth(one) for one in pods] == plan
+    assert set(plan) == set(nodes)
     fluence.wait_for_state(namespace.name, "train", "bound")
 
 
@@ -76,7 +75,7 @@ def test_replacement_of_a_failed_pod_goes_back_to_its_node(
         lambda pods: before[3]["metadata"]["uid"] not in {one["metadata"]["uid"] for one in pods}, "its end"
     )
     assert [node_of(one) for one in running(namespace, 8)] == [node_of(one) for one in before]
-    assert all(pinned_to(one) for one in running(namespace, 8))
+    assert not any(map(gates_of, namespace.pods()))
 
 
 def test_replacement_is_placed_anew_where_its_node_is_gone(

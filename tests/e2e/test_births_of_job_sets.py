@@ -13,7 +13,7 @@ from fluence_extender.model.names import (
     NODES_ANNOTATION,
     SUSPENDED_FOR_ANNOTATION,
 )
-from tests.e2e.births import held, path_of, pinned_to, ranks, refusal
+from tests.e2e.births import bound_at_birth, held, path_of, pinned_to, ranks, refusal
 from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, phase_of, wait_for
 from tests.e2e.installation import Installation, gates_of
 from tests.e2e.job_sets import API, controlled, job_set, replicated
@@ -74,7 +74,7 @@ def suspend(namespace: Namespace, name: str, suspended: bool) -> None:
 
 def born(pods: list[Manifest]) -> bool:
     """Whether all of the pods were created with their nodes."""
-    return all(pinned_to(one) == node_of(one) for one in pods) and not any(map(gates_of, pods))
+    return all((bound_at_birth(one) or pinned_to(one)) == node_of(one) for one in pods)
 
 
 def end(namespace: Namespace, one: Manifest, phase: str) -> None:

@@ -7,6 +7,7 @@ the ledger equal the cluster and the matcher equals the ledger, and when all is 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from random import Random
 from typing import Any
 from zlib import crc32
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from fluence_extender.cluster.errors import Denied
 from fluence_extender.cluster.port import Kind, ResourcesFile
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION, REQUIRE_PREFIX
 from fluence_extender.model.node import Node, Taint
@@ -236,7 +238,8 @@ class Core(RuleBasedStateMachine):
     @rule(random=choice, suspended=st.booleans())
     def user_suspends_or_resumes_a_job(self, random: Random, suspended: bool) -> None:
         if (job := self._submitted(random)) is not None and job.suspended is not suspended:
-            self.world.change_job(job, suspended=suspended, held_for_placement=False)
+            with suppress(Denied):
+                self.world.change_job(job, suspended=suspended, held_for_placement=False)
 
     @rule(random=choice)
     def job_is_deleted(self, random: Random) -> None:

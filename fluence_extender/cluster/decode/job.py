@@ -198,7 +198,7 @@ def decode_job(raw: bytes) -> Job:
         ours=spec.ours,
         suspended=suspended,
         held_for_placement=held_for_placement(meta, suspended),
-        nodes=tuple(noted.nodes.split(",")) if noted.nodes else (),
+        nodes=tuple(noted.nodes.partition(";")[0].split(",")) if noted.nodes else (),
         placed_with=noted.placed_with,
         done=merged((*failed, *read_indexes(status.completed_indexes or ""))),
         finished=ended or meta.deletion_timestamp is not None,

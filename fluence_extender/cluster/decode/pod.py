@@ -317,6 +317,7 @@ def decode_pod(raw: bytes) -> Pod:
         marked=_marked(spec),
         has_managed_fields=bool(gates) and MANAGED_FIELDS in raw and SERVER_SIDE_APPLY not in raw,
         pod_affinity=near,
+        repels=_repels(spec, meta.namespace),
         claim_refs=_claim_refs(spec, status) if spec.get("resourceClaims") else (),
     )
 
@@ -452,6 +453,16 @@ def _pod_affinity(spec: PodSpec, namespace: str) -> tuple[tuple[Requirement, ...
     affinity = spec.get("affinity")
     terms = affinity.near.required if affinity is not None and affinity.near is not None else None
     return tuple(found for term in terms or () if (found := _selector(term, namespace)) is not None)
+
+
+def _repels(spec: PodSpec, namespace: str) -> tuple[str, ...]:
+    """Return the namespaces whose pods the pod's required anti-affinity may keep away, "*" for any."""
+    affinity = spec.get("affinity")
+    terms = affinity.apart.required if affinity is not None and affinity.apart is not None else None
+    found: set[str] = set()
+    for term in terms or ():
+        found.update(["*"] if term.namespace_selector is not None else term.namespaces or [namespace])
+    return tuple(sorted(found))
 
 
 def _selector(term: PodAffinityTerm, namespace: str) -> tuple[Requirement, ...] | None:

@@ -162,13 +162,14 @@ class Resume:
     """Resume the workload, and give its pods the ``nodes`` of their indexes, "" for those that wait at the gate.
 
     Without any nodes all its pods wait there. ``placed_with`` is the text of the pods' `Promise`, and ``uids`` are
-    those of the foreseen pods.
+    those of the foreseen pods. With ``bound`` pods that are created soon are bound by that.
     """
 
     job: Resumable
     nodes: tuple[str, ...] = ()
     placed_with: str = ""
     uids: tuple[str, ...] = ()
+    bound: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,9 @@ class JobWrites:
             self._births.write_failed(job.uid)
             return
         try:
-            await self._fence.write(lambda cluster: cluster.resume(job, action.nodes, action.placed_with))
+            await self._fence.write(
+                lambda cluster: cluster.resume(job, action.nodes, action.placed_with, action.bound)
+            )
         except Gone:
             return
         except ClusterError as error:

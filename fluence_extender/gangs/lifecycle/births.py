@@ -39,6 +39,7 @@ from fluence_extender.gangs.membership.foreseen import (
 )
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.membership.repelling import Repelling
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import GATE
@@ -59,8 +60,11 @@ LOOK_EVERY = 0.5
 Each look goes through all its pods, and there may be hundreds of decisions while they are created.
 """
 
-LONGEST_PLAN = 200 * 1024
-"""Bytes of all node names of a plan. The API server limits all annotations of an object to 256 KiB together."""
+LONGEST_PLAN = 200 * 1024 - 32
+"""Bytes of all node names of a plan. The API server limits all annotations of an object to 256 KiB together.
+
+The policy takes 200 KiB, with until when pods are bound.
+"""
 
 
 class Births:
@@ -94,6 +98,7 @@ class Births:
         self._paused: set[tuple[str, str]] = set()
         """The JobSets that are suspended, by namespace and name."""
         self.gated: dict[str, str] = {}
+        self.repelling = Repelling()
         self.leading = False
 
     def jobs(self) -> list[Resumable]:
@@ -363,11 +368,26 @@ class Births:
                 move(gang, member, MemberEvent.STEER)
             if known.waits and not (known.written and not known.pinned):
                 known.written = not known.pinned
-                yield _resume(known, some)
+                yield self._resume(known, some)
                 continue
             for member in some:
                 # The template has its node already, or the Job is being resumed for others of its pods.
                 move(gang, member, MemberEvent.STEER_WRITTEN)
+
+    def _resume(self, known: JobPods, members: Sequence[Member]) -> Resume:
+        nodes = {
+            member.pod.uid: member.assignment.node for member in members if member.assignment is not None
+        }
+        job = known.job
+        if not known.pinned:
+            return Resume(job, uids=tuple(nodes))
+        plan = tuple(nodes.get(f"{job.uid}/{index}", "") for index in range(known.indexes))
+        uids = tuple(member.pod.uid for member in members)
+        if len(",".join(plan)) > LONGEST_PLAN:
+            return Resume(job, uids=uids)
+        claiming = any(member.pod.claims for member in members)
+        bound = not claiming and not self.repelling.keeps_away(job.namespace)
+        return Resume(job, plan, str(members[0].promise or ""), uids, bound)
 
     def actions(self, now: float) -> list[Action]:
         """Return what else has to be done for the Jobs that aren't settled."""
@@ -478,15 +498,3 @@ class Births:
 def _complete(gang: Gang) -> bool:
     """Return whether the gang has, or has had, all its members. Before, those without a place haven't lost one."""
     return gang.whole or len(gang.alive()) + gang.ended >= gang.size
-
-
-def _resume(known: JobPods, members: Sequence[Member]) -> Resume:
-    nodes = {member.pod.uid: member.assignment.node for member in members if member.assignment is not None}
-    job = known.job
-    if not known.pinned:
-        return Resume(job, uids=tuple(nodes))
-    plan = tuple(nodes.get(f"{job.uid}/{index}", "") for index in range(known.indexes))
-    uids = tuple(member.pod.uid for member in members)
-    if len(",".join(plan)) > LONGEST_PLAN:
-        return Resume(job, uids=uids)
-    return Resume(job, plan, str(members[0].promise or ""), uids)

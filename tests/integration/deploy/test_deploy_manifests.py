@@ -537,7 +537,7 @@ def test_births_know_the_keys_of_the_other_policies(objects: Objects) -> None:
         GATE,
         RESOURCE_DOMAIN,
     ):
-        assert name in written.replace("~1", "/")
+        assert name in written.replace("~1", "/") + str(births["variables"])
     assert births["reinvocationPolicy"] == "Never"
 
 

@@ -127,6 +127,22 @@ def test_required_pod_affinity_is_read_as_selectors(term: dict[str, Any], sought
 
 
 @pytest.mark.parametrize(
+    ("terms", "repels"),
+    [
+        ([], ()),
+        ([{"labelSelector": {}, "topologyKey": "host"}], ("ns",)),
+        ([{"namespaces": ["b", "a"]}, {"namespaces": ["a"]}, {"namespaces": []}], ("a", "b", "ns")),
+        ([{"namespaceSelector": {}, "namespaces": ["a"]}], ("*",)),
+    ],
+)
+def test_required_anti_affinity_tells_whose_pods_it_may_keep_away(
+    terms: list[dict[str, Any]], repels: tuple[str, ...]
+) -> None:
+    assert decode_pod(pod_body({"affinity": {"podAntiAffinity": {REQUIRED: terms}}})).repels == repels
+    assert decode_pod(pod_body({"affinity": {"podAffinity": {REQUIRED: terms}}})).repels == ()
+
+
+@pytest.mark.parametrize(
     ("spec", "interdependent"),
     [
         ({}, False),

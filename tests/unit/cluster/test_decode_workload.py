@@ -220,6 +220,11 @@ def test_job_is_held_only_where_admission_suspended_it_for_placement(
         ({"metadata": {"annotations": {NODES_ANNOTATION: ""}}}, False, ()),
         ({"metadata": {"annotations": {NODES_ANNOTATION: "n1"}}}, False, ("n1",)),
         ({"metadata": {"annotations": {NODES_ANNOTATION: "n2,n1,n2", "a": "b"}}}, False, ("n2", "n1", "n2")),
+        (
+            {"metadata": {"annotations": {NODES_ANNOTATION: "n1,n2;2026-06-30T12:00:00Z"}}},
+            False,
+            ("n1", "n2"),
+        ),
     ],
 )
 def test_scheduler_and_nodes_in_the_template_of_a_job_are_read(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from fluence_extender.cluster.errors import (
     NotLeading,
     Unforeseeable,
 )
+from fluence_extender.cluster.port import BINDS_FOR
 from fluence_extender.model.names import (
     COMPLETION_INDEX,
     DEFAULT_NAMESPACE,
@@ -202,6 +204,18 @@ async def test_resumption_is_one_patch_of_the_observed_version(
         }
         for nodes, placed_with in (("n1,n2", "2 job/a"), (None, None))
     ]
+
+
+async def test_plan_that_binds_says_until_when(server: FakeApiServer, cluster: ApiCluster) -> None:
+    server.scripts[PATCH].extend([stored(), stored()])
+    await cluster.resume(JOB, ("n1", ""), "2 job/a", bound=True)
+    await cluster.resume(JOB, (), bound=True)
+    planned, unplanned = (one["spec"]["template"]["metadata"]["annotations"] for one in server.bodies)
+    names, _, until = planned[NODES_ANNOTATION].partition(";")
+    left = datetime.strptime(until, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC) - datetime.now(UTC)
+    assert names == "n1,"
+    assert left <= timedelta(seconds=BINDS_FOR)
+    assert unplanned[NODES_ANNOTATION] is None
 
 
 async def test_holding_is_one_patch_of_the_observed_version(

@@ -7,15 +7,16 @@ import asyncio
 import pytest
 
 from fluence_extender.cluster.errors import Denied, Unforeseeable
-from fluence_extender.cluster.port import Kind, ResourcesFile
+from fluence_extender.cluster.port import BINDS_FOR, Kind, ResourcesFile
 from fluence_extender.gangs.lifecycle import births
 from fluence_extender.http.scheduler.port import On
+from fluence_extender.model.devices import DeviceClass
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import BACKEND_ANNOTATION, GATE
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.queue import Queue, SchedulingOptions
 from tests.core.invariants import check
-from tests.core.values import PodFields, node
+from tests.core.values import PodFields, asks, node
 from tests.unit.gangs.conftest import MakeWorld, gang
 
 
@@ -27,6 +28,61 @@ def test_pods_of_a_placed_job_are_created_with_their_nodes(world: MakeWorld) -> 
     assert len(w.jobs.born) == 6
     assert not w.jobs.gated
     assert w.gang("a").state is GangState.BOUND
+    check(w)
+
+
+def test_pods_are_bound_by_their_creation(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    job = w.jobs.submit("a", 4)
+    w.advance(2)
+    assert [(pod.node, pod.affinity) for pod in w.jobs.pods(job)] == [("n0", None)] * 4
+    assert w.gang("a").state is GangState.BOUND
+    check(w)
+    w.restart()
+    w.advance(1)
+    assert w.gang("a").state is GangState.BOUND
+    check(w)
+
+
+def test_pod_that_comes_long_after_the_plan_is_left_to_kube_scheduler(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    job = w.jobs.submit("a", 4)
+    w.advance(2 + BINDS_FOR)
+    w.change(w.jobs.pods(job)[2], phase="Failed")
+    w.advance(3)
+    later = [pod.confined_to for pod in w.jobs.pods(job) if not pod.finished]
+    assert later == [(), (), ("n0",), ()]
+    assert w.jobs.nodes(job) == ["n0"] * 4
+    check(w)
+
+
+@pytest.mark.parametrize(
+    ("repels", "kept_away"), [(("default",), True), (("*",), True), (("other",), False), ((), False)]
+)
+def test_pods_that_others_may_keep_away_are_left_to_kube_scheduler(
+    world: MakeWorld, repels: tuple[str, ...], kept_away: bool
+) -> None:
+    w = world(node("n0", cpu=8000), node("n1", cpu=100))
+    w.foreign("n1", "f", requests=asks(100, 1), repels=repels)
+    first = w.jobs.submit("a", 2)
+    w.advance(2)
+    assert [bool(pod.confined_to) for pod in w.jobs.pods(first)] == [kept_away] * 2
+    w.cluster.remove(next(pod for pod in w.cluster.pods() if pod.name == "f"))
+    second = w.jobs.submit("b", 2)
+    w.advance(2)
+    assert not any(pod.confined_to for pod in w.jobs.pods(second))
+    check(w)
+
+
+@pytest.mark.parametrize("backed", ["example.com/gpu", "example.com/other"])
+def test_pods_for_which_kube_scheduler_allocates_devices_are_left_to_it(
+    world: MakeWorld, backed: str
+) -> None:
+    gpu = "example.com/gpu"
+    w = world(node("n0", extra={gpu: 4}), DeviceClass("backed", ("true",), backed))
+    job = w.jobs.submit("a", 2, requests=asks(1000, 1, example_com__gpu=1))
+    w.advance(2)
+    assert [bool(pod.confined_to) for pod in w.jobs.pods(job)] == [backed == gpu] * 2
     check(w)
 
 
@@ -318,7 +374,7 @@ def test_suspended_job_of_higher_priority_preempts(world: MakeWorld) -> None:
 
 def test_filter_call_waits_until_the_watch_shows_the_pod(world: MakeWorld) -> None:
     w = world(node("n0"), scheduling=False)
-    job = w.jobs.submit("a", 2)
+    job = w.jobs.submit("a", 2, marked=True)
     w.advance(0.3)
     w.cluster.held = True
     w.cluster.relist(Kind.JOB)
@@ -413,3 +469,23 @@ def test_job_of_a_million_pods_costs_nothing(world: MakeWorld) -> None:
     w.advance(3)
     assert not w.cluster.job(job).suspended
     assert not [pod for pod in w.controller.pods.values() if pod.foreseen]
+
+
+def test_user_who_resumes_a_job_a_moment_after_its_plan_is_refused(world: MakeWorld) -> None:
+    """Its places belong to others by then."""
+    w = world(node("n0"))
+    job = w.jobs.submit("a", 4)
+    w.advance(1)
+    w.change_job(job, suspended=True)
+    w.advance(1)
+    w.cluster.reap()
+    other = w.jobs.submit("b", 4)
+    w.advance(2)
+    with pytest.raises(Denied):
+        w.change_job(job, suspended=False)
+    w.advance(BINDS_FOR)
+    w.change_job(job, suspended=False)
+    w.advance(5)
+    assert w.jobs.nodes(other) == ["n0"] * 4
+    assert "n0" not in w.jobs.nodes(job)
+    check(w)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fluence_extender.cluster.errors import ClusterError, Conflict, Denied
+from fluence_extender.cluster.port import BINDS_FOR
 from fluence_extender.model.gang import GangState
 from tests.core.invariants import check
 from tests.core.values import asks, node
@@ -86,7 +87,7 @@ def test_job_set_that_is_suspended_gives_its_share_back_and_gets_it_again(world:
     w.advance(1)
     assert not w.ledger.allocations
     w.jobs.suspend_set("train", False)
-    w.advance(3)
+    w.advance(3 + BINDS_FOR)
     assert living(w) == ["n0"] * 4
     assert held(w) == [False, False]
     check(w)
@@ -101,6 +102,7 @@ def test_job_that_is_resumed_before_the_others_of_its_job_set_has_lost_nothing(w
     w.cluster.reap()
     w.advance(1)
     w.cluster.put(replace(w.jobs.sets.pop("train"), suspended=False))
+    w.advance(BINDS_FOR)
     for job in jobs:
         w.change_job(job, suspended=False)
         w.advance(2)
@@ -118,7 +120,7 @@ def test_job_set_that_is_resumed_where_others_took_its_nodes_is_placed_anew(worl
     w.advance(1)
     w.cluster.reap()
     w.foreign(before, "daemon", requests=asks(4000, 1))
-    w.advance(1)
+    w.advance(BINDS_FOR)
     w.jobs.suspend_set("train", False)
     for _ in range(3):
         w.advance(3)

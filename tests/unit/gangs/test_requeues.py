@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fluence_extender.cluster.errors import ClusterError, Conflict, Denied
+from fluence_extender.cluster.port import BINDS_FOR
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION, QUEUE_LABEL
 from fluence_extender.model.pod import Owner, Pod
@@ -303,6 +304,7 @@ def test_user_who_resumes_a_job_that_was_sent_back_gains_nothing(world: MakeWorl
     w = world(node("n0"))
     victim, preemptor = preempted(w)
     later = w.jobs.submit("later", 4)
+    w.advance(BINDS_FOR)
     for _ in range(3):
         w.change_job(victim, suspended=False, held_for_placement=False)
         settle(w)
@@ -318,7 +320,7 @@ def test_user_who_resumes_a_job_that_was_sent_back_gains_nothing(world: MakeWorl
 def test_job_that_its_user_resumes_at_once_is_suspended_again(world: MakeWorld) -> None:
     w = world(node("n0"))
     victim = w.jobs.submit("low", 4)
-    w.advance(2)
+    w.advance(2 + BINDS_FOR)
     preemptor = w.jobs.submit("high", 4, priority=10)
     for _ in range(200):
         w.advance(0.01)

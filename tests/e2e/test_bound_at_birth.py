@@ -1,0 +1,189 @@
+"""Pods that are bound by their creation, as the API server treats them; the test plays the leader."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from fluence_extender.localcluster import Api, ControlPlane
+from fluence_extender.model.names import (
+    GATE,
+    MARK_RESOURCE,
+    NODES_ANNOTATION,
+    PINNED_ANNOTATION,
+    PLACED_ANNOTATION,
+)
+from tests.core.marks import PODS
+from tests.e2e.births import (
+    REQUIRED,
+    Leader,
+    as_created_by_its_job,
+    bound_at_birth,
+    created,
+    path_of,
+    pinned_to,
+    plan,
+    pods_of,
+    ranks,
+    refusal,
+    suspended,
+    tried,
+)
+from tests.e2e.harness import Manifest, Namespace, annotations_of, wait_for
+from tests.e2e.installation import gates_of
+from tests.e2e.nodes import NodeFactory
+from tests.e2e.workloads import QPU, ours
+
+LONG = 600.0
+"""Seconds for which a plan binds pods, longer than any test takes."""
+
+FRESH = "a;2999-01-01T00:00:00Z"
+RECORD = "2 job/train"
+
+
+def stamped() -> Manifest:
+    """A pod that was copied from one that has a backend."""
+    body, _ = PODS["with stamps"]
+    return {**body, "metadata": {"labels": {}, "annotations": {}, **body["metadata"]}}
+
+
+@pytest.fixture
+def controller(control_plane: ControlPlane, leader: Leader) -> Api:
+    """The API server, accessed as the Job controller does."""
+    return Api(control_plane.kubeconfig_for("system:kube-controller-manager", ["system:masters"]))
+
+
+def born(nodes: str, template: Manifest | None = None, record: str | None = RECORD) -> Manifest:
+    """A pod as the Job controller creates it for a Job that was resumed with a plan."""
+    body = as_created_by_its_job(nodes, template=template)
+    if record is not None:
+        body["metadata"]["annotations"][PLACED_ANNOTATION] = record
+    return body
+
+
+def test_pods_that_are_created_soon_are_bound_by_that(
+    leader: Leader, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    first, second = own_nodes(2, cpu="4")
+    created(namespace, ranks("train", 3))
+    leader.resume(namespace, "train", [first, second, first], LONG)
+    pods = pods_of(namespace, 3)
+    assert [bound_at_birth(one) for one in pods] == [first, second, first]
+    assert all("managedFields" not in one["metadata"] for one in pods)
+
+
+def test_pods_that_are_created_later_are_confined_to_their_nodes(
+    leader: Leader, namespace: Namespace
+) -> None:
+    created(namespace, ranks("train", 2))
+    leader.resume(namespace, "train", ["a", "b"], -1)
+    pods = pods_of(namespace, 2)
+    assert [pinned_to(one) for one in pods] == ["a", "b"]
+    assert not any("nodeName" in one["spec"] for one in pods)
+
+
+def test_affinity_that_a_user_wrote_stays_as_it_is(controller: Api, namespace: Namespace) -> None:
+    labelled = {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}
+    affinity: Manifest = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [labelled]}}}
+    stored = tried(namespace, born(FRESH, ours("born", affinity=affinity)), controller)
+    assert stored["spec"]["nodeName"] == "a"
+    assert stored["spec"]["affinity"] == affinity
+    assert PINNED_ANNOTATION not in annotations_of(stored)
+
+
+@pytest.mark.parametrize(
+    ("body", "node", "pinned"),
+    [
+        (born(FRESH), "a", ""),
+        (born(FRESH, record=None), "", "a"),
+        (born("a"), "", "a"),
+        (born("a;"), "", "a"),
+        (born("a;1"), "", "a"),
+        (born("a;9;9"), "", "a"),
+        (born(FRESH[1:]), "", ""),
+        (born(FRESH, ours("born", requests={QPU: 1})), "", "a"),
+        (born(FRESH, ours("born", requests={MARK_RESOURCE: 1})), "", "a"),
+        (born(FRESH, stamped()), "", "a"),
+        (born(FRESH, ours("born", schedulingGates=[{"name": "x.y/z"}])), "", ""),
+    ],
+    ids=[
+        *("planned", "without its record", "without a time", "empty time", "past", "two times", "no node"),
+        *("with a device", "with the mark", "with stamps", "with a gate"),
+    ],
+)
+def test_only_a_plain_pod_of_a_fresh_plan_is_bound_by_its_creation(
+    controller: Api, namespace: Namespace, body: Manifest, node: str, pinned: str
+) -> None:
+    stored = tried(namespace, body, controller)
+    assert (stored["spec"].get("nodeName", ""), annotations_of(stored).get(PINNED_ANNOTATION, "")) == (
+        node,
+        pinned,
+    )
+    assert NODES_ANNOTATION not in annotations_of(stored)
+    assert bool(gates_of(stored)) is not bool(node or pinned)
+
+
+def test_pod_that_a_user_creates_like_that_is_not_bound(leader: Leader, namespace: Namespace) -> None:
+    stored = tried(namespace, born(FRESH))
+    assert pinned_to(stored) == "a"
+    assert "nodeName" not in stored["spec"]
+    assert PLACED_ANNOTATION not in annotations_of(stored)
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "Job"])
+def test_template_with_a_node_of_its_own_gains_nothing_by_our_keys(
+    controller: Api, namespace: Namespace, kind: str
+) -> None:
+    """Users can't write the record on a Job's template, nor would a Job that has a node get one."""
+    body = born("a", ours("born", nodeName="a"), record=None if kind == "Job" else RECORD)
+    body["metadata"]["ownerReferences"][0]["kind"] = kind
+    body["metadata"]["annotations"][PINNED_ANNOTATION] = "a"
+    assert "get their node from fluence" in refusal(lambda: tried(namespace, body, controller))
+
+
+def test_user_can_not_change_for_how_long_a_plan_binds(leader: Leader, namespace: Namespace) -> None:
+    created(namespace, ranks("train", 2))
+    leader.resume(namespace, "train", ["a", "b"], -1)
+    pods_of(namespace, 2)
+    api, path = namespace.api, path_of(namespace, "train")
+    api.patch(path, {"spec": {"suspend": True}})
+    pods_of(namespace, 0)
+    wait_for(lambda: suspended(namespace, "train"), what="the Job controller")
+    longer: dict[str, Any] = {"metadata": {"annotations": {NODES_ANNOTATION: plan("a,b", LONG)}}}
+    assert "written by fluence" in refusal(lambda: api.patch(path, {"spec": {"template": longer}}))
+
+
+def test_user_who_resumes_a_job_while_its_plan_binds_is_refused(
+    leader: Leader, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    nodes = own_nodes(2, cpu="4")
+    created(namespace, ranks("train", 2))
+    began = time.monotonic()
+    leader.resume(namespace, "train", nodes, 15)
+    pods_of(namespace, 2)
+    api, path = namespace.api, path_of(namespace, "train")
+    api.patch(path, {"spec": {"suspend": True}})
+    pods_of(namespace, 0)
+    resuming = {"spec": {"suspend": False}}
+    refused = refusal(lambda: api.patch(path, resuming))
+    assert "resume it again" in refused or time.monotonic() - began > 14
+    wait_for(lambda: not refusal(lambda: api.patch(path, resuming)), what="the plan to be over")
+    assert time.monotonic() - began > 13
+    assert [pinned_to(one) for one in pods_of(namespace, 2)] == nodes
+
+
+def test_user_may_give_the_nodes_up_and_resume_at_once(
+    leader: Leader, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    created(namespace, ranks("train", 2))
+    leader.resume(namespace, "train", own_nodes(2, cpu="4"), LONG)
+    pods_of(namespace, 2)
+    api, path = namespace.api, path_of(namespace, "train")
+    api.patch(path, {"spec": {"suspend": True}})
+    pods_of(namespace, 0)
+    wait_for(lambda: suspended(namespace, "train"), what="the Job controller")
+    without = {"metadata": {"annotations": {NODES_ANNOTATION: None}}}
+    api.patch(path, {"spec": {"suspend": False, "template": without}})
+    assert [gates_of(one) for one in pods_of(namespace, 2)] == [[GATE], [GATE]]
