@@ -9,8 +9,9 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from tests.e2e.harness import Cluster, Manifest, Namespace, documents, node_of, 
 from tests.e2e.history import recorded
 from tests.e2e.service import Fluence, discrepancies
 from tests.e2e.workloads import gang, labelled, ours
+from tests.nodes.node import Node
 from tests.nodes.rig import PRODUCT, Rig
 from tests.nodes.store import ctr
 
@@ -30,6 +32,7 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 LONG = 300.0
 EARLIER = "0.0.9"
 WORKER = "worker-1"
+ON_WORKER = {"kubernetes.io/hostname": WORKER}
 DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/queues.fluence.flux-framework.org"
 WEBHOOK = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/fluence-webhook"
 INTAKE = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies/fluence-intake"
@@ -251,12 +254,11 @@ def containers_of(namespace: Namespace) -> dict[str, str]:
 def test_kubelet_restarts_beside_running_gangs(
     rig: Rig, cluster: Cluster, namespace: Namespace, fluence: Fluence
 ) -> None:
-    on_worker = {"nodeSelector": {"kubernetes.io/hostname": WORKER}}
-    namespace.create(*gang("before", 2, cpu="100m", **on_worker))
+    namespace.create(*gang("before", 2, cpu="100m", nodeSelector=ON_WORKER))
     wait_for(lambda: len(containers_of(namespace)) == 2, LONG, "the gang to run")
     running = containers_of(namespace)
     rig.nodes[WORKER].restart("kubelet")
-    namespace.create(*gang("after", 2, cpu="100m", **on_worker))
+    namespace.create(*gang("after", 2, cpu="100m", nodeSelector=ON_WORKER))
     wait_for(lambda: len(containers_of(namespace)) == 4, LONG, "another gang to run beside it")
     assert {name: one for name, one in containers_of(namespace).items() if name in running} == running
 
@@ -264,8 +266,7 @@ def test_kubelet_restarts_beside_running_gangs(
 def test_gang_continues_where_it_was_after_its_node_rebooted(
     rig: Rig, cluster: Cluster, namespace: Namespace, fluence: Fluence
 ) -> None:
-    on_worker = {"nodeSelector": {"kubernetes.io/hostname": WORKER}}
-    namespace.create(*gang("stays", 2, cpu="100m", **on_worker))
+    namespace.create(*gang("stays", 2, cpu="100m", nodeSelector=ON_WORKER))
     wait_for(lambda: len(containers_of(namespace)) == 2, LONG, "the gang to run")
     former = containers_of(namespace)
     node = rig.nodes[WORKER]
@@ -287,8 +288,9 @@ def test_gang_continues_where_it_was_after_its_node_rebooted(
 def test_new_authorities_refuse_no_call(
     rig: Rig, cluster: Cluster, namespace: Namespace, fluence: Fluence
 ) -> None:
+    rolled_out(rig)
     api = cluster.api
-    bundles = [
+    bundles: list[Callable[[], str]] = [
         lambda: api.get(WEBHOOK)["webhooks"][0]["clientConfig"]["caBundle"],
         lambda: api.get(STATE)["spec"]["caBundle"],
     ]
@@ -313,11 +315,11 @@ def test_new_authorities_refuse_no_call(
             "PATCH", path, [{"op": "remove", "path": "/data"}], content_type="application/json-patch+json"
         )
     for asked, old in zip(bundles, former, strict=True):
-        wait_for(lambda asked=asked, old=old: asked() != old, LONG, "a new authority to be registered")
+        wait_for(partial(differs, asked, old), LONG, "a new authority to be registered")
     time.sleep(10)
     ended.set()
     caller.join()
-    assert not refused
+    assert not refused, refused
 
 
 def test_without_webhook_only_pods_with_devices_are_refused(
@@ -356,4 +358,14 @@ def test_removal_leaves_nothing(rig: Rig, cluster: Cluster) -> None:
 
     wait_for(lambda: not left(), LONG, "the removal of the installation", left)
     for node in rig.nodes.values():
-        wait_for(lambda node=node: not node.containers(), LONG, f"the containers of {node.name} to end")
+        wait_for(partial(empty, node), LONG, f"the containers of {node.name} to end")
+
+
+def differs(asked: Callable[[], str], former: str) -> bool:
+    """Whether something isn't any more what it was."""
+    return asked() != former
+
+
+def empty(node: Node) -> bool:
+    """Whether a node runs nothing."""
+    return not node.containers()

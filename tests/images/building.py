@@ -52,6 +52,11 @@ class Image:
         found: dict[str, Any] = self._inspected()["OCIv1"]["config"]
         return found
 
+    @property
+    def number(self) -> str:
+        """Its identity: the hash of all that it is."""
+        return str(self._inspected()["FromImageID"])
+
     def write(self, target: Path, name: str) -> None:
         """Write the image as an archive that containerd imports under ``name``."""
         target.unlink(missing_ok=True)
@@ -81,6 +86,27 @@ def sidecar() -> Image:
     return _built("fluence-sidecar", "--target", "sidecar")
 
 
+def base() -> Image:
+    """Return the base of both: a small Debian with Python."""
+    with _alone():
+        return _base()
+
+
+def on_base(name: str, folder: Path) -> Image:
+    """Return an image of the base with the files of a folder on it; ``name`` says which files these are."""
+    with _alone():
+        below = _base()
+        image = Image(f"localhost/{name}:{below.number[:12]}")
+        if not _exists(image):
+            container = _run("buildah", "from", "--pull-never", below.name)
+            try:
+                _run("buildah", "copy", "--quiet", container, str(folder), "/")
+                _run("buildah", "commit", "--quiet", container, image.name)
+            finally:
+                _run("buildah", "rm", container)
+    return image
+
+
 def _built(name: str, *options: str) -> Image:
     with _alone():
         base = _base()
@@ -94,9 +120,13 @@ def _built(name: str, *options: str) -> Image:
 def _base() -> Image:
     script = SCRIPTS / "base"
     image = Image(f"localhost/debian-python:{hashlib.sha256(script.read_bytes()).hexdigest()[:12]}")
-    if not _run("buildah", "images", "--quiet", "--filter", f"reference={image.name}"):
+    if not _exists(image):
         _run(str(script), image.name)
     return image
+
+
+def _exists(image: Image) -> bool:
+    return bool(_run("buildah", "images", "--quiet", "--filter", f"reference={image.name}"))
 
 
 @contextmanager

@@ -4,8 +4,8 @@
 
 It installs the system's packages that are missing, builds kubelet and kube-proxy into the user's cache, makes the
 image from the Dockerfile, and runs everything in namespaces that end with it. Then it looks for what is left on the
-machine; anything is an error. Where the machine can't run nodes it says in one line what it lacks, and exits with 77;
-with --check that is all it does.
+machine; anything is an error. Where the machine can't run nodes, it says in one line what it lacks, and runs nothing.
+With --check it exits with 77 then, and runs nothing in any case.
 """
 
 from __future__ import annotations
@@ -37,16 +37,18 @@ def main(arguments: Sequence[str]) -> int:
     """Run all of it, and return the exit code."""
     home = cache_folder() / "nodes"
     home.mkdir(parents=True, exist_ok=True)
-    if lacking := missing(home):
-        return _left_out(lacking)
-    if "--check" in arguments:
-        return 0
+    lacking = missing(home)
+    if lacking:
+        tell_what_is_left_out(lacking)
+    if lacking or "--check" in arguments:
+        return LEFT_OUT if lacking and "--check" in arguments else 0
     begun = time.monotonic()
     if packages := programs.missing_packages():
         print(f"Installing {', '.join(packages)}", flush=True)
         programs.install(packages)
     if lacking := missing_links(home):
-        return _left_out(lacking)
+        tell_what_is_left_out(lacking)
+        return 0
     print("Building the control plane, kubelet and kube-proxy; minutes the first time", flush=True)
     ensure_binaries()
     programs.kubelet()
@@ -98,9 +100,9 @@ def _run(command: Sequence[str]) -> int:
         signal.signal(signal.SIGINT, before)
 
 
-def _left_out(lacking: str) -> int:
+def tell_what_is_left_out(lacking: str) -> None:
+    """Say in one line that nothing is run, and why."""
     print(f"The tests on real nodes are left out: this machine lacks {lacking}")
-    return LEFT_OUT
 
 
 if __name__ == "__main__":

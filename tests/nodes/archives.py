@@ -7,6 +7,7 @@ to do in the examples the small Debian does; its pip knows the stand-ins of the 
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import tempfile
@@ -17,42 +18,28 @@ import pip
 from fluence_extender import __version__
 from fluence_extender.localcluster import ensure_binaries
 from tests.e2e.sdks import SDKS, wheel
+from tests.images import building
 from tests.nodes import programs
 from tests.nodes.images import write_image, write_layer
-from tests.nodes.network import run
 from tests.nodes.store import PAUSE
 
-ROOT = Path(__file__).parents[2]
+DEPLOY = Path(__file__).parents[2] / "deploy"
 SCHEDULER = re.compile(r"image: (\S+/kube-scheduler):\S+(@\S+)")
-BASE = "localhost/debian-python:trixie"
-PYTHON = "localhost/python-of-the-examples"
+IMAGES = "images"
+"""The folder of the archives, which has no others."""
+
 LIBRARY = "docker.io/library/"
+"""Where containerd looks for images whose names have no registry."""
 
 
 def archives(home: Path) -> list[Path]:
     """Return the archives of all images; those that are missing, or not of these sources, are made below ``home``."""
-    at = home / "images"
+    at = home / IMAGES
     at.mkdir(exist_ok=True)
-    own = f"fluence-extender:{__version__}"
-    if not exists(BASE):
-        run(str(ROOT / "deploy" / "image" / "base"), BASE)
-    run(
-        *("env", "BUILDER=buildah", str(ROOT / "deploy" / "image" / "build"), own),
-        *(
-            "--build-arg",
-            "ENGINE=embedded",
-            "--build-arg",
-            f"BASE={BASE}",
-            "--build-arg",
-            f"SIDECAR_BASE={BASE}",
-        ),
-    )
-    if not exists(PYTHON):
-        make_python()
     made = [
-        pushed(at, own, f"{LIBRARY}{own}"),
-        pushed(at, BASE, f"{LIBRARY}busybox:1.37"),
-        pushed(at, PYTHON, f"{LIBRARY}python:3.12-slim"),
+        written(at, building.extender(), f"fluence-extender:{__version__}"),
+        written(at, building.base(), "busybox:1.37"),
+        written(at, python(), "python:3.12-slim"),
         of_program(at, PAUSE, "pause", programs.pause()),
         of_program(at, scheduler_name(), "kube-scheduler", ensure_binaries()["kube-scheduler"]),
     ]
@@ -61,19 +48,13 @@ def archives(home: Path) -> list[Path]:
     return made
 
 
-def exists(image: str) -> bool:
-    """Return whether buildah has an image."""
-    return bool(run("buildah", "images", "--quiet", "--filter", f"reference={image}").strip())
-
-
-def pushed(at: Path, image: str, name: str) -> Path:
-    """Return the archive of an image that buildah has, under another name."""
-    number = run("buildah", "inspect", "--type", "image", "--format", "{{.FromImageID}}", image).strip()
-    target = at / f"{name.rpartition('/')[2].replace(':', '-')}-{number[:12]}.tar"
+def written(at: Path, image: building.Image, name: str) -> Path:
+    """Return the archive of an image under another name."""
+    target = at / f"{name.replace(':', '-')}-{image.number[:12]}.tar"
     if not target.exists():
         with tempfile.TemporaryDirectory(dir=at) as scratch:
             made = Path(scratch, "image.tar")
-            run("buildah", "push", "--quiet", image, f"docker-archive:{made}:{name}")
+            image.write(made, f"{LIBRARY}{name}")
             made.rename(target)
     return target
 
@@ -92,13 +73,13 @@ def of_program(at: Path, name: str, program: str, path: Path) -> Path:
 
 def scheduler_name() -> str:
     """Return the name of kube-scheduler's image as containerd has it: with its digest, without its tag."""
-    found = SCHEDULER.search((ROOT / "deploy" / "base" / "deployment.yaml").read_text())
+    found = SCHEDULER.search((DEPLOY / "base" / "deployment.yaml").read_text())
     assert found
     return found[1] + found[2]
 
 
-def make_python() -> None:
-    """Make the image of Python with pip, whose only source of packages are the stand-ins of the vendors' SDKs."""
+def python() -> building.Image:
+    """Return the image of Python with pip, whose only source of packages are the stand-ins of the vendors' SDKs."""
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
         without = shutil.ignore_patterns("__pycache__")
@@ -111,12 +92,5 @@ def make_python() -> None:
         program = root / "usr/local/bin/pip"
         program.write_text('#!/bin/sh\nexec python3 -m pip "$@"\n')
         program.chmod(0o755)
-        for folder in (root, *root.rglob("*")):
-            if folder.is_dir():
-                folder.chmod(0o755)
-        container = run("buildah", "from", BASE).strip()
-        try:
-            run("buildah", "copy", "--quiet", container, str(root), "/")
-            run("buildah", "commit", "--quiet", container, PYTHON)
-        finally:
-            run("buildah", "rm", container)
+        said = hashlib.sha256(repr((SDKS, pip.__version__)).encode()).hexdigest()
+        return building.on_base(f"python-of-the-examples-{said[:12]}", root)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.nodes.archives import archives
+from tests.nodes.archives import IMAGES
 from tests.nodes.mounts import set_up_rig
 from tests.nodes.programs import kubelet
 from tests.nodes.rig import NAMES, Rig
@@ -28,7 +28,7 @@ class Plugin:
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
 
-    @pytest.fixture(scope="session")
+    @pytest.fixture
     def rig(self) -> Rig:
         """The nodes and what is installed on them."""
         return self._rig
@@ -41,7 +41,8 @@ def main(folder: Path, group: str, arguments: Sequence[str]) -> int:
     def tell(what: str) -> None:
         print(f"{what}: {time.monotonic() - begun:.0f} s", flush=True)
 
-    store = prepared(folder.parent, archives(folder.parent))
+    home = folder.parent
+    store = prepared(home, sorted((home / IMAGES).iterdir()))
     for name in NAMES:
         link(store, folder / name / STORE)
     tell("The images are unpacked")

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
 
 NAMESPACES = (
     "--mount",
@@ -36,7 +35,7 @@ def isolated(module: str, *arguments: str, network: bool) -> list[str]:
     return ["unshare", *namespaces, *first]
 
 
-def main(command: Sequence[str]) -> int:
+def main(command: list[str]) -> int:
     """Run the command as a child, reap all processes until it has ended, and return its exit code."""
     child = os.fork()
     if child == 0:
