@@ -99,6 +99,18 @@ print(Api(Path({str(kubeconfig)!r})))
     assert run(pruned, "-c", program).startswith("Bearer abc\n")
 
 
+def test_tracebacks_are_shown_in_the_pruned_environment(pruned: Path) -> None:
+    program = """
+from structlog.dev import rich_traceback
+import sys
+try:
+    int("a word")
+except ValueError:
+    rich_traceback(sys.stdout, sys.exc_info())
+"""
+    assert "a word" in run(pruned, "-c", program)
+
+
 def test_the_command_line_finds_its_engine_in_the_pruned_environment(pruned: Path) -> None:
     assert run(pruned, "-m", "fluence_extender", "version").startswith(
         f"fluence-extender {__version__} (engine: "
