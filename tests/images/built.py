@@ -42,7 +42,8 @@ class Running:
         """Return ``command``, or the image's own, as it runs in the container."""
         user, environment = self.image.config["User"], self.image.config["Env"]
         own = [*self.image.config["Entrypoint"], *(self.image.config.get("Cmd") or [])]
-        inside = ["env", "--ignore-environment", *environment, *(command or own)]
+        # As runtimes set it for a user without an entry in /etc/passwd.
+        inside = ["env", "--ignore-environment", "HOME=/", *environment, *(command or own)]
         return ["chroot", f"--userspec={user}", str(self.root), *inside]
 
     def run(self, *command: str, code: int = 0) -> str:
