@@ -310,9 +310,10 @@ def test_ci_checks_then_tests(checkout: Checkout) -> None:
     (checkout.bin / "make").unlink()
     checkout.write("make", 'echo "make $*"')
     result = checkout.run("bash", ".ci/run")
-    assert (result.returncode, result.stdout.split("\n")) == (0, ["make check", "make test", "make node-test", ""]), (
-        result.stderr
-    )
+    assert (result.returncode, result.stdout.split("\n")) == (
+        0,
+        ["make check", "make test", "make node-test", ""],
+    ), result.stderr
 
 
 def test_ci_stops_at_a_failed_check(checkout: Checkout) -> None:
