@@ -24,6 +24,8 @@ from tests.docs.shell import started
 
 OTHERS = frozenset(
     {"base64", "cat", "cp", "curl", "docker", "echo", "head", "helm", "mkdir", "oauth2-proxy", "rm", "sed"}
+    # It passes its options on to docker or buildah.
+    | {"deploy/image/build"}
 )
 TOOLS = frozenset({"hadolint", "lint-imports", "mypy", "ruff", "shellcheck"})
 """Programs of which only the names of files and images are looked at: those of others, and those for development."""
