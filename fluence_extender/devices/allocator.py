@@ -42,7 +42,7 @@ class _GivenUp(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DevicePart:
     """A device as the claims see it.
 
     ``serves`` are the choices that it can serve, as bits, and ``values`` what it has of the constrained attributes.
@@ -77,7 +77,7 @@ class View:
     resources that the node has by itself.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[DevicePart, ...]
     start: State
     failing: int = 0
     unfit: int = 0
@@ -156,14 +156,14 @@ class Lens:
             build.taken |= device.held << len(build.parts)
         values = tuple((type(one), one) for one in map(device.attributes.get, self.attributes))
         consumes = build.counters(device.consumes)
-        build.parts.append(Part(serves, values, consumes, tuple(shares) if device.shareable else None))
+        build.parts.append(DevicePart(serves, values, consumes, tuple(shares) if device.shareable else None))
 
 
 class _Building:
     """A view that is being made; ``left`` are amounts of the pool's counters and of capacity."""
 
     def __init__(self, counters: dict[CounterId, int]) -> None:
-        self.parts: list[Part] = []
+        self.parts: list[DevicePart] = []
         self.left: list[int] = []
         self.taken = self.failing = self.unfit = self.blocked = 0
         self._counters = counters
@@ -203,7 +203,7 @@ def lens(some: tuple[Claims, ...]) -> Lens:
     return Lens(some)
 
 
-class Allocator:
+class DeviceAllocator:
     """Serves pods on a view. ``most`` is how many states all of its searches together may look at."""
 
     def __init__(self, lens: Lens, view: View, most: int) -> None:
@@ -245,7 +245,7 @@ class Allocator:
             raise Spent
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[DevicePart, ...]:
         """The devices."""
         return self._view.parts
 
@@ -300,7 +300,7 @@ class _Serving:
 
     def __init__(
         self,
-        allocator: Allocator,
+        allocator: DeviceAllocator,
         claims: Claims,
         at: int,
         constraints: Sequence[tuple[AttributeConstraint, int]],
@@ -342,7 +342,7 @@ class _Serving:
         if not left:
             return self.request(number + 1, state, bound, taken)
         parts = self._allocator.parts
-        failed: set[Part] = set()
+        failed: set[DevicePart] = set()
         among = range(start, len(parts)) if every is None else every[len(every) - left :][:1]
         for at in among:
             part = parts[at]
@@ -360,7 +360,7 @@ class _Serving:
                 failed.add(part)
         return None
 
-    def _agreed(self, number: int, choice: Choice, part: Part, bound: Bound) -> Bound | None:
+    def _agreed(self, number: int, choice: Choice, part: DevicePart, bound: Bound) -> Bound | None:
         """Return the values that devices have once this one is taken, None where a constraint doesn't hold."""
         if not self._constraints:
             return bound

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from fluence_extender.devices.allocator import Allocator, Spent, State, View, choices, lens
+from fluence_extender.devices.allocator import DeviceAllocator, Spent, State, View, choices, lens
 from fluence_extender.devices.selectors import selects
 from fluence_extender.model.claims import Claims
 from fluence_extender.model.node import Node
@@ -110,7 +110,7 @@ class _Orders:
     def __init__(self, kinds: Sequence[Claims], view: View) -> None:
         self._kinds = kinds
         self._start = view.start
-        self._allocator = Allocator(lens(tuple(kinds)), view, MOST_STATES)
+        self._allocator = DeviceAllocator(lens(tuple(kinds)), view, MOST_STATES)
         self._known: dict[tuple[State, Counts, Counts], bool] = {}
         self._after: dict[tuple[State, int], State | None] = {}
 

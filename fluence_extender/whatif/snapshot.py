@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.gangs.queue.beside import Kept, LedgerBeside
+from fluence_extender.gangs.queue.beside import KeptRoom, LedgerBeside
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
 from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.ledger.capacity import CapacityTable
@@ -146,7 +146,7 @@ class LedgerCopy(PlanningCopy):
         for uid in uids:
             self._taken.rooms.drop(uid)
 
-    def planner_beside(self, kept: Kept | None) -> Planner:
+    def planner_beside(self, kept: KeptRoom | None) -> Planner:
         """Return a planner that leaves free what is ``kept``, until the next call."""
         if kept is None:
             return self.planner

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import settings
 
-from fluence_extender.devices.allocator import Allocator, choices, lens
+from fluence_extender.devices.allocator import DeviceAllocator, choices, lens
 from fluence_extender.devices.selectors import selects
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node
@@ -81,7 +81,7 @@ def _allocate(
         node = present[places[served.uid]]
         known = lens((served.claims,))
         view = known.view(node)
-        after = Allocator(known, view, 100_000).after(view.start, served.claims)
+        after = DeviceAllocator(known, view, 100_000).after(view.start, served.claims)
         assert after is not None, f"scene {seed}: {served.name} is refused on {node.name}"
         seen = (
             device.name

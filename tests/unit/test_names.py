@@ -16,7 +16,7 @@ MODULES = [*PRODUCT, *sorted((ROOT / "fluxion_ffi").rglob("*.py"))]
 LONGEST = 500
 """Lines of a module."""
 
-NAMED_BY_OTHERS = ("http/state/v1.py", "coordination/staged/fluence_interceptor.py")
+NAMED_BY_OTHERS = ("http/state/v1.py", "http/state/v1_graph.py", "coordination/staged/fluence_interceptor.py")
 """Modules whose classes have the names of the state API, or that run alone in other people's containers."""
 
 PRIVATE_WORDS = re.compile(

@@ -4,6 +4,9 @@ A pod may forbid others to run beside it (required anti-affinity), whatever thes
 that; the placement core leaves it to kube-scheduler. So pods that kube-scheduler won't see before they are bound may
 only be created where nobody keeps them away. Whole namespaces are told apart, because nearly all such rules are about
 pods of the same namespace.
+
+A pod that waits for another scheduler may get any node at any moment. So while one waits, all namespaces count: of two
+pods that want the same room, kube-scheduler then sees ours before it is bound.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ class Repelling:
 
     def put(self, pod: Pod) -> None:
         """Take in a pod that is new or has changed."""
-        self._count(pod.uid, () if pod.finished else pod.repels)
+        contends = not pod.ours and not pod.node and not pod.gates
+        self._count(pod.uid, () if pod.finished else (ANY,) if contends else pod.repels)
 
     def drop(self, uid: str) -> None:
         """Forget a pod."""

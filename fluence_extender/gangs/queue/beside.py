@@ -42,7 +42,7 @@ class Beside:
     closed: frozenset[str] = frozenset()
     token: object = None
     levels: int = 0
-    kept: Kept | None = None
+    kept: KeptRoom | None = None
 
 
 FREELY = Beside()
@@ -50,7 +50,7 @@ FREELY = Beside()
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptRoom:
     """What has to stay free beside a gang.
 
     ``amounts`` has a row for each of the ``nodes``, and ``columns`` says which of its columns is which resource.
@@ -77,7 +77,7 @@ class Kept:
 class Terms:
     """How a gang that doesn't exist yet could start: beside what is ``kept``, and off the nodes ``closed`` to it."""
 
-    kept: Kept | None = None
+    kept: KeptRoom | None = None
     closed: frozenset[str] = frozenset()
 
 
@@ -90,7 +90,7 @@ class LedgerBeside:
         self._shares: tuple[DeviceShare, ...] = ()
         self._closed: frozenset[str] = frozenset()
 
-    def keep(self, kept: Kept) -> None:
+    def keep(self, kept: KeptRoom) -> None:
         """Keep this from now on, and nothing else."""
         self._free.keep(kept)
         self._shares = kept.shares
@@ -163,7 +163,7 @@ class _Less:
 
     def __init__(self, real: CapacitySource) -> None:
         self._real = real
-        self._kept: Kept | None = None
+        self._kept: KeptRoom | None = None
         self._shown: tuple[CapacityTable, int, CapacityTable] | None = None
 
     @property
@@ -171,7 +171,7 @@ class _Less:
         """How often the capacity has changed."""
         return self._real.revision
 
-    def keep(self, kept: Kept) -> None:
+    def keep(self, kept: KeptRoom) -> None:
         """Keep these amounts."""
         if kept is not self._kept:
             self._kept, self._shown = kept, None

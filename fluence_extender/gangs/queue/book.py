@@ -18,7 +18,7 @@ import numpy as np
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import QueueAdmission
-from fluence_extender.gangs.queue.beside import FREELY, Beside, Kept, LedgerBeside, Terms
+from fluence_extender.gangs.queue.beside import FREELY, Beside, KeptRoom, LedgerBeside, Terms
 from fluence_extender.gangs.queue.device_rows import EXCLUSIVE
 from fluence_extender.gangs.queue.ends import Ends
 from fluence_extender.gangs.queue.future import FuturePlanner, Request
@@ -120,7 +120,7 @@ class QueueBook:
         self._view = LedgerBeside(ledger)
         self._beside = Planner(self._view, planner.eligibility, planner.topology)
         registry.on_restated = self.followed.restated
-        self._kept: tuple[object, dict[int, Kept | None]] = (None, {})
+        self._kept: tuple[object, dict[int, KeptRoom | None]] = (None, {})
         self._cut: Rank | None = None
         self._eligibility = planner.eligibility
         self._nodes = planner.eligibility.nodes
@@ -365,7 +365,7 @@ class QueueBook:
         timeline = self.followed.timeline
         return self.followed.built, timeline.revision, timeline.loosened
 
-    def kept(self, levels: int) -> Kept | None:
+    def kept(self, levels: int) -> KeptRoom | None:
         """Return what a gang has to leave free that runs beyond so many starts of reservations, None for nothing."""
         if self._kept[0] != self._token:
             self._kept = self._token, {}
@@ -374,7 +374,7 @@ class QueueBook:
             found[levels] = self._kept_for(levels)
         return found[levels]
 
-    def _kept_for(self, levels: int) -> Kept | None:
+    def _kept_for(self, levels: int) -> KeptRoom | None:
         timeline, names = self.followed.timeline, self.followed.names
         kept = np.maximum(timeline.unreserved(timeline.now) - timeline.slack(levels), 0)
         if not kept.any():
@@ -383,7 +383,7 @@ class QueueBook:
         rows = np.flatnonzero(kept[: len(names)].any(axis=1))
         closed = frozenset(names[row] for row in rows[kept[rows, EXCLUSIVE] > 0].tolist())
         nodes = [names[row] for row in rows.tolist()]
-        return Kept(nodes, kept[rows], self.followed.columns, tuple(shares), closed)
+        return KeptRoom(nodes, kept[rows], self.followed.columns, tuple(shares), closed)
 
     def avoided(self, gang: Gang) -> frozenset[str]:
         """Return the nodes of reservations ahead of a gang: nobody is evicted there for it."""

@@ -13,7 +13,7 @@ from fluence_extender.gangs.controller import Controller
 from fluence_extender.graph.catalogue import Device
 from fluence_extender.graph.cluster_graph import check_against_cluster
 from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, VirtualResources
-from fluence_extender.http.state import v1
+from fluence_extender.http.state import v1_graph
 from fluence_extender.http.state.gangs import gang_name, strength
 from fluence_extender.http.state.listings import Items, Key, Listing
 from fluence_extender.http.state.nodes import cluster_revision, why_closed
@@ -27,27 +27,27 @@ REMOVED = "no longer in resources.yaml: pods that hold it may finish, no other p
 class _Use:
     """The holders of each device by path: of the device itself (``direct``), and of one of its ``parts``."""
 
-    direct: dict[str, list[v1.Holder]] = field(default_factory=dict)
-    parts: dict[str, list[v1.Holder]] = field(default_factory=dict)
+    direct: dict[str, list[v1_graph.Holder]] = field(default_factory=dict)
+    parts: dict[str, list[v1_graph.Holder]] = field(default_factory=dict)
     shares: dict[str, DeviceShare] = field(default_factory=dict)
 
 
-def backend_listing(controller: Controller) -> Listing[v1.Backend]:
+def backend_listing(controller: Controller) -> Listing[v1_graph.Backend]:
     """Return all virtual devices by backend and path: usable ones, unusable ones, and removed ones still held."""
     return Listing(cluster_revision(controller), lambda: _items(controller))
 
 
-def _items(controller: Controller) -> Items[v1.Backend]:
+def _items(controller: Controller) -> Items[v1_graph.Backend]:
     ledger = controller.ledger
     devices = {device.path: device for device in ledger.graph.catalogue.devices}
     use = _use(controller, devices)
     overcommitted = ledger.overcommitted
     absent = [_removed(path, share, use) for path, share in use.shares.items() if path not in devices]
     absent.extend(_left_out(controller, devices.values()))
-    made: dict[Key, v1.Backend] = {(one.backend, one.path): one for one in absent}
+    made: dict[Key, v1_graph.Backend] = {(one.backend, one.path): one for one in absent}
     keys = sorted({*made, *((device.backend, device.path) for device in devices.values())})
 
-    def make_one(key: Key) -> v1.Backend | None:
+    def make_one(key: Key) -> v1_graph.Backend | None:
         device = devices.get(key[1])
         return made.get(key) if device is None else _present(controller, device, devices, use, overcommitted)
 
@@ -80,7 +80,7 @@ def _present(
     devices: Mapping[str, Device],
     use: _Use,
     overcommitted: Collection[str],
-) -> v1.Backend:
+) -> v1_graph.Backend:
     direct = use.direct.get(device.path, [])
     whole = [holder for above in _above(device.path, devices) for holder in use.direct.get(above, ())]
     parts = use.parts.get(device.path, [])
@@ -91,7 +91,7 @@ def _present(
         closed = why_closed(node, controller.ledger, overcommitted)
         problems = tuple(f"its node {device.node}: {why}" for why in closed)
     holders = sorted((*direct, *whole, *parts), key=lambda one: (one.namespace, one.pod, one.path))
-    return v1.Backend(
+    return v1_graph.Backend(
         backend=device.backend,
         name=device.name,
         path=device.path,
@@ -108,14 +108,14 @@ def _present(
     )
 
 
-def _removed(path: str, share: DeviceShare, use: _Use) -> v1.Backend:
+def _removed(path: str, share: DeviceShare, use: _Use) -> v1_graph.Backend:
     """Return a device that pods still hold although it has been removed."""
     return _unusable(
         share.backend, path, share.type, "", share.attributes, (REMOVED,), tuple(use.direct[path])
     )
 
 
-def _left_out(controller: Controller, devices: Iterable[Device]) -> Iterator[v1.Backend]:
+def _left_out(controller: Controller, devices: Iterable[Device]) -> Iterator[v1_graph.Backend]:
     """Yield the devices that resources.yaml declares and that the cluster doesn't allow as it is now."""
     present = {device.backend for device in devices}
     declared = controller.ledger.graph.resources
@@ -132,7 +132,7 @@ def _left_out(controller: Controller, devices: Iterable[Device]) -> Iterator[v1.
                 yield _absent(one, name, tuple(problem.message for problem in problems))
 
 
-def _absent(one: VirtualResource, name: str, problems: tuple[str, ...]) -> v1.Backend:
+def _absent(one: VirtualResource, name: str, problems: tuple[str, ...]) -> v1_graph.Backend:
     node = "" if one.parent == CLUSTER_PARENT else one.parent
     path = f"/{CLUSTER_PARENT}/{node}/{name}" if node else f"/{CLUSTER_PARENT}/{name}"
     return _unusable(name, path, one.type, node, one.attributes, problems, ())
@@ -145,10 +145,10 @@ def _unusable(
     node: str,
     attributes: Mapping[str, str],
     problems: tuple[str, ...],
-    holders: tuple[v1.Holder, ...],
-) -> v1.Backend:
+    holders: tuple[v1_graph.Holder, ...],
+) -> v1_graph.Backend:
     """Return a device that isn't in the graph; nothing of it is free."""
-    return v1.Backend(
+    return v1_graph.Backend(
         backend=backend,
         name=path.rpartition("/")[2],
         path=path,
@@ -165,8 +165,8 @@ def _unusable(
     )
 
 
-def _holder(controller: Controller, held: Allocation, share: DeviceShare) -> v1.Holder:
-    return v1.Holder(
+def _holder(controller: Controller, held: Allocation, share: DeviceShare) -> v1_graph.Holder:
+    return v1_graph.Holder(
         namespace=held.namespace,
         pod=held.name,
         uid=held.uid,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.http.state import v1
+from fluence_extender.http.state import v1_graph
 from fluence_extender.http.state.gangs import gang_name, strength
 from fluence_extender.http.state.listings import Items, Listing, Single
 from fluence_extender.http.state.v1 import amounts
@@ -20,10 +20,10 @@ from fluence_extender.placement.reasons import amount_text
 GONE = "the node is gone; these pods were there"
 
 
-def node_listing(controller: Controller) -> Listing[v1.Node]:
+def node_listing(controller: Controller) -> Listing[v1_graph.Node]:
     """Return all nodes, and those that are gone while pods still use them."""
 
-    def read() -> Items[v1.Node]:
+    def read() -> Items[v1_graph.Node]:
         ledger, nodes = controller.ledger, controller.eligibility.nodes
         overcommitted = ledger.overcommitted
         keys = sorted((name,) for name in nodes.keys() | ledger.accounts.keys())
@@ -32,7 +32,7 @@ def node_listing(controller: Controller) -> Listing[v1.Node]:
     return Listing(cluster_revision(controller), read)
 
 
-def node_detail(controller: Controller, name: str, leading: bool) -> Single[v1.NodeDetail] | None:
+def node_detail(controller: Controller, name: str, leading: bool) -> Single[v1_graph.NodeDetail] | None:
     """Return one node and the pods that use it, None for a name that no node has."""
     shape = _node(controller, name, controller.ledger.overcommitted)
     if shape is None:
@@ -40,7 +40,7 @@ def node_detail(controller: Controller, name: str, leading: bool) -> Single[v1.N
     account = controller.ledger.accounts.get(name)
     users = [] if account is None else [_user(controller, *one) for one in account.users.items()]
     users.sort(key=lambda one: (one.namespace, one.pod, one.uid))
-    detail = v1.NodeDetail.extending(shape, pods=tuple(users), hidden=0, leading=leading)
+    detail = v1_graph.NodeDetail.extending(shape, pods=tuple(users), hidden=0, leading=leading)
     return Single(cluster_revision(controller), detail)
 
 
@@ -76,7 +76,7 @@ def _deficit(ledger: Ledger, name: str) -> str:
     return "deficit: what is in use there could not be booked in full"
 
 
-def _node(controller: Controller, name: str, overcommitted: Collection[str]) -> v1.Node | None:
+def _node(controller: Controller, name: str, overcommitted: Collection[str]) -> v1_graph.Node | None:
     node = controller.eligibility.nodes.get(name)
     account = controller.ledger.accounts.get(name)
     if node is None and account is None:
@@ -89,7 +89,7 @@ def _node(controller: Controller, name: str, overcommitted: Collection[str]) -> 
     have = NOTHING if node is None else account.allocatable
     held = account.allocatable - account.free - account.foreign_use
     free = have - held - account.foreign_use
-    return v1.Node(
+    return v1_graph.Node(
         name=name,
         schedulable=not problems,
         problems=problems,
@@ -109,11 +109,11 @@ def _state(device: NodeDevice) -> str:
     return device.problem or "free"
 
 
-def _user(controller: Controller, uid: str, requests: Resources) -> v1.NodeUser:
+def _user(controller: Controller, uid: str, requests: Resources) -> v1_graph.NodeUser:
     held = controller.ledger.allocations.get(uid)
     if held is not None:
         gang = gang_name(controller, uid)
-        return v1.NodeUser(held.namespace, held.name, uid, gang, strength(held), amounts(requests))
+        return v1_graph.NodeUser(held.namespace, held.name, uid, gang, strength(held), amounts(requests))
     pod = controller.pods.get(uid)
     namespace, name = ("", "") if pod is None else (pod.namespace, pod.name)
-    return v1.NodeUser(namespace, name, uid, "", "other", amounts(requests))
+    return v1_graph.NodeUser(namespace, name, uid, "", "other", amounts(requests))

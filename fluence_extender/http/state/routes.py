@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from fluence_extender.http.listeners.gate import AccessGate, AccessRefused, lacking
 from fluence_extender.http.readiness import not_ready
-from fluence_extender.http.state import sighted, v1
+from fluence_extender.http.state import sighted, v1, v1_graph
 from fluence_extender.http.state.listings import Single
 from fluence_extender.http.state.paging import Page
 from fluence_extender.http.state.problems import only_known
@@ -159,7 +159,7 @@ def _allocation_route(
 
 
 def _node_routes(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
-    @router.get("/nodes", response_model=v1.ListOf[v1.Node], summary="All nodes", responses=_LISTS)
+    @router.get("/nodes", response_model=v1.ListOf[v1_graph.Node], summary="All nodes", responses=_LISTS)
     async def nodes(
         request: Request,
         schedulable: Annotated[
@@ -174,12 +174,12 @@ def _node_routes(router: APIRouter, service: ServiceState, gate: AccessGate, res
         For callers who may list nodes.
         """
         await gate.demand(request.scope, NODES)
-        keep = _all_of(v1.Node, (schedulable is not None, lambda node: node.schedulable == schedulable))
+        keep = _all_of(v1_graph.Node, (schedulable is not None, lambda node: node.schedulable == schedulable))
         return responses.page(request, service.nodes(), Page("nodes", limit, continue_), keep)
 
     @router.get(
         "/nodes/{name}",
-        response_model=v1.NodeDetail,
+        response_model=v1_graph.NodeDetail,
         summary="One node and the pods that use it",
         responses={404: {"model": v1.Problem, "description": "No node of that name."}},
     )
@@ -200,7 +200,7 @@ def _node_routes(router: APIRouter, service: ServiceState, gate: AccessGate, res
 
 def _backend_route(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
     @router.get(
-        "/backends", response_model=v1.ListOf[v1.Backend], summary="Virtual devices", responses=_LISTS
+        "/backends", response_model=v1.ListOf[v1_graph.Backend], summary="Virtual devices", responses=_LISTS
     )
     async def backends(
         request: Request,
@@ -217,7 +217,7 @@ def _backend_route(router: APIRouter, service: ServiceState, gate: AccessGate, r
     ) -> Response:
         """Every virtual device: what it is, how much of it is free, what holds the rest, why it can't be used."""
         keep = _all_of(
-            v1.Backend,
+            v1_graph.Backend,
             (type_, lambda device: device.type == type_),
             (backend, lambda device: device.backend == backend),
             (node, lambda device: device.node == node),
@@ -271,7 +271,7 @@ def _queue_routes(router: APIRouter, service: ServiceState, gate: AccessGate, re
 def _graph_route(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
     @router.get(
         "/graph",
-        response_model=v1.GraphDocument,
+        response_model=v1_graph.GraphDocument,
         summary="The resource graph",
         responses={
             400: {

@@ -12,7 +12,7 @@ from typing import Any
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.http.metrics import QueueCount
 from fluence_extender.http.readiness import Readiness
-from fluence_extender.http.state import v1
+from fluence_extender.http.state import v1, v1_graph
 from fluence_extender.http.state.backends import backend_listing
 from fluence_extender.http.state.gangs import allocation_listing, gang_detail, gang_listing
 from fluence_extender.http.state.graph import graph
@@ -57,15 +57,15 @@ class ServiceState:
         """Return what pods of ours hold by namespace and pod, including planned and committed shares."""
         return allocation_listing(self._controller)
 
-    def nodes(self) -> Listing[v1.Node]:
+    def nodes(self) -> Listing[v1_graph.Node]:
         """Return all nodes by name."""
         return node_listing(self._controller)
 
-    def node(self, name: str) -> Single[v1.NodeDetail] | None:
+    def node(self, name: str) -> Single[v1_graph.NodeDetail] | None:
         """Return one node with the pods that use it."""
         return node_detail(self._controller, name, self.readiness.leading)
 
-    def backends(self) -> Listing[v1.Backend]:
+    def backends(self) -> Listing[v1_graph.Backend]:
         """Return all virtual devices by backend and path."""
         return backend_listing(self._controller)
 

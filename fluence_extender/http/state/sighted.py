@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from fluence_extender.http.state import v1
+from fluence_extender.http.state import v1, v1_graph
 from fluence_extender.http.state.v1_queue import QueueEntry, QueueSummary, ReservedNodes
 from fluence_extender.model.access import CallerSight
 
@@ -35,13 +35,13 @@ def allocation(sight: CallerSight, one: v1.Allocation) -> v1.Allocation | None:
     return one if one.namespace in sight else None
 
 
-def node_detail(sight: CallerSight, one: v1.NodeDetail) -> v1.NodeDetail:
+def node_detail(sight: CallerSight, one: v1_graph.NodeDetail) -> v1_graph.NodeDetail:
     """Show a node with its pods in sight."""
     pods = tuple(pod for pod in one.pods if pod.namespace in sight)
     return replace(one, pods=pods, hidden=len(one.pods) - len(pods))
 
 
-def backend(sight: CallerSight, one: v1.Backend) -> v1.Backend:
+def backend(sight: CallerSight, one: v1_graph.Backend) -> v1_graph.Backend:
     """Show a device with its holders in sight."""
     holders = tuple(holder for holder in one.holders if holder.namespace in sight)
     return replace(one, holders=holders, hidden=len(one.holders) - len(holders))

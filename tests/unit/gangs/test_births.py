@@ -74,6 +74,21 @@ def test_pods_that_others_may_keep_away_are_left_to_kube_scheduler(
     check(w)
 
 
+def test_pods_beside_one_that_another_scheduler_may_bind_now_are_left_to_kube_scheduler(
+    world: MakeWorld,
+) -> None:
+    w = world(node("n0", cpu=8000))
+    waiting = w.pod("f", "others", scheduler="default-scheduler", requests=asks(100, 1))
+    first = w.jobs.submit("a", 2)
+    w.advance(2)
+    assert all(pod.confined_to for pod in w.jobs.pods(first))
+    w.change(waiting, node="n0")
+    second = w.jobs.submit("b", 2)
+    w.advance(2)
+    assert not any(pod.confined_to for pod in w.jobs.pods(second))
+    check(w)
+
+
 @pytest.mark.parametrize("backed", ["example.com/gpu", "example.com/other"])
 def test_pods_for_which_kube_scheduler_allocates_devices_are_left_to_it(
     world: MakeWorld, backed: str

@@ -12,7 +12,7 @@ import httpx
 
 from fluence_extender.http.metrics import QueueCount
 from fluence_extender.http.scheduler.port import Location, Nowhere, On, RequestedPod
-from fluence_extender.http.state import v1
+from fluence_extender.http.state import v1, v1_graph
 from fluence_extender.http.state.listings import GraphExport, Items, Listing, Pieces, Single
 from fluence_extender.http.state.service import ServiceState
 from fluence_extender.http.state.v1_queue import QueueEntry, QueueSummary, ReservedNodes
@@ -74,7 +74,7 @@ ALLOCATIONS = (
 )
 WHOLE: v1.Amounts = {"cpu": 4.0, "memory": 2**33, "pods": 110}
 NODES = (
-    v1.Node(
+    v1_graph.Node(
         name="n1",
         schedulable=True,
         problems=(),
@@ -85,18 +85,22 @@ NODES = (
         free={"cpu": 1.4, "memory": 5 * 2**30, "pods": 107},
         devices={GPU: "held"},
     ),
-    v1.Node("n2", False, ("cordoned",), {}, WHOLE, {}, {}, WHOLE, {}),
+    v1_graph.Node("n2", False, ("cordoned",), {}, WHOLE, {}, {}, WHOLE, {}),
 )
 USERS = (
-    v1.NodeUser("default", "vqe-0", "u-0", "vqe", "planned", {"cpu": 1.5, "pods": 1}),
-    v1.NodeUser("kube-system", "agent", "u-9", "", "other", {"cpu": 0.1, "pods": 1}),
+    v1_graph.NodeUser("default", "vqe-0", "u-0", "vqe", "planned", {"cpu": 1.5, "pods": 1}),
+    v1_graph.NodeUser("kube-system", "agent", "u-9", "", "other", {"cpu": 0.1, "pods": 1}),
 )
-HOLDER = v1.Holder("default", "vqe-0", "u-0", "vqe", "/cluster/ibm-a/qpu0", 1, "planned")
+HOLDER = v1_graph.Holder("default", "vqe-0", "u-0", "vqe", "/cluster/ibm-a/qpu0", 1, "planned")
 VENDOR = {"vendor": "ibm"}
 BACKENDS = (
-    v1.Backend("ibm-a", "ibm-a", "/cluster/ibm-a", "qdevice", "", VENDOR, 1, 1, 0, (HOLDER,), 0, True, ()),
-    v1.Backend("ibm-a", "qpu0", "/cluster/ibm-a/qpu0", "qpu", "", VENDOR, 1, 1, 0, (HOLDER,), 0, True, ()),
-    v1.Backend(
+    v1_graph.Backend(
+        "ibm-a", "ibm-a", "/cluster/ibm-a", "qdevice", "", VENDOR, 1, 1, 0, (HOLDER,), 0, True, ()
+    ),
+    v1_graph.Backend(
+        "ibm-a", "qpu0", "/cluster/ibm-a/qpu0", "qpu", "", VENDOR, 1, 1, 0, (HOLDER,), 0, True, ()
+    ),
+    v1_graph.Backend(
         "lab", "lab", "/cluster/n2/lab", "qpu", "n2", {}, 1, 0, 1, (), 0, False, ("its node n2: cordoned",)
     ),
 )
@@ -230,17 +234,17 @@ class HeldPlacements(ServiceState):
     def allocations(self) -> Listing[v1.Allocation]:
         return self._listing(ALLOCATIONS)
 
-    def nodes(self) -> Listing[v1.Node]:
+    def nodes(self) -> Listing[v1_graph.Node]:
         return self._listing(NODES)
 
-    def node(self, name: str) -> Single[v1.NodeDetail] | None:
+    def node(self, name: str) -> Single[v1_graph.NodeDetail] | None:
         for node in NODES:
             if node.name == name:
-                detail = v1.NodeDetail.extending(node, pods=USERS, hidden=0, leading=self.leading)
+                detail = v1_graph.NodeDetail.extending(node, pods=USERS, hidden=0, leading=self.leading)
                 return Single(self.revision, detail)
         return None
 
-    def backends(self) -> Listing[v1.Backend]:
+    def backends(self) -> Listing[v1_graph.Backend]:
         return self._listing(BACKENDS)
 
     def queues(self) -> Listing[QueueSummary]:

@@ -8,7 +8,7 @@ import pytest
 
 from fluence_extender.cluster.port import ResourcesFile, Watched
 from fluence_extender.graph.jobspecs import jobspecs_for
-from fluence_extender.http.state.v1 import Backend
+from fluence_extender.http.state.v1_graph import Backend
 from fluence_extender.matcher.errors import MatcherError
 from tests.core.state_api import every
 from tests.core.values import asks, node
