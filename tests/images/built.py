@@ -21,6 +21,7 @@ import pytest
 from fluence_extender import __version__
 from fluence_extender.demo.stack import free_ports, unverified
 from fluence_extender.localcluster import ControlPlane
+from fluence_extender.model.names import DEFAULT_NAMESPACE
 from tests.images import building
 
 MB = 1_000_000
@@ -82,8 +83,10 @@ def sidecar() -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
-    """An API server."""
+    """An API server with the service's namespace."""
     with ControlPlane() as plane:
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": DEFAULT_NAMESPACE}}
+        plane.api.create(namespace)
         yield plane
 
 
