@@ -33,17 +33,17 @@ Pods = tuple[tuple[Claims, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Unserved:
     """The pods of a node that wait for allocation: ``ungated`` ones, and ``gated`` ones."""
 
     ungated: Pods = ()
     gated: Pods = ()
 
-    def beside(self, claims: Claims, count: int) -> Waiting:
+    def beside(self, claims: Claims, count: int) -> Unserved:
         """Return these pods with ``count`` more that are gated; fewer where it is negative."""
         pods = dict(self.gated)
         pods[claims] = pods.get(claims, 0) + count
-        return Waiting(self.ungated, tuple(one for one in pods.items() if one[1]))
+        return Unserved(self.ungated, tuple(one for one in pods.items() if one[1]))
 
     @property
     def kinds(self) -> tuple[Claims, ...]:
@@ -51,14 +51,14 @@ class Waiting:
         return tuple(dict.fromkeys(claims for claims, _ in (*self.ungated, *self.gated)))
 
 
-def most_hosted(node: Node, waiting: Waiting, claims: Claims, most: int) -> int:
+def most_hosted(node: Node, waiting: Unserved, claims: Claims, most: int) -> int:
     """Return how many pods with ``claims`` a node takes, at most ``most``, beside the pods that wait for allocation."""
     if any(one.problem and not node.has_by_itself(one.extended) for one in claims):
         return 0
     return _most_hosted(lens((claims, *waiting.kinds)).view(node), waiting, claims, most)
 
 
-def hosts(node: Node, waiting: Waiting) -> bool:
+def hosts(node: Node, waiting: Unserved) -> bool:
     """Return whether a node serves all of these pods."""
     try:
         return _Orders(waiting.kinds, lens(waiting.kinds).view(node)).serve(waiting)
@@ -85,7 +85,7 @@ def failure(node: Node, claims: Claims) -> str:
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _most_hosted(view: View, waiting: Waiting, claims: Claims, most: int) -> int:
+def _most_hosted(view: View, waiting: Unserved, claims: Claims, most: int) -> int:
     kinds = tuple(dict.fromkeys((claims, *waiting.kinds)))
     known = lens(kinds)
     if any((view.failing | view.unfit) >> known.bits[choice] & 1 for choice in choices(claims)):
@@ -114,7 +114,7 @@ class _Orders:
         self._known: dict[tuple[State, Counts, Counts], bool] = {}
         self._after: dict[tuple[State, int], State | None] = {}
 
-    def serve(self, waiting: Waiting) -> bool:
+    def serve(self, waiting: Unserved) -> bool:
         """Return whether the ungated pods are served in every order, and then the gated in some. Raises `Spent`."""
         ungated, gated = dict(waiting.ungated), dict(waiting.gated)
         counts = (tuple(pods.get(claims, 0) for claims in self._kinds) for pods in (ungated, gated))

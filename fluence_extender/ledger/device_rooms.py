@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fluence_extender.devices import hosting
-from fluence_extender.devices.hosting import Waiting
+from fluence_extender.devices.hosting import Unserved
 from fluence_extender.ledger.capacity import Amounts
 from fluence_extender.model.claims import Claims
 from fluence_extender.model.node import Node
@@ -174,7 +174,7 @@ class DeviceRooms:
         now = self._waiting(waiter.node)
         pods = dict(now.ungated)
         pods[waiter.claims] = pods.get(waiter.claims, 0) + 1
-        later = Waiting(tuple(pods.items()), now.beside(waiter.claims, -1).gated)
+        later = Unserved(tuple(pods.items()), now.beside(waiter.claims, -1).gated)
         if not hosting.hosts(there, later) and hosting.hosts(there, now):
             return False
         self.put(uid, waiter.node, waiter.claims, ungated=True)
@@ -229,21 +229,21 @@ class DeviceRooms:
         places = [self._shared_on.get(one.shared) for one in claims]
         if not whole and any(some and node not in some for some in places):
             return 0
-        waiting = Waiting() if whole else self._waiting(node)
+        waiting = Unserved() if whole else self._waiting(node)
         for other, count in others.items():
             waiting = waiting.beside(other, count)
         return hosting.most_hosted(there, waiting, claims, MOST)
 
-    def _waiting(self, node: str) -> Waiting:
+    def _waiting(self, node: str) -> Unserved:
         here = self._waiting_on.get(node)
         if here is None:
-            return Waiting()
+            return Unserved()
         counts = Counter((one.ungated, one.claims) for one in here.values())
         gated, ungated = (
             tuple((claims, count) for (is_ungated, claims), count in counts.items() if is_ungated is which)
             for which in (False, True)
         )
-        return Waiting(ungated, gated)
+        return Unserved(ungated, gated)
 
     def failure(self, claims: Claims, nodes: Iterable[str]) -> str:
         """Return why the claims can't be planned on any of the nodes."""

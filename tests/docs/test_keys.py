@@ -49,9 +49,10 @@ OF_OTHERS = {
         schedulingConstraints scopeSelector topology etc kubernetes authentication-config oidc-issuer-url
     """,
     "Cluster Autoscaler": """
-        safe-to-evict scheduler-config-file scale-down-unneeded-time ignoredResourceGroups
+        safe-to-evict scheduler-config-file scale-down-unneeded-time ignoredResourceGroups BookingExpired
+        check-capacity enable-provisioning-requests max-nodes-per-scaleup scale-down-utilization-threshold
     """,
-    "Karpenter": "do-not-disrupt consolidateAfter NodeOverlay",
+    "Karpenter": "do-not-disrupt consolidateAfter expireAfter NodeOverlay",
     "Slurm": """
         SBATCH sbatch squeue scancel scontrol sinfo sacct sreport sshare sprio salloc srun sbcast sattach root
         job-name nodes ntasks ntasks-per-node cpus-per-task mem gres time partition account qos priority nice hold

@@ -11,7 +11,7 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluence_extender.devices.hosting import Pods, Waiting, failure, hosts, most_hosted
+from fluence_extender.devices.hosting import Pods, Unserved, failure, hosts, most_hosted
 from fluence_extender.devices.selectors import selects
 from fluence_extender.model.claims import (
     AttributeConstraint,
@@ -46,7 +46,7 @@ def counted(*pods: Claims) -> Pods:
 
 
 def hosted_on(devices: Sequence[NodeDevice], ungated: Sequence[Claims], pod: Claims, most: int) -> int:
-    return most_hosted(on(devices), Waiting(counted(*ungated)), pod, most)
+    return most_hosted(on(devices), Unserved(counted(*ungated)), pod, most)
 
 
 def of(model: str = "", count: int = 1) -> Choice:
@@ -92,17 +92,17 @@ def test_pod_that_takes_any_device_gets_the_first_one_whoever_else_needs_it() ->
     assert hosted_on(some, [claims(of())], claims(of("b")), 1) == 1
     assert hosted_on(some, [claims(of())], claims(of("a")), 1) == 0
     assert hosted_on([device("2", "b"), *some], [claims(of())], claims(of("b")), 2) == 1
-    assert not hosts(on(some), Waiting(counted(claims(of()), claims(of("a")))))
-    assert hosts(on(some), Waiting(counted(claims(of("b")), claims(of("a")))))
+    assert not hosts(on(some), Unserved(counted(claims(of()), claims(of("a")))))
+    assert hosts(on(some), Unserved(counted(claims(of("b")), claims(of("a")))))
 
 
 def test_pods_that_are_gated_are_served_in_the_order_that_suits_them() -> None:
     some = on([device("0", "a"), device("1", "b")])
     any_pod, a_pod = claims(of()), claims(of("a"))
-    assert hosts(some, Waiting((), counted(any_pod, a_pod)))
-    assert hosts(some, Waiting(counted(a_pod), counted(any_pod)))
-    assert not hosts(some, Waiting(counted(any_pod), counted(a_pod)))
-    assert most_hosted(some, Waiting((), counted(any_pod)), a_pod, 9) == 1
+    assert hosts(some, Unserved((), counted(any_pod, a_pod)))
+    assert hosts(some, Unserved(counted(a_pod), counted(any_pod)))
+    assert not hosts(some, Unserved(counted(any_pod), counted(a_pod)))
+    assert most_hosted(some, Unserved((), counted(any_pod)), a_pod, 9) == 1
 
 
 def test_parts_of_a_device_take_from_its_counters() -> None:
@@ -118,7 +118,7 @@ def test_parts_of_a_device_take_from_its_counters() -> None:
         devices = [replace(one, held=one.name in held) for one in [*parts("g"), *parts("h")]]
         counters = {(DRIVER, "pool", gpu, "memory"): 4 for gpu in "gh"}
         return most_hosted(
-            Node("n", devices=tuple(devices), counters=counters), Waiting(counted(*waiting)), pod, 9
+            Node("n", devices=tuple(devices), counters=counters), Unserved(counted(*waiting)), pod, 9
         )
 
     assert hosted((), claims(of("whole"))) == 2
@@ -169,9 +169,9 @@ def test_extended_resource_needs_devices_where_the_node_has_none_of_it_itself() 
     pod: Claims = (replace(spec, extended="nvidia.com/gpu"),)
     assert hosted_on([device("0"), device("1"), device("2")], (), pod, 9) == 1
     plugged = Node("n", allocatable=Resources({"nvidia.com/gpu": 8}))
-    assert most_hosted(plugged, Waiting(), pod, 9) == 9
+    assert most_hosted(plugged, Unserved(), pod, 9) == 9
     by_devices = replace(plugged, by_devices=frozenset({"nvidia.com/gpu"}))
-    assert most_hosted(by_devices, Waiting(), pod, 9) == 0
+    assert most_hosted(by_devices, Unserved(), pod, 9) == 0
 
 
 def test_node_is_used_only_if_no_device_that_a_pod_may_get_lacks_what_it_requires() -> None:
@@ -276,7 +276,7 @@ def test_no_pod_is_refused_if_each_is_ungated_when_the_others_are_served_all_the
     if not gated:
         return
     while ungated or gated:
-        more = Waiting(counted(*ungated, pod), counted(*gated[1:]))
+        more = Unserved(counted(*ungated, pod), counted(*gated[1:]))
         if gated and hosts(on(free), more) and (not ungated or rng.random() < 0.5):
             ungated = [*ungated, gated.pop()]
             continue
