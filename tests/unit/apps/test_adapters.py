@@ -85,7 +85,9 @@ def test_allocations_show_what_each_pod_holds(w: World) -> None:
     one = w.pod("p", gates=(GATE,), requests=asks(1500, 2, nvidia_com__gpu=1), devices={"simulator": 2})
     w.advance(1)
     assert every(w.state.allocations()) == [
-        Allocation("default", "p", one.uid, "n0", 1.5, 2 * GIB, 1, "sv1", {"simulator": 2}, "p", "committed")
+        Allocation(
+            "default", "p", one.uid, "n0", 1.5, 2 * GIB, 1, "sv1", {"simulator": 2}, (), "p", "committed"
+        )
     ]
 
 

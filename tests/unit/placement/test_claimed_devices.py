@@ -32,9 +32,10 @@ def with_gpus(name: str, *models: str) -> Node:
     return replace(node(name, 16_000), devices=tuple(devices))
 
 
-def claim(model: str = "", count: int = 1, **fields: str) -> Claims:
+def claim(model: str = "", count: int = 1, shared: str = "", extended: str = "") -> Claims:
     selectors = (f'device.attributes["{DRIVER}"].model == "{model}"',) if model else ()
-    return (ClaimSpec((DeviceRequest("gpu", (Choice("gpus", selectors, count),)),), **fields),)
+    requests = (DeviceRequest("gpu", (Choice("gpus", selectors, count),)),)
+    return (ClaimSpec(requests, shared=shared, extended=extended),)
 
 
 def with_held(node: Node, *names: str) -> Node:
@@ -82,8 +83,8 @@ def test_pod_of_another_gang_joins_those_that_have_its_claim(bench: MakeBench) -
     (placed,) = plan(planner, [first], "one")
     others = plan(planner, members("other", 2, claim()), "two")
     assert plan(planner, [second], "three")[0].node == placed.node
-    for one in (first, second, *others):
-        ledger.release(one.uid)
+    for uid in (first.uid, second.uid, *(one.uid for one in others)):
+        ledger.release(uid)
     filling = members("filling", 2, claim())
     plan(planner, filling, "four")
     assert plan(planner, [second], "five")[0].node not in {
