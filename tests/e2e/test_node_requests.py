@@ -176,8 +176,7 @@ def test_crash_leaves_one_request_and_what_came_for_it(
     namespace.create(*gang("train", 3, cpu="3"))
     uid = the_request(namespace)["metadata"]["uid"]
     growing.crash()
-    autoscaler.provision()
-    autoscaler.provision()
+    wait_for(lambda: len(autoscaler.provision()) == 2, what="two nodes")
     growing.revive()
     namespace.wait_until_bound(3)
     (there,) = [one["metadata"]["uid"] for one in requests(namespace)] or [uid]
