@@ -1,9 +1,9 @@
 """What gangs of equal members lack: whether they lack it still, without a new plan.
 
-If nothing but amounts restricts equal members, all that they need is nodes that take enough of them. How many members
-each node takes is counted for all nodes once, and then again for the nodes that have changed. So of thousands of kinds
-of gangs that wait, an end of a pod lets those be planned again that may have a place now. Invariant: a gang that lacks
-room by this count has no place, and the reason is the one that a plan would give.
+If nothing but amounts restricts equal members, they need nothing but nodes that take enough of them. The members that
+each node takes are counted for all nodes once, and then again for the nodes that have changed. So when a pod ends,
+only the gangs that may have a place now are planned again, of thousands that wait. Invariant: a gang that lacks room by
+this count has no place, and the reason is the one that a plan would give.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from fluence_extender.placement.search import Shape
 from fluence_extender.placement.shortage import Part, short_names
 
 MANY = 2**31
-"""So many members that ask for nothing fit on a node."""
+"""How many members that ask for nothing a node takes."""
 
 MOST_ROOMS = 256
-"""For so many sizes of members it is kept how many of them each node takes."""
+"""The most sizes of members for which the counts of all nodes are remembered."""
 
 
 @dataclass(slots=True)
