@@ -1,9 +1,13 @@
-"""The demo ends in the same table on an embedded cluster and on real Kubernetes."""
+"""The demo ends in the same table on an embedded cluster and on real Kubernetes, where its dashboard shows it, too."""
 
 from __future__ import annotations
 
 import io
 import re
+import signal
+import subprocess
+import sys
+import urllib.request
 from collections import Counter
 
 import pytest
@@ -35,3 +39,24 @@ def test_examples_end_the_same_on_both_clusters() -> None:
     embedded, real = endings(kubernetes=False), endings(kubernetes=True)
     assert sum(embedded.values()) == 31
     assert embedded == real
+
+
+@pytest.mark.timeout(900)
+def test_dashboard_of_a_kept_demo_on_real_kubernetes_answers_at_the_printed_address() -> None:
+    command = [sys.executable, "-m", "fluence_extender", "demo", "--nodes", "3", "--kubernetes", "--keep"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout
+        try:
+            lines = (line for line in demo.stdout if "The dashboard is at" in line)
+            address = next(lines, "the demo has ended").split()[-1]
+            opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+            with opener.open(address, timeout=60) as answer:
+                assert "How full the cluster is" in answer.read().decode()
+            pages, _, _ = address.partition("?")
+            with opener.open(f"{pages}gangs/default/too-big", timeout=60) as answer:
+                assert "no node has 64 cpu" in answer.read().decode()
+        finally:
+            demo.send_signal(signal.SIGINT)
+        assert demo.wait(120) == 0
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(address, timeout=5)

@@ -20,7 +20,7 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.reporting.job_status import JobReports
 from fluence_extender.gangs.reporting.remarks import owner_or_pod
-from fluence_extender.model.gang import Convention, GangState
+from fluence_extender.model.gang import Convention, GangState, HistoryKind
 from fluence_extender.model.notation import natural_order
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import IN_LINE, Reason, ReasonCode
@@ -103,7 +103,8 @@ def _of_the_queue(gang: Gang, limits: Limits, reserved: bool) -> list[RecordEven
 
 
 def events(gang: Gang, limits: Limits, what: str, text: str, warning: bool = False) -> list[RecordEvent]:
-    """Return an Event about the first members."""
+    """Return an Event about the first members, and note its text in the gang's history."""
+    gang.note(HistoryKind.ANNOUNCED, "", text)
     first = sorted(gang.alive(), key=lambda member: natural_order(member.pod.name))
     abouts = _abouts([member.pod for member in first], limits)
     return [RecordEvent(about, what, f"gang {gang.key}: {text}", warning) for about in abouts]

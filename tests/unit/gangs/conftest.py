@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Owner, Pod
 from tests.core.invariants import check
@@ -65,3 +66,8 @@ def put(w: World, body: Manifest, name: str, owner: Owner | None = None) -> Pod:
         gates=(GATE,),
         requests=asks(500),
     )
+
+
+def announced(w: World, name: str) -> list[str]:
+    """Return the texts of Events that stand in the gang's history."""
+    return [one.detail for one in w.gang(name).history.entries if one.what is HistoryKind.ANNOUNCED]

@@ -13,7 +13,7 @@ from fluence_extender.model.pod import Pod, Toleration
 from fluence_extender.model.resources import Resources
 from tests.core.values import node
 from tests.core.world import LIMITS, World
-from tests.unit.gangs.conftest import MakeWorld, gang
+from tests.unit.gangs.conftest import MakeWorld, announced, gang
 
 GROWING = replace(LIMITS, grow_after=10.0, grow_within=120.0, grow_again=600.0)
 
@@ -49,6 +49,8 @@ def test_gang_asks_once_it_has_lacked_nodes_for_the_set_time(growing: World) -> 
     assert all(asking(w, *pods))
     assert len({w.now(one).asks_since for one in pods}) == 1
     assert events(w, ASKED)
+    (told,) = announced(w, "train")
+    assert told.startswith("its pods ask autoscalers for nodes: ")
 
 
 def test_no_gang_asks_unless_that_is_set(world: MakeWorld) -> None:

@@ -27,7 +27,7 @@ from fluence_extender.model.workload import Job, JobSet, LeaderWorkerSet, PodGro
 from fluence_extender.queueing.entry import NEVER
 from tests.core.values import asks, node
 from tests.core.world import World
-from tests.unit.gangs.conftest import MakeWorld
+from tests.unit.gangs.conftest import MakeWorld, announced
 
 PREP = Target("job", "prep")
 
@@ -218,6 +218,10 @@ def test_room_that_is_kept_is_told_once(world: MakeWorld, monkeypatch: pytest.Mo
     w.advance(5)
     told = [(one.reason, one.warning) for one in w.cluster.events if one.regarding.name == "waits"]
     assert sorted(told) == [("Admitted", False), ("Busy", True), ("Reserved", False)]
+    assert announced(w, "waits") == [
+        "nodes are kept free for it until it can start",
+        "its turn has come, and it has its places",
+    ]
 
 
 def test_gang_that_never_waited_in_line_has_no_event(world: MakeWorld) -> None:

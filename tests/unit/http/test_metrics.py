@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import httpx
+import pytest
 
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.ledger.audit import DriftKind
+from fluence_extender.webhook.metrics import WebhookMetrics
 from tests.unit.http.held_placements import HeldPlacements, Post, by_name
 
 
@@ -54,6 +56,15 @@ def test_two_services_in_one_process_share_no_metrics() -> None:
     one.observe_verb("bind", "bound", 0.001)
     assert b'verb="bind"} 1.0' in one.render()[0]
     assert b'outcome="bound"' not in other.render()[0]
+
+
+@pytest.mark.parametrize("made", [Metrics, WebhookMetrics])
+def test_metrics_of_ours_have_one_prefix(made: type[Metrics] | type[WebhookMetrics]) -> None:
+    """The others are those that prometheus_client has for every Python process."""
+    names = [family.name for family in made().registry.collect()]
+    ours = [name for name in names if not name.startswith(("process_", "python_"))]
+    assert ours
+    assert [name for name in ours if not name.startswith("fluence_")] == []
 
 
 def test_every_kind_of_drift_starts_at_zero_and_counts() -> None:

@@ -98,6 +98,25 @@ def test_gangs_of_equal_or_higher_priority_are_no_victims(
     assert found.text == ("would preempt no gang: none that runs has a lower priority than this one (1000)")
 
 
+@pytest.mark.parametrize(
+    ("runs", "told"),
+    [
+        ([], "none that runs has a lower priority than this one (0)"),
+        ([0, 0], "none that runs has a lower priority than this one (0)"),
+        ([0, -5], "evicting gangs of lower priority (below 0) would not make enough room"),
+    ],
+)
+def test_lower_priorities_are_spoken_of_only_if_a_gang_of_such_a_priority_runs(
+    runs: list[int], told: str, cluster: type[Cluster]
+) -> None:
+    there = cluster([node("n0")])
+    there.run([pod("loner", 1000, 1)])
+    for number, priority in enumerate(runs):
+        there.run_gang(low(f"other-{number}", 1, 1000, priority=priority))
+    (answer,) = there.ask(job("train", 1, "4"))
+    assert preemption(answer).text == f"would preempt no gang: {told}"
+
+
 def test_preemption_policy_never_is_respected(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")])
     there.run_gang(low("low", 1, 4000))

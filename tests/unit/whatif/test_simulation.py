@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from fluence_extender.apps.kubectl.simulate import answer_lines
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import MEMORY, Resources
+from fluence_extender.whatif.result_json import results_as_json
 from tests.core.values import GIB, node, pod
 from tests.unit.whatif.conftest import NOW, RACK, Cluster, job
 
@@ -177,6 +179,25 @@ def test_without_time_the_result_is_the_same_with_fewer_details(cluster: type[Cl
     (answer,) = there.ask(job("late", 1, "4"), patience=-1.0)
     assert not answer.fits
     assert (answer.earliest, answer.reductions) == (None, ())
+
+
+@pytest.mark.parametrize(("gangs", "with_advice", "told"), [(200, 16, True), (17, 16, True), (16, 16, False)])
+def test_answer_says_that_only_the_first_gangs_that_do_not_fit_have_advice(
+    gangs: int, with_advice: int, told: bool, cluster: type[Cluster]
+) -> None:
+    there = cluster([node("n0")])
+    answers = there.ask(*(job(f"wide-{number}", 1, "5") for number in range(gangs)))
+    assert [bool(one.reductions) for one in answers] == [number < with_advice for number in range(gangs)]
+    notes = [
+        line
+        for line in answer_lines(results_as_json(answers, there.request, NOW))
+        if "only the first" in line
+    ]
+    wanted = (
+        "note: only the first 16 gangs that don't fit have an expected start and what would fit; ask about fewer gangs "
+        "to see these of the others"
+    )
+    assert notes == ([wanted] if told else [])
 
 
 @pytest.mark.parametrize("amount", [GIB, 5 * GIB])
