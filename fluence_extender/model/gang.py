@@ -60,14 +60,14 @@ class GangState(StrEnum):
 class HistoryKind(StrEnum):
     """The kinds of entries in a gang's history.
 
-    seen: a member was created; taken-over: a member was bound before the service started; whole: enough members
-    exist; waiting: the gang has no place, for the reason in the entry's detail; announced: an Event told the text in
-    the detail; delayed: it will start later than was expected, for the cause in the detail; planned, withdrawn: the
-    gang got a place, or lost it; committed: its places are reserved for it; steered: a member was sent to
-    kube-scheduler for its node; filtered: kube-scheduler called filter and got the node; refused: kube-scheduler
-    didn't take the node; bound: a member has its node; complete: all members have their nodes; failed: a write
-    failed; evicted: a bound member was evicted; requeued: its Jobs were suspended, so that it waits in line again;
-    released: a member holds nothing any more; finished: no member is left running; gone: no pod is left.
+    seen: a member was created; taken-over: a member was bound before the service started; whole: enough members exist;
+    waiting: the gang has no place, for the reason in the entry's detail; announced: an Event was recorded, with the
+    text in the detail; delayed: it will start later than was expected, for the cause in the detail; planned, withdrawn:
+    the gang got a place, or lost it; committed: its places are reserved for it; steered: a member was sent to
+    kube-scheduler for its node; filtered: kube-scheduler called filter and got the node; refused: kube-scheduler didn't
+    take the node; bound: a member has its node; complete: all members have their nodes; failed: a write failed;
+    evicted: a bound member was evicted; requeued: its Jobs were suspended, so that it waits in line again; released: a
+    member holds nothing any more; finished: no member is left running; gone: no pod is left.
     """
 
     SEEN = "seen"
