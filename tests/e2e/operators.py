@@ -28,6 +28,7 @@ KINDS = {
     ),
     "RayCluster": ("ray.io", "v1", "rayclusters", "RayCluster"),
     "RayJob": ("ray.io", "v1", "rayjobs", "RayJob"),
+    "RayService": ("ray.io", "v1", "rayservices", "RayService"),
     "TrainJob": ("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob"),
 }
 LOOSE: Manifest = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

@@ -1,10 +1,10 @@
 """KubeRay, the MPI Operator and the Kubeflow Trainer, as far as what they create, when, and whose it is.
 
 KubeRay deletes the pods of a suspended RayCluster, and creates none. For a RayJob that isn't suspended it creates a
-RayCluster with the RayJob's labels. The MPI Operator deletes the workers of a suspended MPIJob, and creates none. It
-creates the launcher's Job at once, suspended, and resumes and suspends it with the MPIJob. The Trainer applies a JobSet
-for a TrainJob at each look, with the replicated jobs of the runtime, the labels that the TrainJob patches onto the
-runtime's template, and the TrainJob's ``suspend``.
+RayCluster with the RayJob's labels and annotations. The MPI Operator deletes the workers of a suspended MPIJob, and
+creates none. It creates the launcher's Job at once, suspended, and resumes and suspends it with the MPIJob. The Trainer
+applies a JobSet for a TrainJob at each look, with the replicated jobs of the runtime, the labels that the TrainJob
+patches onto the runtime's template, and the TrainJob's ``suspend``.
 """
 
 from __future__ import annotations
@@ -99,7 +99,11 @@ class PlayedOperators(threading.Thread):
         made = {
             "apiVersion": "ray.io/v1",
             "kind": "RayCluster",
-            "metadata": {"name": f"{meta['name']}-x7k2p", "labels": labels},
+            "metadata": {
+                "name": f"{meta['name']}-x7k2p",
+                "labels": labels,
+                "annotations": meta.get("annotations", {}),
+            },
             "spec": spec["rayClusterSpec"],
         }
         self._create(made, owner)

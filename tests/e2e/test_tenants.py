@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from itertools import islice, product
 from string import ascii_letters
 
@@ -24,14 +25,18 @@ from fluence_extender.model.names import (
     USER_ANNOTATION,
 )
 from tests.e2e.conftest import empty
-from tests.e2e.editor import editor
+from tests.e2e.editor import RBAC, editor
 from tests.e2e.harness import Manifest, Namespace, annotations_of, job, node_of, pod, wait_for
-from tests.e2e.installation import gates_of
+from tests.e2e.installation import Installation, gates_of
 from tests.e2e.nodes import NodeFactory
+from tests.e2e.operators import KINDS, written
+from tests.e2e.played_operators import PlayedOperators
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import ONE_DEVICE, QPU, deployment, gang, labelled, ours, pod_group
 
 Write = Callable[[str], None]
+CLUSTER: Manifest = {"headGroupSpec": {"template": {"spec": ours("x", cpu="1")["spec"]}}}
+"""The spec of a RayCluster with a head alone."""
 ATTRIBUTE = "fluence.flux-framework.org/attr-vendor"
 TAKEN_OFF = (PINNED_ANNOTATION, PLACED_ANNOTATION, FIRST_SEEN_ANNOTATION)
 WRITTEN = (ALLOCATION_ANNOTATION, BACKEND_ANNOTATION, ATTRIBUTE, *TAKEN_OFF)
@@ -139,6 +144,122 @@ def test_creator_of_work_is_recorded_and_nobody_can_name_another(
     forgery["metadata"]["labels"] = copied["metadata"]["labels"]
     found = user.api.request("POST", path, forgery, query={"dryRun": "All"})
     assert submitter(found) is None
+
+
+def copies(namespace: Namespace, owner: Manifest, kind: str, api_version: str) -> str | None:
+    """Return the user of a RayCluster that KubeRay would create for ``owner``, if that were of this kind."""
+    made = written("RayCluster", "copy", **CLUSTER)
+    reference = {"kind": kind, "apiVersion": api_version, "name": "x", "uid": "x", "controller": True}
+    made["metadata"] |= {"annotations": annotations_of(owner), "ownerReferences": [reference]}
+    path = f"/apis/ray.io/v1/namespaces/{namespace.name}/rayclusters"
+    return submitter(namespace.api.request("POST", path, made, query={"dryRun": "All"}))
+
+
+def waiting_for(fluence: Fluence, namespace: Namespace) -> dict[str, str]:
+    """Return the user of each gang of the namespace that waits in line."""
+    return {
+        one["name"]: one["user"] for one in fluence.items("/v1/queue") if one["namespace"] == namespace.name
+    }
+
+
+def test_work_of_a_cron_job_belongs_to_who_created_it(
+    fluence: Fluence, namespace: Namespace, user: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(1, cpu="1")
+    namespace.create(ours("full", cpu="1"))
+    namespace.wait_for_phase("full", "Running")
+    name, forged = f"user-of-{namespace.name}", {USER_ANNOTATION: "somebody-else"}
+    jobs = f"/apis/batch/v1/namespaces/{namespace.name}/jobs"
+    path = f"/apis/batch/v1/namespaces/{namespace.name}/cronjobs"
+    template: Manifest = {"spec": job("x", ours("x", cpu="1", annotations=forged))["spec"]}
+    noted = {"metadata": {"annotations": forged}, **template}
+    (plain,) = user.create(cron_job("plain", template))
+    (nightly,) = user.create(cron_job("nightly", noted))
+    made = [plain, nightly]
+    for value in ("x", None):
+        for api in (user.api, namespace.api):
+            change = {"metadata": {"annotations": {USER_ANNOTATION: value}}, "spec": {"backoffLimit": 1}}
+            made.append(api.patch(f"{path}/nightly", {"spec": {"jobTemplate": change}}))
+    assert [submitter(one["spec"]["jobTemplate"]) for one in made] == [name] * 6
+    assert made[-1]["spec"]["jobTemplate"]["spec"]["backoffLimit"] == 1
+    # Its time has come: it last ran the day before yesterday.
+    for one in ("plain", "nightly"):
+        last = (datetime.now(UTC) - timedelta(days=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        namespace.api.patch(f"{path}/{one}/status", {"status": {"lastScheduleTime": last}})
+    wait_for(lambda: len(namespace.api.get(jobs)["items"]) == 2, what="the CronJobs to create Jobs")
+    runs = namespace.api.get(jobs)["items"]
+    assert [submitter(one) for one in runs] == [name, name]
+    wait_for(
+        lambda: list(waiting_for(fluence, namespace).values()) == [name, name],
+        what="the Jobs to wait as the user's",
+        seen=lambda: waiting_for(fluence, namespace),
+    )
+    # Only who may create Jobs everywhere, as the CronJobs' controller may, hands the name on, and of CronJobs alone.
+    copy = job("copy", ours("x"))
+    for api, of, known in (
+        (user.api, "batch/v1", None),
+        (namespace.api, "batch/v1", "somebody-else"),
+        (namespace.api, "batch.example.org/v1", None),
+    ):
+        owner = {"apiVersion": of, "kind": "CronJob", "name": "nightly", "uid": "x", "controller": True}
+        copy["metadata"] = {"name": "copy", "annotations": forged, "ownerReferences": [owner]}
+        assert submitter(api.request("POST", jobs, copy, query={"dryRun": "All"})) == known
+
+
+def cron_job(name: str, template: Manifest) -> Manifest:
+    """A batch/v1 CronJob that runs once a day."""
+    spec = {"schedule": "0 0 * * *", "jobTemplate": template}
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.mark.usefixtures("operators")
+def test_ray_clusters_of_a_ray_job_belong_to_who_created_it(
+    fluence: Fluence,
+    namespace: Namespace,
+    user: Namespace,
+    own_nodes: NodeFactory,
+    installation: Installation,
+) -> None:
+    own_nodes(1, cpu="1")
+    namespace.create(ours("full", cpu="1"))
+    namespace.wait_for_phase("full", "Running")
+    name, forged = f"user-of-{namespace.name}", {USER_ANNOTATION: "somebody-else"}
+    rule = {"apiGroups": ["ray.io"], "resources": ["*"], "verbs": ["*"]}
+    role = {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": {"name": "ray"}, "rules": [rule]}
+    binding = {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "ray"},
+        "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "ray"},
+        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": name}],
+    }
+    namespace.create(role, binding)
+    path = f"/apis/ray.io/v1/namespaces/{namespace.name}"
+    wait_for(lambda: user.api.get(f"{path}/rayjobs"), what="the user's rights to be in force")
+    for kind in ("RayJob", "RayService"):
+        of = written(kind, "forged", rayClusterSpec=CLUSTER)
+        of["metadata"]["annotations"] = forged
+        (created,) = user.create(of)
+        changed = user.api.patch(
+            f"{path}/{KINDS[kind][2]}/forged", {"metadata": {"annotations": {USER_ANNOTATION: "x"}}}
+        )
+        assert submitter(created) == submitter(changed) == name
+        assert copies(namespace, created, kind, "ray.io/v1") == name
+        assert copies(user, of, kind, "ray.io/v1") is None
+        assert copies(namespace, of, kind, "ray.example.org/v1") is None
+    played = PlayedOperators(installation.plane.api)
+    played.start()
+    try:
+        wait_for(lambda: namespace.api.get(f"{path}/rayclusters")["items"], what="the RayCluster")
+        (cluster,) = namespace.api.get(f"{path}/rayclusters")["items"]
+        assert submitter(cluster) == name
+        wait_for(
+            lambda: set(waiting_for(fluence, namespace).values()) == {name},
+            what="the RayCluster to wait as the user's",
+            seen=lambda: waiting_for(fluence, namespace),
+        )
+    finally:
+        played.stop()
 
 
 def test_user_cannot_write_what_the_service_records_on_a_pod(

@@ -520,6 +520,26 @@ def test_policies_know_the_annotations_that_the_service_writes(objects: Objects)
         assert f"'{name}'" in gate["matchConditions"][-1]["expression"]
 
 
+def test_whatever_names_its_creator_is_kept_from_naming_another(objects: Objects) -> None:
+    writes = objects["MutatingAdmissionPolicy", "fluence-submitters"]["spec"]
+    judges = objects["ValidatingAdmissionPolicy", "fluence-stamps-submitters"]["spec"]
+    assert writes["matchConstraints"] == judges["matchConstraints"]
+    named = {name for rule in writes["matchConstraints"]["resourceRules"] for name in rule["resources"]}
+    assert {"jobs", "cronjobs", "rayclusters", "rayjobs", "rayservices"} < named
+    # Neither status nor scale is written with them: controllers write these often.
+    assert not [name for name in named if "/" in name]
+    copied = [
+        one["expression"]
+        for spec in (writes, judges)
+        for one in spec["variables"]
+        if one["name"] in ("copied", "owners")
+    ]
+    assert copied[:2] == copied[2:]
+    for spec in (writes, judges):
+        assert f"'{USER_ANNOTATION}'" in spec["matchConditions"][-1]["expression"]
+    assert USER_ANNOTATION.replace("/", "~1") in writes["mutations"][0]["jsonPatch"]["expression"]
+
+
 def test_births_know_the_keys_of_the_other_policies(objects: Objects) -> None:
     births = objects["MutatingAdmissionPolicy", "fluence-births"]["spec"]
     written = births["mutations"][0]["jsonPatch"]["expression"]
