@@ -10,6 +10,7 @@ import pytest
 from fluence_extender.localcluster import Api, ApiError
 from fluence_extender.model.names import GATE, GROUP_SIZE_ANNOTATION, SCHEDULE_TIMEOUT_ANNOTATION
 from tests.core import manifests
+from tests.e2e.births import resumed_by_user
 from tests.e2e.harness import Manifest, Namespace, job, node_of, wait_for
 from tests.e2e.history import History
 from tests.e2e.installation import Installation
@@ -438,7 +439,9 @@ def test_job_that_is_resumed_does_not_wait_for_the_index_that_has_failed(
     )
     namespace.api.patch(f"{path}/sweep", {"spec": {"suspend": True}})
     namespace.wait_for_pods(lambda left: len(left) == 1, "the Job to be suspended")
-    namespace.api.patch(f"{path}/sweep", {"spec": {"suspend": False}})
+    wait_for(
+        lambda: resumed_by_user(namespace, "sweep"), what="its plan not to bind pods any more", timeout=120
+    )
     namespace.wait_until_bound(3)
     assert fluence.wait_for_state(namespace.name, "sweep", "bound")["size"] == 2
 

@@ -320,7 +320,8 @@ async def test_the_extenders_own_role_suffices_for_all_it_does(
     [
         ("delete", "", "pods", "", ""),
         ("update", "", "pods", "", ""),
-        ("patch", "", "nodes", "", ""),
+        ("update", "", "nodes", "", ""),
+        ("patch", "", "nodes/status", "", ""),
         ("get", "", "secrets", "", ""),
         ("list", "", "secrets", "fluence-system", ""),
         ("list", "", "secrets", "kube-system", ""),

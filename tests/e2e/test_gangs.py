@@ -32,6 +32,7 @@ def test_pod_alone_is_a_gang_of_one(fluence: Fluence, namespace: Namespace, node
         "gpu": 0,
         "backend": "",
         "devices": {},
+        "claimed": [],
         "gang": "alone",
         "claim": "bound",
     }

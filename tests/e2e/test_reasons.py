@@ -9,7 +9,7 @@ import pytest
 
 from fluence_extender.localcluster import ApiError
 from fluence_extender.model.names import GROUP_SIZE_ANNOTATION
-from tests.e2e.harness import Manifest, Namespace, wait_for
+from tests.e2e.harness import Manifest, Namespace, pod, wait_for
 from tests.e2e.history import History
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
@@ -211,6 +211,8 @@ def test_bindings_that_the_api_server_refuses_are_told(
     fluence: Fluence, namespace: Namespace, nodes: NodeFactory, no_bindings: Callable[[], None]
 ) -> None:
     nodes(1, cpu="4")
+    # While a pod waits for another scheduler, no pod is bound by its creation.
+    namespace.create(pod("other", scheduler="nobody"))
     namespace.create(indexed_job("theirs", ours("x", cpu="500m"), 2), *gang("ours", 2, cpu="500m"))
     for name in ("theirs", "ours"):
         seen = fluence.wait_for_reason(namespace.name, name, f"placed, but {name}-0")

@@ -9,7 +9,7 @@ import pytest
 
 from fluence_extender.localcluster import ApiError
 from fluence_extender.model.names import DOMAIN, PLACED_LABEL, QUEUE_LABEL, QUEUED_SINCE_ANNOTATION
-from tests.e2e.births import held, path_of, ranks, refusal
+from tests.e2e.births import held, path_of, ranks, resumed_by_user
 from tests.e2e.harness import (
     Cluster,
     Manifest,
@@ -208,18 +208,16 @@ def test_user_who_resumes_a_job_that_was_sent_back_gains_nothing(
     wait_until_running(namespace, "high", 4)
     for _ in range(2):
         wait_for(lambda: held(stored(namespace, "low")), what="the Job to wait")
-        wait_for(lambda: _resumed(namespace), what="its former plan not to bind pods any more", timeout=120)
+        wait_for(
+            lambda: resumed_by_user(namespace, "low"),
+            what="its former plan not to bind pods any more",
+            timeout=120,
+        )
         wait_for(lambda: _waits(namespace), what="the Job to wait again", seen=lambda: namespace.pods())
     assert len(wait_until_running(namespace, "high", 4)) == 4
     delete(namespace, "high")
     wait_until_running(namespace, "low", 4)
     assert failures(namespace, "low") == (0, [])
-
-
-def _resumed(namespace: Namespace) -> bool:
-    """Have the Job resumed by its user; return whether the API server lets him."""
-    path = path_of(namespace, "low")
-    return not refusal(lambda: namespace.api.patch(path, {"spec": {"suspend": False}}))
 
 
 def _waits(namespace: Namespace) -> bool:

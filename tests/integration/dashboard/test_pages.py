@@ -85,16 +85,19 @@ def items(site: EmbeddedSite, name: str) -> Items:
     return found
 
 
+READ_ROWS = """rows => rows.map(row => [...row.querySelectorAll("th, td")]
+    .map(cell => [cell.dataset.label || "", cell.innerText.trim()]))"""
+
+
 def cells(page: Page, caption: str) -> dict[str, dict[str, str]]:
-    """Return the rows of a table by their first cell, each with its cells by column."""
-    found: dict[str, dict[str, str]] = {}
-    for row in page.get_by_role("region", name=caption, exact=True).locator("tbody tr").all():
-        texts = {
-            cell.get_attribute("data-label") or "": cell.inner_text().strip()
-            for cell in row.locator("th, td").all()
-        }
-        found[next(iter(texts.values()))] = texts
-    return found
+    """Return the rows of a table by their first cell, each with its cells by column.
+
+    They are read at once, because the page may be written anew at any moment.
+    """
+    rows: list[list[list[str]]] = (
+        page.get_by_role("region", name=caption, exact=True).locator("tbody tr").evaluate_all(READ_ROWS)
+    )
+    return {row[0][1]: {label: text for label, text in row} for row in rows}
 
 
 def test_overview_counts_what_the_service_counts(page: Page, site: EmbeddedSite) -> None:
