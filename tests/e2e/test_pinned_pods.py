@@ -10,7 +10,7 @@ from tests.e2e.history import History
 from tests.e2e.installation import Installation, gates_of
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
-from tests.e2e.workloads import deployment, indexed_job, ours
+from tests.e2e.workloads import deployment, ours
 
 PRESENT = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "Exists"}]}
 FAST = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["nvme"]}]}
@@ -32,7 +32,7 @@ def test_pods_of_a_job_are_confined_to_their_nodes_and_never_nominated(
     fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, history: History
 ) -> None:
     own_nodes(4, cpu="2")
-    namespace.create(indexed_job("ranks", ours("x", cpu="1"), 6))
+    namespace.create(job("array", ours("x", cpu="1"), parallelism=6, completions=6))
     pods = namespace.wait_until_bound(6)
     history.wait(6)
     for one in pods:
