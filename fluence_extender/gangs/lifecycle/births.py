@@ -385,9 +385,9 @@ class Births:
         uids = tuple(member.pod.uid for member in members)
         if len(",".join(plan)) > LONGEST_PLAN:
             return Resume(job, uids=uids)
-        claiming = any(member.pod.claims for member in members)
-        bound = not claiming and not self.repelling.keeps_away(job.namespace)
-        return Resume(job, plan, str(members[0].promise or ""), uids, bound)
+        fragile = isinstance(job, Job) and job.evictions_left == 0
+        apart = fragile or any(one.pod.claims for one in members) or self.repelling.keeps_away(job.namespace)
+        return Resume(job, plan, str(members[0].promise or ""), uids, not apart)
 
     def actions(self, now: float) -> list[Action]:
         """Return what else has to be done for the Jobs that aren't settled."""
