@@ -175,7 +175,7 @@ def test_user_cannot_take_what_runs_out_of_its_quota(
     # The pods lose their Job, and name another queue and another gang.
     born = [one for one in namespace.pods() if "ownerReferences" in one["metadata"]]
     assert len(born) == 2
-    assert all(annotations_of(one)[PINNED_ANNOTATION] == node for one in born)
+    assert all(node_of(one) == node for one in born)
     user.api.delete(path_of(namespace, "train"), propagationPolicy="Orphan")
     wait_for(
         lambda: not any("ownerReferences" in one["metadata"] for one in namespace.pods()),
