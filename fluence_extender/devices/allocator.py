@@ -254,7 +254,7 @@ class DeviceAllocator:
         return self._lens.bits[choice]
 
     def all_of(self, bit: int) -> list[int]:
-        """Return the devices of which all are to be taken, none where one of them can't be had.
+        """Return the devices that have to be taken together, none where one of them can't be had.
 
         Devices that several claims may have count only if enough of them was left when the pod's turn came.
         """

@@ -78,7 +78,7 @@ PLACED_ANNOTATION = f"{DOMAIN}/placed-with"
 # By this label Kueue counts an object, and suspends and resumes it.
 KUEUE_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
-# Cluster Autoscaler: with which ProvisioningRequest nodes were asked for a pod, and of which class that is.
+# Cluster Autoscaler: the ProvisioningRequest that asked for a pod's node, and the class of that request.
 CONSUMES_ANNOTATION = "autoscaling.x-k8s.io/consume-provisioning-request"
 CLASS_ANNOTATION = "autoscaling.x-k8s.io/provisioning-class-name"
 ATOMIC_CLASS = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"

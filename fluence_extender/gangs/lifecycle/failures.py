@@ -50,7 +50,7 @@ class Kept(Protocol):
     """What has to stay free beside a gang."""
 
     def within(self, table: CapacityTable) -> tuple[NDArray[np.intp], Amounts]:
-        """Return the rows of ``table`` of which something is kept, and how much of each of its columns."""
+        """Return the rows of ``table`` in which something is kept, and the amounts kept there, by its columns."""
         ...
 
 

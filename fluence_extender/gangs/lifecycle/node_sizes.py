@@ -12,7 +12,7 @@ from fluence_extender.model.resources import Resources
 
 
 class NodeSizes:
-    """The sizes of nodes that are gone, of which only the largest are kept, and one that is ``stated``.
+    """The sizes of the largest nodes that are gone, and one that is ``stated``.
 
     Of a resource that it doesn't name, the stated node has as much as any other.
     """

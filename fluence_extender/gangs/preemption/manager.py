@@ -167,7 +167,7 @@ class PreemptionManager:
         return not self._preemptions and self._evictions.idle and not self._searches.may_help(priority, now)
 
     def takes_back(self, gang: Gang, members: Sequence[Member]) -> bool:
-        """Return whether the gang may take gangs of others because of what its queue is guaranteed."""
+        """Return whether the guarantee of its queue lets the gang evict gangs of other queues."""
         return self._searches.may_take_back(gang, members)
 
     def consider(self, gang: Gang, members: Sequence[Member], reason: Reason, now: float) -> Reason:

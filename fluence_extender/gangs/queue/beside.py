@@ -64,7 +64,7 @@ class KeptRoom:
     closed: frozenset[str] = frozenset()
 
     def within(self, table: CapacityTable) -> tuple[NDArray[np.intp], Amounts]:
-        """Return the rows of ``table`` of which something is kept, and how much of each of its columns."""
+        """Return the rows of ``table`` in which something is kept, and the amounts kept there, by its columns."""
         there = [at for at, name in enumerate(self.nodes) if name in table.rows]
         found = np.zeros((len(there), table.free.shape[1]), dtype=np.int64)
         for kind, column in table.columns.items():

@@ -24,7 +24,7 @@ from fluence_extender.model.resources import Resources
 from fluence_extender.queueing.reclaim import HeldPlaces, beyond_guarantees, is_owed
 
 QuotaRoom = Callable[[Collection[str]], bool]
-"""Returns whether there is room in quotas once the pods of these uids are gone."""
+"""Tells whether quotas have room once the pods with these uids are gone."""
 
 LEAST = 1e-9
 """The smallest share that ``owed`` states for a queue, because 0 means that nothing has to be given back."""

@@ -103,7 +103,7 @@ def _node(controller: Controller, name: str, overcommitted: Collection[str]) -> 
 
 
 def _state(device: NodeDevice) -> str:
-    """Return in a word who has a device, or why nobody can have it."""
+    """Return the state of a device in a word: whether it is taken, or why it can't be had."""
     if device.held:
         return "shared" if device.shareable else "held"
     return device.problem or "free"
