@@ -57,15 +57,17 @@ def waits_for_build(nodeid: str, config: pytest.Config) -> bool:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the files: the quick ones first, then those of the control plane mixed with the long computations.
 
+    Those that change the installation on real nodes come last, because the last of them removes it.
+
     A test on the control plane waits more than it computes, so the two share the cores well. While the control plane is
     built, the first part keeps the processes busy. Files with many tests come first within each part, so that short
     ones fill the end.
     """
     sizes = Counter(item.path for item in items)
 
-    def place(item: pytest.Item) -> tuple[bool, int, Path]:
+    def place(item: pytest.Item) -> tuple[bool, bool, int, Path]:
         late = item.nodeid.startswith(("tests/integration/cluster/", "tests/e2e/", "tests/property/"))
-        return late, -sizes[item.path], item.path
+        return item.path.name == "life.py", late, -sizes[item.path], item.path
 
     items.sort(key=place)
 

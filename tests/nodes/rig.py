@@ -117,10 +117,13 @@ class Rig:
     def tell_logs(self, lines: int = 60) -> None:
         """Print the end of all logs: of the installation, and of the nodes' programs."""
         for deployment in PRODUCT:
-            said = self.kubectl(
-                "logs", "--namespace=fluence-system", f"deployment/{deployment}", "--all-containers",
-                "--prefix", f"--tail={lines}", "--all-pods",
-            )  # fmt: skip
+            try:
+                said = self.kubectl(
+                    "logs", "--namespace=fluence-system", f"deployment/{deployment}", "--all-containers",
+                    "--prefix", f"--tail={lines}", "--all-pods",
+                )  # fmt: skip
+            except RuntimeError as error:  # It may be removed already.
+                said = str(error)
             print(said)
         for log in sorted((RIG / "logs").iterdir()):
             print(f"{log.name}:\n{tail(log, lines)}")
