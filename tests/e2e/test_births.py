@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fluence_extender.localcluster import ControlPlane
 from fluence_extender.model.names import COMPLETION_INDEX, NODES_ANNOTATION
 from tests.e2e.births import bound_at_birth, gated_jobs, held, index_of, path_of, ranks
-from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, phase_of, wait_for
+from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, phase_of, pod, wait_for
 from tests.e2e.installation import Installation, gates_of
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
+from tests.e2e.test_outages import stands_still
+from tests.e2e.test_rejected_pods import reject
 from tests.e2e.workloads import ours
 
 
@@ -99,6 +107,49 @@ def test_replacement_is_placed_anew_where_its_node_is_gone(
     wait_for(elsewhere, what="all pods on the other nodes", timeout=180)
     delete(namespace, "train")
     wait_for(lambda: not gated_jobs(namespace.api), what="the Job to be forgotten")
+
+
+@contextmanager
+def controllers_frozen(plane: ControlPlane) -> Iterator[None]:
+    """The Job controller creates nothing while this lasts."""
+    process = plane.component("kube-controller-manager").pid
+    assert process is not None
+    os.kill(process, signal.SIGSTOP)
+    try:
+        wait_for(lambda: stands_still(process), what="the controllers to stand still")
+        yield
+    finally:
+        os.kill(process, signal.SIGCONT)
+
+
+def test_foreign_pod_takes_a_planned_place_before_the_pods_exist(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, control_plane: ControlPlane
+) -> None:
+    nodes = own_nodes(3, cpu="4")
+    namespace.create(pod("foreign", scheduler="somebody-elses", cpu="4"))
+    with controllers_frozen(control_plane):
+        namespace.create(cores("train", 8))
+
+        def planned() -> list[str]:
+            template = namespace.api.get(path_of(namespace, "train"))["spec"]["template"]
+            return annotations_of(template).get(NODES_ANNOTATION, "").partition(";")[0].split(",")
+
+        wait_for(lambda: planned() != [""], what="the plan")
+        taken = planned()[0]
+        namespace.bind("foreign", taken)
+    # The kubelet takes the foreign pod, which was there first.
+    namespace.wait_for_phase("foreign", "Running")
+
+    def elsewhere() -> bool:
+        for one in namespace.pods(**{"job-name": "train"}):
+            if node_of(one) == taken and phase_of(one) != "Failed":
+                reject(namespace, one, "OutOfcpu")
+        found = [one for one in namespace.pods(**{"job-name": "train"}) if phase_of(one) == "Running"]
+        return len(found) == 8 and {node_of(one) for one in found} == set(nodes) - {taken}
+
+    wait_for(elsewhere, what="all pods on the other nodes", timeout=180)
+    fluence.wait_for_state(namespace.name, "train", "bound")
+    assert phase_of(namespace.pod("foreign")) == "Running"
 
 
 def test_crash_changes_no_plan(

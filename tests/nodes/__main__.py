@@ -21,6 +21,7 @@ from pathlib import Path
 
 from fluence_extender.localcluster import ensure_binaries, shim
 from fluence_extender.localcluster.binaries import cache_folder
+from tests.images import building
 from tests.nodes import groups, programs
 from tests.nodes.archives import archives
 from tests.nodes.isolation import isolated
@@ -43,9 +44,14 @@ def main(arguments: Sequence[str]) -> int:
     if lacking or "--check" in arguments:
         return LEFT_OUT if lacking and "--check" in arguments else 0
     begun = time.monotonic()
-    if packages := programs.missing_packages():
-        print(f"Installing {', '.join(packages)}", flush=True)
-        programs.install(packages)
+    try:
+        if packages := programs.missing_packages():
+            print(f"Installing {', '.join(packages)}", flush=True)
+            programs.install(packages)
+        building.base()
+    except (subprocess.CalledProcessError, RuntimeError) as error:
+        tell_what_is_left_out(f"Debian's packages, or a way to them: {error}")
+        return 0
     if lacking := missing_links(home):
         tell_what_is_left_out(lacking)
         return 0
