@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
             programs.install(packages)
         building.base()
     except (subprocess.CalledProcessError, RuntimeError) as error:
-        tell_what_is_left_out(f"Debian's packages, or a way to them: {error}")
+        tell_what_is_left_out(f"Debian's packages, or a way to them: {str(error).splitlines()[-1]}")
         return 0
     if lacking := missing_links(home):
         tell_what_is_left_out(lacking)
