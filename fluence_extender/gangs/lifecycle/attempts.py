@@ -269,7 +269,7 @@ class Attempts:
             )
         needs, why = _needs(gang, size), reason
         if reason is not None:
-            gang.attempt.again_at = min((one.refusals.next_bar_ends for one in ready), default=NEVER)
+            gang.attempt.again_at = min((one.refusals.next_bar_ends(now) for one in ready), default=NEVER)
             movable = any(one.assignment is not None for one in gang.pending())
             if missing > 0 and movable and not gang.begun and needs:
                 # Some have places that the others can't join: all get new ones together.

@@ -84,4 +84,5 @@ class Evaluation:
             self._on_whole(gang)
         if not isinstance(size, Reason):
             explain_begun(gang, now, self._limits, self._registry.gone.clock)
-            gang.barrier.recheck(gang.gathered)
+            if gang.gathering is not None:
+                gang.gathering.recheck(gang.gathered)

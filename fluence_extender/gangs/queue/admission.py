@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from sys import intern
 from typing import TypedDict
 
 from fluence_extender.gangs.lifecycle.member_states import BOUND
@@ -275,7 +276,7 @@ def _leaves(gang: Gang) -> bool:
 
 
 def _user(key: GangKey, said: Submission) -> str:
-    return Caller(said.user).share if said.user else f"namespace {key.namespace}"
+    return intern(Caller(said.user).share if said.user else f"namespace {key.namespace}")
 
 
 def _names(gang: Gang) -> set[Target]:

@@ -299,7 +299,7 @@ class Heads:
         else:
             timeline.reserve(found)
             if found.start != NEVER:
-                head.gang.foretold.promise(found.start)
+                head.gang.foretold = head.gang.foretold.promised(found.start)
 
     def _found(self, head: Head) -> Reservation | None:
         """Return a reservation at the first moment at which known ends let the gang fit."""
@@ -352,7 +352,7 @@ class Heads:
         if promise.start != NEVER:
             later = None if start == NEVER else int(start)
             moved = MovedStart(int(self._followed.now()), int(promise.start), later, cause.value)
-            head.gang.foretold.move(moved)
+            head.gang.foretold = head.gang.foretold.moved(moved)
         head.gang.note(HistoryKind.DELAYED, "", f"it is expected to start later: {cause.value}")
         if start == NEVER:
             head.gang.starts_about = None

@@ -81,15 +81,20 @@ class LedgerTimeline:
         if not pod.finished and self._ends.known(pod):
             if self._ending.get(pod.uid) is not pod:
                 self._ending[pod.uid] = pod
-                self._touched.add(pod.uid)
+                self._touch(pod.uid)
         elif self._ending.pop(pod.uid, None) is not None:
-            self._touched.add(pod.uid)
+            self._touch(pod.uid)
 
     def restated(self, pod: Pod) -> None:
         """Take in a pod of which a workload or a queue says something else than before."""
         self._ending.pop(pod.uid, None)
-        self._touched.add(pod.uid)
+        self._touch(pod.uid)
         self.seen(pod)
+
+    def _touch(self, uid: str) -> None:
+        """Note that something else tells the end of a pod; one without a place holds nothing yet."""
+        if self._node_of(uid):
+            self._touched.add(uid)
 
     def gone(self, uid: str) -> None:
         """Forget a pod."""
