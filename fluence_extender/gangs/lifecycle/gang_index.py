@@ -17,7 +17,7 @@ from fluence_extender.model.gang import GangKey, GangState
 
 SETTLED = (GangState.BOUND, GangState.FINISHED)
 
-AT_ONCE = 64
+AT_ONCE = 32
 """So many gangs whose timers are due are looked at in one step, which takes some milliseconds."""
 
 

@@ -450,7 +450,8 @@ class Lifecycle:
             self._registry.revision += 1
         actions: list[Action] = []
         reserved = self.queue.promised_starts()
-        changed = self._registry.dirty.difference(self._evaluation.left)
+        # While some that have changed aren't evaluated, nothing else is done for those.
+        changed = self._registry.dirty if all_known else frozenset[GangKey]()
         for gang in self._gang_index.existing(looked_at | changed):
             self._places.clear_unplanned(gang)
             steered, writes = self._steering.due(gang)
@@ -468,7 +469,8 @@ class Lifecycle:
             actions.extend(announcements(gang, now, self.limits, self._registry, self._job_reports, kept))
             self._gang_index.update(gang, now)
             self._gang_index.look_at(gang.key, again)
-            self.queue.turns.put(gang)
+            if gang.state is not GangState.WAITING or self.queue.turns.find(gang.key) is None:
+                self.queue.turns.put(gang)
         nodes: list[Action] = [*self.growth.orphans(now), *self.node_holds.due(now)]
         births = self.births.actions(now)
         return [*self._places.clears(), *preempting, *births, *actions, *self._group_reports.due(now), *nodes]

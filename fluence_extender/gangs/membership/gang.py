@@ -445,7 +445,7 @@ class Gang:
     @property
     def priority(self) -> int:
         """The priority by which it has its turn; a bound pod that was placed otherwise doesn't raise it."""
-        return self.priority_among(self._own())
+        return self.priority_among(self.own())
 
     def priority_among(self, members: Sequence[Member]) -> int:
         """Return the highest priority of these members, or what the queue gives work without a class, if more."""
@@ -458,15 +458,20 @@ class Gang:
         The time is a whole second; the resourceVersion orders what was created in the same one. A bound pod that was
         placed otherwise makes the gang no older. A Job that was sent back in line makes it as old as its place there.
         """
+        return self.created_among(self.own())
+
+    @staticmethod
+    def created_among(members: Sequence[Member]) -> tuple[float, int]:
+        """Return when the first of these members was created or submitted."""
         # As in `alive`, no call for each member.
-        ages = (one.submitted or (one.pod.created, one.first_seen) for one in self._own())
+        ages = [one.submitted or (one.pod.created, one.first_seen) for one in members]
         return min(ages, default=(0.0, 0))
 
-    def _own(self) -> list[Member]:
+    def own(self) -> list[Member]:
         """Return the living members that wait or were placed with this gang, or all if there are none."""
         alive = self.alive()
-        return [one for one in alive if one.state is not BOUND or self._placed(one)] or alive
-
-    def _placed(self, member: Member) -> bool:
-        """Return whether the member got its place with this gang."""
-        return member.promise is not None and member.promise.gang == self.key
+        return [
+            one
+            for one in alive
+            if one.state is not BOUND or (one.promise is not None and one.promise.gang == self.key)
+        ] or alive

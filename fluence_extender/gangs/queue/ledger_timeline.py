@@ -30,8 +30,8 @@ from fluence_extender.queueing.timeline import Timeline
 SPARE = 16
 """At least so many rows are kept for nodes that join, besides an eighth."""
 
-PART = 64
-"""So many nodes are looked at in each step of the first build."""
+PART, HOLDS = 64, 1024
+"""So many nodes are looked at in each step of the first build, and so many holds are counted."""
 
 Held = dict[tuple[float, bool], Amounts]
 """What the pods of a node hold, by when they end and whether they are foreign."""
@@ -182,8 +182,11 @@ class LedgerTimeline:
             holds.extend(self._holders[name].values())
             if number % PART == 0:
                 yield False
-        self.timeline = Timeline(room, now)
-        self.timeline.hold_all(holds)
+        timeline = Timeline(room, now)
+        for first in range(0, len(holds), HOLDS):
+            timeline.hold_all(holds[first : first + HOLDS])
+            yield False
+        self.timeline = timeline
         self._mark = mark
         self.built += 1
         self.freed += 1
