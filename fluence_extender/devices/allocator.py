@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 
-from fluence_extender.devices.selectors import selects
+from fluence_extender.devices.selectors import Verdict, selects
 from fluence_extender.model.claims import AttributeConstraint, Choice, Claims
 from fluence_extender.model.devices import CounterId, NodeDevice
 from fluence_extender.model.node import Node
@@ -23,6 +24,9 @@ MOST_DEVICES = 32
 
 MOST_LENSES = 256
 """For how many sets of claims it is remembered what they ask of devices."""
+
+MOST_VIEWS = 4096
+"""For how many different states of nodes it is remembered how they look to the same claims."""
 
 BLOCKING = ("NoSchedule", "NoExecute")
 
@@ -84,6 +88,12 @@ class View:
     blocked: int = 0
     given: frozenset[str] = frozenset()
 
+    @property
+    def met(self) -> int:
+        """The choices that concern any of the devices, as bits."""
+        serve = reduce(or_, (part.serves for part in self.parts), 0)
+        return serve | self.failing | self.unfit | self.blocked
+
 
 class Lens:
     """What some claims ask of devices."""
@@ -120,6 +130,8 @@ class Lens:
         for device in node.devices:
             self._see(device, build)
         start = State(build.taken, tuple(build.left))
+        if len(self._views) >= MOST_VIEWS:
+            self._views.clear()
         made = tuple(build.parts), start, build.failing, build.unfit, build.blocked, given
         return self._views.setdefault(made, View(*made))
 
@@ -129,7 +141,7 @@ class Lens:
         had = device.held and not device.shareable
         for bit, (kind, asked) in enumerate(self._kinds):
             shares.append(())
-            found = selects(kind.selectors, device)
+            found = _selects(kind, device)
             if found is not True:
                 if found is not False and not (had and kind.count):
                     build.failing |= 1 << bit
@@ -381,6 +393,12 @@ class _Serving:
 def choices(claims: Claims) -> Iterator[Choice]:
     """Yield all choices of all requests."""
     return (choice for claim in claims for request in claim.requests for choice in request.choices)
+
+
+def _selects(kind: Choice, device: NodeDevice) -> Verdict:
+    if device.reach is not None and device.reach not in (kind.reach or ()):
+        return False
+    return selects(kind.selectors, device)
 
 
 def _tainted(device: NodeDevice, kind: Choice) -> bool:

@@ -1,4 +1,8 @@
-"""The pools of devices that drivers publish, slice by slice, and which of their devices a node can use."""
+"""The pools of devices that drivers publish, slice by slice, and which of their devices nodes can use.
+
+A pool is wide if several nodes can use a device of it, or if devices of several nodes take from its counters. What a
+wide pool has is the network's; all other devices are their node's.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,15 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from fluence_extender.model.devices import Allocated, CounterId, DeviceId, NodeDevice, ResourceSlice
+from fluence_extender.model.devices import (
+    Allocated,
+    CounterId,
+    DeviceId,
+    NodeDevice,
+    Reach,
+    ResourceSlice,
+    only,
+)
 
 Key = TypeVar("Key")
 Member = TypeVar("Member")
@@ -27,6 +39,14 @@ class _Pool:
     problem: str
     counters: Mapping[CounterId, int] = field(default_factory=dict)
 
+    @property
+    def wide(self) -> bool:
+        """Whether its devices can't be counted node by node."""
+        nodes = {one.node for one in self.slices if one.devices}
+        return any(device.reach is not None for one in self.slices for device in one.devices) or bool(
+            self.counters and len(nodes) > 1
+        )
+
 
 class Pools:
     """All slices, by pool and by node."""
@@ -36,6 +56,7 @@ class Pools:
         self._of: defaultdict[str, set[Pool]] = defaultdict(set)
         self._in: defaultdict[Pool, set[str]] = defaultdict(set)
         self._read: dict[Pool, _Pool] = {}
+        self.wide: set[Pool] = set()
 
     def changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> set[str]:
         """Take over a change of a slice in ``slices``; return the nodes that it touches."""
@@ -51,8 +72,10 @@ class Pools:
             self._read.pop(pool, None)
             nodes = {self.slices[name].node for name in self._in.get(pool, ())}
             touched |= {one.node, *nodes}
+            is_wide = pool in self._in and self._pool(pool).wide
+            (self.wide.add if is_wide else self.wide.discard)(pool)
             for node in {one.node, *nodes}:
-                if node in nodes:
+                if node in nodes and not is_wide:
                     self._of[node].add(pool)
                 else:
                     discard(self._of, node, pool)
@@ -69,19 +92,37 @@ class Pools:
     def devices(self, node: str, held: Held) -> Iterator[NodeDevice]:
         """Yield the devices of a node in the order in which kube-scheduler goes through them."""
         for pool in sorted(self._of.get(node, ())):
-            read = self._pool(pool)
-            problem = read.problem or self._overdrawn(read, held)
-            for one in read.slices:
-                for device in one.devices if one.node == node else ():
-                    claims = held.get(device.id)
-                    if claims:
-                        device = replace(device, held=True, used=_used(claims) if device.shareable else {})
-                    yield replace(device, problem=device.problem or problem) if problem else device
+            for at, device in self._devices(pool, held):
+                if at == node:
+                    yield device
 
-    def counters(self, node: str) -> dict[CounterId, int]:
-        """Return the counters from which devices of a node take."""
+    def network(self, held: Held) -> Iterator[NodeDevice]:
+        """Yield the devices of wide pools with their reach, in the order in which kube-scheduler goes through them."""
+        for pool in sorted(self.wide):
+            for at, device in self._devices(pool, held):
+                yield replace(device, reach=only(at)) if device.reach is None else device
+
+    def reaches(self, pool: Pool) -> set[Reach]:
+        """Return the reaches of the devices of a pool, none unless it is wide."""
+        slices = self._pool(pool).slices if pool in self.wide else ()
+        found = {(one.node, device.reach) for one in slices for device in one.devices}
+        return {only(node) if reach is None else reach for node, reach in found}
+
+    def _devices(self, pool: Pool, held: Held) -> Iterator[tuple[str, NodeDevice]]:
+        """Yield the devices of a pool with the nodes of their slices."""
+        read = self._pool(pool)
+        problem = read.problem or self._overdrawn(read, held)
+        for one in read.slices:
+            for device in one.devices:
+                claims = held.get(device.id)
+                if claims:
+                    device = replace(device, held=True, used=_used(claims) if device.shareable else {})
+                yield one.node, replace(device, problem=device.problem or problem) if problem else device
+
+    def counters(self, node: str | None) -> dict[CounterId, int]:
+        """Return the counters from which devices of a node take, or those of the network."""
         found: dict[CounterId, int] = {}
-        for pool in self._of.get(node, ()):
+        for pool in self.wide if node is None else self._of.get(node, ()):
             found.update(self._pool(pool).counters)
         return found
 

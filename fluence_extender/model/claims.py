@@ -5,6 +5,7 @@ Invariant: claims of equal pods are equal values, because names of generated cla
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from fluence_extender.model.quantity import in_exact_binary, nanos_to_whole
@@ -41,7 +42,8 @@ class Choice:
 
     ``name`` is that of a subrequest, "" where the request has one choice only. ``capacity`` is what it needs of each
     device, by the names that the device has, in billionths. ``requires`` are the values that attributes of every device
-    have to have.
+    have to have. ``reach`` are the reaches of devices that its node belongs to, None where the node's own devices are
+    asked.
     """
 
     device_class: str
@@ -51,6 +53,7 @@ class Choice:
     name: str = ""
     capacity: tuple[tuple[str, int], ...] = ()
     requires: tuple[tuple[str, str], ...] = ()
+    reach: frozenset[Hashable] | None = None
 
     @property
     def text(self) -> str:

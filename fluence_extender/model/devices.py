@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from fluence_extender.model.claims import ClaimSpec, DeviceTaint
-from fluence_extender.model.pod import NodeTerm
+from fluence_extender.model.pod import NodeTerm, Requirement
 from fluence_extender.model.quantity import up
 
 CLASS_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
@@ -19,6 +19,9 @@ CLASS_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
 
 DeviceId = tuple[str, str, str]
 """Driver, pool and name. People see it as ``driver/pool/name``."""
+
+Reach = tuple[NodeTerm, ...]
+"""From which nodes a device can be used: from those for which a term holds, or from all where there are no terms."""
 
 CounterId = tuple[str, str, str, str]
 """Driver, pool, set and name of a counter from which devices of the pool take."""
@@ -75,11 +78,12 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class NodeDevice:
-    """One device that a node can use.
+    """One device that a node can use, or several can.
 
     ``capacity`` has the names as they are written. ``held`` says that a claim has it. ``problem`` is why the service
     never plans with it, "" for most. ``consumes`` is what it takes of its pool's counters while somebody has it. If
-    ``shareable``, several claims may have it, each a part of its capacity; together they have ``used``.
+    ``shareable``, several claims may have it, each a part of its capacity; together they have ``used``. ``reach`` is
+    None for devices that only their node can use, with counters that no other node's devices take from.
     """
 
     driver: str
@@ -93,6 +97,7 @@ class NodeDevice:
     consumes: Mapping[CounterId, int] = field(default_factory=dict)
     shareable: bool = False
     used: Mapping[str, int] = field(default_factory=dict)
+    reach: Reach | None = None
 
     def has(self, attribute: str, value: str) -> bool:
         """Return whether an attribute has the value, whatever its domain and its type."""
@@ -139,8 +144,8 @@ class NodeDevice:
 class ResourceSlice:
     """Devices of one pool, as a driver publishes them.
 
-    ``node`` is the node of all of them, "" where they can be reached from several. ``counters`` are the counters of the
-    pool. The pool is complete where ``slices`` of them have its newest ``generation``.
+    ``node`` is the node of all of them, "" where each has its ``reach``. ``counters`` are the counters of the pool. The
+    pool is complete where ``slices`` of them have its newest ``generation``.
     """
 
     name: str
@@ -230,6 +235,11 @@ class ResourceClaimTemplate:
     namespace: str
     name: str
     spec: ClaimSpec
+
+
+def only(node: str) -> Reach:
+    """Return the reach of a device that one node can use."""
+    return (NodeTerm(fields=(Requirement("metadata.name", "In", (node,)),)),)
 
 
 def _written(value: Attribute) -> str:

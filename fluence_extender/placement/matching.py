@@ -270,7 +270,7 @@ class Matching:
             return None
         room = shapes[0].room
         counts = self._ledger.match_equal(shapes[0].requests, shapes[0].count, shapes[0].nodes)
-        if counts is None or (room is not None and (room.most([*counts]) < [*counts.values()]).any()):
+        if counts is None or (room is not None and not room.serves(counts)):
             return None
         return [counts]
 

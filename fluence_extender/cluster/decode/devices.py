@@ -33,11 +33,13 @@ from fluence_extender.model.devices import (
     CounterId,
     DeviceClass,
     NodeDevice,
+    Reach,
     RequestPolicy,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
     Version,
+    only,
 )
 from fluence_extender.model.pod import NodeTerm, Requirement
 from fluence_extender.model.quantity import InvalidQuantity, nanos
@@ -82,12 +84,24 @@ class _Counters(msgspec.Struct):
     counters: dict[str, _Counter] | None = None
 
 
+class _Term(msgspec.Struct):
+    expressions: tuple[Requirement, ...] | None = msgspec.field(name="matchExpressions", default=None)
+    fields: tuple[Requirement, ...] | None = msgspec.field(name="matchFields", default=None)
+
+
+class _NodeSelector(msgspec.Struct):
+    terms: list[_Term] | None = msgspec.field(name="nodeSelectorTerms", default=None)
+
+
 class _Device(msgspec.Struct):
     name: str
     attributes: dict[str, _Attribute] | None = None
     capacity: dict[str, _Capacity] | None = None
     taints: list[DeviceTaint] | None = None
     consumes: list[_Counters] | None = msgspec.field(name="consumesCounters", default=None)
+    node: str | None = msgspec.field(name="nodeName", default=None)
+    nodes: _NodeSelector | None = msgspec.field(name="nodeSelector", default=None)
+    everywhere: bool | None = msgspec.field(name="allNodes", default=None)
     conditions: list[str] | None = msgspec.field(name="bindingConditions", default=None)
     shareable: bool | None = msgspec.field(name="allowMultipleAllocations", default=None)
 
@@ -102,6 +116,9 @@ class _SliceSpec(msgspec.Struct):
     driver: str = ""
     pool: _Pool = msgspec.field(default_factory=_Pool)
     node: str | None = msgspec.field(name="nodeName", default=None)
+    nodes: _NodeSelector | None = msgspec.field(name="nodeSelector", default=None)
+    everywhere: bool | None = msgspec.field(name="allNodes", default=None)
+    by_device: bool | None = msgspec.field(name="perDeviceNodeSelection", default=None)
     devices: list[_Device] | None = None
     counters: list[_Counters] | None = msgspec.field(name="sharedCounters", default=None)
 
@@ -168,15 +185,6 @@ class _Results(msgspec.Struct):
     results: list[_Result] | None = None
 
 
-class _Term(msgspec.Struct):
-    expressions: tuple[Requirement, ...] | None = msgspec.field(name="matchExpressions", default=None)
-    fields: tuple[Requirement, ...] | None = msgspec.field(name="matchFields", default=None)
-
-
-class _NodeSelector(msgspec.Struct):
-    terms: list[_Term] | None = msgspec.field(name="nodeSelectorTerms", default=None)
-
-
 class _Allocation(msgspec.Struct):
     devices: _Results | None = None
     nodes: _NodeSelector | None = msgspec.field(name="nodeSelector", default=None)
@@ -197,7 +205,7 @@ _template = tolerant_decoder("ResourceClaimTemplate", _TemplateSpec, Unread)
 
 
 def decode_resource_slice(raw: bytes) -> ResourceSlice:
-    """Decode a ResourceSlice; devices that can be used on several nodes aren't those of a node."""
+    """Decode a ResourceSlice."""
     meta, spec, _, _ = _slice(raw)
     devices = tuple(_device(meta, spec, one) for one in spec.devices or ())
     pool = spec.pool
@@ -241,7 +249,17 @@ def _device(meta: Metadata, spec: _SliceSpec, one: _Device) -> NodeDevice:
         problem=problem,
         consumes=consumes,
         shareable=bool(one.shareable),
+        reach=_reach(one if spec.by_device else spec),
     )
+
+
+def _reach(one: _Device | _SliceSpec) -> Reach | None:
+    """Return where devices can be used; None for those of the slice's node. What isn't said is nowhere."""
+    if isinstance(one, _SliceSpec) and one.node:
+        return None
+    if one.everywhere:
+        return ()
+    return only(one.node) if one.node else _terms(one.nodes) or (NodeTerm(),)
 
 
 def _capacity(one: _Capacity) -> Capacity:
@@ -297,10 +315,7 @@ def decode_resource_claim(raw: bytes) -> ResourceClaim:
             for one in results
             if not one.admin
         )
-        if allocation.nodes is not None:
-            nodes = tuple(
-                NodeTerm(one.expressions or (), one.fields or ()) for one in allocation.nodes.terms or ()
-            )
+        nodes = _terms(allocation.nodes)
     return ResourceClaim(
         meta.namespace,
         meta.name,
@@ -311,6 +326,12 @@ def decode_resource_claim(raw: bytes) -> ResourceClaim:
         _extended_for(meta),
         meta.deletion_timestamp is not None,
     )
+
+
+def _terms(selector: _NodeSelector | None) -> tuple[NodeTerm, ...] | None:
+    if selector is None:
+        return None
+    return tuple(NodeTerm(one.expressions or (), one.fields or ()) for one in selector.terms or ())
 
 
 def _consumed(meta: Metadata, one: _Result) -> dict[str, int]:
