@@ -25,6 +25,7 @@ from fluence_extender.model.devices import (
     DeviceClass,
     DeviceId,
     DeviceObject,
+    Holder,
     NodeDevice,
     Reach,
     ResourceClaim,
@@ -70,7 +71,7 @@ class DeviceBook:
         self._classes = Classes()
         self._claims: MutableMapping[ClaimKey, ResourceClaim] = {}
         self._templates: MutableMapping[ClaimKey, ResourceClaimTemplate] = {}
-        self._held: dict[DeviceId, dict[str, tuple[Allocated, ...]]] = {}
+        self._held: dict[DeviceId, dict[str, Holder]] = {}
         self._claims_on: defaultdict[str, set[ClaimKey]] = defaultdict(set)
         self._extended: dict[str, ClaimKey] = {}
         self._users: defaultdict[ClaimKey, set[str]] = defaultdict(set)
@@ -430,11 +431,11 @@ class DeviceBook:
         return "/".join(min(keys))
 
 
-def _by_device(claim: ResourceClaim) -> dict[DeviceId, tuple[Allocated, ...]]:
-    found: dict[DeviceId, tuple[Allocated, ...]] = {}
+def _by_device(claim: ResourceClaim) -> dict[DeviceId, Holder]:
+    used: defaultdict[DeviceId, Counter[str]] = defaultdict(Counter)
     for one in claim.devices or ():
-        found[one.device] = (*found.get(one.device, ()), one)
-    return found
+        used[one.device].update(one.consumed)
+    return {device: Holder(claim.reserved, consumed) for device, consumed in used.items()}
 
 
 def _name(thing: DeviceObject) -> object:

@@ -56,7 +56,7 @@ class Classes:
         """Return how many devices of each class a claim asks for in any case."""
         counts: Counter[str] = Counter()
         for request in spec.requests:
-            if len(request.choices) == 1:
+            if len(request.choices) == 1 and not request.choices[0].admin:
                 counts[self.resource(request.choices[0].device_class)] += request.choices[0].count
         return Resources(counts)
 

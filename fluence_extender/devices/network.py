@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from fluence_extender.devices.allocator import View, choices, lens
 from fluence_extender.devices.hosting import NOBODY, Unserved, counted, unserved
+from fluence_extender.devices.pools import in_order
 from fluence_extender.model.claims import Claims, ClaimSpec, DeviceRequest
 from fluence_extender.model.devices import Reach, only
 from fluence_extender.model.node import Node
@@ -85,9 +86,7 @@ def joined(network: Node, nodes: Iterable[Node]) -> Node:
     for node in nodes:
         devices += [replace(one, reach=only(node.name)) for one in node.devices]
         counters |= node.counters
-    # Sorting keeps the order within a pool.
-    devices.sort(key=lambda one: (one.driver, one.pool))
-    return Node("", devices=tuple(devices), counters=counters)
+    return Node("", devices=tuple(in_order(devices)), counters=counters)
 
 
 @lru_cache(maxsize=REMEMBERED)

@@ -7,14 +7,14 @@ wide pool has is the network's; all other devices are their node's.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from fluence_extender.model.devices import (
-    Allocated,
     CounterId,
     DeviceId,
+    Holder,
     NodeDevice,
     Reach,
     ResourceSlice,
@@ -27,8 +27,8 @@ Member = TypeVar("Member")
 Pool = tuple[str, str]
 """Driver and name."""
 
-Held = Mapping[DeviceId, Mapping[str, tuple[Allocated, ...]]]
-"""What claims have of each device, by the uid of the claim."""
+Held = Mapping[DeviceId, Mapping[str, Holder]]
+"""The claims that have each device, by uid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +91,20 @@ class Pools:
 
     def devices(self, node: str, held: Held) -> Iterator[NodeDevice]:
         """Yield the devices of a node in the order in which kube-scheduler goes through them."""
-        for pool in sorted(self._of.get(node, ())):
-            for at, device in self._devices(pool, held):
-                if at == node:
-                    yield device
+        yield from in_order(
+            device
+            for pool in self._of.get(node, ())
+            for at, device in self._devices(pool, held)
+            if at == node
+        )
 
     def network(self, held: Held) -> Iterator[NodeDevice]:
         """Yield the devices of wide pools with their reach, in the order in which kube-scheduler goes through them."""
-        for pool in sorted(self.wide):
-            for at, device in self._devices(pool, held):
-                yield replace(device, reach=only(at)) if device.reach is None else device
+        yield from in_order(
+            replace(device, reach=only(at)) if device.reach is None else device
+            for pool in self.wide
+            for at, device in self._devices(pool, held)
+        )
 
     def reaches(self, pool: Pool) -> set[Reach]:
         """Return the reaches of the devices of a pool, none unless it is wide."""
@@ -116,7 +120,8 @@ class Pools:
             for device in one.devices:
                 claims = held.get(device.id)
                 if claims:
-                    device = replace(device, held=True, used=_used(claims) if device.shareable else {})
+                    used = _used(claims) if device.shareable else {}
+                    device = replace(device, held=True, used=used, holders=tuple(claims.values()))
                 yield one.node, replace(device, problem=device.problem or problem) if problem else device
 
     def counters(self, node: str | None) -> dict[CounterId, int]:
@@ -146,6 +151,13 @@ class Pools:
         return f"more is in use of counter {over[3]} than there is" if over is not None else ""
 
 
+def in_order(devices: Iterable[NodeDevice]) -> list[NodeDevice]:
+    """Return devices in the order in which kube-scheduler goes through their pools; within a pool it stays as it is."""
+    some = list(devices)
+    late = {one.id[:2] for one in some if one.conditional}
+    return sorted(some, key=lambda one: (one.id[:2] in late, one.driver, one.pool))
+
+
 def _read(slices: list[ResourceSlice]) -> _Pool:
     """Return the newest slices of a pool, and whether they can be used."""
     newest = max(one.generation for one in slices)
@@ -167,11 +179,10 @@ def _read(slices: list[ResourceSlice]) -> _Pool:
     return _Pool(present, "", counters)
 
 
-def _used(claims: Mapping[str, tuple[Allocated, ...]]) -> Mapping[str, int]:
+def _used(claims: Mapping[str, Holder]) -> Mapping[str, int]:
     used: Counter[str] = Counter()
-    for some in claims.values():
-        for one in some:
-            used.update(one.consumed)
+    for one in claims.values():
+        used.update(one.used)
     return used
 
 

@@ -149,17 +149,39 @@ class DeviceRooms:
         self._asked_by: dict[str, Asked] = {}
         self._by_all: tuple[Counter[tuple[bool, Claims]], set[str]] | None = None
         self._concern: dict[Claims, bool] = {}
+        self._gone: frozenset[str] = frozenset()
+        self._holding: dict[str, set[str]] | None = None
         self._waiters: dict[str, _Waiter] = {}
         self._waiting_on: dict[str, dict[str, _Waiter]] = {}
         self._shared_on: dict[str, Counter[str]] = {}
         self._hosted: OrderedDict[tuple[Claims, bool], _Hosted] = OrderedDict()
 
-    def copy(self, nodes: Mapping[str, Node]) -> DeviceRooms:
+    def copy(self) -> DeviceRooms:
         """Return a copy for nodes as they are now."""
-        copied = DeviceRooms(nodes, self._network)
+        copied = DeviceRooms(dict(self._nodes), self._network)
+        copied.without(self._gone)
         for uid, one in self._waiters.items():
             copied.put(uid, one.node, one.claims, one.ungated)
         return copied
+
+    def without(self, gone: Set[str]) -> None:
+        """Count the pods ``gone``, and no others, as gone with what they have. In copies only: nodes may not change."""
+        changed = gone ^ self._gone
+        self._gone = frozenset(gone)
+        if changed and self._holding is None:
+            self._holding = {}
+            for node in (*self._nodes.values(), self._network):
+                for uid in {uid for one in node.devices for holder in one.holders for uid in holder.pods}:
+                    self._holding.setdefault(uid, set()).add(node.name)
+        for uid in changed:
+            waiter = self._waiters.get(uid)
+            if waiter is not None:
+                self._waits_changed(waiter.node, waiter.claims, 0)
+            for name in (self._holding or {}).get(uid, ()):
+                if name:
+                    self.node_changed(name)
+                else:
+                    self.put_network(self._network)
 
     # What changes.
 
@@ -392,7 +414,8 @@ class DeviceRooms:
         here = self._waiting_on.get(node)
         if here is None:
             return Unserved()
-        return unserved(Counter((one.ungated, one.claims) for one in here.values()))
+        there = (one for uid, one in here.items() if uid not in self._gone)
+        return unserved(Counter((one.ungated, one.claims) for one in there))
 
     def failure(self, claims: Claims, nodes: Iterable[str]) -> str:
         """Return why the claims can't be planned on any of the nodes."""
@@ -406,8 +429,8 @@ class DeviceRooms:
         known = self._nodes.get(name)
         return None if known is None else self._freed(known, whole)
 
-    @staticmethod
-    def _freed(node: Node, whole: bool) -> Node:
-        if not whole or not any(one.held for one in node.devices):
+    def _freed(self, node: Node, whole: bool) -> Node:
+        if not (whole or self._gone) or not any(one.held for one in node.devices):
             return node
-        return replace(node, devices=tuple(one.as_if_free for one in node.devices))
+        devices = (one.as_if_free if whole else one.without(self._gone) for one in node.devices)
+        return replace(node, devices=tuple(devices))

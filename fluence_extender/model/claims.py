@@ -42,8 +42,8 @@ class Choice:
 
     ``name`` is that of a subrequest, "" where the request has one choice only. ``capacity`` is what it needs of each
     device, by the names that the device has, in billionths. ``requires`` are the values that attributes of every device
-    have to have. ``reach`` are the reaches of devices that its node belongs to, None where the node's own devices are
-    asked.
+    have to have. An ``admin`` gets devices beside those who have them. ``reach`` are the reaches of devices that its
+    node belongs to, None where the node's own devices are asked.
     """
 
     device_class: str
@@ -54,6 +54,7 @@ class Choice:
     capacity: tuple[tuple[str, int], ...] = ()
     requires: tuple[tuple[str, str], ...] = ()
     reach: frozenset[Hashable] | None = None
+    admin: bool = False
 
     @property
     def text(self) -> str:
@@ -61,9 +62,9 @@ class Choice:
         amount = str(self.count) if self.count else "all"
         parts = [f"{in_exact_binary(nanos_to_whole(amount))} {name}" for name, amount in self.capacity]
         required = [f"{name}={value}" for name, value in self.requires]
-        return " ".join(
-            [amount, self.device_class, *(["with", *parts, *required] if parts or required else [])]
-        )
+        admin = ["admin access"] if self.admin else []
+        wanted = [*admin, *parts, *required]
+        return " ".join([amount, self.device_class, *(["with", *wanted] if wanted else [])])
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,7 +210,8 @@ class Matching:
             same_nodes = (key.signature, key.barred, key.pin)
             if same_nodes not in orders:
                 orders[same_nodes] = self._ledger.in_order(self._usable(key, pod, gang, within))
-            requests, room = self._ledger.rounded(pod.requests), self._ledger.device_room(pod.claims)
+            requests = self._ledger.rounded(pod.requests)
+            room = self._ledger.device_rooms.room(pod.claims) if pod.claims else None
             shape = Shape(requests, len(pods), orders[same_nodes], pod.host_ports, room)
             found.append((shape, pods))
         return found

@@ -121,6 +121,10 @@ class Planner:
         """Return why ``size`` members, ``pods`` among them, could not be placed even if nothing ran; None if unsure."""
         return self._partial_gangs.never(pods, size)
 
+    def looks_beyond_nodes(self, pod: Pod) -> bool:
+        """Return whether a pod asks for devices that may come free on nodes which it can't use."""
+        return bool(pod.devices) or self._ledger.device_rooms.concern_network(pod.claims)
+
     def has_capacity(self, demand: Demand, count: int, gang: object) -> bool:
         """Return whether the nodes have capacity for ``count`` pods like that of ``demand``, without constraints."""
         ((shape, _),) = self._matching.groups((demand,), gang)

@@ -14,6 +14,7 @@ from operator import sub
 from ortools.sat.python import cp_model
 
 from fluence_extender.devices.allocator import DeviceAllocator, choices, lens
+from fluence_extender.devices.pools import in_order
 from fluence_extender.devices.selectors import selects
 from fluence_extender.model.claims import (
     AttributeConstraint,
@@ -56,7 +57,7 @@ class Scene:
     def seen(self, node: Node) -> Node:
         """Return a node with all devices that it can use, in the order in which kube-scheduler goes through them."""
         there = (one for one in self.network.devices if one.reach in node.reach)
-        devices = sorted((*node.devices, *there), key=lambda one: (one.driver, one.pool))
+        devices = in_order((*node.devices, *there))
         return replace(
             node,
             devices=tuple(replace(one, reach=None) for one in devices),

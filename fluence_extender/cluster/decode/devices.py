@@ -1,7 +1,7 @@
 """Decode ResourceSlices, DeviceClasses, ResourceClaims and ResourceClaimTemplates (resource.k8s.io/v1).
 
-What the service doesn't plan becomes the ``problem`` of a device or a claim, so that nobody gets it by mistake: devices
-with binding conditions, administrators' access, and constraints of other kinds.
+What the service doesn't plan becomes the ``problem`` of a claim, so that it isn't placed by mistake: constraints of
+other kinds.
 """
 
 from __future__ import annotations
@@ -190,7 +190,12 @@ class _Allocation(msgspec.Struct):
     nodes: _NodeSelector | None = msgspec.field(name="nodeSelector", default=None)
 
 
+class _Consumer(msgspec.Struct):
+    uid: str = ""
+
+
 class _ClaimStatus(msgspec.Struct):
+    reserved: list[_Consumer] | None = msgspec.field(name="reservedFor", default=None)
     allocation: _Allocation | None = None
 
 
@@ -229,7 +234,7 @@ def _counters(spec: _SliceSpec, name: str, some: _Counters) -> dict[CounterId, i
 
 
 def _device(meta: Metadata, spec: _SliceSpec, one: _Device) -> NodeDevice:
-    problem = "it has binding conditions" if one.conditions else ""
+    problem = ""
     capacity: dict[str, Capacity] = {}
     consumes: dict[CounterId, int] = {}
     try:
@@ -249,6 +254,7 @@ def _device(meta: Metadata, spec: _SliceSpec, one: _Device) -> NodeDevice:
         problem=problem,
         consumes=consumes,
         shareable=bool(one.shareable),
+        conditional=bool(one.conditions),
         reach=_reach(one if spec.by_device else spec),
     )
 
@@ -325,6 +331,7 @@ def decode_resource_claim(raw: bytes) -> ResourceClaim:
         nodes,
         _extended_for(meta),
         meta.deletion_timestamp is not None,
+        frozenset(one.uid for one in status.reserved or ()),
     )
 
 
@@ -382,8 +389,6 @@ def _claim_spec(spec: _ClaimSpec | None, problem: str) -> ClaimSpec:
 
 def _unplanned(request: str, choice: _Choice) -> str:
     """Return why the service doesn't plan a choice, "" where it does."""
-    if choice.admin:
-        return f"request {request} asks for administrators' access, which isn't planned"
     try:
         _asked(choice)
     except InvalidQuantity as error:
@@ -400,7 +405,13 @@ def _choice(one: _Choice, name: str) -> Choice:
     except InvalidQuantity:
         asked = ()
     return Choice(
-        one.device_class, _expressions(one.selectors), count, tuple(one.tolerations or ()), name, asked
+        one.device_class,
+        _expressions(one.selectors),
+        count,
+        tuple(one.tolerations or ()),
+        name,
+        asked,
+        admin=bool(one.admin),
     )
 
 

@@ -57,7 +57,6 @@ def test_device_has_attributes_and_capacity_by_full_names() -> None:
     "fields",
     [
         {"consumesCounters": [{"counterSet": "s", "counters": {"c": {"value": "much"}}}]},
-        {"bindingConditions": ["ready"]},
         {"capacity": {"memory": {"value": "much"}}},
     ],
 )
@@ -128,7 +127,6 @@ def test_template_has_choices_and_constraints() -> None:
 @pytest.mark.parametrize(
     ("devices", "why"),
     [
-        ({"requests": [{"name": "r", "exactly": {"adminAccess": True}}]}, "administrators"),
         ({"requests": [{"name": "r", "exactly": {"capacity": {"requests": {"m": "x"}}}}]}, "quantity"),
         ({"requests": [{"name": "r", "exactly": {"allocationMode": "Most"}}]}, "Most"),
         ({"requests": [{"name": "r"}]}, "unknown kind"),
@@ -177,3 +175,17 @@ def test_devices_say_from_which_nodes_they_can_be_used() -> None:
         {"name": "d"},
     ]
     assert reaches(each, perDeviceNodeSelection=True) == [only("n0"), (), term, (NodeTerm(),)]
+
+
+def test_binding_conditions_and_access_for_administrators_are_read() -> None:
+    assert device(bindingConditions=["ready"]).conditional
+    assert not device().conditional
+    claim = decode_resource_claim(
+        raw({"devices": {"requests": [{"name": "r", "exactly": {"adminAccess": True}}]}})
+    )
+    assert claim.spec.requests[0].choices[0].admin
+
+
+def test_allocated_claim_is_reserved_for_pods() -> None:
+    status = {"allocation": {}, "reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]}
+    assert decode_resource_claim(raw({}, status)).reserved == {"u"}

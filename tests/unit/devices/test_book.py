@@ -326,3 +326,29 @@ def test_devices_of_several_nodes_that_take_from_one_counter_belong_to_the_netwo
     assert made.network.counters == {counter: 1}
     assert now(made, "n1").reach == {only("n1")}
     assert now(made, "n1").allocatable[COUNTED] == 1
+
+
+def test_pools_with_binding_conditions_come_last() -> None:
+    made = DeviceBook()
+    made.node(Node("n0"))
+    for driver, conditional in (("b", False), ("a", True), ("c", False)):
+        one = NodeDevice(driver, "p", "d", conditional=conditional)
+        made.put(ResourceSlice(f"s-{driver}", driver, "p", node="n0", devices=(one,)))
+    assert [one.driver for one in now(made).devices] == ["b", "c", "a"]
+
+
+def test_device_is_free_without_all_pods_of_its_claim() -> None:
+    made = book()
+    made.put(replace(allocated("ours", "gpu-0"), reserved=frozenset({"p", "q"})))
+    made.put(allocated("reserved-for-nobody", "gpu-1"))
+    held = now(made).devices
+    assert [one.without({"p"}).held for one in held] == [True, True, False, False]
+    assert [one.without({"p", "q"}).held for one in held] == [False, True, False, False]
+
+
+def test_administrator_counts_no_device() -> None:
+    made = book()
+    made.put(
+        replace(TEMPLATE, spec=ClaimSpec((DeviceRequest("gpu", (Choice("gpus", count=2, admin=True),)),)))
+    )
+    assert made.pod(pod(template="two")).requests[COUNTED] == 0
