@@ -32,7 +32,7 @@ from fluence_extender.model.devices import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from fluence_extender.model.names import MARK_RESOURCE
+from fluence_extender.model.names import RESOURCE_PREFIX
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod
 from fluence_extender.model.resources import Resources
@@ -45,10 +45,10 @@ MOST_SHARES = 128
 """As so many devices a device is counted that several claims may have; what is left of it is looked at elsewhere."""
 
 UNSERVED = (
-    "kube-scheduler serves no extended resources by devices to pods that request "
-    f"{MARK_RESOURCE}; let a Job or another controller make them, or name a resource claim"
+    f"kube-scheduler 1.36 refuses pods that request {RESOURCE_PREFIX} resources and an extended resource of a device "
+    "class; name a resource claim instead of the extended resource"
 )
-"""Its plugin for devices looks for every extended resource on the node, also for those that it is told to ignore."""
+"""Its plugin for devices then looks for every extended resource on the node, also for those it is told to ignore."""
 
 ClaimKey = tuple[str, str]
 """Namespace and name."""
@@ -345,10 +345,11 @@ class DeviceBook:
 
     def _claiming(self, pod: Pod) -> Pod:
         required = () if pod.devices else tuple(pod.requires.items())
-        extended = self._classes.extended(pod.requests, required, UNSERVED if pod.marked else "")
+        extended = self._classes.extended(pod.requests, required)
         if not pod.claim_refs and not extended:
             return pod
-        amounts, problem, affinity = self._classes.counted(pod.requests), "", pod.affinity
+        amounts, affinity = self._classes.counted(pod.requests), pod.affinity
+        problem = UNSERVED if extended and pod.devices else ""
         waiting = [] if self._has_extended(pod) else extended
         for ref in pod.claim_refs:
             claim = self._claim_of(pod, ref.claim, ref.template)

@@ -87,7 +87,7 @@ def most_hosted(node: Node, waiting: Unserved, claims: Claims, most: int, ungate
 
     If they come ``ungated``, they have to be served in every order.
     """
-    if any(one.problem and not node.has_by_itself(one.extended) for one in claims):
+    if any(one.problem for one in claims):
         return 0
     return _most_hosted(lens((claims, *waiting.kinds)).view(node), waiting, claims, most, ungated)
 
@@ -106,7 +106,7 @@ def failure(node: Node, claims: Claims) -> str:
         if node.has_by_itself(claim.extended):
             continue
         if claim.problem:
-            return "" if claim.extended else claim.problem
+            return claim.problem
         for choice in choices((claim,)):
             for device in node.devices:
                 found = selects(choice.selectors, device)

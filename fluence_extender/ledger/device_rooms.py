@@ -421,9 +421,7 @@ class DeviceRooms:
         """Return why the claims can't be planned on any of the nodes."""
         there = (*(self._node(name, False) for name in nodes), self._network)
         found = (hosting.failure(node, claims) for node in there if node is not None)
-        return next(filter(None, found), "") or next(
-            (one.problem for one in claims if one.problem and not one.extended), ""
-        )
+        return next(filter(None, found), "") or next((one.problem for one in claims if one.problem), "")
 
     def _node(self, name: str, whole: bool) -> Node | None:
         known = self._nodes.get(name)

@@ -120,8 +120,7 @@ class ClaimSpec:
         """What it asks for, for messages."""
         asked = [" or ".join(one.text for one in request.choices) for request in self.requests]
         alike = [f"with {'different' if one.distinct else 'one'} {one.attribute}" for one in self.constraints]
-        why = [f"({self.problem})"] if self.extended and self.problem else []
-        return " ".join([" and ".join(asked), *alike, *why])
+        return " ".join([" and ".join(asked), *alike])
 
 
 Claims = tuple[ClaimSpec, ...]

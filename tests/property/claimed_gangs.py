@@ -23,7 +23,7 @@ from fluence_extender.model.claims import (
     ClaimSpec,
     DeviceRequest,
 )
-from fluence_extender.model.devices import DeviceId, NodeDevice
+from fluence_extender.model.devices import Attribute, DeviceId, NodeDevice
 from fluence_extender.model.names import GATE
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod, Requirement
@@ -89,7 +89,7 @@ def scene_with_network(seed: int) -> Scene:
     devices = []
     for number in range(dice.randint(2, 9)):
         driver, model = dice.choice((DRIVER, FAR)), dice.choice((*MODELS, "link", "link", "link"))
-        attributes = {MODEL: model, NUMA: number % 2}
+        attributes: dict[str, Attribute] = {MODEL: model, NUMA: number % 2}
         devices.append(
             NodeDevice(
                 driver, f"pool-{dice.randrange(2)}", f"d{number}", attributes, reach=dice.choice(reaches)

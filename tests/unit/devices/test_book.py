@@ -352,3 +352,11 @@ def test_administrator_counts_no_device() -> None:
         replace(TEMPLATE, spec=ClaimSpec((DeviceRequest("gpu", (Choice("gpus", count=2, admin=True),)),)))
     )
     assert made.pod(pod(template="two")).requests[COUNTED] == 0
+
+
+def test_extended_resource_of_a_class_beside_virtual_devices_is_refused_and_told() -> None:
+    made = book()
+    made.put(replace(CLASS, extended_resource="nvidia.com/gpu"))
+    asking = replace(pod(), requests=Resources({"nvidia.com/gpu": 1}), claim_refs=())
+    assert made.pod(replace(asking, marked=True)).problem == ""
+    assert "name a resource claim" in made.pod(replace(asking, devices={"qpu": 1})).problem
