@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 
-from fluence_extender.devices.selectors import selects
+from fluence_extender.devices.selectors import Verdict, selects
 from fluence_extender.model.claims import AttributeConstraint, Choice, Claims
 from fluence_extender.model.devices import CounterId, NodeDevice
 from fluence_extender.model.node import Node
@@ -23,6 +24,9 @@ MOST_DEVICES = 32
 
 MOST_LENSES = 256
 """For how many sets of claims it is remembered what they ask of devices."""
+
+MOST_VIEWS = 4096
+"""For how many different states of nodes it is remembered how they look to the same claims."""
 
 BLOCKING = ("NoSchedule", "NoExecute")
 
@@ -60,12 +64,25 @@ class DevicePart:
 class State:
     """What is still to be had: ``taken`` are the devices that somebody has, as bits, ``left`` the amounts.
 
-    ``shared`` are the claims of several pods that have their devices.
+    ``shared`` are the claims of several pods that have their devices. While a pod is served, ``mine`` are the devices
+    that its present claim has, ``lent`` those that it has as an administrator. What these take, ``owed``, is to be had
+    again once it is served.
     """
 
     taken: int
     left: tuple[int, ...]
     shared: frozenset[str] = frozenset()
+    mine: int = 0
+    lent: int = 0
+    owed: Amounts = ()
+
+    @property
+    def settled(self) -> State:
+        """What is to be had once the pod is served."""
+        left = list(self.left)
+        for place, amount in self.owed:
+            left[place] += amount
+        return State(self.taken, tuple(left), self.shared)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,6 +100,12 @@ class View:
     unfit: int = 0
     blocked: int = 0
     given: frozenset[str] = frozenset()
+
+    @property
+    def met(self) -> int:
+        """The choices that concern any of the devices, as bits."""
+        serve = reduce(or_, (part.serves for part in self.parts), 0)
+        return serve | self.failing | self.unfit | self.blocked
 
 
 class Lens:
@@ -120,16 +143,18 @@ class Lens:
         for device in node.devices:
             self._see(device, build)
         start = State(build.taken, tuple(build.left))
+        if len(self._views) >= MOST_VIEWS:
+            self._views.clear()
         made = tuple(build.parts), start, build.failing, build.unfit, build.blocked, given
         return self._views.setdefault(made, View(*made))
 
     def _see(self, device: NodeDevice, build: _Building) -> None:
         serves = 0
         shares: list[Amounts] = []
-        had = device.held and not device.shareable
         for bit, (kind, asked) in enumerate(self._kinds):
+            had = device.held and not device.shareable and not kind.admin
             shares.append(())
-            found = selects(kind.selectors, device)
+            found = _selects(kind, device)
             if found is not True:
                 if found is not False and not (had and kind.count):
                     build.failing |= 1 << bit
@@ -216,9 +241,10 @@ class DeviceAllocator:
         """Return what is left once a pod has got its devices, None where it can't get them. Raises `Spent`."""
         self._begun = state
         try:
-            return self._claim(claims, 0, state)
+            found = self._claim(claims, 0, state)
         except _GivenUp:
             return None
+        return found and found.settled
 
     def _claim(self, claims: Claims, at: int, state: State) -> State | None:
         """Serve the claims from ``at`` on."""
@@ -230,12 +256,13 @@ class DeviceAllocator:
         if at == len(claims):
             return state
         constraints = tuple((one, self._lens.attributes[one.attribute]) for one in claims[at].constraints)
-        return _Serving(self, claims, at, constraints).request(0, state, (frozenset(),) * len(constraints), 0)
+        begun = replace(state, mine=0)
+        return _Serving(self, claims, at, constraints).request(0, begun, (frozenset(),) * len(constraints), 0)
 
     def done(self, claims: Claims, at: int, state: State) -> State | None:
         """Serve the claims after ``at``, which has its devices."""
         if claims[at].shared:
-            state = State(state.taken, state.left, state.shared | {claims[at].shared})
+            state = replace(state, shared=state.shared | {claims[at].shared})
         return self._claim(claims, at + 1, state)
 
     def spend(self) -> None:
@@ -268,24 +295,29 @@ class DeviceAllocator:
             and (part.shares is None or all(left[place] >= amount for place, amount in part.shares[bit]))
         ]
 
-    def without(self, at: int, bit: int, state: State) -> State | None:
-        """Return what is left once a device is taken for a choice, None where it can't be."""
-        part = self.parts[at]
-        has_it = state.taken >> at & 1
+    def without(self, at: int, choice: Choice, state: State) -> State | None:
+        """Return what is left once a device is taken for a choice, None where it can't be.
+
+        An administrator gets devices that others have, but none twice for one claim.
+        """
+        part, mark = self.parts[at], 1 << at
         if part.shares is None:
-            if has_it:
+            if mark & (state.mine if choice.admin else state.taken | state.lent):
                 return None
             consumed = part.consumes
         else:
-            consumed = part.shares[bit] if has_it else (*part.consumes, *part.shares[bit])
-        if not consumed:
-            return State(state.taken | 1 << at, state.left, state.shared)
+            share = part.shares[self.bit(choice)]
+            consumed = share if state.taken & mark else (*part.consumes, *share)
         left = list(state.left)
         for place, amount in consumed:
             left[place] -= amount
             if left[place] < 0:
                 return None
-        return State(state.taken | 1 << at, tuple(left), state.shared)
+        mine, amounts = state.mine | mark, tuple(left) if consumed else state.left
+        if choice.admin:
+            owed = (*state.owed, *consumed)
+            return State(state.taken, amounts, state.shared, mine, state.lent | mark, owed)
+        return State(state.taken | mark, amounts, state.shared, mine, state.lent, state.owed)
 
 
 Bound = tuple[frozenset[tuple[str, Value]], ...]
@@ -342,13 +374,14 @@ class _Serving:
         if not left:
             return self.request(number + 1, state, bound, taken)
         parts = self._allocator.parts
-        failed: set[DevicePart] = set()
+        failed: set[tuple[DevicePart, int]] = set()
         among = range(start, len(parts)) if every is None else every[len(every) - left :][:1]
         for at in among:
             part = parts[at]
-            if not part.serves >> bit & 1 or part in failed:
+            kind = part, state.taken >> at & 1
+            if not part.serves >> bit & 1 or kind in failed:
                 continue
-            after = self._allocator.without(at, bit, state)
+            after = self._allocator.without(at, choice, state)
             agreed = None if after is None else self._agreed(number, choice, part, bound)
             if after is not None and agreed is None and every is not None:
                 raise _GivenUp
@@ -357,7 +390,7 @@ class _Serving:
                 if found is not None:
                     return found
                 # A device like this one would fail as well.
-                failed.add(part)
+                failed.add(kind)
         return None
 
     def _agreed(self, number: int, choice: Choice, part: DevicePart, bound: Bound) -> Bound | None:
@@ -381,6 +414,12 @@ class _Serving:
 def choices(claims: Claims) -> Iterator[Choice]:
     """Yield all choices of all requests."""
     return (choice for claim in claims for request in claim.requests for choice in request.choices)
+
+
+def _selects(kind: Choice, device: NodeDevice) -> Verdict:
+    if device.reach is not None and device.reach not in (kind.reach or ()):
+        return False
+    return selects(kind.selectors, device)
 
 
 def _tainted(device: NodeDevice, kind: Choice) -> bool:

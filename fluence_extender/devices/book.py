@@ -1,12 +1,14 @@
 """What the cluster has of devices and claims, joined with its nodes and pods.
 
-A node gets the devices of its ResourceSlices, and in its allocatable the number of them in each class. A pod gets in
-its requests the devices that it claims by class, in its affinity where its allocated claims can be used, and as
+A node gets the devices of its ResourceSlices, and in its allocatable the number of them in each class. Devices that
+several nodes can use are those of a node of their own, the network; each node that reaches them counts them all. A pod
+gets in its requests the devices that it claims by class, in its affinity where its allocated claims can be used, and as
 ``claims`` what is still to be allocated. All that counts amounts thereby counts devices, by the name of their class's
 resource. Which devices of a class a selector means is decided by `hosting`, beside the counts.
 
 Each ``put`` and ``drop`` returns what it touches; the caller then takes these nodes and pods in again, through
-`node_now` and `pod_now`. Without any of these objects nodes and pods stay as they are.
+`node_now` and `pod_now`, and the `network` where that has changed. Without any of these objects nodes and pods stay as
+they are.
 """
 
 from __future__ import annotations
@@ -16,22 +18,25 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 
 from fluence_extender.devices.classes import Classes
-from fluence_extender.devices.pools import Pools, discard
+from fluence_extender.devices.pools import Pool, Pools, discard
 from fluence_extender.devices.selectors import selects
 from fluence_extender.model.devices import (
     Allocated,
     DeviceClass,
     DeviceId,
     DeviceObject,
+    Holder,
     NodeDevice,
+    Reach,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from fluence_extender.model.names import MARK_RESOURCE
+from fluence_extender.model.names import RESOURCE_PREFIX
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod
 from fluence_extender.model.resources import Resources
+from fluence_extender.model.selectors import term_holds
 
 MOST_TERMS = 64
 """A pod whose affinity has more terms than this once its claims' nodes are in it isn't planned."""
@@ -40,10 +45,10 @@ MOST_SHARES = 128
 """As so many devices a device is counted that several claims may have; what is left of it is looked at elsewhere."""
 
 UNSERVED = (
-    "kube-scheduler serves no extended resources by devices to pods that request "
-    f"{MARK_RESOURCE}; let a Job or another controller make them, or name a resource claim"
+    f"kube-scheduler 1.36 refuses pods that request {RESOURCE_PREFIX} resources and an extended resource of a device "
+    "class; name a resource claim instead of the extended resource"
 )
-"""Its plugin for devices looks for every extended resource on the node, also for those that it is told to ignore."""
+"""Its plugin for devices then looks for every extended resource on the node, also for those it is told to ignore."""
 
 ClaimKey = tuple[str, str]
 """Namespace and name."""
@@ -55,6 +60,7 @@ class Touched:
 
     nodes: set[str] = field(default_factory=set)
     pods: set[str] = field(default_factory=set)
+    network: bool = False
 
 
 class DeviceBook:
@@ -65,12 +71,17 @@ class DeviceBook:
         self._classes = Classes()
         self._claims: MutableMapping[ClaimKey, ResourceClaim] = {}
         self._templates: MutableMapping[ClaimKey, ResourceClaimTemplate] = {}
-        self._held: dict[DeviceId, dict[str, tuple[Allocated, ...]]] = {}
+        self._held: dict[DeviceId, dict[str, Holder]] = {}
         self._claims_on: defaultdict[str, set[ClaimKey]] = defaultdict(set)
         self._extended: dict[str, ClaimKey] = {}
         self._users: defaultdict[ClaimKey, set[str]] = defaultdict(set)
         self._users_of_template: defaultdict[ClaimKey, set[str]] = defaultdict(set)
         self._nodes: dict[str, Node] = {}
+        self._network: Node | None = None
+        self._members: dict[Reach, set[str]] = {}
+        self._reaches_of: dict[Pool, set[Reach]] = {}
+        self._pools_of: Counter[Reach] = Counter()
+        self._reachable: dict[Reach, Counter[str]] = {}
         self._pods: dict[str, Pod] = {}
         self._stale: set[str] = set()
 
@@ -78,27 +89,45 @@ class DeviceBook:
 
     def node(self, node: Node) -> Node:
         """Record a node as the cluster has it, and return it with its devices."""
+        old = self._nodes.get(node.name)
         self._nodes[node.name] = node
+        if old is None or old.labels != node.labels:
+            for reach, members in self._members.items():
+                (members.add if _reaches(reach, node) else members.discard)(node.name)
         return self.node_now(node.name) or node
 
     def node_now(self, name: str) -> Node | None:
         """Return a recorded node with its present devices."""
         node = self._nodes.get(name)
-        if node is None or not (self._pools.serves(name) or self._claims_on.get(name)):
+        if node is None:
+            return None
+        reach = frozenset(one for one, members in self._members.items() if name in members)
+        if not (reach or self._pools.serves(name) or self._claims_on.get(name)):
             return node
         devices = tuple(self._pools.devices(name, self._held))
-        amounts = self._amounts(node, devices)
+        amounts = self._amounts(node, devices, reach)
         return replace(
             node,
             devices=devices,
             allocatable=node.allocatable + amounts,
             by_devices=frozenset(amounts),
             counters=self._pools.counters(name),
+            reach=reach,
         )
+
+    @property
+    def network(self) -> Node:
+        """The devices that several nodes can use, as those of a node without a name."""
+        if self._network is None:
+            devices = tuple(self._pools.network(self._held))
+            self._network = Node("", devices=devices, counters=self._pools.counters(None))
+        return self._network
 
     def drop_node(self, name: str) -> None:
         """Forget a node."""
         self._nodes.pop(name, None)
+        for members in self._members.values():
+            members.discard(name)
 
     def pod(self, pod: Pod) -> Pod:
         """Record a pod as the cluster has it, and return it with what it claims."""
@@ -206,13 +235,38 @@ class DeviceBook:
         if thing is not None:
             known[name] = thing
         if kind is ResourceSlice:
-            return Touched(self._pools.changed(old, thing))  # type: ignore[arg-type]
+            return self._slice_changed(old, thing)  # type: ignore[arg-type]
         if kind is ResourceClaim:
             return self._claim_changed(old, thing)  # type: ignore[arg-type]
         if kind is ResourceClaimTemplate:
             return Touched(pods=set(self._users_of_template.get(name, ())))  # type: ignore[call-overload]
         self._classes.changed()
-        return Touched(self._pools.nodes() & self._nodes.keys(), set(self._pods))
+        self._reachable.clear()
+        reaching = set().union(*self._members.values())
+        return Touched((self._pools.nodes() | reaching) & self._nodes.keys(), set(self._pods))
+
+    def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> Touched:
+        pools = {(one.driver, one.pool) for one in (old, new) if one is not None}
+        before = [reach for pool in pools for reach in self._reaches_of.get(pool, ())]
+        touched = Touched(self._pools.changed(old, new))
+        for pool in pools:
+            self._reaches_of[pool] = self._pools.reaches(pool)
+        after = [reach for pool in pools for reach in self._reaches_of[pool]]
+        self._pools_of.update(after)
+        self._pools_of.subtract(before)
+        for reach in {*before, *after}:
+            if reach not in self._members:
+                members = (name for name, node in self._nodes.items() if _reaches(reach, node))
+                self._members[reach] = set(members)
+            touched.nodes |= self._members[reach]
+            touched.network, self._network = True, None
+            self._reachable.pop(reach, None)
+            if not self._pools_of[reach]:
+                del self._pools_of[reach], self._members[reach]
+        if touched.network:
+            unbound = (key for key, claim in self._claims.items() if claim.devices and not claim.node)
+            touched.pods.update(uid for key in unbound for uid in self._users.get(key, ()))
+        return touched
 
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> Touched:
         touched = Touched()
@@ -229,6 +283,8 @@ class DeviceBook:
                     holders[one.uid] = some
                 if not holders:
                     del self._held[device]
+                if device[:2] in self._pools.wide:
+                    touched.network, self._network = True, None
             if one.node:
                 touched.nodes.add(one.node)
                 if one is old:
@@ -244,13 +300,27 @@ class DeviceBook:
 
     # What a node has.
 
-    def _amounts(self, node: Node, devices: Iterable[NodeDevice]) -> Resources:
-        """Return how many devices of each class a node has.
+    def _amounts(self, node: Node, devices: Iterable[NodeDevice], reach: Iterable[Reach]) -> Resources:
+        """Return how many devices of each class a node has or reaches.
 
         A device that is allocated counts in the class by which it was claimed, even if it has gone or has changed.
         """
-        counts: Counter[str] = Counter()
         held = self._held_on(node.name)
+        counts = self._counted(devices, held)
+        for claimed in held.values():
+            counts += claimed
+        for one in reach:
+            if one not in self._reachable:
+                there = (device for device in self.network.devices if device.reach == one)
+                self._reachable[one] = self._counted((device.as_if_free for device in there), {})
+            counts += self._reachable[one]
+        return Resources({name: count for name, count in counts.items() if node.allocatable[name] <= 0})
+
+    def _counted(
+        self, devices: Iterable[NodeDevice], held: MutableMapping[DeviceId, Counter[str]]
+    ) -> Counter[str]:
+        """Return how many devices there are of each class, and take out of ``held`` those that are counted."""
+        counts: Counter[str] = Counter()
         for device in devices:
             if device.problem and not device.held:
                 continue
@@ -260,9 +330,7 @@ class DeviceBook:
             names = {one.resource for one in classes if selects(one.selectors, device) is True}
             for name in names | claimed.keys():
                 counts[name] += max(shares, claimed[name])
-        for claimed in held.values():
-            counts += claimed
-        return Resources({name: count for name, count in counts.items() if node.allocatable[name] <= 0})
+        return counts
 
     def _held_on(self, node: str) -> dict[DeviceId, Counter[str]]:
         """Return the devices that claims have on a node, with the names by which they are counted."""
@@ -277,10 +345,11 @@ class DeviceBook:
 
     def _claiming(self, pod: Pod) -> Pod:
         required = () if pod.devices else tuple(pod.requires.items())
-        extended = self._classes.extended(pod.requests, required, UNSERVED if pod.marked else "")
+        extended = self._classes.extended(pod.requests, required)
         if not pod.claim_refs and not extended:
             return pod
-        amounts, problem, affinity = self._classes.counted(pod.requests), "", pod.affinity
+        amounts, affinity = self._classes.counted(pod.requests), pod.affinity
+        problem = UNSERVED if extended and pod.devices else ""
         waiting = [] if self._has_extended(pod) else extended
         for ref in pod.claim_refs:
             claim = self._claim_of(pod, ref.claim, ref.template)
@@ -335,12 +404,14 @@ class DeviceBook:
         return not claim.name or not users or min(users) == pod.uid
 
     def _claimed(self, claim: ResourceClaim) -> Resources:
-        """Return how many devices of each class a claim has, or asks for in any case."""
+        """Return how many devices of each class a claim has, or asks for in any case.
+
+        Devices of the network count for as long as there are slices of their pool, because no node has them.
+        """
         if claim.devices is None:
             return self._classes.asked(claim.spec)
-        return Resources(
-            Counter(self._classes.resource(claim.class_of(one.request)) for one in claim.devices)
-        )
+        there = (one for one in claim.devices if claim.node or one.device[:2] in self._pools.wide)
+        return Resources(Counter(self._classes.resource(claim.class_of(one.request)) for one in there))
 
     def _is_shared(self, claim: ResourceClaim) -> bool:
         return bool(claim.name) and len(self._users.get((claim.namespace, claim.name), ())) > 1
@@ -361,11 +432,11 @@ class DeviceBook:
         return "/".join(min(keys))
 
 
-def _by_device(claim: ResourceClaim) -> dict[DeviceId, tuple[Allocated, ...]]:
-    found: dict[DeviceId, tuple[Allocated, ...]] = {}
+def _by_device(claim: ResourceClaim) -> dict[DeviceId, Holder]:
+    used: defaultdict[DeviceId, Counter[str]] = defaultdict(Counter)
     for one in claim.devices or ():
-        found[one.device] = (*found.get(one.device, ()), one)
-    return found
+        used[one.device].update(one.consumed)
+    return {device: Holder(claim.reserved, consumed) for device, consumed in used.items()}
 
 
 def _name(thing: DeviceObject) -> object:
@@ -377,6 +448,11 @@ def _name(thing: DeviceObject) -> object:
 def _add(touched: Touched, more: Touched) -> None:
     touched.nodes |= more.nodes
     touched.pods |= more.pods
+    touched.network |= more.network
+
+
+def _reaches(reach: Reach, node: Node) -> bool:
+    return not reach or any(term_holds(term, node) for term in reach)
 
 
 def _both(some: tuple[NodeTerm, ...], others: tuple[NodeTerm, ...]) -> tuple[NodeTerm, ...]:

@@ -56,7 +56,7 @@ class Classes:
         """Return how many devices of each class a claim asks for in any case."""
         counts: Counter[str] = Counter()
         for request in spec.requests:
-            if len(request.choices) == 1:
+            if len(request.choices) == 1 and not request.choices[0].admin:
                 counts[self.resource(request.choices[0].device_class)] += request.choices[0].count
         return Resources(counts)
 
@@ -85,15 +85,12 @@ class Classes:
         problem = f"device class {missing[0]} doesn't exist" if missing else ""
         return replace(spec, requests=requests, problem=spec.problem or problem)
 
-    def extended(self, requests: Resources, required: Required, problem: str) -> list[ClaimSpec]:
-        """Return the claims that kube-scheduler makes of extended resources where nodes don't have them themselves.
-
-        ``problem`` is why it can't make them for this pod.
-        """
+    def extended(self, requests: Resources, required: Required) -> list[ClaimSpec]:
+        """Return the claims that kube-scheduler makes of extended resources where nodes don't have them themselves."""
         found = []
         for name, amount in requests.items():
             backing = self.backing(name)
             if backing is not None:
                 choice = Choice(backing.name, backing.selectors, amount, requires=required)
-                found.append(ClaimSpec((DeviceRequest(name, (choice,)),), (), problem, extended=name))
+                found.append(ClaimSpec((DeviceRequest(name, (choice,)),), (), extended=name))
         return found

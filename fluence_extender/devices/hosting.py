@@ -3,7 +3,7 @@
 kube-scheduler serves one pod after another. Pods that are ungated come in an order that isn't known, so each of them
 has to find its devices in every order. Pods that are still gated follow in an order that the service chooses: it
 ungates a pod only where all others find their devices whichever comes first (`hosts`). So a node hosts them if there is
-one order in which all are served. Both are tried with up to `MOST_STATES` states of its devices; beyond that the answer
+one order in which all are served. Both are tried with a limited number of states of its devices; beyond that the answer
 is no.
 
 An expression that fails for a device that the allocator might look at ends its attempt, so such a node hosts no pod
@@ -12,17 +12,19 @@ that asks by this expression.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 
 from fluence_extender.devices.allocator import DeviceAllocator, Spent, State, View, choices, lens
 from fluence_extender.devices.selectors import selects
 from fluence_extender.model.claims import Claims
 from fluence_extender.model.node import Node
 
-MOST_STATES = 2_000
-"""How many states of its devices the search looks at for one node."""
+MOST_STATES, STATES_OF_A_POD = 2_000, 64
+"""How many states of its devices the search looks at for one node, and in addition for each pod that waits there."""
 
 REMEMBERED = 10_000
 """For so many different states of nodes it is remembered how many pods they host."""
@@ -39,29 +41,61 @@ class Unserved:
     ungated: Pods = ()
     gated: Pods = ()
 
-    def beside(self, claims: Claims, count: int) -> Unserved:
-        """Return these pods with ``count`` more that are gated; fewer where it is negative."""
-        pods = dict(self.gated)
+    def beside(self, claims: Claims, count: int, ungated: bool = False) -> Unserved:
+        """Return these pods with ``count`` more that are gated, or ``ungated``; fewer where it is negative."""
+        pods = dict(self.ungated if ungated else self.gated)
         pods[claims] = pods.get(claims, 0) + count
-        return Unserved(self.ungated, tuple(one for one in pods.items() if one[1]))
+        left = tuple(one for one in pods.items() if one[1])
+        return Unserved(left, self.gated) if ungated else Unserved(self.ungated, left)
 
     @property
     def kinds(self) -> tuple[Claims, ...]:
         """What any of them claims."""
         return tuple(dict.fromkeys(claims for claims, _ in (*self.ungated, *self.gated)))
 
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return sum(count for _, count in (*self.ungated, *self.gated))
 
-def most_hosted(node: Node, waiting: Unserved, claims: Claims, most: int) -> int:
-    """Return how many pods with ``claims`` a node takes, at most ``most``, beside the pods that wait for allocation."""
-    if any(one.problem and not node.has_by_itself(one.extended) for one in claims):
+
+NOBODY = Unserved()
+
+
+def counted(pods: Unserved) -> Counter[tuple[bool, Claims]]:
+    """Return the number of pods by whether they are ungated and by their claims."""
+    counts: Counter[tuple[bool, Claims]] = Counter()
+    for ungated, some in ((True, pods.ungated), (False, pods.gated)):
+        for claims, count in some:
+            counts[ungated, claims] += count
+    return counts
+
+
+def unserved(counts: Mapping[tuple[bool, Claims], int]) -> Unserved:
+    """Return pods that are counted in this way."""
+    ungated, gated = (
+        tuple(
+            (claims, count) for (is_ungated, claims), count in counts.items() if is_ungated is which and count
+        )
+        for which in (True, False)
+    )
+    return Unserved(ungated, gated)
+
+
+def most_hosted(node: Node, waiting: Unserved, claims: Claims, most: int, ungated: bool = False) -> int:
+    """Return how many pods with ``claims`` a node takes, at most ``most``, beside the pods that wait for allocation.
+
+    If they come ``ungated``, they have to be served in every order.
+    """
+    if any(one.problem for one in claims):
         return 0
-    return _most_hosted(lens((claims, *waiting.kinds)).view(node), waiting, claims, most)
+    return _most_hosted(lens((claims, *waiting.kinds)).view(node), waiting, claims, most, ungated)
 
 
 def hosts(node: Node, waiting: Unserved) -> bool:
     """Return whether a node serves all of these pods."""
     try:
-        return _Orders(waiting.kinds, lens(waiting.kinds).view(node)).serve(waiting)
+        return _Orders(waiting.kinds, lens(waiting.kinds).view(node), waiting.count).serve(waiting)
     except Spent:
         return False
 
@@ -72,7 +106,7 @@ def failure(node: Node, claims: Claims) -> str:
         if node.has_by_itself(claim.extended):
             continue
         if claim.problem:
-            return "" if claim.extended else claim.problem
+            return claim.problem
         for choice in choices((claim,)):
             for device in node.devices:
                 found = selects(choice.selectors, device)
@@ -85,15 +119,15 @@ def failure(node: Node, claims: Claims) -> str:
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _most_hosted(view: View, waiting: Unserved, claims: Claims, most: int) -> int:
+def _most_hosted(view: View, waiting: Unserved, claims: Claims, most: int, ungated: bool) -> int:
     kinds = tuple(dict.fromkeys((claims, *waiting.kinds)))
     known = lens(kinds)
     if any((view.failing | view.unfit) >> known.bits[choice] & 1 for choice in choices(claims)):
         return 0
-    orders = _Orders(kinds, view)
+    orders = _Orders(kinds, view, waiting.count)
     hosted = 0
     try:
-        while hosted < most and orders.serve(waiting.beside(claims, hosted + 1)):
+        while hosted < most and orders.serve(waiting.beside(claims, hosted + 1, ungated)):
             hosted += 1
     except Spent:
         pass
@@ -107,39 +141,49 @@ Counts = tuple[int, ...]
 class _Orders:
     """The orders in which pods of some ``kinds`` may be served on a view."""
 
-    def __init__(self, kinds: Sequence[Claims], view: View) -> None:
+    def __init__(self, kinds: Sequence[Claims], view: View, pods: int) -> None:
         self._kinds = kinds
         self._start = view.start
-        self._allocator = DeviceAllocator(lens(tuple(kinds)), view, MOST_STATES)
-        self._known: dict[tuple[State, Counts, Counts], bool] = {}
+        self._allocator = DeviceAllocator(lens(tuple(kinds)), view, MOST_STATES + STATES_OF_A_POD * pods)
         self._after: dict[tuple[State, int], State | None] = {}
 
     def serve(self, waiting: Unserved) -> bool:
         """Return whether the ungated pods are served in every order, and then the gated in some. Raises `Spent`."""
-        ungated, gated = dict(waiting.ungated), dict(waiting.gated)
-        counts = (tuple(pods.get(claims, 0) for claims in self._kinds) for pods in (ungated, gated))
-        return self._from(self._start, *counts)
+        reached = {(self._start, self._counts(waiting.ungated))}
+        while any(any(left) for _, left in reached):
+            following = [self._served(state, left, every=True) for state, left in reached]
+            if not all(following):
+                return False
+            reached = set(chain.from_iterable(following))
+        gated = self._counts(waiting.gated)
+        return all(self._in_some_order(state, gated) for state, _ in reached)
 
-    def _from(self, state: State, ungated: Counts, gated: Counts) -> bool:
-        key = state, ungated, gated
-        known = self._known.get(key)
-        if known is None:
-            if any(ungated):
-                known = all(self._next(key, kind, ungated) for kind, count in enumerate(ungated) if count)
-            else:
-                known = not any(gated) or any(
-                    self._next(key, kind, gated) for kind, count in enumerate(gated) if count
-                )
-            self._known[key] = known
-        return known
+    def _counts(self, pods: Pods) -> Counts:
+        counts = dict(pods)
+        return tuple(counts.get(claims, 0) for claims in self._kinds)
 
-    def _next(self, key: tuple[State, Counts, Counts], kind: int, pods: Counts) -> bool:
-        """Return whether all are served if one of ``pods``, of this kind, comes next."""
-        state, ungated, gated = key
-        if (state, kind) not in self._after:
-            self._after[state, kind] = self._allocator.after(state, self._kinds[kind])
-        after = self._after[state, kind]
-        if after is None:
-            return False
-        rest = (*pods[:kind], pods[kind] - 1, *pods[kind + 1 :])
-        return self._from(after, rest, gated) if pods is ungated else self._from(after, ungated, rest)
+    def _in_some_order(self, state: State, pods: Counts) -> bool:
+        stack, seen = [(state, pods)], {(state, pods)}
+        while stack:
+            at, left = stack.pop()
+            if not any(left):
+                return True
+            found = [one for one in self._served(at, left, every=False) if one not in seen]
+            seen.update(found)
+            stack.extend(reversed(found))
+        return False
+
+    def _served(self, state: State, left: Counts, every: bool) -> list[tuple[State, Counts]]:
+        """Return what follows if a pod of each kind comes next; nothing if one can't be served and ``every`` has to."""
+        found = []
+        for kind, count in enumerate(left):
+            if not count:
+                continue
+            if (state, kind) not in self._after:
+                self._after[state, kind] = self._allocator.after(state, self._kinds[kind])
+            after = self._after[state, kind]
+            if after is not None:
+                found.append((after, (*left[:kind], count - 1, *left[kind + 1 :])))
+            elif every:
+                return []
+        return found

@@ -1,13 +1,25 @@
-"""The pools of devices that drivers publish, slice by slice, and which of their devices a node can use."""
+"""The pools of devices that drivers publish, slice by slice, and which of their devices nodes can use.
+
+A pool is wide if several nodes can use a device of it, or if devices of several nodes take from its counters. What a
+wide pool has is the network's; all other devices are their node's.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from fluence_extender.model.devices import Allocated, CounterId, DeviceId, NodeDevice, ResourceSlice
+from fluence_extender.model.devices import (
+    CounterId,
+    DeviceId,
+    Holder,
+    NodeDevice,
+    Reach,
+    ResourceSlice,
+    only,
+)
 
 Key = TypeVar("Key")
 Member = TypeVar("Member")
@@ -15,8 +27,8 @@ Member = TypeVar("Member")
 Pool = tuple[str, str]
 """Driver and name."""
 
-Held = Mapping[DeviceId, Mapping[str, tuple[Allocated, ...]]]
-"""What claims have of each device, by the uid of the claim."""
+Held = Mapping[DeviceId, Mapping[str, Holder]]
+"""The claims that have each device, by uid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +39,14 @@ class _Pool:
     problem: str
     counters: Mapping[CounterId, int] = field(default_factory=dict)
 
+    @property
+    def wide(self) -> bool:
+        """Whether its devices can't be counted node by node."""
+        nodes = {one.node for one in self.slices if one.devices}
+        return any(device.reach is not None for one in self.slices for device in one.devices) or bool(
+            self.counters and len(nodes) > 1
+        )
+
 
 class Pools:
     """All slices, by pool and by node."""
@@ -36,6 +56,7 @@ class Pools:
         self._of: defaultdict[str, set[Pool]] = defaultdict(set)
         self._in: defaultdict[Pool, set[str]] = defaultdict(set)
         self._read: dict[Pool, _Pool] = {}
+        self.wide: set[Pool] = set()
 
     def changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> set[str]:
         """Take over a change of a slice in ``slices``; return the nodes that it touches."""
@@ -51,8 +72,10 @@ class Pools:
             self._read.pop(pool, None)
             nodes = {self.slices[name].node for name in self._in.get(pool, ())}
             touched |= {one.node, *nodes}
+            is_wide = pool in self._in and self._pool(pool).wide
+            (self.wide.add if is_wide else self.wide.discard)(pool)
             for node in {one.node, *nodes}:
-                if node in nodes:
+                if node in nodes and not is_wide:
                     self._of[node].add(pool)
                 else:
                     discard(self._of, node, pool)
@@ -68,20 +91,43 @@ class Pools:
 
     def devices(self, node: str, held: Held) -> Iterator[NodeDevice]:
         """Yield the devices of a node in the order in which kube-scheduler goes through them."""
-        for pool in sorted(self._of.get(node, ())):
-            read = self._pool(pool)
-            problem = read.problem or self._overdrawn(read, held)
-            for one in read.slices:
-                for device in one.devices if one.node == node else ():
-                    claims = held.get(device.id)
-                    if claims:
-                        device = replace(device, held=True, used=_used(claims) if device.shareable else {})
-                    yield replace(device, problem=device.problem or problem) if problem else device
+        yield from in_order(
+            device
+            for pool in self._of.get(node, ())
+            for at, device in self._devices(pool, held)
+            if at == node
+        )
 
-    def counters(self, node: str) -> dict[CounterId, int]:
-        """Return the counters from which devices of a node take."""
+    def network(self, held: Held) -> Iterator[NodeDevice]:
+        """Yield the devices of wide pools with their reach, in the order in which kube-scheduler goes through them."""
+        yield from in_order(
+            replace(device, reach=only(at)) if device.reach is None else device
+            for pool in self.wide
+            for at, device in self._devices(pool, held)
+        )
+
+    def reaches(self, pool: Pool) -> set[Reach]:
+        """Return the reaches of the devices of a pool, none unless it is wide."""
+        slices = self._pool(pool).slices if pool in self.wide else ()
+        found = {(one.node, device.reach) for one in slices for device in one.devices}
+        return {only(node) if reach is None else reach for node, reach in found}
+
+    def _devices(self, pool: Pool, held: Held) -> Iterator[tuple[str, NodeDevice]]:
+        """Yield the devices of a pool with the nodes of their slices."""
+        read = self._pool(pool)
+        problem = read.problem or self._overdrawn(read, held)
+        for one in read.slices:
+            for device in one.devices:
+                claims = held.get(device.id)
+                if claims:
+                    used = _used(claims) if device.shareable else {}
+                    device = replace(device, held=True, used=used, holders=tuple(claims.values()))
+                yield one.node, replace(device, problem=device.problem or problem) if problem else device
+
+    def counters(self, node: str | None) -> dict[CounterId, int]:
+        """Return the counters from which devices of a node take, or those of the network."""
         found: dict[CounterId, int] = {}
-        for pool in self._of.get(node, ()):
+        for pool in self.wide if node is None else self._of.get(node, ()):
             found.update(self._pool(pool).counters)
         return found
 
@@ -105,6 +151,13 @@ class Pools:
         return f"more is in use of counter {over[3]} than there is" if over is not None else ""
 
 
+def in_order(devices: Iterable[NodeDevice]) -> list[NodeDevice]:
+    """Return devices in the order in which kube-scheduler goes through their pools; within a pool it stays as it is."""
+    some = list(devices)
+    late = {one.id[:2] for one in some if one.conditional}
+    return sorted(some, key=lambda one: (one.id[:2] in late, one.driver, one.pool))
+
+
 def _read(slices: list[ResourceSlice]) -> _Pool:
     """Return the newest slices of a pool, and whether they can be used."""
     newest = max(one.generation for one in slices)
@@ -126,11 +179,10 @@ def _read(slices: list[ResourceSlice]) -> _Pool:
     return _Pool(present, "", counters)
 
 
-def _used(claims: Mapping[str, tuple[Allocated, ...]]) -> Mapping[str, int]:
+def _used(claims: Mapping[str, Holder]) -> Mapping[str, int]:
     used: Counter[str] = Counter()
-    for some in claims.values():
-        for one in some:
-            used.update(one.consumed)
+    for one in claims.values():
+        used.update(one.used)
     return used
 
 

@@ -1,27 +1,34 @@
 """How many pods with claims each node hosts, beside what is allocated there and what waits for its allocation.
 
 A pod waits from its plan until kube-scheduler has allocated its claims. What nodes host is remembered for the claims
-that were asked for last, until a node changes.
+that were asked for last, until a node changes. Pods that claim devices of the network have to be served there beside
+the pods of all nodes.
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fluence_extender.devices import hosting
-from fluence_extender.devices.hosting import Unserved
+from fluence_extender.devices.hosting import Unserved, counted, unserved
+from fluence_extender.devices.network import Asked, Division, asked_of, concerns, divided, joined, whole_of
 from fluence_extender.ledger.capacity import Amounts
 from fluence_extender.model.claims import Claims
 from fluence_extender.model.node import Node
 
+NO_NETWORK = Node("")
+
 MOST = 128
 """A node is said to host at most so many pods with the same claims."""
 
-NONE: Mapping[Claims, int] = {}
+Placed = Mapping[str, Mapping[Claims, int]]
+"""How many pods with which claims are to be placed on which nodes."""
+
+NONE: Placed = {}
 
 REMEMBERED = 64
 """For how many different claims it is remembered what each node hosts."""
@@ -59,9 +66,28 @@ class DeviceRoom:
         """Return how many pods each of the nodes hosts, in their order; treat the array as read-only."""
         return self._rooms.hosted(self.claims, self._is_whole).on_all(nodes)
 
-    def beside(self, node: str, others: Mapping[Claims, int]) -> int:
-        """Return how many pods a node hosts beside others that are to be placed there with them."""
+    @property
+    def wide(self) -> bool:
+        """Whether devices of the network are claimed, so that nodes can't be counted each for itself."""
+        return self._rooms.concern_network(self.claims)
+
+    def beside(self, node: str, others: Placed) -> int:
+        """Return how many pods a node hosts beside others that are to be placed with them."""
         return self._rooms.count(node, self.claims, self._is_whole, others)
+
+    def spread(self, nodes: Iterable[tuple[str, int]], wanted: int, others: Placed) -> dict[str, int]:
+        """Return where pods go, as many of ``wanted`` as are hosted: to the first nodes, up to what is said of each."""
+        return self._rooms.spread(self.claims, self._is_whole, nodes, wanted, others)
+
+    def serves(self, counts: Mapping[str, int]) -> bool:
+        """Return whether nodes host so many pods at once."""
+        if self.wide:
+            return self._rooms.serve({name: {self.claims: count} for name, count in counts.items()})
+        return not (self.most([*counts]) < [*counts.values()]).any()
+
+    def serves_all(self, placed: Placed) -> bool:
+        """Return whether nodes host all of these pods at once."""
+        return self._rooms.serve(placed)
 
     def failure(self, nodes: Iterable[str]) -> str:
         """Return why the claims can't be planned, "" where there is no such reason."""
@@ -116,28 +142,64 @@ class _Waiter:
 class DeviceRooms:
     """What the nodes of ``nodes`` host; ``revision`` grows when that may have changed."""
 
-    def __init__(self, nodes: Mapping[str, Node]) -> None:
+    def __init__(self, nodes: Mapping[str, Node], network: Node = NO_NETWORK) -> None:
         self.revision = 0
         self._nodes = nodes
+        self._network = network
+        self._asked_by: dict[str, Asked] = {}
+        self._by_all: tuple[Counter[tuple[bool, Claims]], set[str]] | None = None
+        self._concern: dict[Claims, bool] = {}
+        self._gone: frozenset[str] = frozenset()
+        self._holding: dict[str, set[str]] | None = None
         self._waiters: dict[str, _Waiter] = {}
         self._waiting_on: dict[str, dict[str, _Waiter]] = {}
         self._shared_on: dict[str, Counter[str]] = {}
         self._hosted: OrderedDict[tuple[Claims, bool], _Hosted] = OrderedDict()
 
-    def copy(self, nodes: Mapping[str, Node]) -> DeviceRooms:
+    def copy(self) -> DeviceRooms:
         """Return a copy for nodes as they are now."""
-        copied = DeviceRooms(nodes)
+        copied = DeviceRooms(dict(self._nodes), self._network)
+        copied.without(self._gone)
         for uid, one in self._waiters.items():
             copied.put(uid, one.node, one.claims, one.ungated)
         return copied
+
+    def without(self, gone: Set[str]) -> None:
+        """Count the pods ``gone``, and no others, as gone with what they have. In copies only: nodes may not change."""
+        changed = gone ^ self._gone
+        self._gone = frozenset(gone)
+        if changed and self._holding is None:
+            self._holding = {}
+            for node in (*self._nodes.values(), self._network):
+                for uid in {uid for one in node.devices for holder in one.holders for uid in holder.pods}:
+                    self._holding.setdefault(uid, set()).add(node.name)
+        for uid in changed:
+            waiter = self._waiters.get(uid)
+            if waiter is not None:
+                self._waits_changed(waiter.node, waiter.claims, 0)
+            for name in (self._holding or {}).get(uid, ()):
+                if name:
+                    self.node_changed(name)
+                else:
+                    self.put_network(self._network)
 
     # What changes.
 
     def node_changed(self, name: str) -> None:
         """Forget what a node hosts."""
         self.revision += 1
+        self._by_all = None
+        self._asked_by.pop(name, None)
         for one in self._hosted.values():
             one.forget(name)
+
+    def put_network(self, network: Node) -> None:
+        """Replace the devices that several nodes can use."""
+        self.revision += 1
+        self._network, self._by_all = network, None
+        self._asked_by.clear()
+        self._concern.clear()
+        self._hosted.clear()
 
     def put(self, uid: str, node: str, claims: Claims, ungated: bool = False) -> None:
         """Record what a pod waits for on its node. A pod that was ungated stays so."""
@@ -172,23 +234,25 @@ class DeviceRooms:
         if waiter is None or waiter.ungated or there is None:
             return True
         now = self._waiting(waiter.node)
-        pods = dict(now.ungated)
-        pods[waiter.claims] = pods.get(waiter.claims, 0) + 1
-        later = Unserved(tuple(pods.items()), now.beside(waiter.claims, -1).gated)
-        if not hosting.hosts(there, later) and hosting.hosts(there, now):
+        later = now.beside(waiter.claims, -1).beside(waiter.claims, 1, ungated=True)
+        if not self._served({waiter.node: later}) and self._served({waiter.node: now}):
             return False
         self.put(uid, waiter.node, waiter.claims, ungated=True)
         return True
 
     def gated_beside(self, uid: str) -> list[str]:
-        """Return the gated pods, by uid, that wait on the node of a pod."""
+        """Return the gated pods, by uid, that wait on the node of a pod, or for devices that it claims too."""
         waiter = self._waiters.get(uid)
         here = self._waiting_on.get(waiter.node, {}) if waiter is not None else {}
+        if waiter is not None and self.concern_network(waiter.claims):
+            here = self._waiters
         return [other for other, one in here.items() if not one.ungated and other != uid]
 
     def _waits_changed(self, node: str, claims: Claims, pods: int) -> None:
-        """Forget what a node hosts, and what all nodes host of pods that share one of these claims."""
+        """Forget what a node hosts, and what all nodes host of pods that share a claim or the network with these."""
         self.node_changed(node)
+        if self.concern_network(claims):
+            self._hosted.clear()
         for name in {one.shared for one in claims} - {""}:
             places = self._shared_on.setdefault(name, Counter())
             places[node] += pods
@@ -221,40 +285,150 @@ class DeviceRooms:
             self._hosted.move_to_end((claims, whole))
         return known
 
-    def count(self, node: str, claims: Claims, whole: bool, others: Mapping[Claims, int] = NONE) -> int:
+    def count(self, node: str, claims: Claims, whole: bool, others: Placed = NONE) -> int:
         """Return how many pods with these claims a node hosts, beside those that wait there and ``others``."""
+        part, own = self._own(node, claims, whole, others)
+        if not part.network or not own:
+            return own
+        return min(own, self._network_hosts(node, part, whole, others))
+
+    def spread(
+        self, claims: Claims, whole: bool, nodes: Iterable[tuple[str, int]], wanted: int, others: Placed
+    ) -> dict[str, int]:
+        """Return where pods go; see `DeviceRoom.spread`. The network counts pods alike wherever they run."""
+        placed: dict[str, int] = {}
+        beside = {name: dict(pods) for name, pods in others.items()}
+        left: dict[Claims, int] = {}
+        none: set[Claims] = set()
+        for name, most in nodes:
+            if not wanted:
+                break
+            part, own = self._own(name, claims, whole, beside)
+            count = min(most, own, wanted)
+            if part.network and count:
+                if not left.get(part.network) and part.network not in none:
+                    left = {part.network: self._network_hosts(name, part, whole, beside)}
+                    none |= {one for one, hosted in left.items() if not hosted}
+                count = min(count, left.get(part.network, 0))
+                left = {part.network: left.get(part.network, 0) - count}
+            if count:
+                placed[name] = count
+                here = beside.setdefault(name, {})
+                here[claims] = here.get(claims, 0) + count
+                wanted -= count
+        return placed
+
+    def serve(self, placed: Placed) -> bool:
+        """Return whether all of these pods are hosted at once."""
+        return self._served({name: self._beside(name, False, placed) for name in placed})
+
+    def concern_network(self, claims: Claims) -> bool:
+        """Return whether some of the claims ask for devices of the network."""
+        if not self._network.devices:
+            return False
+        if claims not in self._concern:
+            self._concern[claims] = concerns(self._network, claims)
+        return self._concern[claims]
+
+    def _own(self, node: str, claims: Claims, whole: bool, others: Placed) -> tuple[Division, int]:
+        """Return what is asked of the network, and how many pods the node hosts apart from that."""
         there = self._node(node, whole)
-        if there is None:
-            return 0
         places = [self._shared_on.get(one.shared) for one in claims]
-        if not whole and any(some and node not in some for some in places):
-            return 0
+        if there is None or (not whole and any(some and node not in some for some in places)):
+            return Division(claims, ()), 0
+        waiting = self._beside(node, whole, others)
+        part = divided(there, self._network, claims)
+        asked = asked_of(self._network, there, waiting, part.joined)
+        if asked.joined:
+            part = Division((), whole_of(there, claims), True)
+        if part.network and not part.own:
+            return part, MOST
+        return part, hosting.most_hosted(there, asked.own, part.own, MOST)
+
+    def _network_hosts(self, node: str, part: Division, whole: bool, others: Placed) -> int:
+        changed = {name: self._beside(name, whole, others) for name in {node, *others}}
+        network, waiting = self._on_network(changed, whole, {node} if part.joined else set())
+        return hosting.most_hosted(network, waiting, part.network, MOST, ungated=bool(part.own))
+
+    def _served(self, changed: Mapping[str, Unserved]) -> bool:
+        """Return whether all pods that wait on these nodes are served, and on the network those of all nodes."""
+        nodes = {name: self._node(name, False) for name in changed}
+        asked = {
+            name: asked_of(self._network, node, changed[name])
+            for name, node in nodes.items()
+            if node is not None
+        }
+        if not all(hosting.hosts(node, asked[name].own) for name, node in nodes.items() if node is not None):
+            return False
+        if not any(one.network.count for one in asked.values()):
+            return True
+        return hosting.hosts(*self._on_network(changed, False))
+
+    def _on_network(
+        self, changed: Mapping[str, Unserved], whole: bool, joining: Set[str] = frozenset()
+    ) -> tuple[Node, Unserved]:
+        """Return the network with what nodes have joined to it, and the pods that wait there.
+
+        Pods wait on the nodes of ``changed`` as it says. The nodes ``joining`` join it in any case.
+        """
+        counts, names = self._waiting_for_network(whole)
+        for name, waiting in changed.items():
+            there = self._node(name, whole)
+            if there is None:
+                continue
+            if name in self._asked_by and not whole:
+                counts.subtract(counted(self._asked_by[name].network))
+            asked = asked_of(self._network, there, waiting, name in joining)
+            counts.update(counted(asked.network))
+            (names.add if asked.joined else names.discard)(name)
+        network = self._freed(self._network, whole)
+        nodes = [node for name in sorted(names) if (node := self._node(name, whole)) is not None]
+        return joined(network, nodes) if nodes else network, unserved(counts)
+
+    def _waiting_for_network(self, whole: bool) -> tuple[Counter[tuple[bool, Claims]], set[str]]:
+        """Return what waiting pods ask of the network, and the nodes that have joined it."""
+        if whole:
+            return Counter(), set()
+        if self._by_all is None:
+            counts: Counter[tuple[bool, Claims]] = Counter()
+            names: set[str] = set()
+            for name in self._waiting_on:
+                there = self._node(name, False)
+                if there is None:
+                    continue
+                if name not in self._asked_by:
+                    self._asked_by[name] = asked_of(self._network, there, self._waiting(name))
+                counts.update(counted(self._asked_by[name].network))
+                names |= {name} if self._asked_by[name].joined else set()
+            self._by_all = counts, names
+        return self._by_all[0].copy(), set(self._by_all[1])
+
+    def _beside(self, node: str, whole: bool, others: Placed) -> Unserved:
+        """Return the pods that wait on a node, and others that are to be placed there."""
         waiting = Unserved() if whole else self._waiting(node)
-        for other, count in others.items():
-            waiting = waiting.beside(other, count)
-        return hosting.most_hosted(there, waiting, claims, MOST)
+        for claims, count in others.get(node, {}).items():
+            waiting = waiting.beside(claims, count)
+        return waiting
 
     def _waiting(self, node: str) -> Unserved:
         here = self._waiting_on.get(node)
         if here is None:
             return Unserved()
-        counts = Counter((one.ungated, one.claims) for one in here.values())
-        gated, ungated = (
-            tuple((claims, count) for (is_ungated, claims), count in counts.items() if is_ungated is which)
-            for which in (False, True)
-        )
-        return Unserved(ungated, gated)
+        there = (one for uid, one in here.items() if uid not in self._gone)
+        return unserved(Counter((one.ungated, one.claims) for one in there))
 
     def failure(self, claims: Claims, nodes: Iterable[str]) -> str:
         """Return why the claims can't be planned on any of the nodes."""
-        there = (self._node(name, False) for name in nodes)
+        there = (*(self._node(name, False) for name in nodes), self._network)
         found = (hosting.failure(node, claims) for node in there if node is not None)
-        return next(filter(None, found), "") or next(
-            (one.problem for one in claims if one.problem and not one.extended), ""
-        )
+        return next(filter(None, found), "") or next((one.problem for one in claims if one.problem), "")
 
     def _node(self, name: str, whole: bool) -> Node | None:
         known = self._nodes.get(name)
-        if known is None or not whole or not any(one.held for one in known.devices):
-            return known
-        return replace(known, devices=tuple(one.as_if_free for one in known.devices))
+        return None if known is None else self._freed(known, whole)
+
+    def _freed(self, node: Node, whole: bool) -> Node:
+        if not (whole or self._gone) or not any(one.held for one in node.devices):
+            return node
+        devices = (one.as_if_free if whole else one.without(self._gone) for one in node.devices)
+        return replace(node, devices=tuple(devices))

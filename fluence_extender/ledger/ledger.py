@@ -16,13 +16,12 @@ from fluence_extender.ledger.bookings import Bookings, NodeUse
 from fluence_extender.ledger.capacity import LiveCapacity, NodeCapacity
 from fluence_extender.ledger.closed_nodes import GangNodes, PreemptorHolds
 from fluence_extender.ledger.device_drafts import DeviceDrafts
-from fluence_extender.ledger.device_rooms import DeviceRoom, DeviceRooms
+from fluence_extender.ledger.device_rooms import DeviceRooms
 from fluence_extender.ledger.graph_matcher import MatcherSetup
 from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.ledger.synced_graph import SyncedGraph
 from fluence_extender.matcher.errors import Busy, MatcherError
 from fluence_extender.model.assignment import Assignment, DeviceShare
-from fluence_extender.model.claims import Claims
 from fluence_extender.model.names import GATE
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -173,10 +172,6 @@ class Ledger:
                 return None
         return placed if sum(placed.values()) == count else None
 
-    def device_room(self, claims: Claims) -> DeviceRoom | None:
-        """Return how many pods with these claims nodes host now, None for pods without claims."""
-        return self._rooms.room(claims) if claims else None
-
     @property
     def device_rooms(self) -> DeviceRooms:
         """What nodes host of pods with claims, and which pods wait for theirs."""
@@ -217,6 +212,11 @@ class Ledger:
             leaving = node.name if old is not None else None
             self.graph.follow(leaving, node, NodeUse(node.allocatable, account.foreign_use))
             self._settle(node.name)
+
+    def put_network(self, network: Node) -> None:
+        """Record the devices that several nodes can use, as those of a node without a name."""
+        self._rooms.put_network(network)
+        self.changed()
 
     def drop_node(self, name: str) -> None:
         """Record that a node has left; what pods hold there stays on its account until they are gone."""

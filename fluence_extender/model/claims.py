@@ -5,6 +5,7 @@ Invariant: claims of equal pods are equal values, because names of generated cla
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from fluence_extender.model.quantity import in_exact_binary, nanos_to_whole
@@ -41,7 +42,8 @@ class Choice:
 
     ``name`` is that of a subrequest, "" where the request has one choice only. ``capacity`` is what it needs of each
     device, by the names that the device has, in billionths. ``requires`` are the values that attributes of every device
-    have to have.
+    have to have. An ``admin`` gets devices beside those who have them. ``reach`` are the reaches of devices that its
+    node belongs to, None where the node's own devices are asked.
     """
 
     device_class: str
@@ -51,6 +53,8 @@ class Choice:
     name: str = ""
     capacity: tuple[tuple[str, int], ...] = ()
     requires: tuple[tuple[str, str], ...] = ()
+    reach: frozenset[Hashable] | None = None
+    admin: bool = False
 
     @property
     def text(self) -> str:
@@ -58,9 +62,9 @@ class Choice:
         amount = str(self.count) if self.count else "all"
         parts = [f"{in_exact_binary(nanos_to_whole(amount))} {name}" for name, amount in self.capacity]
         required = [f"{name}={value}" for name, value in self.requires]
-        return " ".join(
-            [amount, self.device_class, *(["with", *parts, *required] if parts or required else [])]
-        )
+        admin = ["admin access"] if self.admin else []
+        wanted = [*admin, *parts, *required]
+        return " ".join([amount, self.device_class, *(["with", *wanted] if wanted else [])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +120,7 @@ class ClaimSpec:
         """What it asks for, for messages."""
         asked = [" or ".join(one.text for one in request.choices) for request in self.requests]
         alike = [f"with {'different' if one.distinct else 'one'} {one.attribute}" for one in self.constraints]
-        why = [f"({self.problem})"] if self.extended and self.problem else []
-        return " ".join([" and ".join(asked), *alike, *why])
+        return " ".join([" and ".join(asked), *alike])
 
 
 Claims = tuple[ClaimSpec, ...]

@@ -7,11 +7,12 @@ claim. Names of attributes and capacities are full: ``domain/id``, with the driv
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from fluence_extender.model.claims import ClaimSpec, DeviceTaint
-from fluence_extender.model.pod import NodeTerm
+from fluence_extender.model.pod import NodeTerm, Requirement
 from fluence_extender.model.quantity import up
 
 CLASS_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
@@ -19,6 +20,9 @@ CLASS_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
 
 DeviceId = tuple[str, str, str]
 """Driver, pool and name. People see it as ``driver/pool/name``."""
+
+Reach = tuple[NodeTerm, ...]
+"""From which nodes a device can be used: from those for which a term holds, or from all where there are no terms."""
 
 CounterId = tuple[str, str, str, str]
 """Driver, pool, set and name of a counter from which devices of the pool take."""
@@ -74,12 +78,23 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """A claim that has a device: for which pods, by uid, it is reserved, and what it has ``used`` of the capacity."""
+
+    pods: frozenset[str] = frozenset()
+    used: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class NodeDevice:
-    """One device that a node can use.
+    """One device that a node can use, or several can.
 
     ``capacity`` has the names as they are written. ``held`` says that a claim has it. ``problem`` is why the service
     never plans with it, "" for most. ``consumes`` is what it takes of its pool's counters while somebody has it. If
-    ``shareable``, several claims may have it, each a part of its capacity; together they have ``used``.
+    ``shareable``, several claims may have it, each a part of its capacity; together they have ``used``. ``holders`` are
+    those claims, as far as it matters. A ``conditional`` device has binding conditions; kube-scheduler goes through the
+    pools that have such devices last. ``reach`` is
+    None for devices that only their node can use, with counters that no other node's devices take from.
     """
 
     driver: str
@@ -93,6 +108,9 @@ class NodeDevice:
     consumes: Mapping[CounterId, int] = field(default_factory=dict)
     shareable: bool = False
     used: Mapping[str, int] = field(default_factory=dict)
+    holders: tuple[Holder, ...] = ()
+    conditional: bool = False
+    reach: Reach | None = None
 
     def has(self, attribute: str, value: str) -> bool:
         """Return whether an attribute has the value, whatever its domain and its type."""
@@ -127,7 +145,17 @@ class NodeDevice:
     @property
     def as_if_free(self) -> NodeDevice:
         """The same device as if no claim had it."""
-        return replace(self, held=False, used={}) if self.held else self
+        return replace(self, held=False, used={}, holders=()) if self.held else self
+
+    def without(self, gone: Set[str]) -> NodeDevice:
+        """Return the same device as if the pods ``gone`` were gone: a claim goes with the last of its pods."""
+        left = tuple(one for one in self.holders if not one.pods or not one.pods <= gone)
+        if len(left) == len(self.holders):
+            return self
+        used: Counter[str] = Counter()
+        for one in left:
+            used.update(one.used)
+        return replace(self, held=bool(left), used=used, holders=left)
 
     @property
     def id(self) -> DeviceId:
@@ -139,8 +167,8 @@ class NodeDevice:
 class ResourceSlice:
     """Devices of one pool, as a driver publishes them.
 
-    ``node`` is the node of all of them, "" where they can be reached from several. ``counters`` are the counters of the
-    pool. The pool is complete where ``slices`` of them have its newest ``generation``.
+    ``node`` is the node of all of them, "" where each has its ``reach``. ``counters`` are the counters of the pool. The
+    pool is complete where ``slices`` of them have its newest ``generation``.
     """
 
     name: str
@@ -193,7 +221,8 @@ class Allocated:
 class ResourceClaim:
     """A claim. ``devices`` are None before it is allocated; then ``nodes`` says where its devices can be used.
 
-    ``extended_for`` is the uid of the pod for whose extended resources kube-scheduler has made it, "" for all others.
+    It is ``reserved`` for these pods, by uid. ``extended_for`` is the uid of the pod for whose extended resources
+    kube-scheduler has made it, "" for all others.
     """
 
     namespace: str
@@ -204,6 +233,7 @@ class ResourceClaim:
     nodes: tuple[NodeTerm, ...] | None = None
     extended_for: str = ""
     deleting: bool = False
+    reserved: frozenset[str] = frozenset()
 
     @property
     def node(self) -> str:
@@ -230,6 +260,11 @@ class ResourceClaimTemplate:
     namespace: str
     name: str
     spec: ClaimSpec
+
+
+def only(node: str) -> Reach:
+    """Return the reach of a device that one node can use."""
+    return (NodeTerm(fields=(Requirement("metadata.name", "In", (node,)),)),)
 
 
 def _written(value: Attribute) -> str:

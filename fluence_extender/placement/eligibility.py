@@ -8,13 +8,13 @@ first follows kube-scheduler's.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 
 from fluence_extender.ledger.accounts import Journal
 from fluence_extender.model.node import Node, Taint
-from fluence_extender.model.pod import NodeTerm, Pod, Requirement, Toleration
+from fluence_extender.model.pod import Pod, Toleration
+from fluence_extender.model.selectors import compares, holds, term_holds
 from fluence_extender.placement.node_groups import NodeGroups
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
@@ -44,7 +44,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
         case "Equal" | "":
             return toleration.value == taint.value
         case "Gt" | "Lt":
-            return _compares(toleration.operator, taint.value, toleration.value)
+            return compares(toleration.operator, taint.value, toleration.value)
     return False
 
 
@@ -55,55 +55,6 @@ def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> T
         if taint.effect in BLOCKING_EFFECTS and not any(tolerates(one, taint) for one in allowed):
             return taint
     return None
-
-
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
-
-
-def _whole_number(text: str) -> int | None:
-    """Return the 64-bit integer that Go's ParseInt reads: only digits after a sign, so not ``1_000``."""
-    if not _WHOLE_NUMBER.fullmatch(text):
-        return None
-    number = int(text)
-    return number if -(2**63) <= number < 2**63 else None
-
-
-def _compares(operator: str, value: str, bound: str) -> bool:
-    have, limit = _whole_number(value), _whole_number(bound)
-    if have is None or limit is None:
-        return False
-    return have > limit if operator == "Gt" else have < limit
-
-
-def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """Return whether a selector expression holds for ``labels``; NotIn holds when the label is missing."""
-    value = labels.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value is not None and value in requirement.values
-        case "NotIn":
-            return value is None or value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt":
-            return (
-                value is not None
-                and len(requirement.values) == 1
-                and _compares(requirement.operator, value, requirement.values[0])
-            )
-    return False
-
-
-def term_holds(term: NodeTerm, node: Node) -> bool:
-    """Return whether a node selector term holds; an empty term never does (core/v1 NodeSelectorTerm)."""
-    if not term.expressions and not term.fields:
-        return False
-    named = {"metadata.name": node.name}
-    return all(holds(one, node.labels) for one in term.expressions) and all(
-        holds(one, named) for one in term.fields
-    )
 
 
 def refusal(pod: Pod, node: Node) -> str | None:

@@ -67,7 +67,7 @@ class Lacks:
         pod, barred = demands[0].pod, demands[0].barred
         if len(groups) > 1 or pod.devices or pod.host_ports or pod.confined_to or barred:
             return None
-        if any(one.constraints for one in demands) or self._ledger.device_room(pod.claims) is not None:
+        if any(one.constraints for one in demands) or pod.claims:
             return None
         nodes = self._ledger.in_order(self._eligibility.eligible(pod))
         # Equal tuples are one object, so that lacks of the same amounts share a room.

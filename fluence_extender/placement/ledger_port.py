@@ -9,10 +9,9 @@ from fluence_extender.graph.catalogue import Device, DeviceCatalogue
 from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.ledger.closed_nodes import PreemptorHolds
-from fluence_extender.ledger.device_rooms import DeviceRoom
+from fluence_extender.ledger.device_rooms import DeviceRooms
 from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.assignment import Assignment, DeviceShare
-from fluence_extender.model.claims import Claims
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.resources import Resources
@@ -79,8 +78,9 @@ class PlanningRules(Protocol):
         """Return the nodes that ``gang`` may not use, if the pods ``without`` were gone."""
         ...
 
-    def device_room(self, claims: Claims) -> DeviceRoom | None:
-        """Return how many pods with these claims nodes host, None for pods without claims."""
+    @property
+    def device_rooms(self) -> DeviceRooms:
+        """How many pods with claims nodes host."""
         ...
 
 

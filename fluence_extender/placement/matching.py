@@ -210,7 +210,8 @@ class Matching:
             same_nodes = (key.signature, key.barred, key.pin)
             if same_nodes not in orders:
                 orders[same_nodes] = self._ledger.in_order(self._usable(key, pod, gang, within))
-            requests, room = self._ledger.rounded(pod.requests), self._ledger.device_room(pod.claims)
+            requests = self._ledger.rounded(pod.requests)
+            room = self._ledger.device_rooms.room(pod.claims) if pod.claims else None
             shape = Shape(requests, len(pods), orders[same_nodes], pod.host_ports, room)
             found.append((shape, pods))
         return found
@@ -270,7 +271,7 @@ class Matching:
             return None
         room = shapes[0].room
         counts = self._ledger.match_equal(shapes[0].requests, shapes[0].count, shapes[0].nodes)
-        if counts is None or (room is not None and (room.most([*counts]) < [*counts.values()]).any()):
+        if counts is None or (room is not None and not room.serves(counts)):
             return None
         return [counts]
 

@@ -10,10 +10,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from fluence_extender.ledger.capacity import CapacityTable, CopiedCapacity
-from fluence_extender.ledger.device_rooms import DeviceRoom
+from fluence_extender.ledger.device_rooms import DeviceRooms
 from fluence_extender.ledger.pod_use import PodUse, RemovablePods
 from fluence_extender.model.assignment import Assignment, DeviceShare
-from fluence_extender.model.claims import Claims
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.ledger_port import Devices, LedgerView, PlanningRules
@@ -62,6 +61,7 @@ class PlanningCopy:
         self._removed: set[str] = set()
         self._placed: set[str] = set()
         self._all_known: tuple[str, ...] = ()
+        self._rooms: DeviceRooms | None = None
 
     def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
         """Return the nodes that ``gang`` may not use, if the pods ``without`` were gone too."""
@@ -84,16 +84,19 @@ class PlanningCopy:
         """Return ``requests`` as they are counted."""
         return self._rules.rounded(requests)
 
-    def device_room(self, claims: Claims) -> DeviceRoom | None:
-        """Return how many pods with these claims nodes could host; counts say which of their devices are free."""
-        room = self._rules.device_room(claims)
-        return room and room.whole
+    @property
+    def device_rooms(self) -> DeviceRooms:
+        """How many pods with claims nodes host without the pods that were removed; copied once it is needed."""
+        if self._rooms is None:
+            self._rooms = self._rules.device_rooms.copy()
+        self._rooms.without(self._removed)
+        return self._rooms
 
     def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> None:
         """Return None, because a copy has no matcher."""
 
     def take_all(self, places: Sequence[tuple[Pod, Assignment]], gang: object) -> None:
-        """Allocate places; their devices are held already."""
+        """Allocate places; their devices are held already. Pods then wait for what they claim."""
         sizes: dict[Resources, Resources] = {}
         uses: list[PodUse] = []
         for pod, assignment in places:
@@ -101,6 +104,8 @@ class PlanningCopy:
             if requests is None:
                 requests = sizes[pod.requests] = self.rounded(pod.requests)
             uses.append(PodUse(assignment, requests, pod.host_ports))
+            if pod.claims:
+                self.device_rooms.put(pod.uid, assignment.node, pod.claims)
         self.allocations.update((use.uid, use) for use in uses)
         self._placed.update(use.uid for use in uses)
         self.free.add_all_free([(use.assignment.node, use.requests, use.ports) for use in uses], -1)
@@ -110,6 +115,8 @@ class PlanningCopy:
         uses: list[PodUse] = []
         for uid in uids:
             self.devices.give_up(uid)
+            if self._rooms is not None:
+                self._rooms.drop(uid)
             if uid in self._placed:
                 self._placed.remove(uid)
                 uses.append(self.allocations.pop(uid))

@@ -45,6 +45,9 @@ FIRST_FIT_WORK = 2_500_000
 DOMAINS_WORK = 5_000_000
 """The same for trying several domains, most of which have only some of the nodes."""
 
+WIDE_CHECK, MOST_BY_MEMBER = 50, 64
+"""One way of the budget for each so many checks of devices that several nodes can use; gangs up to this size."""
+
 SHAPE_WORK = 500
 """A shape costs as much as comparing it with this many nodes, even if it may use one node only."""
 
@@ -96,7 +99,7 @@ class _Problem:
     """Shapes and capacity as arrays: ``rows[i]`` are the rows of shape i's nodes, in order.
 
     ``closed[i]`` are the rows on which a host port of shape i is taken. ``clashes[i]`` are the bits of the shapes whose
-    host ports clash with those of shape i.
+    host ports clash with those of shape i. ``wide`` says whether devices are claimed that several nodes can use.
     """
 
     def __init__(self, shapes: Sequence[Shape], table: CapacityTable) -> None:
@@ -119,18 +122,27 @@ class _Problem:
                 clashes[i] |= 1 << j
         self.rooms = [shape.room.most(shape.nodes) if shape.room is not None else None for shape in shapes]
         self.clashes = tuple(clashes)
+        self.wide = any(shape.room is not None and shape.room.wide for shape in shapes)
 
-    def hosted(self, index: int, row: int, others: Mapping[int, int]) -> int:
-        """Return how many members of a shape with claims a row hosts beside members of other shapes, by shape."""
-        room = self.shapes[index].room
-        claims: Counter[Claims] = Counter()
-        for other, count in others.items():
-            placed = self.shapes[other].room
-            if placed is not None and count:
-                claims[placed.claims] += count
-        if room is None or not claims:
+    def hosted(self, index: int, row: int, placed: Mapping[int, Mapping[int, int]]) -> int:
+        """Return how many members of a shape with claims a row hosts beside others, given by row and shape."""
+        room, others = self.shapes[index].room, self.claiming(placed)
+        if room is None or not (others or room.wide):
             return self.shapes[index].count
-        return room.beside(self.table.names[row], claims)
+        return room.beside(self.table.names[row], others)
+
+    def claiming(self, placed: Mapping[int, Mapping[int, int]]) -> dict[str, dict[Claims, int]]:
+        """Return what members with claims that are given by row and shape claim, by node."""
+        found: dict[str, dict[Claims, int]] = {}
+        for row, counts in placed.items():
+            claims: Counter[Claims] = Counter()
+            for index, count in counts.items():
+                room = self.shapes[index].room
+                if room is not None and count:
+                    claims[room.claims] += count
+            if claims:
+                found[self.table.names[row]] = claims
+        return found
 
     @staticmethod
     def takes(size: Amounts, rows: NDArray[np.intp], free: Amounts) -> NDArray[np.bool_]:
@@ -188,10 +200,18 @@ class _Filling:
         if shape.room is not None:
             for at in [at for at, row in enumerate(rows.tolist()) if counts[at] and row in self.claiming]:
                 row = int(rows[at])
-                counts[at] = min(int(counts[at]), problem.hosted(index, row, self.claiming[row]))
+                counts[at] = min(int(counts[at]), problem.hosted(index, row, self.claiming))
         usable = np.flatnonzero(counts)
         if tight:
             usable = usable[np.argsort(self._slack(index, rows[usable]), kind="stable")]
+        if shape.room is not None and problem.wide:
+            others, rows_there = problem.claiming(self.claiming), rows[usable].tolist()
+            asked = zip(
+                [problem.table.names[row] for row in rows_there], counts[usable].tolist(), strict=True
+            )
+            spread = shape.room.spread(asked, shape.count, others)
+            counts[usable] = [spread.get(problem.table.names[row], 0) for row in rows_there]
+            usable = usable[counts[usable] > 0]
         before = np.cumsum(counts[usable]) - counts[usable]
         usable = usable[before < shape.count]
         given = np.minimum(counts[usable], shape.count - before[: len(usable)])
@@ -313,7 +333,8 @@ def decide(shapes: Sequence[Shape], table: CapacityTable, budget: int = BUDGET) 
         found = _first_fit(problem, order, tight)
         if found is not None:
             return found
-    return _exactly(problem, budget)
+    found = _MemberByMember(problem, budget // WIDE_CHECK).place(by_choice) if problem.wide else None
+    return found or _exactly(problem, budget)
 
 
 def _first_fit(problem: _Problem, order: Sequence[int], tight: bool) -> Counts | None:
@@ -324,6 +345,59 @@ def _first_fit(problem: _Problem, order: Sequence[int], tight: bool) -> Counts |
         if sum(counts[index].values()) < problem.shapes[index].count:
             return None
     return counts
+
+
+class _MemberByMember:
+    """A search that goes back where the next member has no place, for members that claim devices of several nodes.
+
+    It looks at ``checks`` places at most.
+    """
+
+    def __init__(self, problem: _Problem, checks: int) -> None:
+        self._problem = problem
+        self._checks = checks
+        self._free = problem.table.free.copy()
+        self._placed: dict[int, dict[int, int]] = {}
+
+    def place(self, order: Sequence[int]) -> Counts | None:
+        """Place all members, those of the first shape first; None means that no places were found."""
+        shapes = self._problem.shapes
+        members = [index for index in order for _ in range(shapes[index].count)]
+        if len(members) > MOST_BY_MEMBER or any(shape.exclusive for shape in shapes):
+            return None
+        if not self._put(members, 0, 0):
+            return None
+        counts: Counts = [{} for _ in shapes]
+        for row, some in self._placed.items():
+            for index, count in some.items():
+                if count:
+                    counts[index][self._problem.table.names[row]] = count
+        return counts
+
+    def _put(self, members: Sequence[int], at: int, first: int) -> bool:
+        """Place the members from ``at`` on, the next one not before the ``first`` of its nodes."""
+        if at == len(members):
+            return True
+        index = members[at]
+        rows, size = self._problem.rows[index], self._problem.sizes[index]
+        for number in range(first, len(rows)):
+            row = int(rows[number])
+            if (self._free[row] < size).any():
+                continue
+            self._checks -= 1
+            if self._checks < 0:
+                return False
+            if not self._problem.hosted(index, row, self._placed):
+                continue
+            here = self._placed.setdefault(row, {})
+            here[index] = here.get(index, 0) + 1
+            self._free[row] -= size
+            same = at + 1 < len(members) and members[at + 1] == index
+            if self._put(members, at + 1, number if same else 0):
+                return True
+            here[index] -= 1
+            self._free[row] += size
+        return False
 
 
 def _exactly(problem: _Problem, budget: int) -> Counts | None:
@@ -344,11 +418,18 @@ def _exactly(problem: _Problem, budget: int) -> Counts | None:
         most,
         problem.clashes,
         {index for index, shape in enumerate(shapes) if shape.room is not None},
-        lambda index, position, others: problem.hosted(index, int(everywhere[position]), others),
+        lambda index, position, others: problem.hosted(
+            index, int(everywhere[position]), {int(everywhere[position]): others}
+        ),
     )
     packed = pack(bins, [shape.count for shape in shapes], budget)
     if packed is None:
         return None
+    if problem.wide:
+        # Nodes were filled each for itself.
+        placed = problem.claiming({int(everywhere[at]): dict(pattern) for at, pattern in packed})
+        if not next(shape.room for shape in shapes if shape.room is not None).serves_all(placed):
+            raise SearchBudgetSpent
     counts: Counts = [{} for _ in shapes]
     for position, pattern in packed:
         for index, count in pattern:

@@ -49,7 +49,7 @@ def mark(draft: Draft) -> None:
     if draft.spec.get("nodeName") or not needs_mark(draft.pod):
         return
     for kind in ("requests", "limits"):
-        draft.put("spec", "containers", 0, "resources", kind, MARK_RESOURCE, value="1")
+        draft.put("spec", "containers", 0, "resources", kind, MARK_RESOURCE, value="0")
 
 
 def take_off_copies(draft: Draft) -> None:

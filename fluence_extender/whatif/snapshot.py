@@ -17,11 +17,10 @@ from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.ledger.closed_nodes import GangNodes, PreemptorHolds
 from fluence_extender.ledger.device_drafts import why_not
-from fluence_extender.ledger.device_rooms import DeviceRoom, DeviceRooms
+from fluence_extender.ledger.device_rooms import DeviceRooms
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.assignment import Assignment, DeviceShare
-from fluence_extender.model.claims import Claims
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -62,11 +61,7 @@ class Snapshot:
     allocations: Mapping[str, Allocation | PodUse] = field(default_factory=dict)
     preemptor_holds: PreemptorHolds = field(default_factory=PreemptorHolds)
     gang_nodes: GangNodes = field(default_factory=GangNodes)
-    rooms: DeviceRooms = field(default_factory=lambda: DeviceRooms({}))
-
-    def device_room(self, claims: Claims) -> DeviceRoom | None:
-        """Return how many pods with these claims nodes host, None for pods without claims."""
-        return self.rooms.room(claims) if claims else None
+    device_rooms: DeviceRooms = field(default_factory=lambda: DeviceRooms({}))
 
     def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
         """Return the nodes that ``gang`` may not use, if the pods ``without`` were gone."""
@@ -96,7 +91,7 @@ def snapshot(ledger: Ledger, nodes: Iterable[Node], ending: Iterable[str]) -> Sn
         dict(ledger.allocations),
         ledger.preemptor_holds.copy(),
         ledger.gang_nodes.copy(),
-        ledger.device_rooms.copy({node.name: node for node in present}),
+        ledger.device_rooms.copy(),
     )
 
 
@@ -128,23 +123,6 @@ class LedgerCopy(PlanningCopy):
         self.planner = Planner(self, index)
         self._beside = LedgerBeside(self)
         self._careful_planner = Planner(self._beside, index)
-
-    def device_room(self, claims: Claims) -> DeviceRoom | None:
-        """Return how many pods with these claims nodes host; once pods are removed, counts say what is free."""
-        return super().device_room(claims) if self._removed else self._taken.device_room(claims)
-
-    def take_all(self, places: Sequence[tuple[Pod, Assignment]], gang: object) -> None:
-        """Allocate places, whose pods then wait for what they claim."""
-        super().take_all(places, gang)
-        for pod, assignment in places:
-            self._taken.rooms.put(pod.uid, assignment.node, pod.claims)
-
-    def undo(self, uids: Iterable[str]) -> None:
-        """Release what these pods were given here."""
-        uids = tuple(uids)
-        super().undo(uids)
-        for uid in uids:
-            self._taken.rooms.drop(uid)
 
     def planner_beside(self, kept: KeptRoom | None) -> Planner:
         """Return a planner that leaves free what is ``kept``, until the next call."""

@@ -54,6 +54,27 @@ def resource_slice(node: str, models: Sequence[str], generation: int = 1, slices
     }
 
 
+def network_slice(name: str, *models: str, **where: Any) -> Manifest:
+    """The slice of a pool with one device for each of ``models``, which are used where ``where`` says."""
+    devices = [
+        {"name": f"{name}-{number}", "attributes": {"model": {"string": model}}}
+        for number, model in enumerate(models)
+    ]
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+    return {
+        "apiVersion": RESOURCE,
+        "kind": "ResourceSlice",
+        "metadata": {"name": name},
+        "spec": {"driver": DRIVER, "pool": pool, "devices": devices, **where},
+    }
+
+
+def with_label(key: str, value: str) -> Manifest:
+    """A node selector."""
+    rule = {"key": key, "operator": "In", "values": [value]}
+    return {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}
+
+
 def request(name: str, class_name: str, *selectors: str, count: int = 1, **exactly: Any) -> Manifest:
     """A request for some devices of a class."""
     return {

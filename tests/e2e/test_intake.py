@@ -55,7 +55,7 @@ def test_pod_that_is_taken_in_gets_its_gate_and_its_mark(taken_in: Namespace, fl
         resources.setdefault(kind, {})[QPU] = "1"
     stored = probe(taken_in, manifest)
     assert GATE in gates_of(stored)
-    assert stored["spec"]["containers"][0]["resources"]["requests"][MARK_RESOURCE] == "1"
+    assert stored["spec"]["containers"][0]["resources"]["requests"][MARK_RESOURCE] == "0"
 
 
 def test_pods_of_other_schedulers_and_of_daemonsets_stay_as_they_are(

@@ -9,10 +9,21 @@ from uuid import uuid4
 import pytest
 
 from fluence_extender.localcluster import ApiError
+from tests.e2e.claimed import (
+    MODEL,
+    device_class,
+    given_twice,
+    request,
+    resource_slice,
+    served,
+    template,
+)
 from tests.e2e.harness import Cluster, Manifest, Namespace, node_of, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
+from tests.e2e.test_resource_claims import members
+from tests.e2e.test_simulate import simulated
 from tests.e2e.workloads import ONE_DEVICE, QPU, gang, labelled, ours
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -193,3 +204,31 @@ def test_scarce_device_is_taken_over(
     (device,) = [one for one in fluence.allocations(namespace.name) if one["devices"]]
     assert (device["pod"], device["backend"]) == ("high", "ibm_fez")
     assert fluence.metric("fluence_preemptions_total") >= 1
+
+
+def test_pods_whose_claims_have_the_right_devices_are_preempted_and_named_before(
+    fluence: Fluence,
+    namespace: Namespace,
+    own_nodes: NodeFactory,
+    priority_class: PriorityClass,
+    installation: Installation,
+) -> None:
+    """Three gangs of one priority have devices of the same class; only one of them has what the urgent gang needs."""
+    node, other = own_nodes(2, cpu="8")
+    slices = resource_slice(node, ["a100", "a100", "h100"]), resource_slice(other, ["a100"])
+    with served(namespace.api, device_class(namespace.name), *slices):
+        for model in ("a100", "h100"):
+            namespace.create(template(model, request("gpu", namespace.name, f'{MODEL} == "{model}"')))
+        namespace.create(*members("right", 1, "h100"))
+        namespace.wait_until_bound(1)
+        namespace.create(*members("first", 2, "a100"), *members("second", 1, "a100"))
+        namespace.wait_until_bound(4)
+        urgent = members("urgent", 1, "h100")
+        urgent[0]["spec"]["priorityClassName"] = priority_class(1000)
+        said = simulated(installation, namespace, *urgent)["gangs"][0]
+        assert said["preemption"]["text"] == f"would preempt 1 gang (1 pod): {namespace.name}/right (1)"
+        namespace.create(*urgent)
+        wait_for(lambda: node_of(namespace.pod("urgent-0")) == node, what="the urgent pod to be bound")
+        left = {pod["metadata"]["name"] for pod in namespace.pods() if node_of(pod)}
+        assert left == {"urgent-0", "first-0", "first-1", "second-0"}
+        assert not given_twice(namespace)

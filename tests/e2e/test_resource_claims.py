@@ -15,6 +15,7 @@ from tests.e2e.claimed import (
     claiming,
     device_class,
     given_twice,
+    network_slice,
     partitioned_slices,
     refusals,
     request,
@@ -23,6 +24,7 @@ from tests.e2e.claimed import (
     shared_claim,
     sharing_slice,
     template,
+    with_label,
 )
 from tests.e2e.harness import Manifest, Namespace, node_of, wait_for
 from tests.e2e.nodes import NodeFactory
@@ -110,7 +112,7 @@ def test_pods_that_share_a_claim_are_placed_where_it_can_be_served(
 def test_extended_resource_is_served_by_devices_and_by_plugins(
     fluence: Fluence, namespace: Namespace, nodes: NodeFactory
 ) -> None:
-    """Six pods for four devices of a driver and two of a plugin, and then one that has to wait."""
+    """Six pods for four devices of a driver and two of a plugin, one that has to wait, then a gang without a Job."""
     gpu = "example.com/gpu"
     one, two = nodes(2, cpu="4")
     (plugged,) = nodes(1, cpu="4", extended={gpu: 2})
@@ -123,14 +125,15 @@ def test_extended_resource_is_served_by_devices_and_by_plugins(
         assert not given_twice(namespace)
         namespace.create(indexed_job("late", ours("late", cpu="10m", requests={gpu: 2}), 1))
         fluence.wait_for_reason(namespace.name, "late", f"busy: 0 of 1 fit now, short of {gpu}")
-        namespace.create(*gang("bare", 3, cpu="10m", requests={gpu: 1}))
-        bare = fluence.wait_for_reason(namespace.name, "bare", "unsatisfiable: 2 of 3 members would fit")
-        assert "kube-scheduler serves no extended resources by devices" in bare["reason"]
         assert not refusals(namespace)
         api.delete(f"/apis/batch/v1/namespaces/{namespace.name}/jobs/wide?propagationPolicy=Background")
         wait_for(
             lambda: len([pod for pod in namespace.pods() if node_of(pod)]) == 1, what="the late pod alone"
         )
+        namespace.create(*gang("bare", 4, cpu="10m", requests={gpu: 1}))
+        namespace.wait_until_bound(5)
+        assert not given_twice(namespace)
+        assert not refusals(namespace)
 
 
 def test_parts_of_devices_are_counted_against_the_whole(
@@ -237,4 +240,134 @@ def test_mixed_gangs_get_their_devices_without_one_refusal(
         held = allocated(namespace)
         assert not given_twice(namespace)
         assert sum(map(len, held.values())) == 64
+        assert not refusals(namespace)
+
+
+def test_devices_that_several_nodes_reach_are_counted_once(
+    fluence: Fluence, namespace: Namespace, nodes: NodeFactory, gpus: None
+) -> None:
+    """Each pod has a device of its node and one of three that two nodes reach; a third node doesn't reach them."""
+    near = nodes(2, cpu="8", labels={"example.com/side": namespace.name})
+    (far,) = nodes(1, cpu="8")
+    links = network_slice(
+        f"{namespace.name}-links", *["link"] * 3, nodeSelector=with_label("example.com/side", namespace.name)
+    )
+    slices = [resource_slice(node, [H100] * 4) for node in (*near, far)]
+    with served(namespace.api, links, *slices):
+        namespace.create(
+            template("gpu", request("gpu", CLASS, f'{MODEL} == "{H100}"')),
+            template("link", request("link", CLASS, f'{MODEL} == "link"')),
+        )
+        namespace.create(*(claiming(pod, template="link") for pod in members("linked", 2, "gpu")))
+        assert {node_of(pod) for pod in namespace.wait_until_bound(2)} <= set(near)
+        namespace.create(*(claiming(pod, template="link") for pod in members("more", 2, "gpu")))
+        fluence.wait_for_reason(namespace.name, "more", "busy: 1 of 2 fit now")
+        namespace.create(*members("local", 4, "gpu"))
+        namespace.wait_until_bound(6)
+        namespace.delete_pod("linked-0")
+        namespace.wait_until_bound(7)
+        namespace.create(*(claiming(pod, template="link") for pod in members("large", 4, "gpu")))
+        fluence.wait_for_reason(namespace.name, "large", "unsatisfiable: 3 of 4 members would fit")
+        assert not given_twice(namespace)
+        assert not refusals(namespace)
+
+
+def test_whole_device_of_two_nodes_and_its_halves_take_from_the_same_counters(
+    fluence: Fluence, namespace: Namespace, nodes: NodeFactory, gpus: None
+) -> None:
+    side = {"example.com/side": namespace.name}
+    one, two = nodes(2, cpu="8", labels=side)
+    pool = {"name": namespace.name, "generation": 1, "resourceSliceCount": 2}
+    parts = network_slice(f"{namespace.name}-parts", "whole", "half", "half", perDeviceNodeSelection=True)
+    wheres = [
+        {"nodeSelector": with_label("example.com/side", namespace.name)},
+        {"nodeName": one},
+        {"nodeName": two},
+    ]
+    sizes = zip(parts["spec"]["devices"], wheres, (2, 1, 1), strict=True)
+    for device, where, size in sizes:
+        consumed = [{"counterSet": "torus", "counters": {"chips": {"value": str(size)}}}]
+        device.update(where, consumesCounters=consumed)
+    counters = network_slice(f"{namespace.name}-counters", allNodes=True)
+    counters["spec"].pop("devices")
+    counters["spec"]["sharedCounters"] = [{"name": "torus", "counters": {"chips": {"value": "2"}}}]
+    for manifest in (parts, counters):
+        manifest["spec"]["pool"] = pool
+    with served(namespace.api, counters, parts):
+        namespace.create(
+            template("whole", request("tpu", CLASS, f'{MODEL} == "whole"')),
+            template("half", request("tpu", CLASS, f'{MODEL} == "half"')),
+        )
+        namespace.create(*members("halves", 2, "half"))
+        assert {node_of(pod) for pod in namespace.wait_until_bound(2)} == {one, two}
+        namespace.create(*members("whole", 1, "whole"))
+        fluence.wait_for_reason(namespace.name, "whole", "busy: 0 of 1 fit now")
+        namespace.delete_pod("halves-0")
+        namespace.delete_pod("halves-1")
+        namespace.wait_until_bound(1)
+        namespace.create(*members("late", 1, "half"))
+        fluence.wait_for_reason(namespace.name, "late", "busy: 0 of 1 fit now")
+        assert not refusals(namespace)
+
+
+def test_administrators_get_devices_that_others_have(
+    fluence: Fluence, namespace: Namespace, nodes: NodeFactory, gpus: None
+) -> None:
+    (node,) = nodes(1, cpu="8")
+    allowed = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+    namespace.api.patch(f"/api/v1/namespaces/{namespace.name}", allowed)
+    with served(namespace.api, resource_slice(node, [H100] * 2)):
+        namespace.create(
+            template("gpu", request("gpu", CLASS)),
+            template("all", request("gpu", CLASS, count=2, adminAccess=True)),
+        )
+        namespace.create(*members("user", 2, "gpu"))
+        namespace.wait_until_bound(2)
+        namespace.create(*members("monitor", 2, "all"))
+        namespace.wait_until_bound(4)
+        namespace.create(*members("late", 1, "gpu"))
+        fluence.wait_for_reason(namespace.name, "late", "busy: 0 of 1 fit now")
+        namespace.delete_pod("user-0")
+        namespace.wait_until_bound(4)
+        assert not refusals(namespace)
+
+
+def test_gang_waits_whole_for_the_binding_conditions_of_its_devices(
+    fluence: Fluence, namespace: Namespace, nodes: NodeFactory, gpus: None
+) -> None:
+    """The pool whose devices have conditions comes last; once the driver says that they are attached pods are bound."""
+    (node,) = nodes(1, cpu="8", labels={"example.com/side": namespace.name})
+    fabric = network_slice(
+        f"a-{namespace.name}", H100, H100, nodeSelector=with_label("example.com/side", namespace.name)
+    )
+    for device in fabric["spec"]["devices"]:
+        device.update(
+            bindsToNode=True, bindingConditions=["Attached"], bindingFailureConditions=["AttachFailed"]
+        )
+    with served(namespace.api, fabric, resource_slice(node, [H100])):
+        namespace.create(template("gpu", request("gpu", CLASS)))
+        namespace.create(*members("gang", 3, "gpu"))
+        claims = f"/apis/resource.k8s.io/v1/namespaces/{namespace.name}/resourceclaims"
+
+        def attached() -> int:
+            """Say of each allocated device with conditions that it is attached, as its driver does."""
+            found = [
+                one for one in namespace.api.get(claims)["items"] if one.get("status", {}).get("allocation")
+            ]
+            for claim in found:
+                ready = {"type": "Attached", "status": "True", "reason": "Fabric", "message": ""}
+                ready["lastTransitionTime"] = claim["metadata"]["creationTimestamp"]
+                devices = [
+                    {**{key: one[key] for key in ("driver", "pool", "device")}, "conditions": [ready]}
+                    for one in claim["status"]["allocation"]["devices"]["results"]
+                    if one.get("bindingConditions")
+                ]
+                if devices and not claim["status"].get("devices"):
+                    path = f"{claims}/{claim['metadata']['name']}/status"
+                    namespace.api.patch(path, {"status": {"devices": devices}})
+            return len(found)
+
+        wait_for(lambda: attached() == 3, what="the claims to be allocated")
+        namespace.wait_until_bound(3)
+        assert not given_twice(namespace)
         assert not refusals(namespace)

@@ -1,16 +1,21 @@
 """Random small clusters with devices, each with a gang that claims some, and a solver that decides whether it fits.
 
-Half of the clusters are built around a placement, so that the gang needs nearly all of their devices.
+Half of the clusters are built around a placement, so that the gang needs nearly all of their devices. Some have devices
+that several nodes can use.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from operator import sub
 
 from ortools.sat.python import cp_model
 
+from fluence_extender.devices.allocator import DeviceAllocator, choices, lens
+from fluence_extender.devices.pools import in_order
+from fluence_extender.devices.selectors import selects
 from fluence_extender.model.claims import (
     AttributeConstraint,
     Choice,
@@ -18,15 +23,21 @@ from fluence_extender.model.claims import (
     ClaimSpec,
     DeviceRequest,
 )
-from fluence_extender.model.devices import NodeDevice
+from fluence_extender.model.devices import Attribute, DeviceId, NodeDevice
 from fluence_extender.model.names import GATE
 from fluence_extender.model.node import Node
-from fluence_extender.model.pod import Pod
+from fluence_extender.model.pod import NodeTerm, Pod, Requirement
 from tests.core.values import node, pod
 
 DRIVER = "gpu.example.com"
+FAR = "far.example.com"
 MODEL, NUMA = f"{DRIVER}/model", f"{DRIVER}/numa"
 MODELS = ("a100", "h100", "l40")
+
+
+NOTHING_SHARED = Node("")
+ASKED = ("link", "link", "link", "link", "link", "")
+"""The models that pods ask for beside those of nodes, where there is a network; "" is any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +46,23 @@ class Scene:
 
     nodes: tuple[Node, ...]
     pods: tuple[Pod, ...]
+    network: Node = NOTHING_SHARED
+
+    @property
+    def held(self) -> frozenset[DeviceId]:
+        """The devices that are allocated."""
+        places = (*self.nodes, self.network)
+        return frozenset(device.id for place in places for device in place.devices if device.held)
+
+    def seen(self, node: Node) -> Node:
+        """Return a node with all devices that it can use, in the order in which kube-scheduler goes through them."""
+        there = (one for one in self.network.devices if one.reach in node.reach)
+        devices = in_order((*node.devices, *there))
+        return replace(
+            node,
+            devices=tuple(replace(one, reach=None) for one in devices),
+            counters={**node.counters, **self.network.counters},
+        )
 
 
 def scene(seed: int) -> Scene:
@@ -48,6 +76,31 @@ def scene(seed: int) -> Scene:
         some = [dice.choice(kinds) for _ in range(dice.randint(1, 8))]
     pods = (pod(f"p{at}", 10, 0, claims=claims, gates=(GATE,)) for at, claims in enumerate(some))
     return Scene(nodes, tuple(pods))
+
+
+def scene_with_network(seed: int) -> Scene:
+    """Make the scene with this number in which nodes reach devices of a network, and claims ask for any of them."""
+    dice = random.Random(seed)
+    reaches = [(NodeTerm((Requirement("side", "In", (str(side),)),)),) for side in range(2)] + [()]
+    nodes = tuple(
+        replace(_node(dice, f"n{number}"), reach=frozenset({reaches[dice.randrange(2)], ()}))
+        for number in range(dice.randint(1, 4))
+    )
+    devices = []
+    for number in range(dice.randint(2, 9)):
+        driver, model = dice.choice((DRIVER, FAR)), dice.choice((*MODELS, "link", "link", "link"))
+        attributes: dict[str, Attribute] = {MODEL: model, NUMA: number % 2}
+        devices.append(
+            NodeDevice(
+                driver, f"pool-{dice.randrange(2)}", f"d{number}", attributes, reach=dice.choice(reaches)
+            )
+        )
+    devices.sort(key=lambda one: (one.driver, one.pool))
+    kinds = [_claims(dice, ASKED) for _ in range(dice.randint(1, 3))]
+    kinds += [(*one, _claims(dice, ASKED)[0]) for one in kinds[:1]]
+    some = [dice.choice(kinds) for _ in range(dice.randint(1, 5))]
+    pods = (pod(f"p{at}", 10, 0, claims=claims, gates=(GATE,)) for at, claims in enumerate(some))
+    return Scene(nodes, tuple(pods), Node("", devices=tuple(devices)))
 
 
 def _fitting(dice: random.Random, nodes: Sequence[Node]) -> list[Claims]:
@@ -70,7 +123,7 @@ def _fitting(dice: random.Random, nodes: Sequence[Node]) -> list[Claims]:
             bound = (AttributeConstraint(NUMA),) if dice.random() < 0.25 else ()
             some.append((ClaimSpec((DeviceRequest("r", (_of(str(model), 1 + len(others)),)),), bound),))
     dice.shuffle(some)
-    return some
+    return some or [_claims(dice)]
 
 
 def _node(dice: random.Random, name: str) -> Node:
@@ -107,8 +160,8 @@ def _with(name: str, devices: tuple[NodeDevice, ...], gpus: int = 0) -> Node:
     return Node(name, allocatable=plain.allocatable, devices=devices, counters=counters)
 
 
-def _choice(dice: random.Random, name: str = "") -> Choice:
-    model = dice.choice((*MODELS, *MODELS, "half", "part", "", ""))
+def _choice(dice: random.Random, name: str, models: Sequence[str]) -> Choice:
+    model = dice.choice((*MODELS, *models))
     return _of(model, dice.choice((1, 1, 1, 2, 2, 4)), name)
 
 
@@ -117,35 +170,95 @@ def _of(model: str, count: int, name: str = "") -> Choice:
     return Choice("gpus", selectors, count, name=name)
 
 
-def _claims(dice: random.Random) -> Claims:
+def _claims(dice: random.Random, models: Sequence[str] = (*MODELS, "half", "part", "", "")) -> Claims:
     if dice.random() < 0.1:
-        choices = tuple(_choice(dice, f"s{number}") for number in range(2))
+        choices = tuple(_choice(dice, f"s{number}", models) for number in range(2))
         return (ClaimSpec((DeviceRequest("gpu", choices),)),)
-    requests = tuple(DeviceRequest(f"r{at}", (_choice(dice),)) for at in range(dice.choice((1, 1, 1, 2))))
+    requests = tuple(
+        DeviceRequest(f"r{at}", (_choice(dice, "", models),)) for at in range(dice.choice((1, 1, 1, 2)))
+    )
     alike = (AttributeConstraint(NUMA),) if dice.random() < 0.25 else ()
     return (ClaimSpec(requests, alike),)
+
+
+def allocated(one: Scene, node: Node, claims: Claims) -> Scene | None:
+    """Return the scene once kube-scheduler has allocated a pod's claims on a node, None where it can't."""
+    seen = one.seen(node)
+    known = lens((claims,))
+    view = known.view(seen)
+    after = DeviceAllocator(known, view, 100_000).after(view.start, claims)
+    if after is None:
+        return None
+    parts = [
+        device.id
+        for device in seen.devices
+        if not device.held and any(selects(choice.selectors, device) is True for choice in choices(claims))
+    ]
+    taken = {name for at, name in enumerate(parts) if after.taken >> at & 1}
+    places = tuple(_with_held(place, taken) for place in one.nodes)
+    return replace(one, nodes=places, network=_with_held(one.network, taken))
+
+
+def _with_held(node: Node, taken: Collection[DeviceId]) -> Node:
+    devices = (replace(device, held=device.held or device.id in taken) for device in node.devices)
+    return replace(node, devices=tuple(devices))
+
+
+def can_be_allocated(one: Scene) -> bool:
+    """Return whether kube-scheduler serves all pods on some nodes in some order: all of both are tried.
+
+    Without a network a node doesn't depend on what is served on others.
+    """
+    kinds = tuple({pod.claims: None for pod in one.pods})
+    wanted = tuple(sum(pod.claims == claims for pod in one.pods) for claims in kinds)
+    if one.network.devices:
+        return wanted in _servable(one, kinds, wanted)
+    left = {wanted}
+    for place in one.nodes:
+        here = _servable(replace(one, nodes=(place,)), kinds, wanted)
+        less = (tuple(map(sub, have, some)) for have in left for some in here)
+        left = {some for some in less if min(some) >= 0}
+    return (0,) * len(kinds) in left
+
+
+def _servable(one: Scene, kinds: Sequence[Claims], most: tuple[int, ...]) -> set[tuple[int, ...]]:
+    """Return which numbers of pods of the kinds are served, up to ``most`` of each."""
+    begun = (0,) * len(kinds)
+    found, new = {begun}, [(one, begun)]
+    seen: set[object] = set()
+    while new:
+        now, counts = new.pop()
+        for at, claims in enumerate(kinds):
+            more = (*counts[:at], counts[at] + 1, *counts[at + 1 :])
+            for place in now.nodes if more[at] <= most[at] else ():
+                after = allocated(now, place, claims)
+                if after is not None and (after.held, more) not in seen:
+                    seen.add((after.held, more))
+                    found.add(more)
+                    new.append((after, more))
+    return found
 
 
 def can_be_placed(one: Scene) -> bool:
     """Return whether some choice of nodes and devices serves all pods, whoever makes it."""
     model = cp_model.CpModel()
-    taken: dict[tuple[str, str], list[cp_model.IntVar]] = {}
+    taken: dict[DeviceId, list[cp_model.IntVar]] = {}
     for number, member in enumerate(one.pods):
         here = {place.name: model.new_bool_var(f"{number} on {place.name}") for place in one.nodes}
         model.add_exactly_one(here.values())
-        for place in one.nodes:
+        for place in map(one.seen, one.nodes):
             for claim in member.claims:
                 _serve(model, place, claim, here[place.name], taken)
-    devices = {(place.name, device.name): device for place in one.nodes for device in place.devices}
+    devices = {device.id: device for place in one.nodes for device in place.devices}
     for uses in taken.values():
         model.add_at_most_one(uses)
     for place in one.nodes:
         for counter, amount in place.counters.items():
             used = [
                 device.consumes[counter] * use
-                for (name, _), device in devices.items()
-                if name == place.name and counter in device.consumes
-                for use in taken.get((name, device.name), ())
+                for device in devices.values()
+                if counter in device.consumes
+                for use in taken.get(device.id, ())
             ]
             model.add(sum(used) <= amount)
     solver = cp_model.CpSolver()
@@ -158,7 +271,7 @@ def _serve(
     place: Node,
     claim: ClaimSpec,
     here: cp_model.IntVar,
-    taken: dict[tuple[str, str], list[cp_model.IntVar]],
+    taken: dict[DeviceId, list[cp_model.IntVar]],
 ) -> None:
     """Let the claim have its devices on the node if its pod is ``here``."""
     by_value: dict[object, list[cp_model.IntVar]] = {}
@@ -170,7 +283,7 @@ def _serve(
             for device in _selected(choice, place.devices):
                 use = model.new_bool_var("")
                 uses.append(use)
-                taken.setdefault((place.name, device.name), []).append(use)
+                taken.setdefault(device.id, []).append(use)
                 by_value.setdefault(device.attributes[NUMA], []).append(use)
             model.add(sum(uses) == choice.count * way)
     if claim.constraints:

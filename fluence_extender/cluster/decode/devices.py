@@ -1,7 +1,7 @@
 """Decode ResourceSlices, DeviceClasses, ResourceClaims and ResourceClaimTemplates (resource.k8s.io/v1).
 
-What the service doesn't plan becomes the ``problem`` of a device or a claim, so that nobody gets it by mistake: devices
-with binding conditions, administrators' access, and constraints of other kinds.
+What the service doesn't plan becomes the ``problem`` of a claim, so that it isn't placed by mistake: constraints of
+other kinds.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ from fluence_extender.model.devices import (
     CounterId,
     DeviceClass,
     NodeDevice,
+    Reach,
     RequestPolicy,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
     Version,
+    only,
 )
 from fluence_extender.model.pod import NodeTerm, Requirement
 from fluence_extender.model.quantity import InvalidQuantity, nanos
@@ -82,12 +84,24 @@ class _Counters(msgspec.Struct):
     counters: dict[str, _Counter] | None = None
 
 
+class _Term(msgspec.Struct):
+    expressions: tuple[Requirement, ...] | None = msgspec.field(name="matchExpressions", default=None)
+    fields: tuple[Requirement, ...] | None = msgspec.field(name="matchFields", default=None)
+
+
+class _NodeSelector(msgspec.Struct):
+    terms: list[_Term] | None = msgspec.field(name="nodeSelectorTerms", default=None)
+
+
 class _Device(msgspec.Struct):
     name: str
     attributes: dict[str, _Attribute] | None = None
     capacity: dict[str, _Capacity] | None = None
     taints: list[DeviceTaint] | None = None
     consumes: list[_Counters] | None = msgspec.field(name="consumesCounters", default=None)
+    node: str | None = msgspec.field(name="nodeName", default=None)
+    nodes: _NodeSelector | None = msgspec.field(name="nodeSelector", default=None)
+    everywhere: bool | None = msgspec.field(name="allNodes", default=None)
     conditions: list[str] | None = msgspec.field(name="bindingConditions", default=None)
     shareable: bool | None = msgspec.field(name="allowMultipleAllocations", default=None)
 
@@ -102,6 +116,9 @@ class _SliceSpec(msgspec.Struct):
     driver: str = ""
     pool: _Pool = msgspec.field(default_factory=_Pool)
     node: str | None = msgspec.field(name="nodeName", default=None)
+    nodes: _NodeSelector | None = msgspec.field(name="nodeSelector", default=None)
+    everywhere: bool | None = msgspec.field(name="allNodes", default=None)
+    by_device: bool | None = msgspec.field(name="perDeviceNodeSelection", default=None)
     devices: list[_Device] | None = None
     counters: list[_Counters] | None = msgspec.field(name="sharedCounters", default=None)
 
@@ -168,21 +185,17 @@ class _Results(msgspec.Struct):
     results: list[_Result] | None = None
 
 
-class _Term(msgspec.Struct):
-    expressions: tuple[Requirement, ...] | None = msgspec.field(name="matchExpressions", default=None)
-    fields: tuple[Requirement, ...] | None = msgspec.field(name="matchFields", default=None)
-
-
-class _NodeSelector(msgspec.Struct):
-    terms: list[_Term] | None = msgspec.field(name="nodeSelectorTerms", default=None)
-
-
 class _Allocation(msgspec.Struct):
     devices: _Results | None = None
     nodes: _NodeSelector | None = msgspec.field(name="nodeSelector", default=None)
 
 
+class _Consumer(msgspec.Struct):
+    uid: str = ""
+
+
 class _ClaimStatus(msgspec.Struct):
+    reserved: list[_Consumer] | None = msgspec.field(name="reservedFor", default=None)
     allocation: _Allocation | None = None
 
 
@@ -197,7 +210,7 @@ _template = tolerant_decoder("ResourceClaimTemplate", _TemplateSpec, Unread)
 
 
 def decode_resource_slice(raw: bytes) -> ResourceSlice:
-    """Decode a ResourceSlice; devices that can be used on several nodes aren't those of a node."""
+    """Decode a ResourceSlice."""
     meta, spec, _, _ = _slice(raw)
     devices = tuple(_device(meta, spec, one) for one in spec.devices or ())
     pool = spec.pool
@@ -221,7 +234,7 @@ def _counters(spec: _SliceSpec, name: str, some: _Counters) -> dict[CounterId, i
 
 
 def _device(meta: Metadata, spec: _SliceSpec, one: _Device) -> NodeDevice:
-    problem = "it has binding conditions" if one.conditions else ""
+    problem = ""
     capacity: dict[str, Capacity] = {}
     consumes: dict[CounterId, int] = {}
     try:
@@ -241,7 +254,18 @@ def _device(meta: Metadata, spec: _SliceSpec, one: _Device) -> NodeDevice:
         problem=problem,
         consumes=consumes,
         shareable=bool(one.shareable),
+        conditional=bool(one.conditions),
+        reach=_reach(one if spec.by_device else spec),
     )
+
+
+def _reach(one: _Device | _SliceSpec) -> Reach | None:
+    """Return where devices can be used; None for those of the slice's node. What isn't said is nowhere."""
+    if isinstance(one, _SliceSpec) and one.node:
+        return None
+    if one.everywhere:
+        return ()
+    return only(one.node) if one.node else _terms(one.nodes) or (NodeTerm(),)
 
 
 def _capacity(one: _Capacity) -> Capacity:
@@ -297,10 +321,7 @@ def decode_resource_claim(raw: bytes) -> ResourceClaim:
             for one in results
             if not one.admin
         )
-        if allocation.nodes is not None:
-            nodes = tuple(
-                NodeTerm(one.expressions or (), one.fields or ()) for one in allocation.nodes.terms or ()
-            )
+        nodes = _terms(allocation.nodes)
     return ResourceClaim(
         meta.namespace,
         meta.name,
@@ -310,7 +331,14 @@ def decode_resource_claim(raw: bytes) -> ResourceClaim:
         nodes,
         _extended_for(meta),
         meta.deletion_timestamp is not None,
+        frozenset(one.uid for one in status.reserved or ()),
     )
+
+
+def _terms(selector: _NodeSelector | None) -> tuple[NodeTerm, ...] | None:
+    if selector is None:
+        return None
+    return tuple(NodeTerm(one.expressions or (), one.fields or ()) for one in selector.terms or ())
 
 
 def _consumed(meta: Metadata, one: _Result) -> dict[str, int]:
@@ -361,8 +389,6 @@ def _claim_spec(spec: _ClaimSpec | None, problem: str) -> ClaimSpec:
 
 def _unplanned(request: str, choice: _Choice) -> str:
     """Return why the service doesn't plan a choice, "" where it does."""
-    if choice.admin:
-        return f"request {request} asks for administrators' access, which isn't planned"
     try:
         _asked(choice)
     except InvalidQuantity as error:
@@ -379,7 +405,13 @@ def _choice(one: _Choice, name: str) -> Choice:
     except InvalidQuantity:
         asked = ()
     return Choice(
-        one.device_class, _expressions(one.selectors), count, tuple(one.tolerations or ()), name, asked
+        one.device_class,
+        _expressions(one.selectors),
+        count,
+        tuple(one.tolerations or ()),
+        name,
+        asked,
+        admin=bool(one.admin),
     )
 
 

@@ -21,7 +21,7 @@ from fluence_extender.gangs.lifecycle.refusals import verdicts
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.model.names import MARK_RESOURCE
 from fluence_extender.model.pod import Pod
-from fluence_extender.placement.eligibility import holds
+from fluence_extender.model.selectors import holds
 
 UNMARKED = (
     f"requests devices but not {MARK_RESOURCE}, so nothing would record on it which ones it got: create it anew "

@@ -28,7 +28,7 @@ AT_ONCE = 100
 
 
 class Projection:
-    """``places`` for all of ``demands``, which are pods of ``gang`` without devices and host ports.
+    """``places`` for all of ``demands``, which are pods of ``gang`` without devices, claims and host ports.
 
     ``seen`` is the position in the journal of nodes when the places were found, None for now.
     """
@@ -163,6 +163,7 @@ def project(
 ) -> Projection | None:
     """Return a `Projection`; None if the pods can't be judged node by node, or if one of them has no place."""
     placed = {place.uid for place in places}
-    if any(demand.pod.devices or demand.pod.host_ports or demand.pod.uid not in placed for demand in demands):
+    pods = [demand.pod for demand in demands]
+    if any(pod.devices or pod.host_ports or pod.claims or pod.uid not in placed for pod in pods):
         return None
     return Projection(ledger, planner, gang, demands, places, seen)

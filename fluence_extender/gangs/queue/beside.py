@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from fluence_extender.graph.catalogue import Device
 from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.ledger.capacity import CapacityTable
-from fluence_extender.ledger.device_rooms import DeviceRoom
+from fluence_extender.ledger.device_rooms import DeviceRooms
 from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.assignment import Assignment, DeviceShare
-from fluence_extender.model.claims import Claims
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.resources import NOTHING, Resources
@@ -135,9 +134,10 @@ class LedgerBeside:
         """Return the nodes that ``gang`` may not use."""
         return self._ledger.closed(gang, without) | self._closed
 
-    def device_room(self, claims: Claims) -> DeviceRoom | None:
-        """Return how many pods with these claims nodes host, None for pods without claims."""
-        return self._ledger.device_room(claims)
+    @property
+    def device_rooms(self) -> DeviceRooms:
+        """How many pods with claims nodes host."""
+        return self._ledger.device_rooms
 
     def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int] | None:
         """Return where the matcher puts equal pods, None where that is not within what is free here."""

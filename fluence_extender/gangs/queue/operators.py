@@ -11,7 +11,7 @@ import numpy as np
 
 from fluence_extender.model.node import Node
 from fluence_extender.model.queue import NodeReservation
-from fluence_extender.placement.eligibility import holds
+from fluence_extender.model.selectors import holds
 from fluence_extender.queueing.reservation import OperatorReservation
 
 

@@ -28,7 +28,7 @@ from fluence_extender.model.queue import (
     Queue,
 )
 from fluence_extender.model.reason import Reason, no_queue
-from fluence_extender.placement.eligibility import holds
+from fluence_extender.model.selectors import holds
 from fluence_extender.queueing.policy import QueuePolicy
 from fluence_extender.queueing.tree import LEVELS
 

@@ -628,7 +628,7 @@ def test_the_policy_adds_the_gate_the_extender_removes_to_pods_of_our_scheduler(
 def test_the_policy_marks_pods_with_what_kube_scheduler_looks_for(policy: Manifest) -> None:
     (mutation,) = policy["mutations"]
     written = mutation["jsonPatch"]["expression"]
-    assert f"'{MARK_RESOURCE}': '1'" in written
+    assert f"'{MARK_RESOURCE}': '0'" in written
     assert f"/{MARK_RESOURCE.replace('/', '~1')}'" in written
     assert MARK_RESOURCE in MARKS
 

@@ -14,7 +14,8 @@ from fluence_extender.cluster.decode.devices import (
     decode_resource_slice,
 )
 from fluence_extender.model.claims import AttributeConstraint, Choice, ClaimSpec, DeviceRequest, DeviceTaint
-from fluence_extender.model.devices import Allocated, Capacity, RequestPolicy, Version
+from fluence_extender.model.devices import Allocated, Capacity, Reach, RequestPolicy, Version, only
+from fluence_extender.model.pod import NodeTerm, Requirement
 
 
 def raw(spec: Any, status: Any = None, **meta: Any) -> bytes:
@@ -56,7 +57,6 @@ def test_device_has_attributes_and_capacity_by_full_names() -> None:
     "fields",
     [
         {"consumesCounters": [{"counterSet": "s", "counters": {"c": {"value": "much"}}}]},
-        {"bindingConditions": ["ready"]},
         {"capacity": {"memory": {"value": "much"}}},
     ],
 )
@@ -127,7 +127,6 @@ def test_template_has_choices_and_constraints() -> None:
 @pytest.mark.parametrize(
     ("devices", "why"),
     [
-        ({"requests": [{"name": "r", "exactly": {"adminAccess": True}}]}, "administrators"),
         ({"requests": [{"name": "r", "exactly": {"capacity": {"requests": {"m": "x"}}}}]}, "quantity"),
         ({"requests": [{"name": "r", "exactly": {"allocationMode": "Most"}}]}, "Most"),
         ({"requests": [{"name": "r"}]}, "unknown kind"),
@@ -156,3 +155,37 @@ def test_claim_of_extended_resources_names_its_pod() -> None:
     marked = {"resource.kubernetes.io/extended-resource-claim": "true"}
     assert decode_resource_claim(raw({}, annotations=marked, ownerReferences=owners)).extended_for == "u"
     assert decode_resource_claim(raw({}, ownerReferences=owners)).extended_for == ""
+
+
+def test_devices_say_from_which_nodes_they_can_be_used() -> None:
+    rack = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["a"]}]}]}
+    term = (NodeTerm((Requirement("rack", "In", ("a",)),)),)
+
+    def reaches(devices: list[dict[str, object]], **where: object) -> list[Reach | None]:
+        spec = {"driver": "d.example.com", "pool": {"name": "p"}, "devices": devices, **where}
+        return [one.reach for one in decode_resource_slice(raw(spec)).devices]
+
+    assert reaches([{"name": "a"}], nodeName="n0") == [None]
+    assert reaches([{"name": "a"}], allNodes=True) == [()]
+    assert reaches([{"name": "a"}], nodeSelector=rack) == [term]
+    each: list[dict[str, object]] = [
+        {"name": "a", "nodeName": "n0"},
+        {"name": "b", "allNodes": True},
+        {"name": "c", "nodeSelector": rack},
+        {"name": "d"},
+    ]
+    assert reaches(each, perDeviceNodeSelection=True) == [only("n0"), (), term, (NodeTerm(),)]
+
+
+def test_binding_conditions_and_access_for_administrators_are_read() -> None:
+    assert device(bindingConditions=["ready"]).conditional
+    assert not device().conditional
+    claim = decode_resource_claim(
+        raw({"devices": {"requests": [{"name": "r", "exactly": {"adminAccess": True}}]}})
+    )
+    assert claim.spec.requests[0].choices[0].admin
+
+
+def test_allocated_claim_is_reserved_for_pods() -> None:
+    status = {"allocation": {}, "reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]}
+    assert decode_resource_claim(raw({}, status)).reserved == {"u"}

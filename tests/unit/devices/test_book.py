@@ -10,9 +10,11 @@ from fluence_extender.model.devices import (
     Allocated,
     DeviceClass,
     NodeDevice,
+    Reach,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
+    only,
 )
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import ClaimRef, NodeTerm, Pod, Requirement
@@ -267,3 +269,94 @@ def test_new_list_is_the_whole_truth_for_its_kind() -> None:
     assert now(made).devices == ()
     assert len(now(made, "n1").devices) == 4
     assert made.replace_all(ResourceSlice, [gpus("n1")]).nodes == set()
+
+
+def links(*reaches: Reach, **fields: object) -> ResourceSlice:
+    devices = tuple(
+        NodeDevice(DRIVER, "net", f"link-{number}", reach=reach) for number, reach in enumerate(reaches)
+    )
+    return replace(ResourceSlice("net", DRIVER, "net", devices=devices), **fields)  # type: ignore[arg-type]
+
+
+def on_rack(name: str) -> Reach:
+    return (NodeTerm((Requirement("rack", "In", (name,)),)),)
+
+
+def test_devices_of_several_nodes_belong_to_the_network_and_count_on_all_of_them() -> None:
+    made = book()
+    made.node(Node("n1", labels={"rack": "a"}))
+    touched = made.put(links((), on_rack("a"), on_rack("b")))
+    assert touched.network
+    assert touched.nodes >= {"n0", "n1"}
+    assert [one.name for one in made.network.devices] == ["link-0", "link-1", "link-2"]
+    assert [now(made, name).allocatable[COUNTED] for name in ("n0", "n1")] == [5, 2]
+    assert now(made, "n1").reach == {(), on_rack("a")}
+    moved = made.node(Node("n1", labels={"rack": "b"}))
+    assert moved.reach == {(), on_rack("b")}
+    assert made.drop(links()).network
+    assert not made.network.devices
+    assert now(made, "n1") == Node("n1", labels={"rack": "b"})
+
+
+def test_allocated_device_of_the_network_touches_no_node() -> None:
+    made = book()
+    made.node(Node("n1"))
+    made.put(links((), ()))
+    some = (Allocated("gpu", (DRIVER, "net", "link-1")),)
+    claim = ResourceClaim("ns", "c", "uid-c", SPEC, some)
+    user = made.pod(replace(pod(claim="c"), node="n1"))
+    touched = made.put(claim)
+    assert (touched.nodes, touched.pods, touched.network) == (set(), {user.uid}, True)
+    assert [one.held for one in made.network.devices] == [False, True]
+    assert made.pod(user).requests[COUNTED] == 1
+    assert user.uid in made.drop(links((), ())).pods
+    assert made.pod(user).requests[COUNTED] == 0
+
+
+def test_devices_of_several_nodes_that_take_from_one_counter_belong_to_the_network() -> None:
+    made = book()
+    made.node(Node("n1"))
+    counter = (DRIVER, "torus", "set", "chips")
+    for number in range(2):
+        part = NodeDevice(DRIVER, "torus", f"part-{number}", consumes={counter: 1})
+        made.put(ResourceSlice(f"t{number}", DRIVER, "torus", 1, 3, f"n{number}", (part,)))
+    touched = made.put(ResourceSlice("counters", DRIVER, "torus", 1, 3, "n0", counters={counter: 1}))
+    assert touched.network
+    assert [one.reach for one in made.network.devices] == [only("n0"), only("n1")]
+    assert made.network.counters == {counter: 1}
+    assert now(made, "n1").reach == {only("n1")}
+    assert now(made, "n1").allocatable[COUNTED] == 1
+
+
+def test_pools_with_binding_conditions_come_last() -> None:
+    made = DeviceBook()
+    made.node(Node("n0"))
+    for driver, conditional in (("b", False), ("a", True), ("c", False)):
+        one = NodeDevice(driver, "p", "d", conditional=conditional)
+        made.put(ResourceSlice(f"s-{driver}", driver, "p", node="n0", devices=(one,)))
+    assert [one.driver for one in now(made).devices] == ["b", "c", "a"]
+
+
+def test_device_is_free_without_all_pods_of_its_claim() -> None:
+    made = book()
+    made.put(replace(allocated("ours", "gpu-0"), reserved=frozenset({"p", "q"})))
+    made.put(allocated("reserved-for-nobody", "gpu-1"))
+    held = now(made).devices
+    assert [one.without({"p"}).held for one in held] == [True, True, False, False]
+    assert [one.without({"p", "q"}).held for one in held] == [False, True, False, False]
+
+
+def test_administrator_counts_no_device() -> None:
+    made = book()
+    made.put(
+        replace(TEMPLATE, spec=ClaimSpec((DeviceRequest("gpu", (Choice("gpus", count=2, admin=True),)),)))
+    )
+    assert made.pod(pod(template="two")).requests[COUNTED] == 0
+
+
+def test_extended_resource_of_a_class_beside_virtual_devices_is_refused_and_told() -> None:
+    made = book()
+    made.put(replace(CLASS, extended_resource="nvidia.com/gpu"))
+    asking = replace(pod(), requests=Resources({"nvidia.com/gpu": 1}), claim_refs=())
+    assert made.pod(replace(asking, marked=True)).problem == ""
+    assert "name a resource claim" in made.pod(replace(asking, devices={"qpu": 1})).problem

@@ -296,3 +296,36 @@ def test_node_hosts_as_many_equal_pods_as_are_served(found: Sequence[tuple[str, 
     while served < 4 and (after := allocate(left, pod)) is not None:
         left, served = after, served + 1
     assert hosted_on(devices, (), pod, 4) == served
+
+
+def test_administrator_gets_devices_that_others_have_and_keeps_nobody_from_them() -> None:
+    some = [device("0", held=True), device("1")]
+    watching = claims(replace(of(count=2), admin=True))
+    assert hosted_on(some, (), watching, 9) == 9
+    assert hosted_on(some, (), claims(replace(of(count=3), admin=True)), 9) == 0
+    assert hosted_on(some, [watching], claims(of()), 9) == 1
+    assert hosted_on(some, [claims(of())], watching, 9) == 9
+    everything = claims(replace(of(), count=0, admin=True))
+    assert hosted_on(some, [claims(of())], everything, 9) == 9
+
+
+def test_device_that_an_administrator_has_is_no_other_device_of_the_same_pod() -> None:
+    """As for kube-scheduler: the first device goes to the administrator's request, the second to the other."""
+    watching = replace(of(), admin=True)
+    assert hosted_on([device("0"), device("1")], (), claims(watching, of()), 9) == 2
+    assert hosted_on([device("0")], (), claims(watching, of()), 9) == 0
+    assert hosted_on([device("0")], (), (*claims(of()), *claims(watching)), 9) == 1
+    assert hosted_on([device("0")], (), claims(of(), watching), 9) == 0
+
+
+def test_administrator_needs_the_counters_of_a_device() -> None:
+    counter = (DRIVER, "pool", "gpu", "memory")
+    node = Node(
+        "n",
+        devices=(device("0", consumes={counter: 3}), device("1", "b", consumes={counter: 3})),
+        counters={counter: 4},
+    )
+    watching = claims(replace(of("b"), admin=True))
+    assert most_hosted(node, Unserved(), watching, 2) == 2
+    assert most_hosted(node, Unserved(counted(claims(of("a")))), watching, 2) == 0
+    assert most_hosted(node, Unserved(counted(watching)), claims(of("a")), 2) == 1

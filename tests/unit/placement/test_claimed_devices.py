@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from fluence_extender.ledger.accounts import Strength
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.claims import Choice, Claims, ClaimSpec, DeviceRequest
-from fluence_extender.model.devices import NodeDevice
+from fluence_extender.model.devices import Holder, NodeDevice
 from fluence_extender.model.names import GATE
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -18,6 +19,7 @@ from fluence_extender.model.resources import Resources
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
+from fluence_extender.placement.trial import Trial
 from tests.core.values import node, pod
 from tests.unit.placement.conftest import MakeBench
 
@@ -137,3 +139,31 @@ def test_pods_whose_devices_vanish_are_let_go_so_that_the_scheduler_says_what_th
     ledger.put_node(with_gpus("n0"))
     assert ledger.device_rooms.ungate(pods[0].uid)
     assert "no node has 1 gpus" in refusal(planner, members("more", 1, claim()))
+
+
+def test_pods_whose_claims_have_the_right_devices_would_make_room(bench: MakeBench) -> None:
+    def held_by(one: Node, *uids: str) -> Node:
+        devices = (
+            replace(device, held=True, holders=(Holder(frozenset({uid})),))
+            for device, uid in zip(one.devices, uids, strict=True)
+        )
+        return replace(one, devices=tuple(devices))
+
+    nodes = [held_by(with_gpus("n0", "a", "b"), "u0", "u1"), held_by(with_gpus("n1", "b", "a"), "u2", "u3")]
+    planner, ledger, index = bench(nodes)
+    low = [pod(f"low-{at}", 100, uid=f"u{at}", node=f"n{at // 2}") for at in range(4)]
+    ledger.adopt_all([(one, one.name) for one in low], Strength.BOUND)
+    demands = [Demand(one) for one in members("wide", 2, claim("b"))]
+    trial = Trial(ledger, index)
+
+    def fits(*gone: str) -> bool:
+        return trial.fits(demands, "wide", (), frozenset(gone))
+
+    assert not fits()
+    assert not fits("u0", "u3", "u1")
+    assert fits("u1", "u2")
+    assert not fits("u1")
+    places = trial.place(demands, "wide", (), frozenset({"u1", "u2"}))
+    assert places is not None
+    assert nodes_of(places) == {"n0": 1, "n1": 1}
+    refusal(planner, [one.pod for one in demands])

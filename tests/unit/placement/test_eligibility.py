@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 
 from fluence_extender.model.node import Node, Taint
 from fluence_extender.model.pod import NodeTerm, Pod, Requirement, Toleration
+from fluence_extender.model.selectors import holds, term_holds
 from fluence_extender.placement import eligibility
 from fluence_extender.placement.eligibility import (
     EligibilityIndex,
-    holds,
     passes,
     refusal,
-    term_holds,
     tolerates,
     untolerated,
 )

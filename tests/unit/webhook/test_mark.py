@@ -41,7 +41,7 @@ def test_mark_is_requested_and_limited_in_the_first_container_only() -> None:
     body = deepcopy(body)
     body["spec"]["containers"].append({"name": "other", "image": "app"})
     first, other = admitted(body, BY_WEBHOOK, handlers=())["spec"]["containers"]
-    assert first["resources"] == {"requests": {MARK_RESOURCE: "1"}, "limits": {MARK_RESOURCE: "1"}}
+    assert first["resources"] == {"requests": {MARK_RESOURCE: "0"}, "limits": {MARK_RESOURCE: "0"}}
     assert "resources" not in other
 
 
