@@ -9,7 +9,7 @@ pod is not bound (409); the nomination of a bound pod is invalid (422).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from fluence_extender.cluster.bodies import (
@@ -51,12 +51,14 @@ from fluence_extender.model.names import (
     DEFAULT_NAMESPACE,
     DOMAIN,
     FIRST_SEEN_ANNOTATION,
+    MET_ANNOTATION,
     PINNED_ANNOTATION,
     PLACED_ANNOTATION,
     QUEUE_VERSION,
 )
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus
+from fluence_extender.model.submission import met_record
 from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup
 
 BUDGETS = "/apis/policy/v1"
@@ -79,6 +81,7 @@ class ApiCluster:
         self.foresee = jobs.foresee
         self.resume = jobs.resume
         self.hold_job = jobs.hold_job
+        self.note_job = jobs.note_job
         self.gated_jobs = jobs.gated_jobs
         self.gate_jobs = jobs.gate_jobs
         self._recorder = recorder
@@ -204,13 +207,14 @@ class ApiCluster:
             listed.extend(decode_budgets(await self._connection.call(request)))
         return eviction_block(listed, pods)
 
-    async def report_pod(self, pod: Pod, message: str, first_seen: int, asks_since: float = 0.0) -> None:
+    async def report_pod(
+        self, pod: Pod, message: str, first_seen: int, asks_since: float = 0.0, met: Collection[str] = ()
+    ) -> None:
         """See `Cluster.report_pod`. One PATCH of pods/status, for the version that was observed."""
-        metadata = {
-            "uid": pod.uid,
-            "resourceVersion": pod.resource_version,
-            "annotations": {FIRST_SEEN_ANNOTATION: str(first_seen)},
-        }
+        noted = {FIRST_SEEN_ANNOTATION: str(first_seen)}
+        if met:
+            noted[MET_ANNOTATION] = met_record(pod.uid, met)
+        metadata = {"uid": pod.uid, "resourceVersion": pod.resource_version, "annotations": noted}
         body = {"metadata": metadata, "status": {"conditions": [waiting_condition(message, asks_since)]}}
         attempt = f"say why pod {pod.key} waits"
         request = ApiRequest(

@@ -7,7 +7,7 @@ type, so a strategic merge patch leaves the conditions of other writers alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ from fluence_extender.model.names import (
     CREATED_BY_ANNOTATION,
     GATED_JOBS_ANNOTATION,
     GROUP_LABEL,
+    MET_ANNOTATION,
     NODES_ANNOTATION,
     PLACED_ANNOTATION,
     QUEUED_SINCE_ANNOTATION,
@@ -28,6 +29,7 @@ from fluence_extender.model.names import (
 from fluence_extender.model.notation import format_micro_time, format_time
 from fluence_extender.model.pod import NodeTerm, Owner, Requirement
 from fluence_extender.model.queue import NodeReservation, PastUse, Queue, QueueStatus, ReservationStatus
+from fluence_extender.model.submission import met_record
 from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup, Resumable
 
 AnyPodGroup = PodGroup | CoschedulingGroup
@@ -316,6 +318,11 @@ def hold_patch(
         since = format_time(datetime.fromtimestamp(queued_since[0], UTC))
         held[QUEUED_SINCE_ANNOTATION] = f"{since}/{queued_since[1]}"
     return {"metadata": {**_observed(thing), "annotations": held}, "spec": spec}
+
+
+def note_patch(job: Job, met: Collection[str]) -> dict[str, Any]:
+    """Return the merge patch that records the dependencies of a Job that were ``met``."""
+    return {"metadata": {"uid": job.uid, "annotations": {MET_ANNOTATION: met_record(job.uid, met)}}}
 
 
 def _observed(thing: Resumable) -> dict[str, Any]:

@@ -10,12 +10,12 @@ of a running Job may not.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
 
-from fluence_extender.cluster.bodies import gated_jobs_patch, hold_patch, plan_patch, resume_patch
+from fluence_extender.cluster.bodies import gated_jobs_patch, hold_patch, note_patch, plan_patch, resume_patch
 from fluence_extender.cluster.connection import MERGE_PATCH, METADATA_ONLY, ApiRequest, Connection
 from fluence_extender.cluster.decode.objects import Time
 from fluence_extender.cluster.decode.pod import decode_pod
@@ -125,6 +125,14 @@ class ApiJobs:
             f"suspend {_key(job)}",
             hold_patch(job, RESUMABLES[type(job)].suspending(True), queued_since),
             lambda now: now.held_for_placement,
+        )
+
+    async def note_job(self, job: Job, met: Collection[str]) -> None:
+        """See `Cluster.note_job`. One PATCH of jobs/status, which changes no spec whatever its body says."""
+        path, attempt = f"{RESUMABLES[Job].path(job)}/status", f"note what {_key(job)} has met"
+        body = note_patch(job, met)
+        await self._connection.call(
+            ApiRequest("PATCH", path, attempt, None, body, MERGE_PATCH, METADATA_ONLY)
         )
 
     async def gated_jobs(self) -> Mapping[str, str]:

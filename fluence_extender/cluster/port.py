@@ -305,8 +305,12 @@ class Cluster(Protocol):
         """Return what forbids evicting all of ``pods`` together now (disruption budgets), None where nothing does."""
         ...
 
-    async def report_pod(self, pod: Pod, message: str, first_seen: int, asks_since: float = 0.0) -> None:
+    async def report_pod(
+        self, pod: Pod, message: str, first_seen: int, asks_since: float = 0.0, met: Collection[str] = ()
+    ) -> None:
         """Write into the condition ``PodScheduled`` of a gated pod why it waits, and note ``first_seen`` on the pod.
+
+        So are its dependencies that were ``met``, if any.
 
         kube-scheduler writes this condition for pods that it tries, but it never tries a gated pod. With
         ``asks_since``, in seconds since the epoch, the condition asks autoscalers for nodes, until it is written
@@ -393,6 +397,10 @@ class Cluster(Protocol):
         its nodes, because that of a running Job can't be changed; `resume` replaces them. Raise `Conflict` where the
         workload has changed since it was observed, or `Gone`.
         """
+        ...
+
+    async def note_job(self, job: Job, met: Collection[str]) -> None:
+        """Record on a Job its dependencies that were ``met``. Raise `Gone` where it doesn't exist any more."""
         ...
 
     async def gated_jobs(self) -> Mapping[str, str]:

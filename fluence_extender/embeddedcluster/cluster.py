@@ -44,6 +44,7 @@ from fluence_extender.model.names import (
     CONSUMES_ANNOTATION,
     FIRST_SEEN_ANNOTATION,
     KEEPING,
+    MET_ANNOTATION,
     PINNED_ANNOTATION,
     PLACED_ANNOTATION,
 )
@@ -58,6 +59,7 @@ from fluence_extender.model.queue import (
     QueueStatus,
     ReservationStatus,
 )
+from fluence_extender.model.submission import met_record
 from fluence_extender.model.workload import (
     CoschedulingGroup,
     Job,
@@ -289,7 +291,9 @@ class EmbeddedCluster:
         covered = frozenset(pod.uid for pod in pods) & self.protected
         return EvictionBlock("a disruption budget allows no eviction now", covered) if covered else None
 
-    async def report_pod(self, pod: Pod, message: str, first_seen: int, asks_since: float = 0.0) -> None:
+    async def report_pod(
+        self, pod: Pod, message: str, first_seen: int, asks_since: float = 0.0, met: Collection[str] = ()
+    ) -> None:
         """See `Cluster.report_pod`."""
         now = self.pod(pod)
         if now.node or not now.gates:
@@ -297,6 +301,8 @@ class EmbeddedCluster:
         if self.waiting.get(pod.uid) != message or now.asks_since != asks_since:
             self.waiting[pod.uid] = message
             noted = {**now.annotations, FIRST_SEEN_ANNOTATION: str(first_seen)}
+            if met:
+                noted[MET_ANNOTATION] = met_record(pod.uid, met)
             self.put(replace(now, annotations=noted, asks_since=asks_since))
 
     async def request_nodes(self, wanted: NodeRequest) -> None:
@@ -390,6 +396,12 @@ class EmbeddedCluster:
             self._demand_unchanged(job, now)
             since = now.queued_since if queued_since is None else queued_since
             self.put(replace(now, suspended=True, held_for_placement=True, queued_since=since))
+
+    async def note_job(self, job: Job, met: Collection[str]) -> None:
+        """See `Cluster.note_job`."""
+        await self._begin("note_job", f"{job.namespace}/{job.name}")
+        now = self.job(job)
+        self.put(replace(now, submission=replace(now.submission, met=frozenset(met))))
 
     async def gated_jobs(self) -> Mapping[str, str]:
         """See `Cluster.gated_jobs`."""

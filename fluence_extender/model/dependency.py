@@ -53,6 +53,9 @@ class Dependency:
     wanted: EndCondition
     target: Target
 
+    def __str__(self) -> str:
+        return f"{self.wanted}:{self.target}"
+
 
 def parse_dependencies(text: str) -> tuple[Dependency, ...] | str:
     """Return the dependencies that the annotation ``after`` names, each once, or what is wrong with it.

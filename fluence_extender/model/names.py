@@ -101,6 +101,10 @@ SUSPENDED_FOR_PLACEMENT = "placement"
 # a number that orders what was submitted in the same second, joined by a slash.
 QUEUED_SINCE_ANNOTATION = f"{DOMAIN}/queued-since"
 
+# On a Job or a pod that waits for others: its uid, and its dependencies that were met, each as `after` names it. What
+# has ended may be deleted. A copy of the object has another uid, and waits for all of them.
+MET_ANNOTATION = f"{DOMAIN}/after-met"
+
 # On a Job's pod template, written when it is resumed: the nodes of its pods by completion index, joined by commas; and
 # after a semicolon until when pods are bound by their creation, if they may be.
 NODES_ANNOTATION = f"{DOMAIN}/nodes"

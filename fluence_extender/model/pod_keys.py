@@ -52,6 +52,7 @@ WRITTEN = frozenset(
         names.FIRST_SEEN_ANNOTATION,
         names.USER_ANNOTATION,
         names.PLACED_ANNOTATION,
+        names.MET_ANNOTATION,
         names.NODES_ANNOTATION,
         coordination.DEPENDS_ON_KIND,
         coordination.DEPENDS_ON_PRODUCER,

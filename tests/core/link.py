@@ -148,9 +148,11 @@ class Link:
             raise ClusterError("no answer")
         return await self._cluster.eviction_block(pods)
 
-    async def report_pod(self, pod: Pod, message: str, first_seen: int, asks_since: float = 0.0) -> None:
+    async def report_pod(
+        self, pod: Pod, message: str, first_seen: int, asks_since: float = 0.0, met: Collection[str] = ()
+    ) -> None:
         """See `Cluster.report_pod`."""
-        await self._send(self._cluster.report_pod(pod, message, first_seen, asks_since))
+        await self._send(self._cluster.report_pod(pod, message, first_seen, asks_since, met))
 
     async def request_nodes(self, wanted: NodeRequest) -> None:
         """See `Cluster.request_nodes`."""
@@ -199,6 +201,10 @@ class Link:
     async def hold_job(self, job: Resumable, queued_since: tuple[float, int] | None = None) -> None:
         """See `Cluster.hold_job`."""
         await self._send(self._cluster.hold_job(job, queued_since))
+
+    async def note_job(self, job: Job, met: Collection[str]) -> None:
+        """See `Cluster.note_job`."""
+        await self._send(self._cluster.note_job(job, met))
 
     async def gated_jobs(self) -> Mapping[str, str]:
         """See `Cluster.gated_jobs`."""

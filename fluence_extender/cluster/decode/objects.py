@@ -66,7 +66,7 @@ class Metadata(msgspec.Struct):
     @property
     def submission(self) -> Submission:
         """What the object says about its place in the queue."""
-        return submission(self.labels, self.annotations)
+        return submission(self.labels, self.annotations, self.uid)
 
 
 class ListMeta(msgspec.Struct, gc=False):

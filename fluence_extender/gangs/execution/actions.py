@@ -76,13 +76,15 @@ class Evict:
 class ReportPod:
     """Write why a gated pod waits into its condition, and when it was first seen; see `Member`.
 
-    ``asks_since`` is since when it asks autoscalers for nodes, 0 where it doesn't.
+    ``asks_since`` is since when it asks autoscalers for nodes, 0 where it doesn't. ``met`` are its dependencies that
+    were met.
     """
 
     pod: Pod
     message: str
     first_seen: int
     asks_since: float = 0.0
+    met: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,14 @@ class ReportJob:
 
     job: Job
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoteJob:
+    """Record on a Job its dependencies that were met."""
+
+    job: Job
+    met: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,5 +232,6 @@ Action = (
     | HoldJob
     | Requeue
     | GateJobs
+    | NoteJob
     | NodeAction
 )

@@ -34,6 +34,7 @@ from fluence_extender.gangs.execution.actions import (
     KeepNode,
     NodeAction,
     NominateGated,
+    NoteJob,
     RecordEvent,
     Report,
     ReportGroup,
@@ -122,7 +123,7 @@ class Executor:
                     self._spawn("", self._ask_budgets(action), ())
                 case Evict(pod):
                     self._spawn(pod.uid, self._evict(action), (), self._evictions)
-                case Foresee() | Resume() | HoldJob() | Requeue() | GateJobs():
+                case Foresee() | Resume() | HoldJob() | Requeue() | GateJobs() | NoteJob():
                     subject, slots = self._jobs.subject(action), self._jobs.slots(action)
                     self._spawn(subject, self._jobs.carry_out(action), (), slots)
                 case RequestNodes() | WithdrawRequest() | KeepNode():
@@ -316,8 +317,8 @@ class Executor:
     async def _report(self, report: Report) -> None:
         def write(cluster: Cluster) -> Awaitable[None]:
             match report:
-                case ReportPod(pod, message, first_seen, asks_since):
-                    return cluster.report_pod(pod, message, first_seen, asks_since)
+                case ReportPod(pod, message, first_seen, asks_since, met):
+                    return cluster.report_pod(pod, message, first_seen, asks_since, met)
                 case ReportGroup(group, scheduled, reason, message):
                     return cluster.report_group(group, scheduled, reason, message)
                 case ReportMembers(members, status):

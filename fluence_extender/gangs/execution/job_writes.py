@@ -14,7 +14,7 @@ import structlog
 
 from fluence_extender.cluster.errors import ClusterError, Conflict, Gone, Unforeseeable
 from fluence_extender.cluster.port import Cluster, Regarding
-from fluence_extender.gangs.execution.actions import Foresee, GateJobs, HoldJob, Requeue, Resume
+from fluence_extender.gangs.execution.actions import Foresee, GateJobs, HoldJob, NoteJob, Requeue, Resume
 from fluence_extender.gangs.execution.fence import Fence
 from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.membership.registry import Registry
@@ -42,7 +42,7 @@ REQUEUED = "Requeued"
 LONGEST_EVENT = 1000
 """Characters of an Event's message (the API server accepts 1,024)."""
 
-JobAction = Foresee | Resume | HoldJob | Requeue | GateJobs
+JobAction = Foresee | Resume | HoldJob | Requeue | GateJobs | NoteJob
 Later = Callable[[float, Callable[[str], None], str], None]
 
 
@@ -84,6 +84,8 @@ class JobWrites:
                 await self._requeue(action)
             case GateJobs():
                 await self._gate(action)
+            case NoteJob():
+                await self._note_job(action)
 
     async def _foresee(self, job: Resumable) -> None:
         try:
@@ -183,6 +185,15 @@ class JobWrites:
         gang = self._registry.gangs.get(action.gang)
         if gang is not None:
             gang.note(what, "", detail)
+
+    async def _note_job(self, action: NoteJob) -> None:
+        job = action.job
+        try:
+            await self._fence.write(lambda cluster: cluster.note_job(job, action.met))
+        except ClusterError as error:
+            if not isinstance(error, Gone):
+                log.warning("not noted on a Job; trying again", job=_named(job), error=str(error))
+            self._later(_patience(error), self._lifecycle.job_reports.not_noted, job.uid)
 
     async def _gate(self, action: GateJobs) -> None:
         try:

@@ -194,6 +194,7 @@ class Attempts:
             gang.explain(_failed(self._ledger.graph.fault or repr(error)), now)
         if not blocked:
             self._queue.unblock(gang)
+        self._queue.admission.shares.explained(gang)
         attempt.queue_version = self._queue.version
         got = len(lacking) - len(needy(gang))
         if got > 0:

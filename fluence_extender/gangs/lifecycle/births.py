@@ -34,14 +34,12 @@ from fluence_extender.gangs.membership.foreseen import (
     job_of,
     role,
     shape,
-    unpinnable,
     unsuited,
 )
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.membership.repelling import Repelling
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job, JobSet, MpiJob, Resumable
@@ -53,6 +51,9 @@ MOST_FORESEEN = 100_000
 A foreseen pod costs its user nothing, no quota counts it, and it costs us memory. The pods of further Jobs wait at the
 gate, where quotas count them.
 """
+
+MOST_UNKNOWN = 256
+"""So many workloads that wait are foreseen before a replica begins to decide: as many as get reservations at most."""
 
 LOOK_EVERY = 0.5
 """Seconds between looks at whether a Job that was resumed has lost a place, or waits for its pods in vain.
@@ -255,13 +256,7 @@ class Births:
         if known.job.generation != job.generation or not pods:
             return
         known.refused, known.shapes = next(filter(None, map(unsuited, pods)), ""), tuple(map(shape, pods))
-        probe = known.pod(0, "")
-        known.apart = self._registry.workloads.membership(probe).key.convention is Convention.ALONE
-        if known.apart and not known.job.queued:
-            known.refused = "its pods are gangs by themselves"
-        elif known.pinned:
-            known.refused = known.refused or unpinnable(pods[0])
-        self._registry.workloads.forget(probe.uid)
+        known.judged = False
 
     def not_foreseen(self, uid: str, why: str = "") -> None:
         """Take in why the API server refuses pods of the Job, or with "" that it couldn't answer."""
@@ -311,10 +306,16 @@ class Births:
             one.asked = one.written = one.leaving = False
 
     def unknown(self) -> list[Resumable]:
-        """Return the Jobs with a plan whose pods can't be foreseen yet, because their shape isn't known."""
-        return [
-            one.job for one in self._jobs.values() if one.job.nodes and one.missing() and not one.shaped()
-        ]
+        """Return the workloads whose pods' shape has to be known before anything is decided, and isn't yet.
+
+        These are the Jobs with a plan, and the first that wait: what comes after them mustn't be tried before them.
+        """
+        known = self._registry.workloads
+        unknown = [one.job for one in self._jobs.values() if one.missing() and not one.shaped(known)]
+        waiting = sorted(
+            (one for one in unknown if one.suspended), key=lambda one: one.queued_since or (one.created, 0)
+        )
+        return [one for one in unknown if not one.suspended] + waiting[:MOST_UNKNOWN]
 
     def changes(self) -> tuple[list[Pod], list[Pod]]:
         """Return the foreseen pods that are none any more, and those that are new or have changed."""
@@ -322,8 +323,8 @@ class Births:
         coming: list[Pod] = []
         for uid in sorted(self._changed):
             known = self._jobs[uid]
-            missing, before = self._missing(known), len(known.foreseen)
-            missing = missing if known.shaped() else {}
+            shaped, before = known.shaped(self._registry.workloads), len(known.foreseen)
+            missing = self._missing(known) if shaped else {}
             gone.extend(known.foreseen.pop(index) for index in [*known.foreseen] if index not in missing)
             for index, node in missing.items():
                 there = known.foreseen.get(index)
@@ -401,7 +402,7 @@ class Births:
                 if not known.written and not self._runs(known):
                     known.written = True
                     found.append(Resume(job))
-            elif not known.shaped() and known.missing():
+            elif not known.shapes and known.missing():
                 if not known.asked:
                     known.asked = True
                     found.append(Foresee(job))

@@ -98,7 +98,7 @@ class Lifecycle:
         self._places = Places(registry, ledger, planner, clock, preemptions.passes, self.queue.avoided)
         self._resting = Resting(registry, self._places, limits, clock)
         self._group_reports = GroupReports(registry, registry.gone.clock)
-        self._job_reports = JobReports(registry)
+        self.job_reports = JobReports(registry)
         self.requeues = Requeues(registry, self.queue.settings.labels_of)
         taking = preemptions, self.requeues, self.queue.reclaims
         self.preemption = PreemptionManager(
@@ -466,7 +466,7 @@ class Lifecycle:
             kept = gang.key in reserved
             asked, again = self.growth.due(gang, now)
             actions.extend(asked)
-            actions.extend(announcements(gang, now, self.limits, self._registry, self._job_reports, kept))
+            actions.extend(announcements(gang, now, self.limits, self._registry, self.job_reports, kept))
             self._gang_index.update(gang, now)
             self._gang_index.look_at(gang.key, again)
             if gang.state is not GangState.WAITING or self.queue.turns.find(gang.key) is None:

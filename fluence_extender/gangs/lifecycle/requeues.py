@@ -5,6 +5,10 @@ counting them, and so do the operators of MPIJobs and RayClusters. So where all 
 the service may suspend, these are suspended, held for placement, and `births` resumes them in their turn. All other
 gangs are evicted.
 
+The workloads of one gang are suspended one after the other. If the service ends in between, the next one finds a gang
+that has begun and lacks members. While there is still a reason for sending it back, it suspends the others; otherwise
+it completes the gang before it serves anyone else.
+
 Invariants: a suspension takes away the pods of one gang and of no other; and a gang that goes back keeps the place in
 line that it had, which is recorded on its workloads and so outlives a restart.
 """

@@ -30,8 +30,10 @@ from itertools import islice
 
 from fluence_extender.gangs.lifecycle.pins import pinning, unpinned
 from fluence_extender.gangs.membership.assembly import foreign_gates
+from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.model.assignment import describes_backend
 from fluence_extender.model.coordination import ROLE_ANNOTATION
+from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
     COMPLETION_INDEX,
@@ -137,8 +139,9 @@ class JobPods:
     without a plan, or suspended again. ``held`` is how often it was suspended again. ``born`` is when it was seen to be
     resumed, or when the last of its pods appeared. ``over``: it has ended or is gone, or its user has resumed it.
     ``paused``: it belongs to a JobSet that is suspended. ``leaving``: it is to be suspended again, until it is seen so.
-    ``look_at`` is when to look again at whether it has lost a place.
-    ``apart``: each of its pods is a gang by itself. ``claims`` are the indexes of the foreseen pods that are claims.
+    ``look_at`` is when to look again at whether it has lost a place. ``judged``: it was found out what follows from the
+    shapes. ``apart``: each of its pods is a gang by itself. ``claims`` are the indexes of the foreseen pods that are
+    claims.
     """
 
     job: Resumable
@@ -155,6 +158,7 @@ class JobPods:
     paused: bool = False
     leaving: bool = False
     look_at: float = 0.0
+    judged: bool = False
     apart: bool = False
     claims: frozenset[int] = frozenset()
 
@@ -202,12 +206,25 @@ class JobPods:
         waiting = [pod.uid for pod in real if not (pod.node or pod.deleting or pod.finished)]
         return waiting + [pod.uid for pod in self.foreseen.values()]
 
-    def shaped(self) -> bool:
-        """Return whether the shape of its pods is known, if need be from a pod that a Job has."""
+    def shaped(self, workloads: WorkloadIndex) -> bool:
+        """Return whether the shape of its pods is known, if need be from a pod that a Job has; judge it once."""
         if not self.shapes:
             pods = (pod for some in self.pods.values() for pod in some.values() if not pod.problem)
             self.shapes = tuple(shape(pod) for pod in islice(pods, 1))
+        if self.shapes and not self.judged:
+            self._judge(workloads)
         return bool(self.shapes)
+
+    def _judge(self, workloads: WorkloadIndex) -> None:
+        """Find out whether its pods make one gang, and whether it can wait without them."""
+        self.judged = True
+        probe = self.pod(0, "")
+        self.apart = workloads.membership(probe).key.convention is Convention.ALONE
+        workloads.forget(probe.uid)
+        if self.apart and not (self.job.queued or self.job.queued_since):
+            self.refused = "its pods are gangs by themselves"
+        elif self.pinned:
+            self.refused = self.refused or unpinnable(self.shapes[0])
 
     def unsettled(self) -> bool:
         """Return whether something may have to be done for it without a new observation."""

@@ -259,6 +259,7 @@ class Gang:
     account of past work. ``gathering`` is its `barrier` once it is used. ``asks_since`` is since when its pods ask
     autoscalers for nodes, in seconds since the epoch, 0 where they don't. ``consumes`` is the ProvisioningRequest by
     which it has asked, and its class, None without one.
+    ``met`` are its dependencies that were met, each as its annotation names it.
     """
 
     key: GangKey
@@ -285,6 +286,7 @@ class Gang:
     foretold: Foretold = NOTHING_FORETOLD
     asks_since: float = 0.0
     consumes: tuple[str, str] | None = None
+    met: frozenset[str] = frozenset()
 
     def alive(self) -> list[Member]:
         """Return the members that count."""

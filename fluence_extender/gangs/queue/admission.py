@@ -110,7 +110,7 @@ class QueueAdmission:
         if held is not None:
             return held
         waits = self._dependencies.obstacle(
-            gang.key, said.after, _names(gang), lambda target: self._look(gang.key.namespace, target)
+            gang, said, _names(gang), lambda target: self._look(gang.key.namespace, target)
         )
         if waits is not None or isinstance(queue, Reason):
             return waits or (queue if isinstance(queue, Reason) else None)

@@ -234,6 +234,7 @@ class QueueBook:
         """Begin a step in which something may have changed of the gangs that were just ``looked_at``."""
         for key in looked_at & self._registry.gangs.keys():
             self.turns.put(self._registry.gangs[key])
+            self.admission.shares.explained(self._registry.gangs[key])
         self.heads.begin()
         if self._stated != self.settings.revision:
             self._stated = self.settings.revision

@@ -1,7 +1,8 @@
 """What gangs wait for: Jobs and other gangs of their namespace, which have to end first.
 
-Jobs and gangs can be deleted once they have ended. So a dependency that was met stays met for the gang that waits, as
-long as this process lives. A service that starts anew goes by what still exists.
+Jobs and gangs can be deleted once they have ended. So a dependency that was met stays met for the gang that waits. It
+is recorded on the gang's Jobs and its pods. A service that starts anew reads it there, and the next pods of such a Job
+go by it, too.
 
 Invariant: the work for one gang is bounded, however its dependencies lead on to others. Only the first of them are
 followed to find out whether they lead back to the gang.
@@ -13,10 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from fluence_extender.gangs.membership.awaited import Awaited
+from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.model.dependency import Dependency, EndCondition, Ending, Target, parse_dependencies
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import AFTER_ANNOTATION
 from fluence_extender.model.reason import Reason, ReasonCode, waits_for
+from fluence_extender.model.submission import NO_RECORD, Submission
 
 MOST_FOLLOWED = 256
 """Jobs and gangs that are looked at to find a circle."""
@@ -77,25 +80,22 @@ def circle(own: Set[Target], dependencies: Iterable[Dependency], look: Look) -> 
 
 
 class Dependencies:
-    """What gangs wait for, recorded in ``awaited``, and what has been met for them already."""
+    """What gangs wait for, recorded in ``awaited``."""
 
     def __init__(self, awaited: Awaited) -> None:
         self._awaited = awaited
-        self._met: dict[GangKey, set[Dependency]] = {}
 
-    def obstacle(self, key: GangKey, after: str | None, own: Set[Target], look: Look) -> Reason | None:
-        """Return why the gang with the names ``own``, whose annotation ``after`` is given, has to wait for others."""
-        dependencies = parse_dependencies(after or "")
-        if not dependencies:
-            self.forget(key)
-            return None
-        if isinstance(dependencies, str):
-            self.forget(key)
-            return Reason(ReasonCode.INVALID_REQUEST, dependencies)
-        met = self._met.get(key, set())
-        left = dict(unmet((one for one in dependencies if one not in met), look))
-        self._awaited.put(key, (one.target for one in left))
-        self._met[key] = {one for one in dependencies if one not in left}
+    def obstacle(self, gang: Gang, said: Submission, own: Set[Target], look: Look) -> Reason | None:
+        """Return why the gang with the names ``own``, which says this of itself, has to wait for others."""
+        dependencies = parse_dependencies(said.after or "")
+        if not dependencies or isinstance(dependencies, str):
+            self.forget(gang.key)
+            gang.met = NO_RECORD
+            return Reason(ReasonCode.INVALID_REQUEST, dependencies) if dependencies else None
+        met = gang.met | said.met
+        left = dict(unmet((one for one in dependencies if str(one) not in met), look))
+        self._awaited.put(gang.key, (one.target for one in left))
+        gang.met = frozenset(str(one) for one in dependencies if one not in left)
         if not left:
             return None
         way = circle(own, left, look)
@@ -111,4 +111,3 @@ class Dependencies:
     def forget(self, key: GangKey) -> None:
         """Forget a gang that waits for nothing or is gone."""
         self._awaited.put(key, ())
-        self._met.pop(key, None)

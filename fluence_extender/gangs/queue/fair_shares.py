@@ -17,6 +17,7 @@ from fluence_extender.gangs.queue.quotas import Quotas
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.gangs.queue.turns import Turns, entry_key
 from fluence_extender.gangs.queue.usage import Place, Usage
+from fluence_extender.model.gang import GangKey
 from fluence_extender.model.queue import PastUse, digest
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import NOTHING, Resources
@@ -65,6 +66,7 @@ class FairShares:
         self._stated = -1
         self._basis: object = None
         self._ranked = False
+        self._aside: set[GangKey] = set()
         self._names: dict[str, str] = {}
         """Users by their digests."""
         self._past: dict[Group, tuple[float, Mapping[str, float]]] = {}
@@ -174,11 +176,11 @@ class FairShares:
             return False
         self._basis, self._ranked = basis, True
         waiting, found = list(gangs()), []
+        self._aside = {gang.key for gang in waiting if _aside(gang)}
         for gang in waiting:
             place = self._usage.place(gang.key)
             if place is not None:
-                aside = place.runs or (gang.reason is not None and gang.reason.code in ASIDE)
-                asks = NOTHING if aside else place.asks
+                asks = NOTHING if place.runs or gang.key in self._aside else place.asks
                 found.append(
                     ShareEntry(entry_key(gang.key), (place.queue, place.user), turns.of(gang)[2:], asks)
                 )
@@ -187,6 +189,11 @@ class FairShares:
         for gang in waiting:
             self._set(gang, entitled.get(entry_key(gang.key), EQUAL), turns)
         return True
+
+    def explained(self, gang: Gang) -> None:
+        """Take in why a gang waits: all are ranked anew if it counts against others now and didn't, or did."""
+        if self._ranked and _aside(gang) != (gang.key in self._aside):
+            self._basis = None
 
     def newcomer(self, queue: str, user: str, asks: Resources) -> Entitlement:
         """Return what a gang would be entitled to that came now."""
@@ -239,3 +246,7 @@ class FairShares:
             return dict(self._held(group))
         self._advance(group)
         return average(self._past[group][1], half_life)
+
+
+def _aside(gang: Gang) -> bool:
+    return gang.reason is not None and gang.reason.code in ASIDE

@@ -13,9 +13,15 @@ from dataclasses import replace
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.model.gang import Convention
-from fluence_extender.model.names import AFTER_ANNOTATION, HOLD_ANNOTATION, LWS_NAME, USER_ANNOTATION
+from fluence_extender.model.names import (
+    AFTER_ANNOTATION,
+    HOLD_ANNOTATION,
+    LWS_NAME,
+    MET_ANNOTATION,
+    USER_ANNOTATION,
+)
 from fluence_extender.model.pod import Owner
-from fluence_extender.model.submission import NOTHING_SAID, Submission
+from fluence_extender.model.submission import NO_RECORD, NOTHING_SAID, Submission, recorded_met
 from fluence_extender.model.workload import (
     CoschedulingGroup,
     Job,
@@ -89,6 +95,7 @@ def objects_of(gang: Gang, alive: Iterable[Member], workloads: WorkloadIndex) ->
 def _of_pods(alive: Iterable[Member]) -> Submission:
     """Return what pods say: one that is held holds its gang; else the one that was created first counts."""
     hold = after = user = None
+    met = NO_RECORD
     first: dict[str, tuple[float, str]] = {}
     for member in alive:
         pod = member.pod
@@ -98,9 +105,11 @@ def _of_pods(alive: Iterable[Member]) -> Submission:
             hold = text
         if (text := said.get(AFTER_ANNOTATION)) is not None and age < first.get("after", (age[0] + 1, "")):
             after, first["after"] = text, age
+        if MET_ANNOTATION in said:
+            met |= recorded_met(said, pod.uid)
         text = said.get(USER_ANNOTATION) if pod.owner is None else None
         if text is not None and age < first.get("user", (age[0] + 1, "")):
             user, first["user"] = text, age
-    if hold is after is user is None:
+    if not met and hold is after is user is None:
         return NOTHING_SAID
-    return Submission(hold, after, user)
+    return Submission(hold, after, user, met=met)

@@ -42,6 +42,7 @@ def announcements(
         *_scheduled(gang, registry),
         *_of_the_queue(gang, limits, reserved),
         *jobs.remarks.due(gang),
+        *jobs.notes(gang),
     ]
     if gang.state is GangState.BOUND:
         gang.reports.announced = ""
@@ -76,7 +77,8 @@ def announcements(
 
 def report_pod(gang: Gang, reason: Reason, member: Member) -> ReportPod:
     """Return what to write into the condition of a gated member."""
-    return ReportPod(member.pod, f"gang {gang.key}: {reason.text}", member.first_seen, gang.asks_since)
+    message = f"gang {gang.key}: {reason.text}"
+    return ReportPod(member.pod, message, member.first_seen, gang.asks_since, gang.met)
 
 
 def _concerned(gang: Gang) -> list[Member]:

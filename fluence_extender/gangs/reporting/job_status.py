@@ -1,15 +1,19 @@
-"""The condition of a Job whose pods can't be placed on this cluster, even if nothing else ran.
+"""What is written on Jobs: a condition for users, and notes for a restart.
+
+The condition is that of a Job whose pods can't be placed on this cluster, even if nothing else ran.
 
 The Job itself thus shows why it doesn't start, and `kubectl wait` can wait for the condition.
 The condition is written when a gang of the Job's pods is found to be unsatisfiable, when the reason changes, and when
 no gang of the Job is unsatisfiable any more. The Job itself shows what was written before a restart.
+
+What has met a Job's dependency may be deleted. So that is noted on the Job, for a restart and for the Job's next pods.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fluence_extender.gangs.execution.actions import ReportJob
+from fluence_extender.gangs.execution.actions import NoteJob, ReportJob
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.reporting.remarks import RemarkReports
@@ -37,6 +41,8 @@ class JobReports:
         """By the uid of a Job: the gangs of its pods that were unsatisfiable when they were last looked at."""
         self._said: dict[str, str] = {}
         self._forget_at = FEWEST_KEPT
+        self._noted: dict[str, frozenset[str]] = {}
+        """By the uid of a Job: the dependencies that are being noted on it."""
 
     def due(self, gang: Gang, reason: Reason | None) -> list[ReportJob]:
         """Return what to write now that ``gang`` waits for ``reason``, None where it has its places."""
@@ -56,6 +62,21 @@ class JobReports:
                 yield ReportJob(job, text)
         if len(self._gangs) > self._forget_at:
             self._forget()
+
+    def notes(self, gang: Gang) -> Iterator[NoteJob]:
+        """Return what to note on the Jobs of a gang."""
+        for job in self._jobs(gang) if gang.met else ():
+            met = gang.met | job.submission.met
+            if met == job.submission.met:
+                self._noted.pop(job.uid, None)
+            elif self._noted.get(job.uid) != met:
+                self._noted[job.uid] = met
+                yield NoteJob(job, met)
+
+    def not_noted(self, uid: str) -> None:
+        """Take in that a note on the Job couldn't be written: it is decided anew."""
+        self._noted.pop(uid, None)
+        self._registry.dirty.update(self._registry.gangs_of(uid))
 
     def _jobs(self, gang: Gang) -> Iterator[Job]:
         """Iterate over the Jobs that own the gang's members."""

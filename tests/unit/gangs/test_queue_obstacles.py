@@ -18,11 +18,17 @@ from fluence_extender.model.dependency import (
     parse_dependencies,
 )
 from fluence_extender.model.gang import Convention, GangKey, GangState
-from fluence_extender.model.names import AFTER_ANNOTATION, GATE, HOLD_ANNOTATION, USER_ANNOTATION
+from fluence_extender.model.names import (
+    AFTER_ANNOTATION,
+    GATE,
+    HOLD_ANNOTATION,
+    MET_ANNOTATION,
+    USER_ANNOTATION,
+)
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.queue import DEFAULT_QUEUE, Queue, QueueLimits, Stop
 from fluence_extender.model.reason import ReasonCode
-from fluence_extender.model.submission import Submission
+from fluence_extender.model.submission import Submission, met_record, submission
 from fluence_extender.model.workload import Job, JobSet, LeaderWorkerSet, PodGroup, ReplicaSet
 from fluence_extender.queueing.entry import NEVER
 from tests.core.values import asks, node
@@ -330,17 +336,82 @@ def test_gang_starts_once_the_job_before_it_has_succeeded(world: MakeWorld) -> N
     assert w.nodes_of(pod) == ["n0"]
 
 
-def test_dependency_stays_met_when_the_job_is_deleted(world: MakeWorld) -> None:
+PREPARED = Job("default", "prep", "uid-prep", 1, outcome=Ending.SUCCEEDED)
+
+
+def prepared(w: World, job: Job) -> None:
+    """Let a Job wait for another one, which succeeds and is deleted."""
+    w.change_job(job, submission=Submission(after="ok:job/prep"))
+    w.advance(3)
+    w.cluster.put(PREPARED)
+    w.advance(3)
+    w.cluster.remove(PREPARED)
+    w.advance(1)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_dependency_of_a_pod_stays_met_when_the_job_is_deleted(world: MakeWorld, restarted: bool) -> None:
     w = world(node("n0", unschedulable=True))
     pod = single(w, "a", after="ok:job/prep")
-    prep = Job("default", "prep", "uid-prep", 1, outcome=Ending.SUCCEEDED)
-    w.cluster.put(prep)
-    w.advance(3)
-    w.cluster.remove(prep)
+    w.cluster.put(PREPARED)
+    w.advance(5)
+    w.cluster.remove(PREPARED)
     w.advance(1)
+    if restarted:
+        w.restart()
     w.change(node("n0"), unschedulable=False)
     w.advance(3)
     assert w.nodes_of(pod) == ["n0"]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_dependency_of_a_job_without_pods_stays_met(world: MakeWorld, restarted: bool) -> None:
+    w = world(node("n0", unschedulable=True))
+    job = w.jobs.submit("a", 2)
+    w.cluster.fail("note_job", times=2)
+    prepared(w, job)
+    w.advance(3)
+    assert w.cluster.job(job).submission.met == {"ok:job/prep"}
+    if restarted:
+        w.restart()
+    w.change(node("n0"), unschedulable=False)
+    w.advance(3)
+    assert w.jobs.nodes(job) == ["n0"] * 2
+    assert [verb for verb, _ in w.cluster.calls].count("note_job") == 3
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_dependency_stays_met_for_the_next_pods_of_a_job(world: MakeWorld, restarted: bool) -> None:
+    w = world(node("n0", cpu=1000))
+    job = w.jobs.submit_array("a", 1, 2)
+    prepared(w, job)
+    (first,) = w.jobs.pods(job)
+    if restarted:
+        w.restart()
+    w.change(first, phase="Succeeded")
+    w.advance(3)
+    assert w.jobs.nodes(job) == ["n0"]
+
+
+def test_dependency_stays_met_for_a_job_that_is_sent_back_in_line(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    job = w.jobs.submit("a", 4)
+    prepared(w, job)
+    preemptor = w.jobs.submit("high", 4, priority=10)
+    w.advance(5)
+    w.cluster.reap()
+    w.advance(5)
+    assert w.jobs.nodes(preemptor) == ["n0"] * 4
+    for pod in w.jobs.pods(preemptor):
+        w.change(pod, phase="Succeeded")
+    w.advance(5)
+    assert w.jobs.nodes(job) == ["n0"] * 4
+
+
+def test_dependencies_of_an_object_are_not_met_for_its_copy() -> None:
+    notes = {AFTER_ANNOTATION: "ok:job/prep", MET_ANNOTATION: met_record("one", {"ok:job/prep", "any:job/x"})}
+    assert submission(None, notes, "one").met == {"ok:job/prep", "any:job/x"}
+    assert submission(None, notes, "other").met == submission(None, notes).met == frozenset()
 
 
 def test_dependency_of_another_namespace_does_not_count(world: MakeWorld) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from fluence_extender.cluster.port import BINDS_FOR
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION, QUEUE_LABEL
 from fluence_extender.model.pod import Owner, Pod
-from fluence_extender.model.queue import Namespace, OverrunAction, Queue, Stop
+from fluence_extender.model.queue import DEFAULT_QUEUE, Namespace, OverrunAction, Queue, Stop
 from fluence_extender.model.workload import Job
 from tests.core.invariants import check
 from tests.core.values import asks, node
@@ -360,6 +361,75 @@ def test_all_jobs_of_a_job_set_go_back_together(world: MakeWorld) -> None:
     assert (evicted(w), sorted(requeued(w))) == ([], [job.name for job in parts])
     finish(w, preemptor)
     assert [w.jobs.nodes(job) for job in parts] == [["n0"] * 2] * 2
+    check(w)
+
+
+def of_a_set(w: World) -> list[Job]:
+    return w.jobs.submit_set("low", 2, 2)
+
+
+def of_a_group(w: World) -> list[Job]:
+    said = {"labels": {GROUP_LABEL: "low"}, "annotations": {GROUP_SIZE_ANNOTATION: "4"}}
+    return [w.jobs.submit_array(name, 2, 2, **said) for name in ("low-a", "low-b")]
+
+
+def half_sent_back(w: World, jobs: list[Job]) -> None:
+    """Kill the service between two suspensions."""
+    w.cluster.delays["hold_job"] = 0.5
+    for _ in range(400):
+        w.advance(0.05)
+        if any(w.cluster.job(job).suspended for job in jobs):
+            break
+    assert [w.cluster.job(job).suspended for job in jobs].count(True) == 1
+    w.kill()
+    w.cluster.delays.clear()
+
+
+@pytest.mark.parametrize("jobs_of", [of_a_set, of_a_group])
+@pytest.mark.parametrize("stopped", [False, True])
+def test_restart_sends_the_rest_of_a_gang_back_in_line(
+    world: MakeWorld, jobs_of: Callable[[World], list[Job]], stopped: bool
+) -> None:
+    w = world(node("n0"))
+    parts = jobs_of(w)
+    w.advance(BINDS_FOR + 5)
+    assert [w.jobs.nodes(job) for job in parts] == [["n0"] * 2] * 2
+    preemptor = w.jobs.submit("high", 4, priority=10)
+    if stopped:
+        w.cluster.put(Queue(DEFAULT_QUEUE, uid="d", stop=Stop.EVICT))
+    half_sent_back(w, parts)
+    w.start()
+    settle(w, 8)
+    assert all(w.cluster.job(job).held_for_placement for job in parts)
+    assert not any(w.jobs.pods(job) for job in parts)
+    assert w.jobs.nodes(preemptor) == ([] if stopped else ["n0"] * 4)
+    if stopped:
+        w.cluster.put(Queue(DEFAULT_QUEUE, uid="d"))
+        settle(w)
+    finish(w, preemptor)
+    settle(w)
+    assert [w.jobs.nodes(job) for job in parts] == [["n0"] * 2] * 2
+    assert (evicted(w), sorted(requeued(w))) == ([], [job.name for job in parts])
+    check(w)
+
+
+@pytest.mark.parametrize("jobs_of", [of_a_set, of_a_group])
+def test_restart_resumes_what_was_sent_back_of_a_gang_once_nothing_asks_for_it(
+    world: MakeWorld, jobs_of: Callable[[World], list[Job]]
+) -> None:
+    w = world(node("n0"))
+    parts = jobs_of(w)
+    w.advance(BINDS_FOR + 5)
+    preemptor = w.jobs.submit("high", 4, priority=10)
+    half_sent_back(w, parts)
+    w.cluster.remove(w.cluster.job(preemptor))
+    later = w.jobs.submit("later", 2)
+    w.start()
+    settle(w, 8)
+    settle(w)
+    assert [w.jobs.nodes(job) for job in parts] == [["n0"] * 2] * 2
+    assert not any(w.jobs.nodes(later))
+    assert (evicted(w), len(requeued(w))) == ([], 1)
     check(w)
 
 

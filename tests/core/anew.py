@@ -1,0 +1,92 @@
+"""A core that knows nothing but what the API server has, beside the one that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fluence_extender.cluster.live_resources import LiveResources
+from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.execution.actions import (
+    Action,
+    AskBudgets,
+    Clear,
+    Evict,
+    Foresee,
+    HoldJob,
+    NominateGated,
+    Requeue,
+    Resume,
+    Steer,
+)
+from fluence_extender.gangs.queue.book import AFTER_BLOCKED, BEYOND_DEPTH, BLOCKED
+from fluence_extender.model.reason import Reason
+from tests.core.world import World
+
+DECISIONS = (Steer, Clear, NominateGated, AskBudgets, Evict, Resume, HoldJob, Requeue)
+"""What is done to work; all else tells somebody something."""
+
+QUIET = 3
+"""So many steps in which nothing is left to be done end it; a running core takes one each second."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a core knows of the queue: gangs in order, why each waits, where it is placed, when it starts."""
+
+    line: list[str]
+    reasons: Mapping[str, str]
+    placed: Mapping[str, list[str]]
+    starts: Mapping[str, float]
+    queues: Mapping[str, object]
+
+
+def standing(core: Controller) -> Standing:
+    """Return what the queue of a core is now."""
+    line = core.queue.line()
+    return Standing(
+        [str(one.gang) for one in line],
+        {str(one.gang): _why(one.reason) for one in line},
+        {
+            str(key): sorted(one.assignment.node for one in gang.alive() if one.assignment is not None)
+            for key, gang in core.registry.gangs.items()
+        },
+        {str(key): start for key, start in core.queue.promised_starts().items()},
+        {name: core.queue.admission.account(name) for name in sorted(core.queue.settings.made)},
+    )
+
+
+def _why(reason: Reason | None) -> str:
+    """Return why a gang waits. What it was told of lacking room depends on when it was tried last."""
+    if reason is None:
+        return ""
+    lacks = reason.code in BLOCKED or reason in (AFTER_BLOCKED, BEYOND_DEPTH)
+    return "it lacks room" if lacks else str(reason)
+
+
+def anew(world: World) -> tuple[Controller, list[Action]]:
+    """Start a core on what the API server has at this moment; return it, and what it decides to do."""
+    core = Controller(
+        world.engine.ledger(world.policy),
+        world.limits,
+        clock=world.loop.time,
+        calendar=world.loop.time,
+        read_resources=LiveResources(lambda _, why: None).read,
+    )
+    world.cluster.watch(core.observe)
+    world.cluster.unwatch(core.observe)
+    births, first_pods = core.lifecycle.births, world.cluster.first_pods
+    births.gated_before(world.cluster.gated)
+    for job in births.unknown():
+        births.foreseen(job, first_pods[job.uid])
+    core.start()
+    decided: list[Action] = []
+    quiet = 0
+    while quiet < QUIET:
+        actions = core.step()
+        asked = [one.job for one in actions if isinstance(one, Foresee)]
+        for job in asked:
+            births.foreseen(job, first_pods[job.uid])
+        decided += [one for one in actions if isinstance(one, DECISIONS)]
+        quiet = 0 if asked or core.lifecycle.restless else quiet + 1
+    return core, decided
