@@ -103,13 +103,15 @@ def _is_held(job: Json) -> bool:
     template, labels = spec["template"], meta.get("labels") or {}
     said = {**((template.get("metadata") or {}).get("labels") or {}), **labels}
     owners = _controllers(job)
-    in_turn = spec.get("parallelism", 1) > 0 and said.get(QUEUE_LABEL) and not any(map(_is_job_set, owners))
+    kueues = labels.get(KUEUE_QUEUE_LABEL)
+    named = said.get(QUEUE_LABEL) or kueues
+    in_turn = spec.get("parallelism", 1) > 0 and named and not any(map(_is_job_set, owners))
     return (
         bool(in_turn or _is_gang(job))
-        and not spec.get("suspend")
+        and (kueues or not spec.get("suspend"))
         and spec.get("managedBy", JOB_CONTROLLER) == JOB_CONTROLLER
         and not any(map(_resumes_it, owners))
-        and KUEUE_QUEUE_LABEL not in said
+        and (kueues or KUEUE_QUEUE_LABEL not in said)
         and labels.get(SUSPEND_LABEL) != NEVER_SUSPEND
         and not template["spec"].get("schedulingGates")
         and not template["spec"].get("nodeName")

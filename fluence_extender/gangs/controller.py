@@ -41,7 +41,7 @@ from fluence_extender.model.devices import DeviceObject
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.tracing import TraceSink
-from fluence_extender.model.workload import JobSet, Resumable, Workload
+from fluence_extender.model.workload import Job, JobSet, Resumable, Workload
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
 
@@ -134,6 +134,9 @@ class Controller:
         settings = self.queue.settings
         before = settings.revision
         settings.observe(seen)
+        if seen.kind is Kind.KUEUE_QUEUE and settings.revision != before:
+            for job in self.registry.workloads.all(Job).values():
+                self._put(job)
         if settings.revision != before:
             self.revision += 1
             if self.started:
@@ -224,6 +227,9 @@ class Controller:
             self._put_job(job)
 
     def _put_job(self, job: Resumable) -> None:
+        if self.queue.settings.is_kueues(job):
+            self._births.job_gone(job)
+            return
         for pod in self._births.job_seen(job):
             self._put_own(self._births.recorded(pod))
 

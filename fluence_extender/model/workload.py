@@ -143,6 +143,7 @@ class Job(ResumableObject):
     where it doesn't.
 
     Nor is any of what placing the Job before its pods exist depends on. ``outcome`` is how it has ended, None before.
+    ``kueue`` is true where Kueue's label is on it; where the cluster serves Kueue's queues, Kueue resumes it.
     ``succeeded`` counts its pods that have succeeded. ``placeable`` is true where admission lets its pods be created
     with their nodes.
     """
@@ -162,6 +163,7 @@ class Job(ResumableObject):
     unsatisfiable: str = field(default="", compare=False)
     outcome: Ending | None = field(default=None, compare=False)
     succeeded: int = field(default=0, compare=False)
+    kueue: bool = field(default=False, compare=False)
     placeable: bool = field(default=True, compare=False)
 
     @property

@@ -115,6 +115,10 @@ SUSPENDED_UNTIL_THEIR_TURN: dict[str, Manifest] = {
     "of one pod": in_queue(ranks("j", 1), {}),
     "whose template names the queue": job("j", ours("x", labels={QUEUE_LABEL: "physics"})),
     "a CronJob's": in_queue(job("j", ours("x")), {}, **of("CronJob", "batch/v1")),
+    "of a queue, for Kueue": in_queue(job("j", ours("x")), {QUEUE: "q"}),
+    "for Kueue": job("j", ours("x")) | {"metadata": {"name": "j", "labels": {QUEUE: "q"}}},
+    "for Kueue, suspended as Kueue's users do it": job("j", ours("x"), suspend=True)
+    | {"metadata": {"name": "j", "labels": {QUEUE: "q"}}},
 }
 SUSPENDED_UNTIL_THEIR_TURN["a work queue"]["spec"].pop("completions")
 
@@ -136,8 +140,8 @@ LEFT_ALONE: dict[str, Manifest] = {
     | {"metadata": {"name": "j", **of(*JOB_SET)}},
     "a JobSet's that opts out": ranks("j", 2)
     | {"metadata": {"name": "j", "labels": {SUSPEND_LABEL: NEVER_SUSPEND}, **of(*JOB_SET)}},
-    "Kueue's": ranks("j", 2) | {"metadata": {"name": "j", "labels": {QUEUE: "q"}}},
-    "of pods that Kueue counts": ranks("j", 2, ours("x", labels={QUEUE: "q"})),
+    "of pods that Kueue counts": ranks("j", 2, ours("x", labels={QUEUE: "q"}))
+    | {"metadata": {"name": "j", "labels": {"a": "b"}}},
     "of another scheduler": ranks("j", 2, pod("x", scheduler="volcano")),
     "not indexed": ranks("j", 2, completionMode="NonIndexed"),
     "of more indexes than pods": ranks("j", 2, completions=3),
@@ -146,7 +150,6 @@ LEFT_ALONE: dict[str, Manifest] = {
     "run by another controller": ranks("j", 2, managedBy="example.com/controller"),
     "of a queue, held by its user": in_queue(job("j", ours("x"), suspend=True), {}),
     "of a queue, opted out": in_queue(job("j", ours("x")), {SUSPEND_LABEL: NEVER_SUSPEND}),
-    "of a queue and Kueue's": in_queue(job("j", ours("x")), {QUEUE: "q"}),
     "of a queue and of no pod": in_queue(job("j", ours("x"), parallelism=0), {}),
     "of a queue, a RayJob's": in_queue(job("j", ours("x")), {}, **of("RayJob", "ray.io/v1")),
     "of a queue and of another scheduler": in_queue(job("j", pod("x")), {}),

@@ -7,12 +7,19 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import settings
 
-from fluence_extender.model.names import GATE, QUEUE_LABEL, SUSPENDED_FOR_ANNOTATION
+from fluence_extender.model.names import (
+    AFTER_ANNOTATION,
+    GATE,
+    MET_ANNOTATION,
+    QUEUE_LABEL,
+    SUSPENDED_FOR_ANNOTATION,
+)
 from tests.e2e.births import created, held, path_of
 from tests.e2e.harness import Manifest, Namespace, annotations_of, job, phase_of, wait_for
-from tests.e2e.installation import gates_of
+from tests.e2e.installation import Installation, gates_of
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import ours
@@ -120,6 +127,83 @@ def test_throttled_job_runs_no_more_pods_than_its_parallelism_and_waits_without_
 
     wait_for(complete, what="the array to complete")
     assert most == 2
+
+
+SAMPLE = """
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {name}
+  labels:
+    kueue.x-k8s.io/queue-name: default
+spec:
+  parallelism: 3
+  completions: 3
+  suspend: true
+  template:
+    spec:
+      schedulerName: fluence
+      containers:
+      - name: dummy-job
+        image: registry.k8s.io/e2e-test-images/agnhost:2.53
+        command: [ "/bin/sh" ]
+        args: [ "-c", "sleep 60" ]
+        resources:
+          requests:
+            cpu: "1"
+            memory: "200Mi"
+      restartPolicy: Never
+"""
+"""A Job in the form of Kueue's examples, and for this scheduler."""
+
+
+@pytest.mark.parametrize("labelled", [False, True], ids=["with Kueue's label", "with both labels"])
+def test_jobs_as_written_for_kueue_wait_without_pods_and_are_resumed_in_their_turn(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, labelled: bool
+) -> None:
+    own_nodes(1, cpu="3")
+    namespace.create(queued("full", 3))
+    running(namespace, "full", 3)
+    for name in ("first", "second"):
+        body = yaml.safe_load(SAMPLE.format(name=name))
+        if labelled:
+            body["metadata"]["labels"][QUEUE_LABEL] = "default"
+        assert held(created(namespace, body))
+        fluence.wait_for_reason(namespace.name, f"{name}-0", "busy")
+    assert not pods_of(namespace, "first") + pods_of(namespace, "second")
+    delete(namespace, "full")
+    running(namespace, "first", 3)
+    assert now(namespace, "second")["spec"]["suspend"]
+    delete(namespace, "first")
+    running(namespace, "second", 3)
+
+
+def test_met_dependencies_outlive_the_job_that_met_them_and_a_restart(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, installation: Installation
+) -> None:
+    own_nodes(1, cpu="3")
+    namespace.create(queued("full", 2), job("prep", ours("x", cpu="1", run_for="1s")))
+    running(namespace, "full", 2)
+    after = {AFTER_ANNOTATION: "ok:job/prep"}
+    main = queued("main", 3)
+    main["metadata"]["annotations"] = after
+    namespace.create(main, ours("solo", cpu="3", annotations=after))
+    fluence.wait_for_reason(namespace.name, "solo", "busy")
+    recorded = f"{now(namespace, 'main')['metadata']['uid']} ok:job/prep"
+    wait_for(
+        lambda: annotations_of(now(namespace, "main")).get(MET_ANNOTATION) == recorded,
+        what="the Job's record",
+    )
+    wait_for(lambda: MET_ANNOTATION in annotations_of(namespace.pod("solo")), what="the pod's record")
+    delete(namespace, "prep")
+    wait_for(lambda: not pods_of(namespace, "prep"), what="the other Job to be gone")
+    installation.crash()
+    installation.revive()
+    fluence.wait_for_reason(namespace.name, "solo", "busy")
+    delete(namespace, "full")
+    running(namespace, "main", 3)
+    delete(namespace, "main")
+    namespace.wait_for_phase("solo", "Running")
 
 
 def test_job_that_its_user_resumes_early_gains_nothing(

@@ -207,7 +207,8 @@ def decode_job(raw: bytes) -> Job:
         submission=meta.submission.over(noted.submission),
         job_set=_job_set(meta),
         succeeded=status.succeeded or 0,
-        queued=bool(labels.get(QUEUE_LABEL) or spec.labels.queue),
+        queued=bool(labels.get(QUEUE_LABEL) or labels.get(KUEUE_QUEUE_LABEL) or spec.labels.queue),
+        kueue=KUEUE_QUEUE_LABEL in labels,
         created=created(meta),
         suspendable=not problem and _suspendable(meta, spec),
         placeable=spec.placeable,
@@ -225,9 +226,8 @@ def _outcome(conditions: Iterable[_JobCondition]) -> Ending | None:
 
 
 def held_for_placement(meta: Metadata, suspended: bool) -> bool:
-    """Return whether admission suspended the object; what Kueue counts is Kueue's to resume."""
-    held = (meta.annotations or {}).get(SUSPENDED_FOR_ANNOTATION) == SUSPENDED_FOR_PLACEMENT
-    return suspended and held and KUEUE_QUEUE_LABEL not in (meta.labels or {})
+    """Return whether admission suspended the object."""
+    return suspended and (meta.annotations or {}).get(SUSPENDED_FOR_ANNOTATION) == SUSPENDED_FOR_PLACEMENT
 
 
 def created(meta: Metadata) -> float:
@@ -249,7 +249,7 @@ def _suspendable(meta: Metadata, spec: _FullSpec) -> bool:
 
 
 def suspension_is_ours(meta: Metadata, owners: Container[tuple[str, str]] = ()) -> bool:
-    """Return whether neither Kueue nor a controller suspends the object, and its user hasn't forbidden it.
+    """Return whether no controller suspends the object, and its user hasn't forbidden it.
 
     Controllers of the kinds ``owners``, each an API group and a kind, leave suspension to others.
     """
@@ -257,7 +257,6 @@ def suspension_is_ours(meta: Metadata, owners: Container[tuple[str, str]] = ()) 
     controllers = (one for one in meta.owner_references or () if one.controller)
     return (
         all((one.api_version.partition("/")[0], one.kind) in owners for one in controllers)
-        and KUEUE_QUEUE_LABEL not in labels
         and labels.get(SUSPEND_LABEL) != NEVER_SUSPEND
     )
 

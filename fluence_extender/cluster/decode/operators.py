@@ -21,7 +21,7 @@ from fluence_extender.cluster.decode.job import (
     suspension_is_ours,
 )
 from fluence_extender.cluster.decode.objects import Int64, Metadata, Unread, tolerant_decoder
-from fluence_extender.model.names import QUEUE_LABEL
+from fluence_extender.model.names import KUEUE_QUEUE_LABEL, QUEUE_LABEL
 from fluence_extender.model.workload import JobSet, LeaderWorkerSet, MpiJob, RayCluster, ReplicatedJob
 
 GANG_LABEL = "ray.io/gang-scheduling-enabled"
@@ -225,12 +225,13 @@ def _turn(
     """Return the fields of a `Resumable` whose pods have these templates."""
     queued = any(one is not None and one.queued for one in templates)
     own_operator = suspension.managed_by in (None, "", *OPERATORS)
+    kueue = KUEUE_QUEUE_LABEL in (meta.labels or {})
     return {
         "ours": all(one is not None and one.ours for one in templates),
         "suspended": suspension.suspended,
-        "held_for_placement": held_for_placement(meta, suspension.suspended),
+        "held_for_placement": held_for_placement(meta, suspension.suspended) and not kueue,
         "queued_since": queued_since(meta),
-        "suspendable": not problem and own_operator and suspension_is_ours(meta),
+        "suspendable": not problem and own_operator and suspension_is_ours(meta) and not kueue,
         "finished": ended or meta.deletion_timestamp is not None,
         "version": meta.resource_version,
         "generation": meta.generation,

@@ -99,7 +99,7 @@ class Lifecycle:
         self._resting = Resting(registry, self._places, limits, clock)
         self._group_reports = GroupReports(registry, registry.gone.clock)
         self.job_reports = JobReports(registry)
-        self.requeues = Requeues(registry, self.queue.settings.labels_of)
+        self.requeues = Requeues(registry, self.queue.settings)
         taking = preemptions, self.requeues, self.queue.reclaims
         self.preemption = PreemptionManager(
             registry, ledger, self._places, planner, limits, clock, *taking, on_preempted

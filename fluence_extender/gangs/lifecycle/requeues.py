@@ -15,12 +15,13 @@ line that it had, which is recorded on its workloads and so outlives a restart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from fluence_extender.gangs.execution.actions import Requeue
 from fluence_extender.gangs.membership.conventions.operators import mpi_job_name
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import QUEUED, Registry
+from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.model.names import NEVER_SUSPEND, SUSPEND_LABEL
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.workload import MpiJob, Resumable
@@ -30,11 +31,11 @@ LAUNCHER = "-launcher"
 
 
 class Requeues:
-    """Decides which gangs go back in line; ``labels`` returns the labels of a namespace, as far as they are known."""
+    """Decides which gangs go back in line."""
 
-    def __init__(self, registry: Registry, labels: Callable[[str], Mapping[str, str]]) -> None:
+    def __init__(self, registry: Registry, settings: Queues) -> None:
         self._registry = registry
-        self._labels = labels
+        self._settings = settings
         self._refused: set[str] = set()
 
     def refused(self, uid: str) -> None:
@@ -84,7 +85,9 @@ class Requeues:
     def _may_suspend(self, job: Resumable) -> bool:
         if not job.ours or not job.suspendable or job.finished or job.uid in self._refused:
             return False
-        return self._labels(job.namespace).get(SUSPEND_LABEL) != NEVER_SUSPEND
+        if self._settings.is_kueues(job):
+            return False
+        return self._settings.labels_of(job.namespace).get(SUSPEND_LABEL) != NEVER_SUSPEND
 
 
 def place(gang: Gang, jobs: Sequence[Resumable]) -> tuple[float, int]:

@@ -29,6 +29,7 @@ from fluence_extender.model.queue import (
 )
 from fluence_extender.model.reason import Reason, no_queue
 from fluence_extender.model.selectors import holds
+from fluence_extender.model.workload import Job, Resumable
 from fluence_extender.queueing.policy import QueuePolicy
 from fluence_extender.queueing.tree import LEVELS
 
@@ -150,6 +151,10 @@ class Queues:
             self._policy_stated = None
 
     # Answers.
+
+    def is_kueues(self, thing: Resumable) -> bool:
+        """Return whether Kueue suspends and resumes the workload."""
+        return self._kueue_served and isinstance(thing, Job) and thing.kueue
 
     def queue_of(self, members: Iterable[Pod], owner_labels: Mapping[str, str]) -> Queue | Reason:
         """Return the one queue of the members of a gang, or why it has none.

@@ -72,7 +72,8 @@ def test_job_creates_as_many_pods_as_it_may_and_still_needs(spec: Any, status: A
     [
         ({QUEUE_LABEL: "q"}, {}, True),
         ({}, {QUEUE_LABEL: "q"}, True),
-        ({KUEUE_QUEUE_LABEL: "q"}, {KUEUE_QUEUE_LABEL: "q"}, False),
+        ({KUEUE_QUEUE_LABEL: "q"}, {}, True),
+        ({}, {KUEUE_QUEUE_LABEL: "q"}, False),
         ({QUEUE_LABEL: ""}, {}, False),
         ({}, {QUEUE_LABEL: 7}, False),
         ({}, None, False),
@@ -199,7 +200,6 @@ HELD = {"annotations": {SUSPENDED_FOR_ANNOTATION: "placement"}}
         (HELD, False, False, False),
         ({"annotations": {SUSPENDED_FOR_ANNOTATION: "another queue"}}, True, True, False),
         ({"labels": {SUSPENDED_FOR_ANNOTATION: "placement"}}, True, True, False),
-        ({**HELD, "labels": {"kueue.x-k8s.io/queue-name": "theirs"}}, True, True, False),
     ],
 )
 def test_job_is_held_only_where_admission_suspended_it_for_placement(

@@ -13,6 +13,7 @@ from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.model.names import (
     COMPLETION_INDEX,
     GATE,
+    KUEUE_QUEUE_LABEL,
     NODE_NAME,
     NODES_ANNOTATION,
     PLACED_ANNOTATION,
@@ -157,6 +158,13 @@ def test_job_of_a_cron_job_is_held() -> None:
     assert job({"ownerReferences": [CRON_JOB]}).held_for_placement
 
 
+@pytest.mark.parametrize("suspend", [False, True])
+def test_job_for_kueue_is_held_as_its_users_write_it(suspend: bool) -> None:
+    assert job(
+        {"labels": {KUEUE_QUEUE_LABEL: "q"}}, completionMode="NonIndexed", suspend=suspend
+    ).held_for_placement
+
+
 @pytest.mark.parametrize("pods", [1, 2])
 def test_job_of_a_job_set_is_held_even_with_one_pod(pods: int) -> None:
     assert job({"ownerReferences": [JOB_SET]}, completions=pods, parallelism=pods).held_for_placement
@@ -174,7 +182,6 @@ def test_job_of_a_job_set_is_held_even_with_one_pod(pods: int) -> None:
         job({"ownerReferences": [{**CRON_JOB, "kind": "JobSet"}]}),
         job({"ownerReferences": [{**CRON_JOB, "apiVersion": "ray.io/v1", "kind": "RayJob"}]}),
         job({"ownerReferences": [JOB_SET]}, suspend=True),
-        job({"labels": {"kueue.x-k8s.io/queue-name": "q"}}),
         job(template={"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "q"}}}),
         job({"labels": {SUSPEND_LABEL: "never"}}),
         job(template={"spec": {"schedulingGates": [{"name": "theirs"}]}}),

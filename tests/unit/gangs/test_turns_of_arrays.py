@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from fluence_extender.cluster.port import Kind
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import COMPLETION_INDEX, GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.queue import Queue, SchedulingOptions
@@ -27,6 +28,25 @@ def test_array_waits_without_pods_and_is_resumed_in_its_turn(world: MakeWorld) -
         assert w.jobs.nodes(following) == ["n0"] * 4
         assert waiting is None or not w.jobs.pods(waiting)
         check(w)
+
+
+def test_job_with_kueues_label_is_left_to_kueue_while_that_is_served(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.cluster.unserved.discard(Kind.KUEUE_QUEUE)
+    w.cluster.relist(Kind.KUEUE_QUEUE)
+    job = w.jobs.submit_array("a", 4, 4)
+    w.change_job(job, kueue=True)
+    w.advance(5)
+    assert w.cluster.job(job).suspended
+    w.restart()
+    w.advance(5)
+    assert w.cluster.job(job).suspended
+    assert "resume" not in [verb for verb, _ in w.cluster.calls]
+    w.cluster.unserved.add(Kind.KUEUE_QUEUE)
+    w.cluster.relist(Kind.KUEUE_QUEUE)
+    w.advance(5)
+    assert w.jobs.nodes(job) == ["n0"] * 4
+    check(w)
 
 
 def test_one_trial_and_one_resumption_are_written_for_an_array(world: MakeWorld) -> None:
