@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from fluence_extender.gangs.queue.beside import Terms
 from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
 from fluence_extender.model.notation import first_few
 from fluence_extender.model.pod import Pod
@@ -50,11 +51,17 @@ class Reduction:
 
 
 class Reducer:
-    """Tries smaller versions of one gang on the ledger's copy as it is now; ``tick`` may raise to end that."""
+    """Tries smaller versions of one gang on the ledger's copy as it is now; ``tick`` may raise to end that.
 
-    def __init__(self, ledger: LedgerCopy, gang: RequestedGang, tick: Callable[[], None]) -> None:
+    ``terms`` are those on which the queue lets the gang start.
+    """
+
+    def __init__(
+        self, ledger: LedgerCopy, gang: RequestedGang, terms: Terms, tick: Callable[[], None]
+    ) -> None:
         self._ledger = ledger
         self._gang = gang
+        self._terms = terms
         self._tick = tick
 
     def reductions(self, pods: Sequence[Pod]) -> Iterator[Reduction | None]:
@@ -126,7 +133,7 @@ class Reducer:
     def _fits(self, pods: Sequence[Pod], demands: Sequence[Demand] | None = None) -> bool:
         self._tick()
         tried = demands or tuple(self._gang.demand(pod) for pod in pods)
-        if self._ledger.planner.find(tried, self._gang.key) is None:
+        if self._ledger.find_beside(tried, self._gang.key, self._terms) is None:
             return False
         self._ledger.undo([pod.uid for pod in pods])
         return True

@@ -118,7 +118,7 @@ class Simulation:
         obstacle = _obstacle(gang, self._ledger.planner)
         if obstacle is None and isinstance(terms, Reason):
             obstacle = terms
-        if obstacle is not None:
+        if obstacle is not None or isinstance(terms, Reason):
             return SimulationResult(name, count, False, reason=obstacle)
         if time.monotonic() > self._began + LONGEST * max(self._patience, 0.0) > self._began:
             return SimulationResult(name, count, False, reason=NOT_PLANNED)
@@ -135,14 +135,14 @@ class Simulation:
                     placed = self._plan(demands, gang.key, terms)
             except GangRefused as refused:
                 reason = self._previewer.behind(gang.key, pods, refused.reason)
-                reason = self._with_those_that_start(gang, demands, reason)
+                reason = self._with_those_that_start(gang, demands, reason, terms)
             else:
                 if placed is None:
                     return SimulationResult(name, count, False, reason=behind_reservation())
                 self._hold(gang, pods, placed)
                 named = tuple((pod.name, one) for pod, one in zip(pods, placed, strict=True))
                 return SimulationResult(name, count, True, named)
-        found = self._refusal(gang, pods, demands, reason, conflict is not None)
+        found = self._refusal(gang, pods, demands, reason, conflict is not None, terms)
         in_vain = found.preemption is None or found.preemption.outcome in (
             PreemptionOutcome.IN_VAIN,
             PreemptionOutcome.UNKNOWN,
@@ -151,19 +151,16 @@ class Simulation:
             self._in_vain[alike] = found
         return found
 
-    def _plan(
-        self, demands: Sequence[Demand], gang: GangKey, terms: Terms | Reason
-    ) -> Sequence[Assignment] | None:
+    def _plan(self, demands: Sequence[Demand], gang: GangKey, terms: Terms) -> Sequence[Assignment] | None:
         """Place a gang; return None if the queue keeps for others what it needs. Raise `GangRefused`."""
         placed = self._ledger.planner.plan(demands, gang)
-        if isinstance(terms, Reason) or terms == FREELY:
+        if terms == FREELY:
             return placed
         self._ledger.undo([demand.pod.uid for demand in demands])
-        kept = [replace(one, barred=one.barred | terms.closed) for one in demands]
-        return self._ledger.planner_beside(terms.kept).find(kept, gang)
+        return self._ledger.find_beside(demands, gang, terms)
 
     def _with_those_that_start(
-        self, gang: RequestedGang, demands: Sequence[Demand], reason: Reason
+        self, gang: RequestedGang, demands: Sequence[Demand], reason: Reason, terms: Terms
     ) -> Reason:
         """Return the reason extended by how many pods start all the same, if the gang is whole without the others."""
         if not isinstance(gang.size, int) or gang.size >= len(demands):
@@ -171,7 +168,7 @@ class Simulation:
         few, many = gang.size - 1, len(demands) - 1
         while few < many:
             middle = (few + many + 1) // 2
-            if self._ledger.planner.find(demands[:middle], gang.key) is None:
+            if self._ledger.find_beside(demands[:middle], gang.key, terms) is None:
                 many = middle - 1
             else:
                 self._ledger.undo([demand.pod.uid for demand in demands[:middle]])
@@ -214,6 +211,7 @@ class Simulation:
         demands: Sequence[Demand],
         reason: Reason,
         conflict: bool,
+        terms: Terms,
     ) -> SimulationResult:
         """Return the result for a gang that doesn't fit; in a device ``conflict`` less of it would not fit either."""
         name, count = str(gang.key), len(gang.pods)
@@ -229,7 +227,7 @@ class Simulation:
             if reason.code is not ReasonCode.UNSATISFIABLE:
                 earliest = self._forecast.earliest(demands, gang.key, self.now)
             self._forecast.rewind()
-            for one in Reducer(self._ledger, gang, self._tick).reductions(pods):
+            for one in Reducer(self._ledger, gang, terms, self._tick).reductions(pods):
                 reductions += [one] if one is not None else []
         except OutOfTime:
             self._note(f"gave up looking for more to say about {name} after {self._patience:g} s")

@@ -7,11 +7,11 @@ work is done on a `LedgerCopy` of it, in another thread, and never changes the l
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.gangs.queue.beside import KeptRoom, LedgerBeside
+from fluence_extender.gangs.queue.beside import LedgerBeside, Terms
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
 from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.ledger.capacity import CapacityTable
@@ -26,6 +26,7 @@ from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.resources import Resources
+from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.device_search import Chosen, DevicePod, DeviceSearch, DeviceUse
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
@@ -124,12 +125,18 @@ class LedgerCopy(PlanningCopy):
         self._beside = LedgerBeside(self)
         self._careful_planner = Planner(self._beside, index)
 
-    def planner_beside(self, kept: KeptRoom | None) -> Planner:
-        """Return a planner that leaves free what is ``kept``, until the next call."""
-        if kept is None:
-            return self.planner
-        self._beside.keep(kept)
-        return self._careful_planner
+    def find_beside(
+        self, demands: Sequence[Demand], gang: GangKey, terms: Terms
+    ) -> Sequence[Assignment] | None:
+        """Place a gang on the queue's terms; None where it has no place on them. No other call may be under way."""
+        planner = self.planner
+        if terms.kept is not None:
+            self._beside.keep(terms.kept)
+            planner = self._careful_planner
+        kept = (
+            [replace(one, barred=one.barred | terms.closed) for one in demands] if terms.closed else demands
+        )
+        return planner.find(kept, gang)
 
     def hold(self, uid: str, gang: object) -> None:
         """Let what a pod of ``gang`` was given here count as what it holds."""

@@ -312,10 +312,9 @@ class Births:
         """
         known = self._registry.workloads
         unknown = [one.job for one in self._jobs.values() if one.missing() and not one.shaped(known)]
-        waiting = sorted(
-            (one for one in unknown if one.suspended), key=lambda one: one.queued_since or (one.created, 0)
-        )
-        return [one for one in unknown if not one.suspended] + waiting[:MOST_UNKNOWN]
+        unknown.sort(key=lambda one: (one.suspended, one.queued_since or (one.created, 0)))
+        planned = sum(1 for one in unknown if not one.suspended)
+        return unknown[: planned + MOST_UNKNOWN]
 
     def changes(self) -> tuple[list[Pod], list[Pod]]:
         """Return the foreseen pods that are none any more, and those that are new or have changed."""

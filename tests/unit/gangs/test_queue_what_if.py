@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.model.names import AFTER_ANNOTATION, DURATION_ANNOTATION, HOLD_ANNOTATION, QUEUE_LABEL
+from fluence_extender.model.names import (
+    AFTER_ANNOTATION,
+    DURATION_ANNOTATION,
+    GROUP_SIZE_ANNOTATION,
+    HOLD_ANNOTATION,
+    QUEUE_LABEL,
+)
 from fluence_extender.model.queue import DEFAULT_QUEUE, NodeReservation, Queue, QueueLimits, Stop
 from fluence_extender.queueing.policy import PolicyName, QueuePolicy
 from tests.core.values import node
@@ -53,6 +59,31 @@ def test_long_job_would_wait_behind_the_reservation_and_a_short_one_would_start(
     assert answer(w, asked("endless", "3")) == (False, "BehindReservation")
     assert answer(w, asked("short", "3", "5m")) == (True, "")
     assert answer(w, asked("urgent", "3", "2h", priority=10)) == (True, "")
+
+
+@pytest.mark.parametrize(("duration", "members"), [("2h", []), ("5m", ["1"])])
+def test_what_would_fit_leaves_what_is_reserved(
+    behind_a_head: World, duration: str, members: list[str]
+) -> None:
+    manifest = job("two", 2, "3")
+    manifest["spec"]["template"]["metadata"]["annotations"] = {DURATION_ANNOTATION: duration}
+    (found,) = simulated(behind_a_head, manifest)
+    assert (found["fits"], found["why"]) == (False, "Busy")
+    fitting = {one["what"]: one["fitting"] for one in found["would_fit"]}
+    assert [fitting[what] for what in fitting if what == "members"] == members
+    assert fitting["cpu"] == "1 cpu"
+
+
+@pytest.mark.parametrize(("duration", "starts"), [("2h", False), ("5m", True)])
+def test_pods_beyond_the_size_are_not_said_to_start_where_room_is_reserved(
+    behind_a_head: World, duration: str, starts: bool
+) -> None:
+    manifest = job("two", 2, "3")
+    said = {DURATION_ANNOTATION: duration, GROUP_SIZE_ANNOTATION: "1"}
+    manifest["spec"]["template"]["metadata"]["annotations"] = said
+    (found,) = simulated(behind_a_head, manifest)
+    assert not found["fits"]
+    assert ("1 pod starts now all the same" in found["reason"]) is starts
 
 
 def test_prediction_is_what_happens(behind_a_head: World) -> None:
