@@ -369,8 +369,9 @@ def of_a_set(w: World) -> list[Job]:
 
 
 def of_a_group(w: World) -> list[Job]:
-    said = {"labels": {GROUP_LABEL: "low"}, "annotations": {GROUP_SIZE_ANNOTATION: "4"}}
-    return [w.jobs.submit_array(name, 2, 2, **said) for name in ("low-a", "low-b")]
+    label, size = {GROUP_LABEL: "low"}, {GROUP_SIZE_ANNOTATION: "4"}
+    names = ("low-a", "low-b")
+    return [w.jobs.submit_array(name, 2, 2, labels=label, annotations=size) for name in names]
 
 
 def half_sent_back(w: World, jobs: list[Job]) -> None:
