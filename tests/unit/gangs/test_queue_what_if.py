@@ -61,17 +61,17 @@ def test_long_job_would_wait_behind_the_reservation_and_a_short_one_would_start(
     assert answer(w, asked("urgent", "3", "2h", priority=10)) == (True, "")
 
 
-@pytest.mark.parametrize(("duration", "members"), [("2h", []), ("5m", ["1"])])
+@pytest.mark.parametrize(
+    ("duration", "fitting"), [("2h", {"cpu": "1 cpu"}), ("5m", {"members": "1", "cpu": "2 cpu"})]
+)
 def test_what_would_fit_leaves_what_is_reserved(
-    behind_a_head: World, duration: str, members: list[str]
+    behind_a_head: World, duration: str, fitting: dict[str, str]
 ) -> None:
     manifest = job("two", 2, "3")
     manifest["spec"]["template"]["metadata"]["annotations"] = {DURATION_ANNOTATION: duration}
     (found,) = simulated(behind_a_head, manifest)
     assert (found["fits"], found["why"]) == (False, "Busy")
-    fitting = {one["what"]: one["fitting"] for one in found["would_fit"]}
-    assert [fitting[what] for what in fitting if what == "members"] == members
-    assert fitting["cpu"] == "1 cpu"
+    assert {one["what"]: one["fitting"] for one in found["reductions"]} == fitting
 
 
 @pytest.mark.parametrize(("duration", "starts"), [("2h", False), ("5m", True)])
