@@ -182,6 +182,8 @@ class QueueAdmission:
             self._forget([gang.key])
             return
         said = submission_of(gang, self._registry.workloads)
+        if said.after is None:
+            self._dependencies.forget(gang.key)
         self._count(gang, self.queue_of(gang, said), said)
 
     def take_up(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,16 @@ from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.queue.heads import HOPELESS
 from fluence_extender.graph.containment import LEVELS
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.names import (
+    AFTER_ANNOTATION,
+    GATE,
+    GROUP_LABEL,
+    GROUP_SIZE_ANNOTATION,
+    HOLD_ANNOTATION,
+)
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import DEFAULT_QUEUE, Queue, QueueLimits
+from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
 from fluence_extender.queueing.order import Rank
 from tests.core.values import node
@@ -194,6 +202,7 @@ def reasons(controller: Controller) -> set[str]:
 def test_of_gangs_that_ask_the_same_only_the_first_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Ticks(monkeypatch, 0.0)
     controller = alike(clock, 100)
+    assert len(clock.tried) <= HOPELESS + 1
     clock.tried.clear()
     controller.observe(Changed(Kind.NODE, node("n0", cpu=4000, labels={"step": "1"})))
     assert not settle(controller)
@@ -222,6 +231,32 @@ def test_gang_that_asks_for_less_now_is_tried_though_its_equals_fail() -> None:
     smaller = replace(equal(7, 0, 1), requests=Resources({"cpu": 500, "pods": 1}))
     controller.observe(Changed(Kind.POD, smaller))
     assert settle(controller) == ["g007"]
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ({"annotations": {GROUP_SIZE_ANNOTATION: "1", HOLD_ANNOTATION: "true"}}, ReasonCode.HELD),
+        (
+            {"annotations": {GROUP_SIZE_ANNOTATION: "1", AFTER_ANNOTATION: "ok:job/prep"}},
+            ReasonCode.WAITS_FOR,
+        ),
+        ({"annotations": {GROUP_SIZE_ANNOTATION: "2"}}, ReasonCode.WAITING_FOR_MEMBERS),
+        ({"gates": (GATE, "example.com/checked")}, ReasonCode.WAITING_FOR_GATES),
+        ({"problem": "requests can't be read"}, ReasonCode.INVALID_REQUEST),
+    ],
+)
+def test_new_gang_that_lacks_more_than_room_is_told_so_though_its_equals_lack_room(
+    said: dict[str, Any], code: ReasonCode
+) -> None:
+    controller = alike(lambda: 0.0, 20)
+    other = replace(equal(99, 0, 1), **said)
+    controller.observe(Changed(Kind.POD, other))
+    settle(controller)
+    found = controller.member(other.uid)
+    assert found is not None
+    assert found[0].reason is not None
+    assert found[0].reason.code is code
 
 
 def test_gang_of_a_full_queue_is_told_so_though_its_equals_lack_room() -> None:
