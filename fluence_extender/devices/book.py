@@ -303,7 +303,8 @@ class DeviceBook:
     def _amounts(self, node: Node, devices: Iterable[NodeDevice], reach: Iterable[Reach]) -> Resources:
         """Return how many devices of each class a node has or reaches.
 
-        A device that is allocated counts in the class by which it was claimed, even if it has gone or has changed.
+        A device that is allocated counts in the class by which it was claimed, even if it has gone or has changed. Of
+        the devices that it reaches also those count that can't be had at present, because pods may have them.
         """
         held = self._held_on(node.name)
         counts = self._counted(devices, held)
@@ -312,7 +313,8 @@ class DeviceBook:
         for one in reach:
             if one not in self._reachable:
                 there = (device for device in self.network.devices if device.reach == one)
-                self._reachable[one] = self._counted((device.as_if_free for device in there), {})
+                usable = (replace(device, held=False, problem="") for device in there)
+                self._reachable[one] = self._counted(usable, {})
             counts += self._reachable[one]
         return Resources({name: count for name, count in counts.items() if node.allocatable[name] <= 0})
 

@@ -360,3 +360,10 @@ def test_extended_resource_of_a_class_beside_virtual_devices_is_refused_and_told
     asking = replace(pod(), requests=Resources({"nvidia.com/gpu": 1}), claim_refs=())
     assert made.pod(replace(asking, marked=True)).problem == ""
     assert "name a resource claim" in made.pod(replace(asking, devices={"qpu": 1})).problem
+
+
+def test_pool_of_the_network_that_is_being_updated_stays_counted() -> None:
+    made = book()
+    assert made.put(links((), (), slices=2)).network
+    assert all(one.problem for one in made.network.devices)
+    assert now(made).allocatable[COUNTED] == 6
