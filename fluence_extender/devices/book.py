@@ -82,6 +82,8 @@ class DeviceBook:
         self._reaches_of: dict[Pool, set[Reach]] = {}
         self._pools_of: Counter[Reach] = Counter()
         self._reachable: dict[Reach, Counter[str]] = {}
+        self._unbound: set[ClaimKey] = set()
+        self._lost: Counter[str] | None = None
         self._pods: dict[str, Pod] = {}
         self._stale: set[str] = set()
 
@@ -102,7 +104,7 @@ class DeviceBook:
         if node is None:
             return None
         reach = frozenset(one for one, members in self._members.items() if name in members)
-        if not (reach or self._pools.serves(name) or self._claims_on.get(name)):
+        if not (reach or self._pools.serves(name) or self._claims_on.get(name) or self._lost_devices()):
             return node
         devices = tuple(self._pools.devices(name, self._held))
         amounts = self._amounts(node, devices, reach)
@@ -242,6 +244,7 @@ class DeviceBook:
             return Touched(pods=set(self._users_of_template.get(name, ())))  # type: ignore[call-overload]
         self._classes.changed()
         self._reachable.clear()
+        self._lost = None
         reaching = set().union(*self._members.values())
         return Touched((self._pools.nodes() | reaching) & self._nodes.keys(), set(self._pods))
 
@@ -263,9 +266,7 @@ class DeviceBook:
             self._reachable.pop(reach, None)
             if not self._pools_of[reach]:
                 del self._pools_of[reach], self._members[reach]
-        if touched.network:
-            unbound = (key for key, claim in self._claims.items() if claim.devices and not claim.node)
-            touched.pods.update(uid for key in unbound for uid in self._users.get(key, ()))
+        self._lost = None
         return touched
 
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> Touched:
@@ -275,22 +276,7 @@ class DeviceBook:
                 continue
             key = one.namespace, one.name
             touched.pods.update(self._users.get(key, ()))
-            for device, some in _by_device(one).items():
-                holders = self._held.setdefault(device, {})
-                if one is old:
-                    holders.pop(one.uid, None)
-                else:
-                    holders[one.uid] = some
-                if not holders:
-                    del self._held[device]
-                if device[:2] in self._pools.wide:
-                    touched.network, self._network = True, None
-            if one.node:
-                touched.nodes.add(one.node)
-                if one is old:
-                    discard(self._claims_on, one.node, key)
-                else:
-                    self._claims_on[one.node].add(key)
+            self._hold(one, one is new, touched)
             if one.extended_for:
                 touched.pods.add(one.extended_for)
                 self._extended.pop(one.extended_for, None)
@@ -298,12 +284,38 @@ class DeviceBook:
                     self._extended[one.extended_for] = key
         return touched
 
+    def _hold(self, claim: ResourceClaim, held: bool, touched: Touched) -> None:
+        """Record what a claim has, or that it is no longer ``held``."""
+        key = claim.namespace, claim.name
+        for device, some in _by_device(claim).items():
+            holders = self._held.setdefault(device, {})
+            if held:
+                holders[claim.uid] = some
+            else:
+                holders.pop(claim.uid, None)
+            if not holders:
+                del self._held[device]
+            if device[:2] in self._pools.wide:
+                touched.network, self._network = True, None
+            elif not claim.node:
+                touched.nodes |= self._nodes.keys()
+        if claim.node:
+            touched.nodes.add(claim.node)
+            if held:
+                self._claims_on[claim.node].add(key)
+            else:
+                discard(self._claims_on, claim.node, key)
+        elif claim.devices:
+            self._lost = None
+            (self._unbound.add if held else self._unbound.discard)(key)
+
     # What a node has.
 
     def _amounts(self, node: Node, devices: Iterable[NodeDevice], reach: Iterable[Reach]) -> Resources:
         """Return how many devices of each class a node has or reaches.
 
-        A device that is allocated counts in the class by which it was claimed, even if it has gone or has changed.
+        A device that is allocated counts in the class by which it was claimed, even if it has gone or has changed. Of
+        the devices that it reaches also those count that can't be had at present, because pods may have them.
         """
         held = self._held_on(node.name)
         counts = self._counted(devices, held)
@@ -312,8 +324,10 @@ class DeviceBook:
         for one in reach:
             if one not in self._reachable:
                 there = (device for device in self.network.devices if device.reach == one)
-                self._reachable[one] = self._counted((device.as_if_free for device in there), {})
+                usable = (replace(device, held=False, problem="") for device in there)
+                self._reachable[one] = self._counted(usable, {})
             counts += self._reachable[one]
+        counts += self._lost_devices()
         return Resources({name: count for name, count in counts.items() if node.allocatable[name] <= 0})
 
     def _counted(
@@ -331,6 +345,21 @@ class DeviceBook:
             for name in names | claimed.keys():
                 counts[name] += max(shares, claimed[name])
         return counts
+
+    def _lost_devices(self) -> Counter[str]:
+        """Return how many devices of each class pods have of pools that have gone from the network.
+
+        They count on all nodes, because it isn't known which of them could use them.
+        """
+        if self._lost is None:
+            claims = (self._claims[key] for key in self._unbound)
+            self._lost = Counter(
+                self._classes.resource(claim.class_of(one.request))
+                for claim in claims
+                for one in claim.devices or ()
+                if one.device[:2] not in self._pools.wide
+            )
+        return self._lost
 
     def _held_on(self, node: str) -> dict[DeviceId, Counter[str]]:
         """Return the devices that claims have on a node, with the names by which they are counted."""
@@ -404,14 +433,12 @@ class DeviceBook:
         return not claim.name or not users or min(users) == pod.uid
 
     def _claimed(self, claim: ResourceClaim) -> Resources:
-        """Return how many devices of each class a claim has, or asks for in any case.
-
-        Devices of the network count for as long as there are slices of their pool, because no node has them.
-        """
+        """Return how many devices of each class a claim has, or asks for in any case."""
         if claim.devices is None:
             return self._classes.asked(claim.spec)
-        there = (one for one in claim.devices if claim.node or one.device[:2] in self._pools.wide)
-        return Resources(Counter(self._classes.resource(claim.class_of(one.request)) for one in there))
+        return Resources(
+            Counter(self._classes.resource(claim.class_of(one.request)) for one in claim.devices)
+        )
 
     def _is_shared(self, claim: ResourceClaim) -> bool:
         return bool(claim.name) and len(self._users.get((claim.namespace, claim.name), ())) > 1

@@ -148,6 +148,7 @@ class DeviceRooms:
         self._network = network
         self._asked_by: dict[str, Asked] = {}
         self._by_all: tuple[Counter[tuple[bool, Claims]], set[str]] | None = None
+        self._network_counts: dict[tuple[Division, bool], int] = {}
         self._concern: dict[Claims, bool] = {}
         self._gone: frozenset[str] = frozenset()
         self._holding: dict[str, set[str]] | None = None
@@ -189,6 +190,7 @@ class DeviceRooms:
         """Forget what a node hosts."""
         self.revision += 1
         self._by_all = None
+        self._network_counts.clear()
         self._asked_by.pop(name, None)
         for one in self._hosted.values():
             one.forget(name)
@@ -197,6 +199,7 @@ class DeviceRooms:
         """Replace the devices that several nodes can use."""
         self.revision += 1
         self._network, self._by_all = network, None
+        self._network_counts.clear()
         self._asked_by.clear()
         self._concern.clear()
         self._hosted.clear()
@@ -346,9 +349,16 @@ class DeviceRooms:
         return part, hosting.most_hosted(there, asked.own, part.own, MOST)
 
     def _network_hosts(self, node: str, part: Division, whole: bool, others: Placed) -> int:
+        """Return how many pods the network hosts that ask this of it; that is the same wherever the same is asked."""
+        key = part, whole
+        if not others and not part.joined and key in self._network_counts:
+            return self._network_counts[key]
         changed = {name: self._beside(name, whole, others) for name in {node, *others}}
         network, waiting = self._on_network(changed, whole, {node} if part.joined else set())
-        return hosting.most_hosted(network, waiting, part.network, MOST, ungated=bool(part.own))
+        hosted = hosting.most_hosted(network, waiting, part.network, MOST, ungated=bool(part.own))
+        if not others and not part.joined:
+            self._network_counts[key] = hosted
+        return hosted
 
     def _served(self, changed: Mapping[str, Unserved]) -> bool:
         """Return whether all pods that wait on these nodes are served, and on the network those of all nodes."""

@@ -379,10 +379,10 @@ class _MemberByMember:
         if at == len(members):
             return True
         index = members[at]
-        rows, size = self._problem.rows[index], self._problem.sizes[index]
+        rows, size, room = self._problem.rows[index], self._problem.sizes[index], self._problem.rooms[index]
         for number in range(first, len(rows)):
             row = int(rows[number])
-            if (self._free[row] < size).any():
+            if (self._free[row] < size).any() or (room is not None and not room[number]):
                 continue
             self._checks -= 1
             if self._checks < 0:

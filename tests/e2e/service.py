@@ -213,7 +213,8 @@ def discrepancies(cluster: Cluster, fluence: Fluence) -> list[str]:
 def devices_by_class(claims: Iterable[Manifest]) -> dict[str, Counter[str]]:
     """How many devices of each class claims have, by the uid of the first pod that each is reserved for.
 
-    Claims that kube-scheduler made of extended resources are left out: their pods request these by name.
+    Claims that kube-scheduler made of extended resources are left out: their pods request these by name. So are devices
+    for administrators, which others may have.
     """
     found: dict[str, Counter[str]] = {}
     for claim in claims:
@@ -226,6 +227,8 @@ def devices_by_class(claims: Iterable[Manifest]) -> dict[str, Counter[str]]:
             for choice in one.get("firstAvailable") or [{**one["exactly"], "name": ""}]
         }
         for result in claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", []):
+            if result.get("adminAccess"):
+                continue
             request, _, choice = result["request"].partition("/")
             for uid in sorted(users)[:1]:
                 found.setdefault(uid, Counter())[f"{CLASS_RESOURCE_PREFIX}{asked[request, choice]}"] += 1

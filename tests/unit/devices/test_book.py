@@ -298,7 +298,7 @@ def test_devices_of_several_nodes_belong_to_the_network_and_count_on_all_of_them
     assert now(made, "n1") == Node("n1", labels={"rack": "b"})
 
 
-def test_allocated_device_of_the_network_touches_no_node() -> None:
+def test_allocated_device_of_the_network_touches_no_node_until_its_slice_is_gone() -> None:
     made = book()
     made.node(Node("n1"))
     made.put(links((), ()))
@@ -309,8 +309,10 @@ def test_allocated_device_of_the_network_touches_no_node() -> None:
     assert (touched.nodes, touched.pods, touched.network) == (set(), {user.uid}, True)
     assert [one.held for one in made.network.devices] == [False, True]
     assert made.pod(user).requests[COUNTED] == 1
-    assert user.uid in made.drop(links((), ())).pods
-    assert made.pod(user).requests[COUNTED] == 0
+    assert made.drop(links((), ())).nodes >= {"n1"}
+    assert (now(made, "n1").allocatable[COUNTED], made.pod(user).requests[COUNTED]) == (1, 1)
+    assert made.drop(claim).nodes >= {"n1"}
+    assert now(made, "n1").allocatable[COUNTED] == 0
 
 
 def test_devices_of_several_nodes_that_take_from_one_counter_belong_to_the_network() -> None:
@@ -360,3 +362,10 @@ def test_extended_resource_of_a_class_beside_virtual_devices_is_refused_and_told
     asking = replace(pod(), requests=Resources({"nvidia.com/gpu": 1}), claim_refs=())
     assert made.pod(replace(asking, marked=True)).problem == ""
     assert "name a resource claim" in made.pod(replace(asking, devices={"qpu": 1})).problem
+
+
+def test_pool_of_the_network_that_is_being_updated_stays_counted() -> None:
+    made = book()
+    assert made.put(links((), (), slices=2)).network
+    assert all(one.problem for one in made.network.devices)
+    assert now(made).allocatable[COUNTED] == 6

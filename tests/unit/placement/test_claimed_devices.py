@@ -20,6 +20,7 @@ from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.trial import Trial
+from fluence_extender.whatif.snapshot import LedgerCopy, snapshot
 from tests.core.values import node, pod
 from tests.unit.placement.conftest import MakeBench
 
@@ -141,14 +142,16 @@ def test_pods_whose_devices_vanish_are_let_go_so_that_the_scheduler_says_what_th
     assert "no node has 1 gpus" in refusal(planner, members("more", 1, claim()))
 
 
-def test_pods_whose_claims_have_the_right_devices_would_make_room(bench: MakeBench) -> None:
-    def held_by(one: Node, *uids: str) -> Node:
-        devices = (
-            replace(device, held=True, holders=(Holder(frozenset({uid})),))
-            for device, uid in zip(one.devices, uids, strict=True)
-        )
-        return replace(one, devices=tuple(devices))
+def held_by(one: Node, *uids: str) -> Node:
+    """The node with its devices in claims of these pods, one for each."""
+    devices = (
+        replace(device, held=True, holders=(Holder(frozenset({uid})),))
+        for device, uid in zip(one.devices, uids, strict=True)
+    )
+    return replace(one, devices=tuple(devices))
 
+
+def test_pods_whose_claims_have_the_right_devices_would_make_room(bench: MakeBench) -> None:
     nodes = [held_by(with_gpus("n0", "a", "b"), "u0", "u1"), held_by(with_gpus("n1", "b", "a"), "u2", "u3")]
     planner, ledger, index = bench(nodes)
     low = [pod(f"low-{at}", 100, uid=f"u{at}", node=f"n{at // 2}") for at in range(4)]
@@ -167,3 +170,19 @@ def test_pods_whose_claims_have_the_right_devices_would_make_room(bench: MakeBen
     assert places is not None
     assert nodes_of(places) == {"n0": 1, "n1": 1}
     refusal(planner, [one.pod for one in demands])
+
+
+def test_answer_about_a_later_time_counts_the_devices_of_pods_that_have_ended_by_then(
+    bench: MakeBench,
+) -> None:
+    _, ledger, index = bench([held_by(with_gpus("n0", "a", "b"), "u0", "u1")])
+    low = [pod(f"low-{at}", 100, uid=f"u{at}", node="n0") for at in range(2)]
+    ledger.adopt_all([(one, one.name) for one in low], Strength.BOUND)
+    copy = LedgerCopy(snapshot(ledger, index.nodes.values(), ["u0", "u1"]))
+    ours = members("ours", 1, claim("b"))
+    uses = [ledger.use_of(one.uid) for one in low]
+    for use, fits in zip(uses, (False, True), strict=True):
+        assert use is not None
+        copy.remove(use)
+        found = copy.planner.find([Demand(one) for one in ours], "ours")
+        assert (found is not None) is fits
