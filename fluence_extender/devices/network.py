@@ -32,7 +32,7 @@ class Division:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class NetworkRequest:
     """What pods of a node ask of the node and of the network. If ``joined``, the network has the node's devices too."""
 
     own: Unserved
@@ -40,7 +40,7 @@ class Asked:
     joined: bool = False
 
 
-def asked_of(network: Node, node: Node, waiting: Unserved, join: bool = False) -> Asked:
+def asked_of(network: Node, node: Node, waiting: Unserved, join: bool = False) -> NetworkRequest:
     """Return what pods that wait on a node ask of it and of the network.
 
     Pods that ask something of both have to be served by the network in every order, so that each order suits the node.
@@ -48,7 +48,7 @@ def asked_of(network: Node, node: Node, waiting: Unserved, join: bool = False) -
     parts = {claims: divided(node, network, claims) for claims in waiting.kinds}
     join = join or any(one.joined for one in parts.values())
     if not join and not any(one.network for one in parts.values()):
-        return Asked(waiting)
+        return NetworkRequest(waiting)
     own: Counter[tuple[bool, Claims]] = Counter()
     there: Counter[tuple[bool, Claims]] = Counter()
     for (ungated, claims), count in counted(waiting).items():
@@ -57,7 +57,7 @@ def asked_of(network: Node, node: Node, waiting: Unserved, join: bool = False) -
             own[ungated, part.own] += count
         if part.network:
             there[ungated or bool(part.own), part.network] += count
-    return Asked(unserved(own), unserved(there), join)
+    return NetworkRequest(unserved(own), unserved(there), join)
 
 
 def divided(node: Node, network: Node, claims: Claims) -> Division:

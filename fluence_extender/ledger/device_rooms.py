@@ -15,7 +15,15 @@ import numpy as np
 
 from fluence_extender.devices import hosting
 from fluence_extender.devices.hosting import Unserved, counted, unserved
-from fluence_extender.devices.network import Asked, Division, asked_of, concerns, divided, joined, whole_of
+from fluence_extender.devices.network import (
+    Division,
+    NetworkRequest,
+    asked_of,
+    concerns,
+    divided,
+    joined,
+    whole_of,
+)
 from fluence_extender.ledger.capacity import Amounts
 from fluence_extender.model.claims import Claims
 from fluence_extender.model.node import Node
@@ -146,7 +154,7 @@ class DeviceRooms:
         self.revision = 0
         self._nodes = nodes
         self._network = network
-        self._asked_by: dict[str, Asked] = {}
+        self._asked_by: dict[str, NetworkRequest] = {}
         self._by_all: tuple[Counter[tuple[bool, Claims]], set[str]] | None = None
         self._network_counts: dict[tuple[Division, bool], int] = {}
         self._concern: dict[Claims, bool] = {}

@@ -88,10 +88,10 @@ class Dependencies:
     def obstacle(self, gang: Gang, said: Submission, own: Set[Target], look: Look) -> Reason | None:
         """Return why the gang with the names ``own``, which says this of itself, has to wait for others."""
         dependencies = parse_dependencies(said.after or "")
-        if not dependencies or isinstance(dependencies, str):
+        if isinstance(dependencies, str) or not dependencies:
             self.forget(gang.key)
             gang.met = NO_RECORD
-            return Reason(ReasonCode.INVALID_REQUEST, dependencies) if dependencies else None
+            return Reason(ReasonCode.INVALID_REQUEST, dependencies) if isinstance(dependencies, str) else None
         met = gang.met | said.met
         left = dict(unmet((one for one in dependencies if str(one) not in met), look))
         self._awaited.put(gang.key, (one.target for one in left))
