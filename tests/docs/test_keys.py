@@ -44,13 +44,14 @@ OF_OTHERS = {
     "Kubernetes": """
         DoNotSchedule FailedMount Recreate ResourceQuota activeDeadlineSeconds admission-control-config-file
         backoffLimitPerIndex ca_file count failedIndexes minAvailable ordinals podset-preferred-topology
-        allNodes perDeviceNodeSelection
+        allNodes perDeviceNodeSelection bindingFailureConditions bindingTimeout
         podset-required-topology podset-slice-required-topology podset-unconstrained-topology priorityClassName
         schedulingConstraints scopeSelector topology etc kubernetes authentication-config oidc-issuer-url
     """,
     "Cluster Autoscaler": """
         safe-to-evict scheduler-config-file scale-down-unneeded-time ignoredResourceGroups BookingExpired
         check-capacity enable-provisioning-requests max-nodes-per-scaleup scale-down-utilization-threshold
+        cluster-autoscaler-status
     """,
     "Karpenter": "do-not-disrupt consolidateAfter expireAfter NodeOverlay",
     "Slurm": """

@@ -46,20 +46,16 @@ from fluence_extender.model.workload import Job, JobSet, MpiJob, Resumable
 
 MOST_OF_NAMESPACE = 20_000
 MOST_FORESEEN = 100_000
-"""Foreseen pods of one namespace, and of all.
+"""Foreseen pods of one namespace, and of all: they cost their users nothing, no quota counts them, and they cost memory.
 
-A foreseen pod costs its user nothing, no quota counts it, and it costs us memory. The pods of further Jobs wait at the
-gate, where quotas count them.
+The pods of further Jobs wait at the gate, where quotas count them.
 """
 
 MOST_UNKNOWN = 256
 """So many workloads that wait are foreseen before a replica begins to decide: as many as get reservations at most."""
 
 LOOK_EVERY = 0.5
-"""Seconds between looks at whether a Job that was resumed has lost a place, or waits for its pods in vain.
-
-Each look goes through all its pods, and there may be hundreds of decisions while they are created.
-"""
+"""Seconds between looks at whether a Job that was resumed has lost a place; each look goes through all its pods."""
 
 LONGEST_PLAN = 200 * 1024 - 32
 """Bytes of all node names of a plan. The API server limits all annotations of an object to 256 KiB together.
@@ -311,7 +307,7 @@ class Births:
         These are the Jobs with a plan, and the first that wait: what comes after them mustn't be tried before them.
         """
         known = self._registry.workloads
-        unknown = [one.job for one in self._jobs.values() if one.missing() and not one.shaped(known)]
+        unknown = [one.job for one in self._jobs.values() if self._wanted(one) and not one.shaped(known)]
         unknown.sort(key=lambda one: (one.suspended, one.queued_since or (one.created, 0)))
         planned = sum(1 for one in unknown if not one.suspended)
         return unknown[: planned + MOST_UNKNOWN]
@@ -346,8 +342,10 @@ class Births:
         """Return the indexes of the Job whose pods are to be foreseen now, each with its node."""
         if not self.leading or known.over or known.job.uid in self.gated:
             return {}
-        if known.waits and self._runs(known):
-            return {}
+        return {} if known.waits and self._runs(known) else self._wanted(known)
+
+    def _wanted(self, known: JobPods) -> dict[int, str]:
+        """Return the same as if the Job were ours to foresee; refuse it if its pods are too many."""
         more = known.indexes - len(known.foreseen)
         if known.waits and more > 0:
             of_namespace = self._counts[known.job.namespace] + more
@@ -401,7 +399,7 @@ class Births:
                 if not known.written and not self._runs(known):
                     known.written = True
                     found.append(Resume(job))
-            elif not known.shapes and known.missing():
+            elif not known.shapes and self._wanted(known):
                 if not known.asked:
                     known.asked = True
                     found.append(Foresee(job))
