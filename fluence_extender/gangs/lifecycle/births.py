@@ -46,7 +46,7 @@ from fluence_extender.model.workload import Job, JobSet, MpiJob, Resumable
 
 MOST_OF_NAMESPACE = 20_000
 MOST_FORESEEN = 100_000
-"""Foreseen pods of one namespace, and of all: they cost their users nothing, no quota counts them, and they cost memory.
+"""Foreseen pods of one namespace, and of all: they cost their users nothing, no quota counts them, they cost memory.
 
 The pods of further Jobs wait at the gate, where quotas count them.
 """
