@@ -302,12 +302,13 @@ class Births:
             one.asked = one.written = one.leaving = False
 
     def unknown(self) -> list[Resumable]:
-        """Return the workloads whose pods' shape has to be known before anything is decided, and isn't yet.
+        """Return the Jobs whose pods' shape has to be known before anything is decided, and isn't yet.
 
-        These are the Jobs with a plan, and the first that wait: what comes after them mustn't be tried before them.
+        These have a plan, or are the first that wait: what comes after them mustn't be tried before them.
         """
         known = self._registry.workloads
-        unknown = [one.job for one in self._jobs.values() if self._wanted(one) and not one.shaped(known)]
+        jobs = [one for one in self._jobs.values() if isinstance(one.job, Job)]
+        unknown = [one.job for one in jobs if self._wanted(one) and not one.shaped(known)]
         unknown.sort(key=lambda one: (one.suspended, one.queued_since or (one.created, 0)))
         planned = sum(1 for one in unknown if not one.suspended)
         return unknown[: planned + MOST_UNKNOWN]
