@@ -16,7 +16,7 @@ from statistics import median
 
 from rich.console import Console
 
-from benchmarks.throughput.__main__ import ACCOUNT, POLICIES, POLICY_LAG
+from benchmarks.throughput.policies import ACCOUNT, POLICIES, POLICY_LAG
 from benchmarks.throughput.usage import cpu_seconds
 from benchmarks.throughput.workloads import STOCK, Manifest, pod
 from fluence_extender.demo.manifests import shipped

@@ -17,7 +17,7 @@ from benchmarks.admission.measure import Outcome, measured
 from benchmarks.admission.page import page
 from benchmarks.admission.shape import priority_classes, submitted
 from benchmarks.report import PAGES
-from benchmarks.throughput.__main__ import ACCOUNT, POLICIES
+from benchmarks.throughput.policies import ACCOUNT, policies
 from fluence_extender.demo.manifests import shipped
 from fluence_extender.localcluster import ControlPlane
 
@@ -38,7 +38,7 @@ def main() -> None:
     work = submitted(given.part)
     found: list[Outcome] = []
     with ControlPlane() as plane:
-        for manifest in (*shipped(*ACCOUNT, *POLICIES), *priority_classes()):
+        for manifest in (*shipped(*ACCOUNT), *priority_classes()):
             plane.api.apply(manifest)
         plane.add_nodes(NODES, cpu=CORES, memory="128Gi", timeout=900)
         plane.judge.stop()
@@ -47,7 +47,8 @@ def main() -> None:
         for number in range(1, given.rounds + 1):
             contenders: list[Admitter] = [FluenceAdmits(plane), KueueAdmits(plane)]
             for contender in random.sample(contenders, len(contenders)):
-                found.append(measured(plane, contender, work, number))
+                with policies(plane, isinstance(contender, FluenceAdmits)):
+                    found.append(measured(plane, contender, work, number))
                 console.print(found[-1], markup=False)
     text = page(found, NODES, CORES, given.part)
     console.print(text, markup=False)

@@ -19,18 +19,19 @@ from benchmarks.peers.contests import CORES, HALVES, MIXED, TOO_LARGE, Arena
 from benchmarks.peers.coscheduling import Coscheduling
 from benchmarks.peers.figures import PeerFigures
 from benchmarks.peers.native import NativeGangs
-from benchmarks.peers.page import page
-from benchmarks.throughput.__main__ import ACCOUNT, POLICIES
+from benchmarks.peers.page import OURS, page
+from benchmarks.peers.volcano import Volcano
 from benchmarks.throughput.contenders import Contender, Fluence, StockScheduler
 from benchmarks.throughput.figures import Figure, figure
 from benchmarks.throughput.measure import Bench, TooSlow
+from benchmarks.throughput.policies import ACCOUNT, policies
 from benchmarks.throughput.workloads import WORKLOADS, Workload
 from fluence_extender.demo.manifests import shipped
 from fluence_extender.localcluster import ControlPlane, LocalClusterError
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
 PAGE, FIGURES = FOLDER / "peers.md", FOLDER / "peers.json"
-MEASURED = ("gang512", "gangs50", "single")
+MEASURED = ("gang512", "gangs50", "single", "job512", "jobs50")
 CONTESTS = (HALVES, MIXED, TOO_LARGE)
 
 CONTENDERS: dict[str, Callable[[ControlPlane], Contender]] = {
@@ -38,6 +39,7 @@ CONTENDERS: dict[str, Callable[[ControlPlane], Contender]] = {
     "fluence": lambda plane: Fluence(plane, "embedded"),
     NativeGangs.name: NativeGangs,
     Coscheduling.name: Coscheduling,
+    Volcano.name: Volcano,
 }
 ALWAYS = ("stock", "fluence")
 """Every run measures these, because figures are compared within a run."""
@@ -59,7 +61,7 @@ def main() -> None:
         workloads = [one.part(arguments.part) for one in WORKLOADS if one.name in arguments.workloads]
         names = [name for name in CONTENDERS if name in ALWAYS or name in arguments.contenders]
         with ControlPlane() as plane:
-            for manifest in shipped(*ACCOUNT, *POLICIES):
+            for manifest in shipped(*ACCOUNT):
                 plane.api.apply(manifest)
             names = _able(plane, names, figures)
             console.print(f"making {nodes:,} nodes")
@@ -74,7 +76,10 @@ def main() -> None:
             arena = Arena(bench, plane.api, nodes)
             for contest in arguments.contests:
                 for name in names:
-                    with _noted(figures, f"{name}, {contest} at {nodes:,} nodes"):
+                    with (
+                        _noted(figures, f"{name}, {contest} at {nodes:,} nodes"),
+                        policies(plane, name == OURS),
+                    ):
                         held = arena.hold(CONTENDERS[name](plane), contest)
                         console.print(held, markup=False)
                         figures.add_contest(held)
@@ -134,7 +139,10 @@ def _round(
     """Measure each contender once, in random order."""
     found: list[Figure] = []
     for name in random.sample(names, len(names)):
-        with _noted(figures, f"{name}, {workload.name} at {nodes:,} nodes"):
+        with (
+            _noted(figures, f"{name}, {workload.name} at {nodes:,} nodes"),
+            policies(plane, name == OURS),
+        ):
             found.append(figure(nodes, bench.burst(CONTENDERS[name](plane), workload)))
             console.print(found[-1], markup=False)
     figures.add_round(nodes, workload.name, found)

@@ -11,11 +11,11 @@ from benchmarks.peers.contests import HALVES, MIXED, PATIENCE, TOO_LARGE, Contes
 from benchmarks.peers.figures import PeerFigures
 from benchmarks.peers.native import GATES, VERSION
 from benchmarks.peers.notices import Notice
-from benchmarks.peers.programs import COSCHEDULING
+from benchmarks.peers.programs import COSCHEDULING, VOLCANO
 from benchmarks.report import processor
 from benchmarks.throughput.contenders import PLANE
 from benchmarks.throughput.figures import Figure
-from benchmarks.throughput.workloads import WORKLOADS
+from benchmarks.throughput.workloads import WORKLOADS, Workload
 from fluence_extender.localcluster.recipe import KUBERNETES_VERSION
 
 OURS, STOCK = "fluence", "stock"
@@ -29,7 +29,8 @@ HEAD = """\
 
 A real etcd, API server and controller manager, with kubelets that are played, run on one machine; the harness is that
 of [throughput.md](throughput.md), and so is the meaning of its figures. In each round all contenders do the same work
-in turn, in random order, on the same control plane, and everything runs before the first pod is created. Made by
+in turn, in random order, on the same control plane, and everything runs before the first pod is created. Our admission
+policies are installed while ours is measured, and only then. Made by
 `python -m benchmarks.peers --write`, which builds the peers from their Go modules. Figures that a run doesn't measure
 stay, and rows that were never measured aren't here.
 
@@ -51,13 +52,13 @@ SETTINGS = {
     "coscheduling": (
         f"`{COSCHEDULING}`, its scheduler and its controller, with the plugin's defaults (members wait 60 s at Permit)"
     ),
+    "Volcano": (
+        f"`{VOLCANO}`, its scheduler with the chart's configuration and its controllers, without webhooks; its API "
+        f"module is `{VOLCANO.part}`, the nearest that is published"
+    ),
 }
 
 NOT_MEASURED = {
-    "Volcano": (
-        "`volcano.sh/volcano v1.15.1` needs `volcano.sh/apis v1.15.1`, which the module proxy refused when this was "
-        "tried (403 Forbidden: This module version is not available)"
-    ),
     "Kueue": (
         "places no pods: it admits Jobs and leaves their pods to a scheduler. What that costs is on a "
         "[page of its own](admission.md)"
@@ -98,9 +99,9 @@ def _contenders(figures: PeerFigures) -> Iterator[str]:
 
 
 def _speed(nodes: int, workload: str, rounds: Sequence[Mapping[str, Figure]]) -> Iterator[str]:
-    size = next(one.size for one in WORKLOADS if one.name == workload)
+    kind = next(one for one in WORKLOADS if one.name == workload)
     pods = next(one.pods for by in rounds for one in by.values())
-    yield f"## {_titled(pods // size, size)} at {nodes:,} nodes\n"
+    yield f"## {_titled(pods // kind.size, kind)} at {nodes:,} nodes\n"
     yield (
         "| round | | CPU ms a pod, all processes | of ours | API server | etcd | schedulers, controllers "
         "| last binding s | all run s | writes a pod | load |"
@@ -127,10 +128,12 @@ def _total(one: Figure) -> float:
     return sum(one.cpu.values())
 
 
-def _titled(gangs: int, size: int) -> str:
-    if size == 1:
+def _titled(gangs: int, kind: Workload) -> str:
+    if kind.size == 1:
         return f"{gangs:,} single pods"
-    return f"{gangs} gangs of {size}" if gangs > 1 else f"One gang of {size}"
+    what = "Job" if kind.jobs else "gang"
+    by = ", by the Job controller," if kind.jobs else ""
+    return (f"{gangs} {what}s of {kind.size}" if gangs > 1 else f"One {what} of {kind.size}") + by
 
 
 def _schedulers(one: Figure) -> float:

@@ -43,10 +43,14 @@ class NotBuilt(LocalClusterError):
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A Go module of one version."""
+    """A Go module of one version.
+
+    ``part`` is PATH@VERSION of a module that it has in its repository only, in place of which that version is used.
+    """
 
     path: str
     version: str
+    part: str = ""
 
     def __str__(self) -> str:
         return f"{self.path} {self.version}"
@@ -65,11 +69,12 @@ class Module:
                 tempfile.TemporaryDirectory(dir=target.parent) as scratch,
             ):
                 built = Path(scratch, "built")
+                flags = [*FLAGS, *self._with_part(Path(scratch))]
                 _go(
                     f"building {package} of {self}",
                     self.folder,
                     "build",
-                    *FLAGS,
+                    *flags,
                     f"-o={built}",
                     f"./{package}",
                 )
@@ -81,6 +86,16 @@ class Module:
         """The folder of its files. Raise `NotBuilt` if it can't be downloaded."""
         return _downloaded(self)
 
+    def _with_part(self, scratch: Path) -> list[str]:
+        """Return the flags by which ``part`` is used, with go.mod and go.sum for them in ``scratch``."""
+        if not self.part:
+            return []
+        for name in ("go.mod", "go.sum"):
+            (scratch / name).write_bytes((self.folder / name).read_bytes())
+        changed = (f"-dropreplace={self.part.partition('@')[0]}", f"-require={self.part}")
+        _go(f"requiring {self.part}", scratch, "mod", "edit", *changed, str(scratch / "go.mod"))
+        return [f"-modfile={scratch / 'go.mod'}", "-mod=mod"]
+
     def manifests(self, pattern: str) -> Iterator[dict[str, Any]]:
         """Return the objects in its YAML files that fit ``pattern``."""
         for file in sorted(self.folder.glob(pattern)):
@@ -88,6 +103,7 @@ class Module:
 
 
 COSCHEDULING = Module("sigs.k8s.io/scheduler-plugins", "v0.35.4-devel")
+VOLCANO = Module("volcano.sh/volcano", "v1.14.1", "volcano.sh/apis@v1.14.0")
 KUEUE = Module("sigs.k8s.io/kueue", "v0.19.2")
 
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import argparse
 import random
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -21,11 +19,11 @@ from benchmarks.throughput.contenders import Contender, Fluence, StockScheduler
 from benchmarks.throughput.figures import Figure, Figures, figure
 from benchmarks.throughput.measure import Bench, Outcome, TooSlow
 from benchmarks.throughput.page import MODES, OURS, STOCK, page, plots
+from benchmarks.throughput.policies import ACCOUNT, policies
 from benchmarks.throughput.scale import cost_by_size
-from benchmarks.throughput.workloads import STREAM, WORKLOADS, Manifest, Workload, job, pod
+from benchmarks.throughput.workloads import STREAM, WORKLOADS, Workload
 from fluence_extender.demo.manifests import shipped
 from fluence_extender.localcluster import ControlPlane
-from fluence_extender.model.names import SCHEDULER_NAME
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
 PAGE, FIGURES = FOLDER / "throughput.md", FOLDER / "throughput.json"
@@ -39,12 +37,6 @@ SCALE_GANGS = {
 }
 STREAM_RATE = 50.0
 CONTENDERS = 2
-ACCOUNT = ("namespace", "serviceaccount", "rbac")
-POLICIES = ("gate", "suspend", "groups", "intake", "stamps", "submitters", "accounts")
-"""The files of deploy/base that count here: the service's account and rights, and the policies for each pod and Job."""
-
-POLICY_LAG = 3.0
-"""Seconds until the API server follows a policy that is new, or forgets one that is gone."""
 
 console = Console()
 
@@ -132,7 +124,7 @@ def _round(
     """Return a figure for each contender that isn't too slow."""
     for contender in contenders:
         try:
-            with _policies(plane, contender):
+            with policies(plane, contender.name == OURS):
                 outcome = _run(bench, contender, workload, mode)
         except TooSlow as slow:
             console.print(f"left out: {slow}", markup=False)
@@ -140,32 +132,6 @@ def _round(
         found = figure(nodes, outcome)
         console.print(found, markup=False)
         yield found
-
-
-@contextmanager
-def _policies(plane: ControlPlane, contender: Contender) -> Iterator[None]:
-    """Have our policies in the API server while ours is measured. A cluster of stock's hasn't got them."""
-    found = shipped(*POLICIES) if contender.name == OURS else []
-    for manifest in found:
-        plane.api.apply(manifest)
-    time.sleep(POLICY_LAG)
-    if found:
-        _try(plane, pod("try", SCHEDULER_NAME), job("try", 2, SCHEDULER_NAME))
-    try:
-        yield
-    finally:
-        for manifest in found:
-            plane.api.delete(plane.api.path_of(manifest))
-
-
-def _try(plane: ControlPlane, *manifests: Manifest) -> None:
-    """Create these as dry runs: at the first patch of a kind by a policy the API server reads that kind's schema.
-
-    That takes it up to a second, once in its life.
-    """
-    for manifest in manifests:
-        collection = plane.api.path_of(manifest, Bench.NAMESPACE).rpartition("/")[0]
-        plane.api.request("POST", collection, manifest, query={"dryRun": "All"})
 
 
 def _contenders(plane: ControlPlane, engine: str, workload: Workload) -> list[Contender]:

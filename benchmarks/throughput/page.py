@@ -121,6 +121,10 @@ shows the difference better than the time until all are bound.
 """
 
 
+EVERY = "all"
+"""In place of a process: all of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Goal:
     """A bound for our figure over stock's, for each workload; an upper bound if ``most``, otherwise a lower one."""
@@ -133,18 +137,20 @@ class Goal:
 
 
 GOALS = (
+    Goal("CPU of all processes a pod", EVERY, EVERY, 0.85),
+    Goal("API server's CPU a pod", "kube-apiserver", "kube-apiserver", 0.95),
     Goal("kube-scheduler's CPU a pod", "kube-scheduler", "kube-scheduler", 0.45),
-    Goal("API server's CPU a pod", "kube-apiserver", "kube-apiserver", 1.5),
-    Goal("our CPU a pod, over stock kube-scheduler's", "extender", "kube-scheduler", 0.6),
     Goal("pods/s", "", "", 1.0, most=False),
 )
+"""For Jobs, whose pods are placed before they exist. The page shows the same ratios of other work."""
+
 ALONE = ("kube-scheduler", "extender")
 """Processes that do nothing for pods of other schedulers."""
 
 SHOWN = ("kube-scheduler", "kube-apiserver", "etcd", "kube-controller-manager", "extender")
 """The processes whose CPU the tables show."""
 
-SCALE_GOAL = 1.5
+SCALE_GOAL = 1.2
 
 
 def page(figures: Figures) -> str:
@@ -189,6 +195,8 @@ def _pairs(figures: Figures, nodes: int, mode: str) -> Iterator[tuple[Figure, Fi
 def _ratio(goal: Goal, stock: Figure, ours: Figure) -> float:
     if not goal.process:
         return ours.rate / stock.rate
+    if goal.process == EVERY:
+        return sum(ours.cpu.values()) / sum(stock.cpu.values())
     took = ours.cpu.get(goal.process, 0.0)
     if goal.process in ALONE:
         took /= _share(ours)
@@ -209,7 +217,7 @@ def _goals(figures: Figures) -> Iterator[str]:
     ]
     if not pairs:
         return
-    yield f"At {GOAL_SIZE:,} nodes, ours over stock's in the same run:\n"
+    yield f"At {GOAL_SIZE:,} nodes, ours over stock's in the same run; the goals are those for Jobs:\n"
     yield (
         "In the mixed workload every fifth pod is a foreign pod. The CPU of our kube-scheduler and the extender is "
         "divided among\n"
@@ -218,11 +226,7 @@ def _goals(figures: Figures) -> Iterator[str]:
     yield "| | goal | " + " | ".join(f"{stock.workload}, {mode}" for mode, stock, _ in pairs) + " |"
     yield "|---|---|" + "---:|" * len(pairs)
     for goal in GOALS:
-        cells = []
-        for _, stock, ours in pairs:
-            ratio = _ratio(goal, stock, ours)
-            met = ratio <= goal.bound if goal.most else ratio >= goal.bound
-            cells.append(f"{ratio:.2f} {'✓' if met else '✗'}")
+        cells = [_cell(goal, stock, ours) for _, stock, ours in pairs]
         sign = "≤" if goal.most else "≥"
         yield f"| {goal.name} | {sign} {goal.bound:g} | " + " | ".join(cells) + " |"
     runs = [f"{ours.to_running / stock.to_running:.2f}" for _, stock, ours in pairs]
@@ -239,6 +243,14 @@ def _goals(figures: Figures) -> Iterator[str]:
             )
     for nodes in sorted({one.nodes for one in figures.measured.values()}):
         yield f"![CPU a pod at {nodes:,} nodes](throughput-{nodes}.svg)\n"
+
+
+def _cell(goal: Goal, stock: Figure, ours: Figure) -> str:
+    ratio = _ratio(goal, stock, ours)
+    if not any(one.jobs for one in WORKLOADS if one.name == ours.workload):
+        return f"{ratio:.2f}"
+    met = ratio <= goal.bound if goal.most else ratio >= goal.bound
+    return f"{ratio:.2f} {'✓' if met else '✗'}"
 
 
 def _by_size(figures: Figures) -> Iterator[str]:

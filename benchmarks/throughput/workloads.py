@@ -80,14 +80,14 @@ class Workload:
 
     def groups(self, form: Form) -> list[Manifest]:
         """Return the objects that are created before the pods."""
-        if form.group is None or self.size == 1 or self.jobs:
+        if form.group is None or self.size == 1:
             return []
         return [form.group(self.gang(number), self.size) for number in range(self.gangs)]
 
     def manifests(self, form: Form, owner: Manifest) -> list[Manifest]:
         """Return what is submitted in this form, in order; ``owner`` is the controller of pods."""
         if self.jobs:
-            return [job(self.gang(number), self.size, form.scheduler) for number in range(self.gangs)]
+            return [job(self.gang(number), self.size, form) for number in range(self.gangs)]
         places = [(gang, member) for gang in range(self.gangs) for member in range(self.size)]
         if self.alternate:
             places.sort(key=lambda place: place[1])
@@ -134,9 +134,15 @@ def controller(name: str) -> Manifest:
     }
 
 
-def job(name: str, size: int, scheduler: str) -> Manifest:
-    """Return an Indexed Job all of whose pods run at once, each as `pod` makes it."""
-    template = pod(name, scheduler)
+def job(name: str, size: int, form: Form) -> Manifest:
+    """Return an Indexed Job all of whose pods run at once, each as `pod` makes it.
+
+    Its pods say that they are a gang where that takes an object of its own; elsewhere the Job says so.
+    """
+    template = pod(name, form.scheduler)
+    if form.group is not None:
+        form.member(template, name, size)
+    metadata = {key: value for key, value in template["metadata"].items() if key != "name"}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -145,7 +151,7 @@ def job(name: str, size: int, scheduler: str) -> Manifest:
             "completionMode": "Indexed",
             "completions": size,
             "parallelism": size,
-            "template": {"spec": template["spec"]},
+            "template": {"metadata": metadata, "spec": template["spec"]},
         },
     }
 

@@ -48,6 +48,9 @@ DOMAINS_WORK = 5_000_000
 SHAPE_WORK = 500
 """A shape costs as much as comparing it with this many nodes, even if it may use one node only."""
 
+PART = 1024
+"""How many nodes are looked at together."""
+
 T = TypeVar("T")
 
 
@@ -252,11 +255,21 @@ def capacities(shapes: Sequence[Shape], table: CapacityTable) -> list[Amounts]:
 
 
 def lacks_room(shape: Shape, table: CapacityTable) -> bool:
-    """Return whether the nodes of a shape don't take all of its members, were there no others."""
+    """Return whether the nodes of a shape don't take all of its members, were there no others.
+
+    The nodes are looked at in parts, because the first ones of a cluster with room take most gangs.
+    """
     problem = _Problem((shape,), table)
-    if shape.count == 1 and shape.free:
-        return not problem.takes(problem.sizes[0], problem.rows[0], table.free).any()
-    return int(problem.capacity(0, table.free, {}).sum()) < shape.count
+    if not shape.free:
+        return int(problem.capacity(0, table.free, {}).sum()) < shape.count
+    size, rows, found = problem.sizes[0], problem.rows[0], 0
+    for first in range(0, len(rows), PART):
+        part = rows[first : first + PART]
+        taking = part[problem.takes(size, part, table.free)]
+        found += int(slots(size, table.free[taking], shape.count).sum())
+        if found >= shape.count:
+            return False
+    return True
 
 
 def weights(some: Sequence[Resources], table: CapacityTable) -> list[float]:
