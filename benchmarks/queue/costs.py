@@ -34,6 +34,9 @@ NODE = Resources({"cpu": 64_000, "memory": 256 * GIB, "nvidia.com/gpu": 8, "pods
 HOUR = 3600.0
 EVENTS = 50
 ENDS = 5
+FEW_NODES, MEASURED = 100, 2000
+"""Of what cluster, and of how many gangs that wait, memory is measured: it depends on neither."""
+
 LONGEST = 60_000.0
 """Milliseconds after which a pass is cut short."""
 
@@ -57,24 +60,17 @@ class Cost:
 
 def measure(nodes: int, waiting: int, running: int, policy: PolicyName) -> list[Cost]:
     """Return the costs under a policy."""
+    found = _memory(policy)
     dice = random.Random(nodes)
-    controller = Controller(FINE_EMBEDDED.ledger(), Limits(completion=None, assembly=None))
-    queue = Queue(DEFAULT_QUEUE, scheduling=SchedulingOptions(policy), uid="default")
     there = _running(dice, nodes, running)
-    controller.observe(
-        Listed(Kind.NODE, tuple(Node(f"n{number}", allocatable=NODE) for number in range(nodes)))
-    )
-    controller.observe(Listed(Kind.QUEUE, (queue,)))
-    controller.observe(Listed(Kind.POD, tuple(pod for gang in there for pod in gang)))
-    controller.start()
+    controller = _full(nodes, there, policy)
     coming = [_gang(dice, number) for number in range(waiting)]
     # As the service does once it has started.
     gc.collect()
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 50)
     name = f"{policy.value}:"
-    found = [_memory(controller, coming[: waiting // 2])]
-    submissions = [_timed(partial(_see, controller, gang)) for gang in coming[waiting // 2 :]]
+    submissions = [_timed(partial(_see, controller, gang)) for gang in coming]
     found.append(_summary(f"{name} submission", submissions))
     gc.collect()
     gc.freeze()
@@ -87,6 +83,19 @@ def measure(nodes: int, waiting: int, running: int, policy: PolicyName) -> list[
         gc.enable()
         gc.unfreeze()
     return found
+
+
+def _full(nodes: int, there: list[list[Pod]], policy: PolicyName) -> Controller:
+    """Return the controller of a cluster of so many nodes on which these gangs run."""
+    controller = Controller(FINE_EMBEDDED.ledger(), Limits(completion=None, assembly=None))
+    queue = Queue(DEFAULT_QUEUE, scheduling=SchedulingOptions(policy), uid="default")
+    controller.observe(
+        Listed(Kind.NODE, tuple(Node(f"n{number}", allocatable=NODE) for number in range(nodes)))
+    )
+    controller.observe(Listed(Kind.QUEUE, (queue,)))
+    controller.observe(Listed(Kind.POD, tuple(pod for gang in there for pod in gang)))
+    controller.start()
+    return controller
 
 
 def _passes(controller: Controller, there: list[list[Pod]], name: str) -> list[Cost]:
@@ -166,16 +175,28 @@ def _events(controller: Controller, there: list[list[Pod]], name: str) -> list[C
     ]
 
 
-def _memory(controller: Controller, coming: Sequence[Sequence[Pod]]) -> Cost:
-    """Measure what the controller keeps of a waiting gang besides its pods."""
-    gc.collect()
+def _memory(policy: PolicyName) -> list[Cost]:
+    """Measure what the controller keeps of a waiting gang besides its pods, on a cluster that is small but full."""
+    dice = random.Random(MEASURED)
+    controller = _full(FEW_NODES, _running(dice, FEW_NODES, FEW_NODES // 2), policy)
+    coming = [_gang(dice, number) for number in range(MEASURED)]
+    _rest(controller)
     tracemalloc.start()
+    found = []
+
+    def kept(when: str) -> None:
+        gc.collect()
+        each = tracemalloc.get_traced_memory()[0] / len(coming)
+        found.append(Cost(f"memory of a waiting gang besides its pods, {when}", each, each, "B"))
+
     for gang in coming:
         _see(controller, gang)
-    gc.collect()
-    each = tracemalloc.get_traced_memory()[0] / len(coming)
+    kept("when it is submitted")
+    _rest(controller)
+    _announced(controller)
+    kept("when its reason is announced")
     tracemalloc.stop()
-    return Cost("memory of a waiting gang besides its pods", each, each, "B")
+    return found
 
 
 def _see(controller: Controller, gang: Sequence[Pod]) -> None:

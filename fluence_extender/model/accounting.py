@@ -10,7 +10,7 @@ Invariant: the sink never blocks and never fails. Whoever states an account deci
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -54,23 +54,23 @@ class MovedStart:
     cause: str
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Foretold:
     """The first start that a gang was promised, None if it was promised none, and how the promise has moved."""
 
     first: int | None = None
-    moves: list[MovedStart] = field(default_factory=list)
+    moves: tuple[MovedStart, ...] = ()
 
-    def promise(self, start: float) -> None:
-        """Note a promised start."""
-        if self.first is None:
-            self.first = int(start)
+    def promised(self, start: float) -> Foretold:
+        """Return this with a promised start."""
+        return replace(self, first=int(start)) if self.first is None else self
 
-    def move(self, moved: MovedStart) -> None:
-        """Note that the promise has moved. Of many moves the first and the last ones are kept."""
-        self.moves.append(moved)
-        if len(self.moves) > MOST_MOVES:
-            del self.moves[MOST_MOVES // 2]
+    def moved(self, move: MovedStart) -> Foretold:
+        """Return this with a move of the promise. Of many moves the first and the last ones are kept."""
+        moves = (*self.moves, move)
+        if len(moves) > MOST_MOVES:
+            moves = moves[: MOST_MOVES // 2] + moves[MOST_MOVES // 2 + 1 :]
+        return replace(self, moves=moves)
 
 
 MOST_MOVES = 16

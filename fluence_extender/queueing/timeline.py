@@ -253,7 +253,9 @@ class Timeline:
     def lift(self, key: str) -> None:
         """Drop the reservation of an entry if it has one, which may be made again soon."""
         one = self._reservations.get(key)
-        if one is None or self._counts_now(one):
+        if one is None:
+            return
+        if self._counts_now(one):
             self.cancel(key)
             return
         del self._reservations[key]

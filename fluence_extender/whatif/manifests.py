@@ -323,7 +323,7 @@ def _gangs(pods: list[Pod], index: WorkloadIndex) -> list[RequestedGang]:
         memberships.setdefault(membership.key, []).append(membership)
         gang.topology[pod.uid] = owner_topology(index, pod)
     for key, gang in found.items():
-        gang.size = agreed_size(key, memberships[key])
+        gang.size = agreed_size(key, zip((pod.name for pod in gang.pods), memberships[key], strict=True))
         members = {
             pod.uid: Member(pod, membership)
             for pod, membership in zip(gang.pods, memberships[key], strict=True)

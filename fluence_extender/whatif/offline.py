@@ -170,7 +170,7 @@ def _gangs(objects: ClusterObjects, running: Iterable[Pod], uses: Mapping[str, P
         members.setdefault(membership.key, []).append((pod, membership, uses[pod.uid].assignment))
     found = CopiedGangs()
     for key, placed in members.items():
-        size = agreed_size(key, (membership for _, membership, _ in placed))
+        size = agreed_size(key, ((pod.name, membership) for pod, membership, _ in placed))
         found.add(key, size if isinstance(size, int) else len(placed), placed)
     return found
 

@@ -263,4 +263,4 @@ def copies_of_gangs(gangs: Mapping[GangKey, Gang], below: int) -> Iterator[Gang]
             uid: Member(one.pod, one.membership, one.state, one.data, one.assignment)
             for uid, one in gang.members.items()
         }
-        yield Gang(key, members, gang.size, whole=gang.whole, barrier=gang.barrier, history=gang.history)
+        yield Gang(key, members, gang.size, whole=gang.whole, gathering=gang.gathering, history=gang.history)

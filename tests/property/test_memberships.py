@@ -128,9 +128,9 @@ def test_agreement_does_not_depend_on_the_order_of_members(members: list[Pod], k
     index = WorkloadIndex()
     for thing in known:
         index.put(thing)
-    memberships = [index.membership(pod) for pod in members]
-    keys = {membership.key for membership in memberships}
+    memberships = [(pod.name, index.membership(pod)) for pod in members]
+    keys = {membership.key for _, membership in memberships}
     for key in keys:
-        of_gang = [membership for membership in memberships if membership.key == key]
-        if not any(isinstance(membership.size, Reason) for membership in of_gang):
+        of_gang = [(name, membership) for name, membership in memberships if membership.key == key]
+        if not any(isinstance(membership.size, Reason) for _, membership in of_gang):
             assert agreed_size(key, of_gang) == agreed_size(key, reversed(of_gang))

@@ -8,11 +8,12 @@ node. Invariant: while we stand by, only bound pods hold anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from fluence_extender.gangs.leadership.replay import steered_node
 from fluence_extender.gangs.lifecycle.attempts import size_of
 from fluence_extender.gangs.lifecycle.member_states import NOT_BOUND, MemberEvent, Waiting, move, update
-from fluence_extender.gangs.lifecycle.refusals import Refusals
+from fluence_extender.gangs.lifecycle.refusals import NO_REFUSALS, Refusals
 from fluence_extender.gangs.lifecycle.states import finish, settle
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
@@ -40,10 +41,10 @@ class Standby:
     def begin(self, why: str) -> None:
         """Drop all plans that aren't bound, and fail the waits at barriers with ``why``."""
         for gang in self._registry.gangs.values():
-            gang.barrier.fail(why)
+            gang.fail_waits(why)
             gang.gather_anew()
             gang.incomplete_since = None
-            gang.rest.replans, gang.rest.until = 0, 0.0
+            gang.rest = replace(gang.rest, replans=0, until=0.0)
             for member in gang.members.values():
                 self._forget_plan(gang, member)
         self._registry.dirty.update(self._registry.gangs)
@@ -53,7 +54,8 @@ class Standby:
             self._ledger.release(member.pod.uid)
             move(gang, member, MemberEvent.STAND_DOWN)
         member.excused = False
-        member.refusals = Refusals(verdicts=member.refusals.verdicts)
+        told = member.refusals.verdicts
+        member.refusals = Refusals(verdicts=told) if told else NO_REFUSALS
 
     def step(self) -> None:
         """Settle the states of the gangs that have changed."""

@@ -169,7 +169,7 @@ class Attempts:
             or self._queue.turns.find(gang.key) is not place
         ):
             return
-        known = self._known(gang, rank, now)
+        known = self._known(gang, rank, now) if attempt.asked else self._known_of_others(gang, rank, now)
         lacking = needy(gang) if known is None else []
         if known is None and not lacking:
             return
@@ -218,6 +218,23 @@ class Attempts:
             return None
         return self._failures.why_beside(asked, token, levels, self._queue.kept(levels))
 
+    def _known_of_others(self, gang: Gang, rank: Rank, now: float) -> Reason | None:
+        """Return `_known` of a gang of which nothing but what it asks may decide, None to try it."""
+        if self._queue.blocks(rank) or gang.key in self._queue.heads:
+            return None
+        size, ready, attempt = size_of(gang), gang.pending(), gang.attempt
+        if isinstance(size, Reason) or len(ready) < len(gang.alive()) or len(ready) + gang.ended != size:
+            return None
+        if _invalid(ready) or any(map(_differs, ready)) or not self._queue.admission.lasts(gang):
+            return None
+        attempt.asked = self._asked(gang, ready, now)
+        known = self._known(gang, rank, now)
+        if known is None:
+            attempt.asked = None
+        else:
+            _note_whole(gang, ready, size)
+        return known
+
     def _is_idle(self, priority: float, now: float) -> bool:
         """Return whether preemption is idle for that priority, which only an attempt changes within a step."""
         found = self._idle.get(priority)
@@ -252,8 +269,8 @@ class Attempts:
         if obstacle is not None:
             gang.explain(obstacle, now)
             return False
-        if not settled and (gang.reason is None or gang.reason.incomplete):
-            gang.note(HistoryKind.WHOLE, "", f"{len(ready) + gang.ended} of {size} members are there")
+        if not settled:
+            _note_whole(gang, ready, size)
         allowed, over = self._queue.admission.within_quota(gang, ready, fewest)
         ready = ready[: max(allowed, fewest)]
         over_now = over if allowed < fewest else None
@@ -269,7 +286,7 @@ class Attempts:
             )
         needs, why = _needs(gang, size), reason
         if reason is not None:
-            gang.attempt.again_at = min((one.refusals.next_bar_ends for one in ready), default=NEVER)
+            gang.attempt.again_at = min((one.refusals.next_bar_ends(now) for one in ready), default=NEVER)
             movable = any(one.assignment is not None for one in gang.pending())
             if missing > 0 and movable and not gang.begun and needs:
                 # Some have places that the others can't join: all get new ones together.
@@ -419,6 +436,18 @@ def needy(gang: Gang) -> list[Member]:
 def _needs(gang: Gang, size: int) -> bool:
     """Return whether the gang has fewer places than its size requires."""
     return sum(1 for member in gang.alive() if member.assignment is not None) + gang.ended < size
+
+
+def _note_whole(gang: Gang, ready: Sequence[Member], size: int) -> None:
+    """Note that enough members are ready, if that is new."""
+    if gang.reason is None or gang.reason.incomplete:
+        gang.note(HistoryKind.WHOLE, "", f"{len(ready) + gang.ended} of {size} members are there")
+
+
+def _differs(member: Member) -> bool:
+    """Return whether a member may have another result than one that asks the same and was never placed."""
+    placed = member.assignment is not None
+    return placed or bool(member.refusals.barred or foreign_gates(member.pod)) or pinned(member)
 
 
 def _invalid(ready: Iterable[Member]) -> Reason | None:

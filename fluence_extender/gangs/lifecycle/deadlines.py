@@ -14,20 +14,19 @@ from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
 from fluence_extender.gangs.lifecycle.member_states import BOUND, Binding, Placed
 from fluence_extender.gangs.lifecycle.pins import outlived_at
 from fluence_extender.gangs.membership.assembly import shortest_patience
-from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.gang import ASSEMBLED, Assembly, Gang, Member
 
 
 def gather(gang: Gang, alive: Iterable[Member], complete: bool, now: float, limits: Limits) -> None:
     """Record whether all members exist, and whether that has taken too long."""
-    gang.assembly.patience = shortest_patience(member.membership for member in alive)
+    patience = shortest_patience(member.membership for member in alive)
     if complete:
-        gang.assembly.since = gang.assembly.late_after = None
+        gang.assembly = ASSEMBLED if patience is None else Assembly(patience=patience)
         return
-    if gang.assembly.since is None:
-        gang.assembly.since = now
-    limit = _limit(gang, limits.assembly)
-    late = limit is not None and now - gang.assembly.since >= limit
-    gang.assembly.late_after = limit if late else None
+    since = now if gang.assembly.since is None else gang.assembly.since
+    limit = limits.assembly if patience is None else patience
+    late = limit is not None and now - since >= limit
+    gang.assembly = Assembly(since, limit if late else None, patience)
 
 
 def falls_late(gang: Gang, now: float, limits: Limits) -> bool:

@@ -7,6 +7,7 @@ may be ahead of them in the queue.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 
 from fluence_extender.gangs.lifecycle.attempts import size_of
@@ -21,7 +22,7 @@ from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason
 
-EVALUATED_WITHIN = 0.02
+EVALUATED_WITHIN = 0.004
 """Seconds after which a step evaluates no more gangs that have changed."""
 
 
@@ -44,7 +45,7 @@ class Evaluation:
         self._clock = clock
         self._on_whole = on_whole
         self.left: list[GangKey] = []
-        """The gangs that have changed and are left for the next step, the next one last."""
+        """The gangs that have changed and are left for the next step, as a heap."""
 
     def of_changed(self, looked_at: set[GangKey], now: float) -> bool:
         """Evaluate gangs that have changed, and add them to ``looked_at``; return whether no others have.
@@ -52,9 +53,12 @@ class Evaluation:
         Those that change while the others are evaluated are left for the next step.
         """
         until, dirty, continued = self._clock() + EVALUATED_WITHIN, self._registry.dirty, bool(self.left)
-        self.left = self.left or sorted(dirty, reverse=True)
+        if not self.left:
+            # A heap puts them in order while they are taken, so no step puts thousands in order.
+            self.left = list(dirty)
+            heapq.heapify(self.left)
         while self.left:
-            key = self.left.pop()
+            key = heapq.heappop(self.left)
             if key in dirty:
                 dirty.discard(key)
                 self._evaluate(self._registry.gangs[key], now)
@@ -84,4 +88,5 @@ class Evaluation:
             self._on_whole(gang)
         if not isinstance(size, Reason):
             explain_begun(gang, now, self._limits, self._registry.gone.clock)
-            gang.barrier.recheck(gang.gathered)
+            if gang.gathering is not None:
+                gang.gathering.recheck(gang.gathered)

@@ -33,7 +33,7 @@ class Asked:
     ``preempting`` is the priority with which they could preempt others. ``lacks`` is why they had no place at the
     version ``lacks_at``, after as many placements as ``lacks_after`` says, None for any number of them. ``kept`` is why
     they had none beside the reservations of ``kept_at``, with so many ``levels`` of them or more. ``lack`` tells
-    whether that is so still, None where it doesn't.
+    whether that is so still, None where it doesn't, and ``fits_at`` is the state in which it didn't.
     """
 
     preempting: float
@@ -41,6 +41,7 @@ class Asked:
     lacks: Reason | None = None
     lacks_at: int = -1
     lacks_after: int | None = None
+    fits_at: object = None
     kept: Reason | None = None
     kept_at: object = None
     levels: int = 0
@@ -91,8 +92,13 @@ class Failures:
         """Return why there is no place with or without reservations, None where that isn't known."""
         if asked.lacks_at == self._ledger.version and asked.lacks_after in (None, self._placed):
             return asked.lacks
-        reason = None if asked.lack is None else self._lacks.why(asked.lack)
-        if reason is not None:
+        state = self._now, self._ledger.journal.now
+        if asked.lack is None or asked.fits_at == state:
+            return None
+        reason = self._lacks.why(asked.lack)
+        if reason is None:
+            asked.fits_at = state
+        else:
             self.note(asked, reason)
         return reason
 

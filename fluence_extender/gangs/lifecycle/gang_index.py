@@ -17,7 +17,7 @@ from fluence_extender.model.gang import GangKey, GangState
 
 SETTLED = (GangState.BOUND, GangState.FINISHED)
 
-AT_ONCE = 64
+AT_ONCE = 32
 """So many gangs whose timers are due are looked at in one step, which takes some milliseconds."""
 
 
@@ -30,16 +30,13 @@ class GangIndex:
     def __init__(self, registry: Registry, limits: Limits) -> None:
         self._registry = registry
         self._limits = limits
-        self._active: set[GangKey] = set()
         self._timers: list[tuple[float, GangKey]] = []
         self._due: dict[GangKey, float] = {}
         self.unfinished = False
         """Whether more timers may be due than were taken last."""
 
     def update(self, gang: Gang, now: float) -> None:
-        """Record whether the gang is on its way, and set its timer."""
-        settled = gang.state in SETTLED
-        (self._active.discard if settled else self._active.add)(gang.key)
+        """Set the gang's timer."""
         self.look_at(gang.key, due(gang, now, self._limits))
 
     def look_at(self, key: GangKey, when: float) -> None:
@@ -66,5 +63,7 @@ class GangIndex:
 
     def unsettled(self) -> list[Gang]:
         """Return the gangs for which something may still have to be done, in a stable order."""
-        self._active &= self._registry.gangs.keys()
-        return self.existing(self._active | self._registry.dirty)
+        gangs = self._registry.gangs
+        return self.existing(
+            {key for key, one in gangs.items() if one.state not in SETTLED} | self._registry.dirty
+        )

@@ -21,17 +21,18 @@ OURS = (ReasonCode.CANNOT_BIND, ReasonCode.REJECTED)
 
 def explain_begun(gang: Gang, now: float, limits: Limits, calendar: Callable[[], float]) -> None:
     """Report what keeps a gang with places from being whole, or that nothing does, unless it has another reason."""
-    due = undone_at(gang, limits) if gang.begun else NEVER
+    begun = gang.begun
+    due = undone_at(gang, limits) if begun else NEVER
     gang.undone_about = calendar() + due - now if due < NEVER else None
-    lost = gang.begun and gang.reason is not None and gang.reason.code is ReasonCode.WAITING_FOR_MEMBERS
+    lost = begun and gang.reason is not None and gang.reason.code is ReasonCode.WAITING_FOR_MEMBERS
     if gang.reason is None or gang.reason.code in OURS or lost:
-        gang.explain(_lacking(gang, limits) or unbound(gang), now)
+        gang.explain((_lacking(gang, limits) if begun else None) or unbound(gang), now)
 
 
 def _lacking(gang: Gang, limits: Limits) -> Reason | None:
     """Return why a begun gang has fewer members than its size; None where it has enough, or has run whole."""
     present = len(gang.alive()) + gang.ended
-    if not gang.begun or gang.whole or present >= gang.size:
+    if gang.whole or present >= gang.size:
         return None
     risk = at_risk(gang, limits)
     rejected = rejection(one for one in gang.members.values() if not one.written_off)

@@ -9,6 +9,7 @@ being whole.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from fluence_extender.gangs.execution.actions import Action
 from fluence_extender.gangs.leadership.replay import resume, resume_steered, take_over_bound
@@ -125,7 +126,8 @@ class Lifecycle:
             end_binding(gang, member, MemberEvent.HANDOVER_OVER)
         note_failed_binding(member, before)
         if pod.refusal:
-            member.refusals.verdicts = last_verdicts(pod.refusal, member.refusals.verdicts)
+            told = last_verdicts(pod.refusal, member.refusals.verdicts)
+            member.refusals = replace(member.refusals, verdicts=told)
         if pod.finished:
             move(gang, member, MemberEvent.END, detail=f"the pod has {pod.phase.lower()}")
             self._ledger.release(pod.uid)
@@ -198,7 +200,7 @@ class Lifecycle:
             if self._resting.shorten(gang, now):
                 self._gang_index.look_at(gang.key, gang.rest.until)
             for member in gang.pending():
-                member.refusals.barred.pop(name, None)
+                member.refusals = member.refusals.without_bar(name)
                 if member.assignment is not None and member.assignment.node == name:
                     self._places.leave_if_unfit(gang, member)
 
@@ -213,7 +215,8 @@ class Lifecycle:
         now = self._clock()
         self._registry.revision += 1
         gang.note(HistoryKind.REFUSED, member.pod.name, f"{node}: {member.pod.refusal or 'not offered'}")
-        if member.refusals.add(node, now, self.limits):
+        before, member.refusals = member.refusals, member.refusals.counted(node, now, self.limits)
+        if member.refusals.barred is not before.barred:
             self._resting.after_refusal(gang, member, now)
 
     def waited_in_vain(self, uid: str, node: str) -> None:
@@ -230,12 +233,12 @@ class Lifecycle:
         here = member.assignment is not None and member.assignment.node == node
         if member.bound or member.binding or not here or not gang.barrier.doubted:
             return
-        member.refusals.vain_waits += 1
+        member.refusals = replace(member.refusals, vain_waits=member.refusals.vain_waits + 1)
         if member.refusals.vain_waits < self.limits.vain_waits or not may_block_others(gang, member):
             return
         now = self._clock()
         self._registry.revision += 1
-        member.refusals.bar(node, now, self.limits)
+        member.refusals = member.refusals.barring(node, now, self.limits)
         self._resting.after_refusal(gang, member, now)
 
     # Binding.
@@ -333,7 +336,7 @@ class Lifecycle:
             update(member, requested_at=self._clock())
         elif isinstance(member.data, Waiting) and member.data.stalled:
             update(member, stalled=False)
-            gang.rest.until = 0.0
+            gang.rest = replace(gang.rest, until=0.0)
             self._registry.dirty.add(gang.key)
 
     def steer_trouble(self, uid: str, why: str) -> bool:
@@ -447,7 +450,8 @@ class Lifecycle:
             self._registry.revision += 1
         actions: list[Action] = []
         reserved = self.queue.promised_starts()
-        changed = self._registry.dirty.difference(self._evaluation.left)
+        # While some that have changed aren't evaluated, nothing else is done for those.
+        changed = self._registry.dirty if all_known else frozenset[GangKey]()
         for gang in self._gang_index.existing(looked_at | changed):
             self._places.clear_unplanned(gang)
             steered, writes = self._steering.due(gang)
@@ -465,7 +469,8 @@ class Lifecycle:
             actions.extend(announcements(gang, now, self.limits, self._registry, self._job_reports, kept))
             self._gang_index.update(gang, now)
             self._gang_index.look_at(gang.key, again)
-            self.queue.turns.put(gang)
+            if gang.state is not GangState.WAITING or self.queue.turns.find(gang.key) is None:
+                self.queue.turns.put(gang)
         nodes: list[Action] = [*self.growth.orphans(now), *self.node_holds.due(now)]
         births = self.births.actions(now)
         return [*self._places.clears(), *preempting, *births, *actions, *self._group_reports.due(now), *nodes]

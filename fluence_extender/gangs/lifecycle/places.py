@@ -84,7 +84,7 @@ class Places:
             return behind_reservation()
         for member, assignment in zip(members, assignments, strict=True):
             move(gang, member, MemberEvent.PLAN, assignment)
-            member.refusals.start_over()
+            member.refusals = member.refusals.anew
         gang.expect()
         gang.note(
             HistoryKind.PLANNED, members[0].pod.name if len(members) == 1 else "", _summary(assignments)
@@ -156,7 +156,7 @@ class Places:
         self._ledger.release(member.pod.uid)
         move(gang, member, MemberEvent.DROP)
         self._clear(member)
-        member.refusals.start_over()
+        member.refusals = member.refusals.anew
 
     def drop_others(self, gang: Gang) -> None:
         """Take back the places that members got with another gang, to which they belonged then."""
@@ -182,7 +182,7 @@ class Places:
                 gang.note(HistoryKind.WITHDRAWN, "", "the plan of the gang was dropped")
             for member in gang.members.values():
                 self.drop(gang, member)
-            gang.barrier.fail("the plan of the gang was withdrawn")
+            gang.fail_waits("the plan of the gang was withdrawn")
             gang.gather_anew()
 
     def leave_if_unfit(self, gang: Gang, member: Member) -> None:

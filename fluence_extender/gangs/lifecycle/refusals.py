@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
 
@@ -86,7 +87,7 @@ def in_words(found: Verdicts) -> str:
     return ", ".join(f"{name} on {nodes} {'node' if nodes == 1 else 'nodes'}" for name, nodes in found)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Refusals:
     """What is recorded of one member's refusals.
 
@@ -99,44 +100,52 @@ class Refusals:
     vain_waits: int = 0
     first: float = 0.0
     last: float = 0.0
-    barred: dict[str, float] = field(default_factory=dict)
+    barred: Mapping[str, float] = field(default_factory=dict)
     verdicts: Verdicts = ()
 
-    def add(self, node: str, now: float, limits: Limits) -> bool:
-        """Count a failed attempt on the planned ``node``; return whether the node is barred from now on.
+    def counted(self, node: str, now: float, limits: Limits) -> Refusals:
+        """Return this with a failed attempt on the planned ``node``, which may be barred from now on.
 
         One attempt can be observed twice, in a filter call and in the nomination that is cleared after it. It counts
         once.
         """
         if self.count and now - self.last < limits.same_attempt:
-            return False
-        self.count += 1
-        self.last = now
-        if self.count == 1:
-            self.first = now
-        patient = now - self.first >= limits.refusal_patience
-        if self.count < limits.same_node_tries or not patient:
-            return False
-        self.bar(node, now, limits)
-        return True
+            return self
+        found = replace(self, count=self.count + 1, first=self.first if self.count else now, last=now)
+        patient = now - found.first >= limits.refusal_patience
+        return (
+            found.barring(node, now, limits) if found.count >= limits.same_node_tries and patient else found
+        )
 
-    def bar(self, node: str, now: float, limits: Limits) -> None:
-        """Leave ``node`` alone for a while."""
-        self.barred[node] = now + limits.barred_for
+    def barring(self, node: str, now: float, limits: Limits) -> Refusals:
+        """Return this with ``node`` left alone for a while."""
+        bars = {one: until for one, until in self.barred.items() if until > now}
+        return replace(self, barred={**bars, node: now + limits.barred_for})
+
+    def without_bar(self, node: str) -> Refusals:
+        """Return this without a bar on ``node``."""
+        if node not in self.barred:
+            return self
+        return replace(self, barred={one: until for one, until in self.barred.items() if one != node})
 
     def barred_nodes(self, now: float) -> frozenset[str]:
-        """Return the nodes barred for the pod, and forget the bars that have ended."""
-        if not self.barred:
-            return NO_NODES
-        self.barred = {node: until for node, until in self.barred.items() if until > now}
-        return frozenset(self.barred)
+        """Return the nodes barred for the pod."""
+        return (
+            frozenset(one for one, until in self.barred.items() if until > now) if self.barred else NO_NODES
+        )
+
+    def next_bar_ends(self, now: float) -> float:
+        """Return the time at which the next bar ends; `NEVER` without bars."""
+        return min((until for until in self.barred.values() if until > now), default=NEVER)
 
     @property
-    def next_bar_ends(self) -> float:
-        """The time at which the first bar ends; `NEVER` without bars."""
-        return min(self.barred.values(), default=NEVER)
+    def anew(self) -> Refusals:
+        """This counted anew, as after a change of plan; bars stay."""
+        return (
+            replace(self, count=0, vain_waits=0, first=0.0, last=0.0)
+            if self.count or self.vain_waits
+            else self
+        )
 
-    def start_over(self) -> None:
-        """Count anew, as after a change of plan; bars stay."""
-        self.count = self.vain_waits = 0
-        self.first = self.last = 0.0
+
+NO_REFUSALS = Refusals()

@@ -21,6 +21,7 @@ named.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from fluence_extender.gangs.lifecycle.deadlines import at_risk, stalls_at
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
@@ -57,16 +58,14 @@ class Resting:
 
     def after_refusal(self, gang: Gang, member: Member, now: float) -> None:
         """Find another place for a member whose node is barred for it now, or let the gang rest."""
-        gang.rest.replans += 1
+        rest = gang.rest = replace(gang.rest, replans=gang.rest.replans + 1)
         gang.barrier.doubt()
-        if gang.rest.replans < self._limits.replans + len(gang.members):
+        if rest.replans < self._limits.replans + len(gang.members):
             self._places.replan_apart(gang, member)
             return
-        gang.rest.replans = 0
-        gang.rest.refused += 1
-        gang.rest.until = now + back_off(
-            self._limits.rest, gang.rest.refused, self._limits.longest_refused_rest
-        )
+        refused = rest.refused + 1
+        until = now + back_off(self._limits.rest, refused, self._limits.longest_refused_rest)
+        gang.rest = replace(rest, replans=0, refused=refused, until=until)
         self._registry.dirty.add(gang.key)
         self._rest(gang, member, _refused_by_filters(gang), now)
         if pinned(member):
@@ -95,12 +94,13 @@ class Resting:
         """
         if not gang.rest.refused or gang.rest.until <= now + self._limits.rest:
             return False
-        gang.rest.until = now + self._limits.rest
+        gang.rest = replace(gang.rest, until=now + self._limits.rest)
         return True
 
     def _rest_stalled(self, gang: Gang, member: Member, why: Reason, now: float) -> None:
-        gang.rest.stalled += 1
-        gang.rest.until = now + back_off(self._limits.rest, gang.rest.stalled, self._limits.longest_rest)
+        stalled = gang.rest.stalled + 1
+        until = now + back_off(self._limits.rest, stalled, self._limits.longest_rest)
+        gang.rest = replace(gang.rest, stalled=stalled, until=until)
         gang.note(HistoryKind.REFUSED, member.pod.name, why.text)
         self._rest(gang, member, why, now)
 
@@ -177,7 +177,7 @@ def note_silent_scheduler(member: Member, limits: Limits) -> None:
 
 def unbound(gang: Gang) -> Reason | None:
     """Return which member can't be bound and why, None where all can."""
-    waiting = [one for one in gang.pending() if one.unbound and one.assignment is not None]
+    waiting = [one for one in gang.pending() if one.assignment is not None and one.unbound]
     if not waiting:
         return None
     first = min(waiting, key=lambda one: natural_order(one.pod.name))

@@ -9,6 +9,7 @@ below its minimum, and the gang records since when.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fluence_extender.gangs.lifecycle.member_states import BOUND
 from fluence_extender.gangs.membership.gang import Gang, Member
@@ -46,7 +47,7 @@ def settle(gang: Gang, alive: Sequence[Member], size: int | Reason, now: float) 
         gang.state = GangState.BOUND
         gang.whole = True
         gang.incomplete_since = None
-        gang.rest.replans = gang.rest.refused = gang.rest.stalled = 0
+        gang.rest = replace(gang.rest, replans=0, refused=0, stalled=0)
         gang.explain(None, now)
         return completes
     if bound:

@@ -12,18 +12,18 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 
 
-def agreed_size(key: GangKey, memberships: Iterable[Membership]) -> int | Reason:
-    """Return the size that all memberships state, or why they don't agree; 1 if there are none."""
-    stated: dict[int, str] = {}
-    for membership in memberships:
-        size = membership.size
-        if isinstance(size, Reason):
-            return size
-        known = stated.get(size)
-        if known is None or membership.source < known:
-            stated[size] = membership.source
-    if len(stated) <= 1:
-        return next(iter(stated), 1)
+def agreed_size(key: GangKey, memberships: Iterable[tuple[str, Membership]]) -> int | Reason:
+    """Return the size that all memberships state, each of the pod of that name, or why they don't; 1 without any."""
+    by_size: dict[int, list[tuple[str, Membership]]] = {}
+    for name, membership in memberships:
+        if isinstance(membership.size, Reason):
+            return membership.size
+        by_size.setdefault(membership.size, []).append((name, membership))
+    if len(by_size) <= 1:
+        return next(iter(by_size), 1)
+    stated = {
+        size: min(one.source.replace("{pod}", name) for name, one in some) for size, some in by_size.items()
+    }
     (least, first), *_, (most, last) = sorted(stated.items())
     return Reason(
         ReasonCode.INVALID_REQUEST,
@@ -39,14 +39,15 @@ def required_size(key: GangKey, members: Sequence[Member]) -> int | Reason:
 
     Such a difference means that the controller's template was changed, and what the older pods carry is out of date.
     """
-    size = agreed_size(key, (one.membership for one in members))
+    size = agreed_size(key, ((one.pod.name, one.membership) for one in members))
     if not isinstance(size, Reason) or size.code is not ReasonCode.INVALID_REQUEST:
         return size
     newest: dict[str, tuple[float, bool]] = {}
     for one in members:
         controller, age = _controller(one.pod), _age(one.pod)
         newest[controller] = max(newest.get(controller, age), age)
-    latest = (one.membership for one in members if _age(one.pod) == newest[_controller(one.pod)])
+    newest_ones = (one for one in members if _age(one.pod) == newest[_controller(one.pod)])
+    latest = ((one.pod.name, one.membership) for one in newest_ones)
     size_of_newest = agreed_size(key, latest)
     return size if isinstance(size_of_newest, Reason) else size_of_newest
 

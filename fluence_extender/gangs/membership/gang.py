@@ -21,7 +21,7 @@ from fluence_extender.gangs.lifecycle.member_states import (
     StateData,
     Waiting,
 )
-from fluence_extender.gangs.lifecycle.refusals import Refusals
+from fluence_extender.gangs.lifecycle.refusals import NO_REFUSALS, Refusals
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.reporting.history import History
 from fluence_extender.model.accounting import Foretold
@@ -60,7 +60,7 @@ class Member:
     state: MemberState = MemberState.WAITING
     data: StateData = WITHOUT_PLACE
     assignment: Assignment | None = None
-    refusals: Refusals = field(default_factory=Refusals)
+    refusals: Refusals = NO_REFUSALS
     excused: bool = False
     trouble: str = ""
     written_off: bool = False
@@ -185,7 +185,7 @@ class Attempt:
     asked: Asked | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Rest:
     """Until when a gang rests, and why it has rested in a row.
 
@@ -199,7 +199,7 @@ class Rest:
     stalled: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Assembly:
     """How a gang gathers its members.
 
@@ -210,6 +210,10 @@ class Assembly:
     since: float | None = None
     late_after: float | None = None
     patience: float | None = None
+
+
+# Of thousands of gangs that wait most have these, so they share them.
+NO_REST, ASSEMBLED, NOTHING_FORETOLD = Rest(), Assembly(), Foretold()
 
 
 @dataclass(slots=True)
@@ -252,8 +256,9 @@ class Gang:
     a PriorityClass, None where it gives none. ``head_start`` is how many seconds of waiting its priority is worth, None
     where the higher priority always comes first. ``entitlement`` is what its queue is entitled to with it. ``queue`` is
     the queue in which it is, "" if nobody has made that. ``foretold`` is what the queue has promised its users, for the
-    account of past work. ``asks_since`` is since when its pods ask autoscalers for nodes, in seconds since the epoch, 0
-    where they don't. ``consumes`` is the ProvisioningRequest by which it has asked, and its class, None without one.
+    account of past work. ``gathering`` is its `barrier` once it is used. ``asks_since`` is since when its pods ask
+    autoscalers for nodes, in seconds since the epoch, 0 where they don't. ``consumes`` is the ProvisioningRequest by
+    which it has asked, and its class, None without one.
     """
 
     key: GangKey
@@ -262,8 +267,8 @@ class Gang:
     state: GangState = GangState.WAITING
     reason: Reason | None = None
     attempt: Attempt = field(default_factory=Attempt)
-    rest: Rest = field(default_factory=Rest)
-    assembly: Assembly = field(default_factory=Assembly)
+    rest: Rest = NO_REST
+    assembly: Assembly = ASSEMBLED
     reports: Reports = field(default_factory=Reports)
     whole: bool = False
     incomplete_since: float | None = None
@@ -275,9 +280,9 @@ class Gang:
     head_start: float | None = None
     entitlement: Entitlement = EQUAL
     queue: str = ""
-    barrier: Barrier = field(default_factory=Barrier)
+    gathering: Barrier | None = None
     history: History = field(default_factory=History)
-    foretold: Foretold = field(default_factory=Foretold)
+    foretold: Foretold = NOTHING_FORETOLD
     asks_since: float = 0.0
     consumes: tuple[str, str] | None = None
 
@@ -350,7 +355,7 @@ class Gang:
         self.incomplete_since = None
         self.whole = False
         self.write_off_rejected()
-        if self.barrier.open:
+        if self.gathering is not None and self.gathering.open:
             self.gather_anew()
 
     def write_off_rejected(self) -> None:
@@ -377,6 +382,18 @@ class Gang:
         ]
         return min(rejected) <= min(started, default=NEVER)
 
+    @property
+    def barrier(self) -> Barrier:
+        """Where its members gather before they are bound."""
+        if self.gathering is None:
+            self.gathering = Barrier()
+        return self.gathering
+
+    def fail_waits(self, why: str) -> None:
+        """Fail the waits at the barrier, if there are any."""
+        if self.gathering is not None:
+            self.gathering.fail(why)
+
     def gather_anew(self) -> None:
         """Set up a new barrier, for a new plan.
 
@@ -384,7 +401,8 @@ class Gang:
         doesn't change if the text is the same. Such members pass together only while they wait together.
         """
         refused = (one.pod for one in self.pending() if one.pod.refusal)
-        self.barrier = Barrier(doubted=any(pod.interdependent or pod.host_ports for pod in refused))
+        doubted = any(pod.interdependent or pod.host_ports for pod in refused)
+        self.gathering = Barrier(doubted=True) if doubted else None
 
     def gathered(self, arrived: Mapping[str, str]) -> bool:
         """Return whether enough members have a place and all of these have reached bind (or are bound)."""
@@ -427,7 +445,7 @@ class Gang:
     @property
     def priority(self) -> int:
         """The priority by which it has its turn; a bound pod that was placed otherwise doesn't raise it."""
-        return self.priority_among(self._own())
+        return self.priority_among(self.own())
 
     def priority_among(self, members: Sequence[Member]) -> int:
         """Return the highest priority of these members, or what the queue gives work without a class, if more."""
@@ -440,15 +458,20 @@ class Gang:
         The time is a whole second; the resourceVersion orders what was created in the same one. A bound pod that was
         placed otherwise makes the gang no older. A Job that was sent back in line makes it as old as its place there.
         """
+        return self.created_among(self.own())
+
+    @staticmethod
+    def created_among(members: Sequence[Member]) -> tuple[float, int]:
+        """Return when the first of these members was created or submitted."""
         # As in `alive`, no call for each member.
-        ages = (one.submitted or (one.pod.created, one.first_seen) for one in self._own())
+        ages = [one.submitted or (one.pod.created, one.first_seen) for one in members]
         return min(ages, default=(0.0, 0))
 
-    def _own(self) -> list[Member]:
+    def own(self) -> list[Member]:
         """Return the living members that wait or were placed with this gang, or all if there are none."""
         alive = self.alive()
-        return [one for one in alive if one.state is not BOUND or self._placed(one)] or alive
-
-    def _placed(self, member: Member) -> bool:
-        """Return whether the member got its place with this gang."""
-        return member.promise is not None and member.promise.gang == self.key
+        return [
+            one
+            for one in alive
+            if one.state is not BOUND or (one.promise is not None and one.promise.gang == self.key)
+        ] or alive

@@ -19,6 +19,7 @@ from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.gangs.reporting.history import History, Memory
 from fluence_extender.model.dependency import Target
 from fluence_extender.model.gang import Convention, GangKey, HistoryKind
+from fluence_extender.model.multimap import Multimap
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.submission import NOTHING_SAID
@@ -56,8 +57,8 @@ class Registry:
         self.left: set[GangKey] = set()
         self.awaited = Awaited()
         self.revision = 0
-        self._by_name: dict[tuple[str, str], set[GangKey]] = {}
-        self._by_owner: dict[str, Counter[GangKey]] = {}
+        self._by_name: Multimap[tuple[str, str], GangKey] = Multimap()
+        self._by_owner: Multimap[str, GangKey] = Multimap()
         self.dirty: set[GangKey] = set()
         self._gang_of: dict[str, GangKey] = {}
         self._priorities: Counter[int] = Counter()
@@ -91,11 +92,11 @@ class Registry:
 
     def gangs_of(self, owner: str) -> Collection[GangKey]:
         """Return the gangs with pods of the owner of that uid."""
-        return self._by_owner.get(owner, ())
+        return self._by_owner.of(owner)
 
     def _alike(self, namespace: str, name: str) -> list[Gang]:
         """Return the gangs whose names begin as ``name`` does; what follows a slash may be a part."""
-        return [self.gangs[key] for key in sorted(self._by_name.get(_begins(namespace, name), ()))]
+        return [self.gangs[key] for key in sorted(self._by_name.of(_begins(namespace, name)))]
 
     @property
     def lowest_priority(self) -> int:
@@ -143,9 +144,8 @@ class Registry:
         self._gang_of[member.pod.uid] = key
         if member.promise is not None:
             member.promise = replace(member.promise, gang=key)
-        if member.pod.owner is not None:
-            self._disown(member.pod, before)
-            self._by_owner.setdefault(member.pod.owner.uid, Counter())[key] += 1
+        self._disown(member.pod, before)
+        self._own(member.pod, key)
 
     def _put(self, pod: Pod, membership: Membership) -> Member:
         key = membership.key
@@ -160,11 +160,12 @@ class Registry:
         gang = self._gang(key)
         if old is not None:
             self._priorities[member.pod.priority] -= 1
-            self._disown(member.pod, old)
-        if pod.owner is not None:
-            self._by_owner.setdefault(pod.owner.uid, Counter())[key] += 1
         self._priorities[pod.priority] += 1
-        member.pod, member.membership = pod, membership
+        before, member.pod, member.membership = member.pod, pod, _shared(gang, membership)
+        key = gang.key
+        if old is not None and (old != key or before.owner != pod.owner):
+            self._disown(before, old)
+        self._own(pod, key)
         member.submitted = self._submitted(member)
         if pod.uid not in gang.members:
             gang.members[pod.uid] = member
@@ -202,16 +203,13 @@ class Registry:
     def _add(self, gang: Gang) -> None:
         key = gang.key
         self.gangs[key] = gang
-        self._by_name.setdefault(_begins(key.namespace, key.name), set()).add(key)
+        self._by_name.add(_begins(key.namespace, key.name), key)
 
     def _remove(self, gang: Gang) -> None:
         key = gang.key
         del self.gangs[key]
         self.dirty.discard(key)
-        begins = _begins(key.namespace, key.name)
-        self._by_name[begins].discard(key)
-        if not self._by_name[begins]:
-            del self._by_name[begins]
+        self._by_name.discard(_begins(key.namespace, key.name), key)
 
     def drop_pod(self, uid: str) -> None:
         """Forget a pod of ours that is gone."""
@@ -226,16 +224,19 @@ class Registry:
         gang.note(HistoryKind.RELEASED, member.pod.name, "the pod was deleted")
         self._touch(key)
 
+    def _own(self, pod: Pod, key: GangKey) -> None:
+        """Record that the pod's owner has a pod in that gang."""
+        if pod.owner is not None:
+            self._by_owner.add(pod.owner.uid, key)
+
     def _disown(self, pod: Pod, key: GangKey) -> None:
-        """Forget that the pod's owner has this pod in that gang."""
+        """Forget that the pod's owner has a pod in that gang, from which this one is gone, if it has no other there."""
         if pod.owner is None:
             return
-        gangs = self._by_owner[pod.owner.uid]
-        gangs[key] -= 1
-        if not gangs[key]:
-            del gangs[key]
-        if not gangs:
-            del self._by_owner[pod.owner.uid]
+        gang, uid = self.gangs.get(key), pod.owner.uid
+        others = gang.members.values() if gang is not None else ()
+        if not any(one.pod.owner is not None and one.pod.owner.uid == uid for one in others):
+            self._by_owner.discard(uid, key)
 
     def _touch(self, key: GangKey) -> None:
         self.revision += 1
@@ -246,7 +247,7 @@ class Registry:
             return
         gang = self.gangs[key]
         self._remove(gang)
-        gang.barrier.fail("the gang is gone")
+        gang.fail_waits("the gang is gone")
         gang.note(HistoryKind.GONE)
         self.gone.keep(key, gang)
         self.left.add(key)
@@ -328,15 +329,14 @@ class Registry:
 
     def _queue_anew(self, job: Resumable) -> None:
         """Take over for the pods of a workload what it says of its place in line."""
-        for key in self._by_owner.get(job.uid, ()):
+        for key in self._by_owner.of(job.uid):
             self.dirty.add(key)
             for member in self.gangs[key].members.values():
                 member.submitted = self._submitted(member)
 
     def _of(self, thing: Workload) -> set[GangKey]:
         """Return the gangs whose pods a workload owns, and those that are named after it."""
-        found = set(self._by_owner.get(thing.uid, ()))
-        found |= self._by_name.get(_begins(thing.namespace, thing.name), set())
+        found = {*self._by_owner.of(thing.uid), *self._by_name.of(_begins(thing.namespace, thing.name))}
         if isinstance(thing, LeaderWorkerSet):
             # Its gangs have its name and a number, and nobody has many of them.
             found |= {key for key in self.gangs if key.convention is Convention.LEADER_WORKER_SET}
@@ -355,6 +355,12 @@ class Registry:
                 self._put(pod, membership)
                 self.gangs[membership.key].reports.group_scheduled = False
             self.dirty.add(membership.key)
+
+
+def _shared(gang: Gang, membership: Membership) -> Membership:
+    """Return the equal membership of the gang's first member, if it has one: the pods of a gang share it."""
+    first = next(iter(gang.members.values()), None)
+    return first.membership if first is not None and first.membership == membership else membership
 
 
 def _begins(namespace: str, name: str) -> tuple[str, str]:

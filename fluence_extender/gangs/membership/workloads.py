@@ -1,7 +1,7 @@
 """The objects that state how large gangs are and where they may be placed, and which memberships depend on which.
 
-Invariants: a membership is recorded as depending on every object, and every kind of object, that was looked up when it
-was computed. Where one of these objects can't be read, the size isn't known.
+Invariants: a membership is recorded as depending on all objects of each name, and on every kind of object, that was
+looked up when it was computed. Where one of these objects can't be read, the size isn't known.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from fluence_extender.gangs.membership.conventions import recognize
 from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads, number
+from fluence_extender.model.multimap import Multimap
 from fluence_extender.model.names import JOB_SET_NAME, REPLICATED_JOB, REPLICATED_JOB_REPLICAS
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
@@ -20,8 +21,8 @@ from fluence_extender.placement.topology_constraints import sliced
 
 Found = TypeVar("Found", bound=Workload)
 Name = tuple[str, str]
-Ref = tuple[type, Name | None]
-"""An object, or with None the question whether the cluster serves that kind at all."""
+Ref = Name | type
+"""The objects of a name, or the question whether the cluster serves that kind at all."""
 
 
 class WorkloadIndex:
@@ -34,7 +35,7 @@ class WorkloadIndex:
         self._rule = rule
         self._objects: dict[type, dict[Name, Workload]] = {}
         self._unserved: set[type[Workload]] = set()
-        self._dependents: dict[Ref, set[str]] = {}
+        self._dependents: Multimap[Ref, str] = Multimap()
         self._dependencies: dict[str, tuple[Ref, ...]] = {}
 
     def find(self, kind: type[Found], namespace: str, name: str) -> Found | None:
@@ -60,18 +61,21 @@ class WorkloadIndex:
         if dependencies != self._dependencies.get(pod.uid, ()):
             self.forget(pod.uid)
             if dependencies:
-                self._dependencies[pod.uid] = dependencies
-            for ref in dependencies:
-                self._dependents.setdefault(ref, set()).add(pod.uid)
+                self._dependencies[pod.uid] = self._shared(dependencies)
+            for ref in self._dependencies.get(pod.uid, ()):
+                self._dependents.add(ref, pod.uid)
         return membership
+
+    def _shared(self, dependencies: tuple[Ref, ...]) -> tuple[Ref, ...]:
+        """Return the equal tuple of another pod, if one that is easily found has it: the pods of a gang share it."""
+        other = next(iter(self._dependents.of(dependencies[0])), "")
+        known = self._dependencies.get(other, ())
+        return known if known == dependencies else dependencies
 
     def forget(self, uid: str) -> None:
         """Forget what the pod depended on."""
         for ref in self._dependencies.pop(uid, ()):
-            dependents = self._dependents[ref]
-            dependents.discard(uid)
-            if not dependents:
-                del self._dependents[ref]
+            self._dependents.discard(ref, uid)
 
     def put(self, thing: Workload) -> list[str]:
         """Record an object; return the pods to look at again if it has changed."""
@@ -79,13 +83,13 @@ class WorkloadIndex:
         objects = self._objects.setdefault(type(thing), {})
         changed = objects.get(name) != thing
         objects[name] = thing
-        return self._on(type(thing), name) if changed else []
+        return self._on(name) if changed else []
 
     def drop(self, thing: Workload) -> list[str]:
         """Forget an object; return the pods to look at again."""
         name = thing.namespace, thing.name
         gone = self._objects.get(type(thing), {}).pop(name, None)
-        return self._on(type(thing), name) if gone is not None else []
+        return self._on(name) if gone is not None else []
 
     def replace(self, kind: type[Workload], objects: Iterable[Workload], served: bool) -> list[str]:
         """Take in a whole list of one kind; return the pods to look at again because of a difference."""
@@ -95,11 +99,11 @@ class WorkloadIndex:
         touched += [uid for one in listed.values() for uid in self.put(one)]
         if served is (kind in self._unserved):
             (self._unserved.discard if served else self._unserved.add)(kind)
-            touched += self._on(kind, None)
+            touched += self._on(kind)
         return touched
 
-    def _on(self, kind: type[Workload], name: Name | None) -> list[str]:
-        return sorted(self._dependents.get((kind, name), ()))
+    def _on(self, ref: Ref) -> list[str]:
+        return sorted(self._dependents.of(ref))
 
 
 class _Recorder:
@@ -111,7 +115,7 @@ class _Recorder:
         self.problem = ""
 
     def find(self, kind: type[Found], namespace: str, name: str) -> Found | None:
-        self.lookups.append((kind, (namespace, name)))
+        self.lookups.append((namespace, name))
         found = self._index.find(kind, namespace, name)
         if found is not None and found.problem:
             named = "PodGroup" if kind is CoschedulingGroup else kind.__name__
@@ -119,7 +123,7 @@ class _Recorder:
         return found
 
     def served(self, kind: type[Workload]) -> bool:
-        self.lookups.append((kind, None))
+        self.lookups.append(kind)
         return self._index.served(kind)
 
 

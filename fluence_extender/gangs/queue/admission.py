@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from sys import intern
 from typing import TypedDict
 
 from fluence_extender.gangs.lifecycle.member_states import BOUND
@@ -16,7 +17,7 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.dependencies import Dependee, Dependencies, unmet
 from fluence_extender.gangs.queue.fair_shares import FairShares
-from fluence_extender.gangs.queue.obstacles import hold_obstacle, queue_obstacle
+from fluence_extender.gangs.queue.obstacles import duration_obstacle, hold_obstacle, queue_obstacle
 from fluence_extender.gangs.queue.quotas import Quotas
 from fluence_extender.gangs.queue.settings import Queues, usual_seconds
 from fluence_extender.gangs.queue.submissions import submission_of
@@ -67,9 +68,14 @@ class QueueAdmission:
         members = gang.alive() or gang.members.values()
         return self._queues.queue_of((one.pod for one in members), dict(said.queues))
 
+    @property
+    def usual_durations(self) -> bool:
+        """Whether any queue says how long work runs that declares no duration."""
+        return any(usual_seconds(one) is not None for one in self._queues.queues.values())
+
     def default_duration(self, pod: Pod) -> float | None:
         """Return how long a pod of ours runs that declares no duration, None where its queue doesn't say it."""
-        if all(usual_seconds(one) is None for one in self._queues.queues.values()):
+        if not self.usual_durations:
             return None
         found = self._registry.member(pod.uid)
         queue = self.queue_of(found[0]) if found is not None and found[0].alive() else None
@@ -112,12 +118,14 @@ class QueueAdmission:
         return queue_obstacle(gang.key, queue, _user(gang.key, said), gang.created, durations, self.usage)
 
     def lasts(self, gang: Gang) -> bool:
-        """Return whether a gang without an obstacle gets one only if itself or its queue changes."""
+        """Return whether a gang without places has no obstacle, and gets one only if itself or its queue changes."""
         said = submission_of(gang, self._registry.workloads)
-        queue = self.queue_of(gang, said)
-        if said.after is not None or isinstance(queue, Reason) or self.quotas.active:
+        if said.after is not None or hold_obstacle(said.hold) is not None or self.quotas.active:
             return False
-        return queue.limits == NO_LIMITS and queue.stop is Stop.NONE
+        queue = self.queue_of(gang, said)
+        if isinstance(queue, Reason) or queue.stop is not Stop.NONE or queue.limits != NO_LIMITS:
+            return False
+        return duration_obstacle(queue, (one.pod.duration for one in gang.alive())) is None
 
     def queue_for(self, key: GangKey, pods: Sequence[Pod], said: Submission, now: float) -> Queue | Reason:
         """Return the queue of a gang that would be created ``now``, or why it would not be let start.
@@ -275,7 +283,7 @@ def _leaves(gang: Gang) -> bool:
 
 
 def _user(key: GangKey, said: Submission) -> str:
-    return Caller(said.user).share if said.user else f"namespace {key.namespace}"
+    return intern(Caller(said.user).share if said.user else f"namespace {key.namespace}")
 
 
 def _names(gang: Gang) -> set[Target]:

@@ -102,6 +102,7 @@ class QueueBook:
         self.admission = QueueAdmission(registry, self.settings, ledger)
         self.reclaims = Reclaims(registry, self.settings, self.admission)
         self._stated = self.settings.revision
+        self._usual = False
         self.turns = Turns(registry)
         self._registry = registry
         self._ledger = ledger
@@ -238,8 +239,11 @@ class QueueBook:
             self._stated = self.settings.revision
             self.heads.version += 1
             self.followed.incidents.queue_changed = True
-            for _, member in self._registry.members():
-                self.followed.restated(member.pod)
+            usual = self.admission.usual_durations
+            if usual or self._usual:
+                for _, member in self._registry.members():
+                    self.followed.restated(member.pod)
+            self._usual = usual
         over = sum(1 for one in self.settings.reservations.values() if one.end <= self.followed.now())
         self.heads.version += over != self._over
         self._over = over

@@ -47,7 +47,8 @@ class Head:
 
     ``alike`` stands for what it asks: while it stays the same, so does what was promised. ``possible`` says that it
     would fit on empty nodes; one that wouldn't blocks nobody. ``promise`` is what is reserved for it. ``basis`` is what
-    that depended on, ``freed`` and ``built`` what those of the `LedgerTimeline` were then.
+    that depended on, ``freed`` and ``built`` what those of the `LedgerTimeline` were then. ``postponed`` says on which
+    basis it was postponed to find it anew, and whether the promise could be kept.
     """
 
     gang: Gang
@@ -59,6 +60,7 @@ class Head:
     basis: object = None
     freed: int = -1
     built: int = -1
+    postponed: tuple[object, bool] = (None, False)
 
 
 class Heads:
@@ -91,6 +93,10 @@ class Heads:
     def blocked(self) -> Sequence[Head]:
         """The blocked gangs that count, in order."""
         return self._heads
+
+    def __contains__(self, key: GangKey) -> bool:
+        """Return whether that gang is blocked."""
+        return self.find(key) is not None
 
     def find(self, key: GangKey) -> Head | None:
         """Return the head of that gang, if it is one."""
@@ -219,9 +225,10 @@ class Heads:
         state = (self._followed.built, timeline.revision, self._state())
         left = most = self._most
         prefix: tuple[Reservation | None, ...] = ()
+        lifted = False
         for number, head in enumerate(self._heads):
             if before is not None and head.rank >= before:
-                self._lift(self._heads[number:])
+                self._lift(() if lifted else self._heads[number:])
                 return
             if not left or number >= most + HOPELESS:
                 for gang in [late.gang for late in self._heads[number:]]:
@@ -232,16 +239,19 @@ class Heads:
             promise = head.promise
             due = promise is not None and not there and promise.start <= timeline.now
             if head.basis != basis or due:
-                if self._first or self._clock() <= self._until:
-                    self._first = False
+                decided = self._first or self._clock() <= self._until
+                if not lifted and (decided or due or not there):
+                    # Those behind are lifted once; until they are reserved again below, they stay so.
                     self._lift(self._heads[number:])
+                    lifted = True
+                if decided:
+                    self._first = False
                     self._decide(head, prefix)
                     head.basis = basis
-                elif due or not there:
-                    self._lift(self._heads[number:])
-                    self._postpone(head)
                 else:
                     self.unfinished = True
+                    if (due or not there) and promise is not None and self._may_keep(head, promise, basis):
+                        timeline.reserve(promise)
             elif promise is not None and not there:
                 timeline.reserve(promise)
             prefix = (*prefix, head.promise)
@@ -258,11 +268,11 @@ class Heads:
             or any(head.promise is not None or self._starves(head) for head in self._heads)
         )
 
-    def _postpone(self, head: Head) -> None:
-        """Let a gang keep what it was promised, if it can, until there is time to find it anew."""
-        self.unfinished = True
-        if head.promise is not None and self._keeps(head, head.promise):
-            self._followed.timeline.reserve(head.promise)
+    def _may_keep(self, head: Head, promise: Reservation, basis: object) -> bool:
+        """Return whether a gang keeps what it was promised until there is time to find it anew."""
+        if head.postponed[0] != basis or promise.start <= self._followed.timeline.now:
+            head.postponed = basis, self._keeps(head, promise)
+        return head.postponed[1]
 
     def _decide(self, head: Head, prefix: tuple[Reservation | None, ...]) -> None:
         """Reserve for a gang anew, or keep what it was promised."""
@@ -299,7 +309,7 @@ class Heads:
         else:
             timeline.reserve(found)
             if found.start != NEVER:
-                head.gang.foretold.promise(found.start)
+                head.gang.foretold = head.gang.foretold.promised(found.start)
 
     def _found(self, head: Head) -> Reservation | None:
         """Return a reservation at the first moment at which known ends let the gang fit."""
@@ -352,7 +362,7 @@ class Heads:
         if promise.start != NEVER:
             later = None if start == NEVER else int(start)
             moved = MovedStart(int(self._followed.now()), int(promise.start), later, cause.value)
-            head.gang.foretold.move(moved)
+            head.gang.foretold = head.gang.foretold.moved(moved)
         head.gang.note(HistoryKind.DELAYED, "", f"it is expected to start later: {cause.value}")
         if start == NEVER:
             head.gang.starts_about = None

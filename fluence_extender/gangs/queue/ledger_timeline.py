@@ -30,8 +30,8 @@ from fluence_extender.queueing.timeline import Timeline
 SPARE = 16
 """At least so many rows are kept for nodes that join, besides an eighth."""
 
-PART = 64
-"""So many nodes are looked at in each step of the first build."""
+PART, HOLDS = 64, 1024
+"""So many nodes are looked at in each step of the first build, and so many holds are counted."""
 
 Held = dict[tuple[float, bool], Amounts]
 """What the pods of a node hold, by when they end and whether they are foreign."""
@@ -81,15 +81,20 @@ class LedgerTimeline:
         if not pod.finished and self._ends.known(pod):
             if self._ending.get(pod.uid) is not pod:
                 self._ending[pod.uid] = pod
-                self._touched.add(pod.uid)
+                self._touch(pod.uid)
         elif self._ending.pop(pod.uid, None) is not None:
-            self._touched.add(pod.uid)
+            self._touch(pod.uid)
 
     def restated(self, pod: Pod) -> None:
         """Take in a pod of which a workload or a queue says something else than before."""
         self._ending.pop(pod.uid, None)
-        self._touched.add(pod.uid)
+        self._touch(pod.uid)
         self.seen(pod)
+
+    def _touch(self, uid: str) -> None:
+        """Note that something else tells the end of a pod; one without a place holds nothing yet."""
+        if self._node_of(uid):
+            self._touched.add(uid)
 
     def gone(self, uid: str) -> None:
         """Forget a pod."""
@@ -177,8 +182,11 @@ class LedgerTimeline:
             holds.extend(self._holders[name].values())
             if number % PART == 0:
                 yield False
-        self.timeline = Timeline(room, now)
-        self.timeline.hold_all(holds)
+        timeline = Timeline(room, now)
+        for first in range(0, len(holds), HOLDS):
+            timeline.hold_all(holds[first : first + HOLDS])
+            yield False
+        self.timeline = timeline
         self._mark = mark
         self.built += 1
         self.freed += 1

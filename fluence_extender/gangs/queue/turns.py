@@ -38,7 +38,8 @@ class Turn(NamedTuple):
 def turn(gang: Gang) -> Rank:
     """Return a key that sorts gangs in the order in which they are served."""
     begun = gang.promised and not _waits_beyond_size(gang)
-    priority, created = gang.priority, gang.created
+    own = gang.own()
+    priority, created = gang.priority_among(own), gang.created_among(own)
     if gang.head_start is not None:
         priority, created = 0, (created[0] - gang.head_start, created[1])
     return rank(Turn(begun, gang.entitlement, priority, created, entry_key(gang.key)))

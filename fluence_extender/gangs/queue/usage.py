@@ -111,11 +111,12 @@ class Usage:
         for queue, amounts in place.holdings:
             for group in _groups(queue, place.user):
                 self._held[group] = self.held(group) + amounts
+        age = place.created, key
         for group in place.groups:
             if place.runs:
                 self._running[group] += 1
             else:
-                insort(self._waiting.setdefault(group, []), (place.created, key))
+                insort(self._waiting.setdefault(group, []), age)
 
     def _remove(self, key: GangKey, place: Place) -> None:
         del self._places[key]

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from hashlib import sha256
 
-from fluence_extender.gangs.membership.gang import Gang, Member, run_of
+from fluence_extender.gangs.membership.gang import NOTHING_FORETOLD, Gang, Member, run_of
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import NO_QUEUE_NAME, QueueAdmission
-from fluence_extender.model.accounting import AccountSink, Foretold, HeldAmount, PodAccount, WorkOutcome
+from fluence_extender.model.accounting import AccountSink, HeldAmount, PodAccount, WorkOutcome
 from fluence_extender.model.gang import GangKey, HistoryKind
 from fluence_extender.model.names import ACCOUNT_LABEL, BACKEND_ANNOTATION, RESOURCE_PREFIX
 from fluence_extender.model.pod import Pod
@@ -107,7 +107,7 @@ class PodAccounts:
         self._runs.pop(key, None)
         gang = self._registry.gangs.get(key)
         if gang is not None:
-            gang.foretold = Foretold()
+            gang.foretold = NOTHING_FORETOLD
 
     def _beginning_of(self, gang: Gang, member: Member) -> PodAccount:
         pod, key = member.pod, gang.key
@@ -128,7 +128,7 @@ class PodAccounts:
             started=int(self._clock()),
             amounts=_amounts(member),
             promised=gang.foretold.first,
-            moves=tuple(gang.foretold.moves),
+            moves=gang.foretold.moves,
         )
 
     def _owner(self, gang: Gang) -> tuple[str, str]:

@@ -14,6 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Generic, TypeVar
 
 from fluence_extender.model.gang import HistoryKind
@@ -83,44 +84,46 @@ class History:
     entries: list[HistoryEntry] = field(default_factory=list)
     noted: int = 0
     forgotten: int = 0
-    _recent: dict[tuple[HistoryKind, str, str], HistoryEntry] = field(default_factory=dict)
 
     def note(self, what: HistoryKind, pod: str = "", detail: str = "", members: int = 1) -> None:
         """Note that ``what`` happened, to ``pod`` if it is named; ``members`` is the number of the gang's members."""
         now = self.clock()
         self.noted += 1
-        detail = detail[:LONGEST_DETAIL]
-        many = members > FEW_MEMBERS
-        key = (what, "", "") if many and pod else (what, pod, detail)
-        same = self._recent.get(key)
+        detail = intern(detail[:LONGEST_DETAIL])
+        same = self._same(what, pod, detail, bool(pod) and members > FEW_MEMBERS)
         if same is not None:
             same.again(now, pod, detail)
-            return
-        if what in TURNS:
-            self._recent.clear()
-        entry = HistoryEntry(now, what, pod, detail, 1, now)
-        self._recent[key] = entry
-        self._append(entry)
+        else:
+            self._append(HistoryEntry(now, what, pod, detail, 1, now))
+
+    def _same(self, what: HistoryKind, pod: str, detail: str, of_any: bool) -> HistoryEntry | None:
+        """Return the entry of this phase in which such an event is counted, ``of_any`` pod or of this one."""
+        for entry in reversed(self.entries):
+            if entry.what is HistoryKind.WAITING:
+                return None
+            if entry.what is what and (of_any or (entry.pod == pod and entry.detail == detail)):
+                return entry
+            if entry.what in TURNS:
+                return None
+        return None
 
     def wait(self, why: str, detail: str) -> None:
         """Note why the gang waits; a new text of the same kind of reason replaces the last one."""
         now = self.clock()
-        detail = detail[:LONGEST_DETAIL]
+        detail = intern(detail[:LONGEST_DETAIL])
         self.noted += 1
         last = self.entries[-1] if self.entries else None
         if last is not None and last.what is HistoryKind.WAITING and last.why == why:
             last.count += last.detail != detail
             last.detail, last.until = detail, now
             return
-        self._recent.clear()
         self._append(HistoryEntry(now, HistoryKind.WAITING, "", detail, 1, now, why))
 
     def _append(self, entry: HistoryEntry) -> None:
         self.entries.append(entry)
         if len(self.entries) > KEPT:
-            dropped = self.entries.pop(KEPT_FIRST)
+            del self.entries[KEPT_FIRST]
             self.forgotten += 1
-            self._recent = {key: one for key, one in self._recent.items() if one is not dropped}
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,12 @@ def remarks_on(gang: Gang) -> tuple[str, ...]:
     """Return one sentence for each label or annotation of the gang's members that has no effect, or that is missing."""
     found: dict[str, None] = {}
     living = sorted(gang.alive(), key=lambda member: member.pod.name)
+    before: Pod | None = None
     for pod in (member.pod for member in living[:MOST_LOOKED_AT]):
+        same = before is not None and before.labels == pod.labels and before.annotations == pod.annotations
+        if same and before is not None and before.owner == pod.owner and before.group == pod.group:
+            continue
+        before = pod
         found.update(dict.fromkeys(missing_on(pod, gang.key.convention, gang.size)))
         found.update(dict.fromkeys(remarks(pod.labels, pod.annotations)))
     return tuple(found)
@@ -65,8 +70,10 @@ class RemarkReports:
 
     def due(self, gang: Gang) -> list[RecordEvent]:
         """Return the Event about a gang that is looked at for the first time."""
+        if gang.reports.remarked:
+            return []
         living = gang.alive()
-        if gang.reports.remarked or not living:
+        if not living:
             return []
         gang.reports.remarked = True
         found = remarks_on(gang)

@@ -329,16 +329,28 @@ def test_longest_names_are_names() -> None:
 
 def test_members_agree_or_the_first_of_each_opinion_is_named() -> None:
     gang = key("g", Convention.LABEL)
-    two = Membership(gang, 2, "Job b")
+    two = "p", Membership(gang, 2, "Job b")
     assert agreed_size(gang, []) == 1
     assert agreed_size(gang, [two, two]) == 2
-    three = Membership(gang, 3, "Job a")
+    three = "p", Membership(gang, 3, "Job a")
     expected = "members of gang default/g disagree on its size: Job b says 2, Job a says 3"
-    for memberships in ([two, three], [three, two], [three, two, Membership(gang, 2, "Job c")]):
+    for memberships in ([two, three], [three, two], [three, two, ("p", Membership(gang, 2, "Job c"))]):
         assert agreed_size(gang, memberships) == Reason(ReasonCode.INVALID_REQUEST, expected)
 
 
 def test_reason_of_one_member_is_that_of_all() -> None:
     gang = key("g", Convention.LABEL)
     why = Reason(ReasonCode.WAITING_FOR_MEMBERS, "waiting for Job default/j to be seen")
-    assert agreed_size(gang, [Membership(gang, 2, "Job b"), Membership(gang, why, "Job j")]) == why
+    stated = Membership(gang, 2, "Job b"), Membership(gang, why, "Job j")
+    assert agreed_size(gang, [("p", one) for one in stated]) == why
+
+
+def test_pods_that_disagree_are_named() -> None:
+    bodies = {
+        name: manifest(name, {GROUP_LABEL: "g"}, {GROUP_SIZE_ANNOTATION: size}) for name, size in ("a2", "b3")
+    }
+    stated = [(name, membership(body)) for name, body in bodies.items()]
+    size = agreed_size(key("g", Convention.LABEL), stated)
+    assert isinstance(size, Reason)
+    said = f"annotation {GROUP_SIZE_ANNOTATION} of pod"
+    assert size.text == f"members of gang default/g disagree on its size: {said} a says 2, {said} b says 3"

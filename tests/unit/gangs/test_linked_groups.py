@@ -179,7 +179,8 @@ def test_consumers_of_a_job_follow_its_size() -> None:
 def test_owners_that_state_different_sizes_are_named() -> None:
     gang = key("g", Convention.LABEL)
     size = agreed_size(
-        gang, [Membership(gang, 2, "ReplicaSet web-1"), Membership(gang, 3, "StatefulSet store")]
+        gang,
+        [("a", Membership(gang, 2, "ReplicaSet web-1")), ("b", Membership(gang, 3, "StatefulSet store"))],
     )
     assert isinstance(size, Reason)
     assert size.text == (

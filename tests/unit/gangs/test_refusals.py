@@ -32,17 +32,20 @@ def fail(w: World, one: Pod) -> None:
     ],
 )
 def test_node_is_barred_after_two_attempts_with_some_time_between(times: list[float], barred: bool) -> None:
-    refusals = Refusals()
-    assert [refusals.add("n0", now, LIMITS) for now in times][-1] is barred
+    refusals = before = Refusals()
+    for now in times:
+        before, refusals = refusals, refusals.counted("n0", now, LIMITS)
+    assert (refusals.barred is not before.barred) is barred
     assert set(refusals.barred_nodes(times[-1])) == ({"n0"} if barred else set())
 
 
 def test_bars_end() -> None:
     refusals = Refusals(barred={"n0": 10.0, "n1": 20.0})
-    assert refusals.next_bar_ends == 10.0
+    assert refusals.next_bar_ends(0.0) == 10.0
+    assert refusals.next_bar_ends(10.0) == 20.0
     assert refusals.barred_nodes(10.0) == {"n1"}
     assert refusals.barred_nodes(20.0) == frozenset()
-    assert refusals.next_bar_ends == float("inf")
+    assert refusals.next_bar_ends(20.0) == float("inf")
 
 
 def test_refused_node_is_nominated_again_and_then_left(world: MakeWorld) -> None:

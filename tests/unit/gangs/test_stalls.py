@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.core.values import node
 from tests.unit.gangs.conftest import MakeWorld, gang
 
@@ -49,7 +51,7 @@ def test_gang_is_bound_soon_after_the_claim_appears(world: MakeWorld) -> None:
     w.scheduler.unclaimed.add("lacks-1")
     pods = gang(w, "lacks", 1000, 1000)
     w.advance(48)
-    w.gang("lacks").rest.until = w.loop.time() + 500
+    w.gang("lacks").rest = replace(w.gang("lacks").rest, until=w.loop.time() + 500)
     w.scheduler.claim_appears("lacks-1")
     w.advance(20)
     assert w.nodes_of(*pods) == ["n0", "n0"]

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fluence_extender.gangs.membership.conventions.membership import (
+    THE_POD,
     Membership,
     StatedSize,
     Workloads,
@@ -82,7 +83,7 @@ def _of_replicated_job(pod: Pod, workloads: Workloads) -> StatedSize:
             f"pod {pod.name} says that it is of JobSet {pod.labels[JOB_SET_NAME]}, but has no owning Job; "
             f"annotation {GROUP_SIZE_ANNOTATION} can say the gang's size instead"
         )
-        return Reason(ReasonCode.INVALID_REQUEST, why), f"pod {pod.name}"
+        return Reason(ReasonCode.INVALID_REQUEST, why), THE_POD
     job = workloads.find(Job, pod.namespace, pod.owner.name)
     if job is None:
         return awaited("Job", pod.namespace, pod.owner.name)

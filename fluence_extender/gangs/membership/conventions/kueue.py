@@ -7,7 +7,13 @@ scheduling gate, which isn't ours to remove. Kueue marks pods of services (of a 
 
 from __future__ import annotations
 
-from fluence_extender.gangs.membership.conventions.membership import Membership, StatedSize, Workloads, read
+from fluence_extender.gangs.membership.conventions.membership import (
+    THE_POD,
+    Membership,
+    StatedSize,
+    Workloads,
+    read,
+)
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
@@ -29,5 +35,5 @@ def _total(pod: Pod) -> StatedSize:
     text = pod.annotations.get(TOTAL_COUNT)
     if text is None:
         missing = f"pod {pod.name} of group {GROUP_NAME} has no annotation {TOTAL_COUNT}"
-        return Reason(ReasonCode.INVALID_REQUEST, missing), f"pod {pod.name}"
-    return read(f"pod {pod.name}", "annotation", TOTAL_COUNT, text)
+        return Reason(ReasonCode.INVALID_REQUEST, missing), THE_POD
+    return read(THE_POD, "annotation", TOTAL_COUNT, text)

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from fluence_extender.gangs.membership.conventions import jobset, operators
 from fluence_extender.gangs.membership.conventions.membership import (
+    THE_POD,
     Membership,
     StatedSize,
     Workloads,
@@ -57,7 +58,7 @@ def linked(pod: Pod, workloads: Workloads, key: GangKey) -> Membership | None:
 def sized(pod: Pod, workloads: Workloads, key: GangKey) -> Membership:
     """Return the membership in the group ``key``, of the size that the pod or its owner states."""
     if pod.annotations.get(ROLE_ANNOTATION) == PRODUCER and key.name.endswith(PRODUCER_SUFFIX):
-        return Membership(key, 1, f"pod {pod.name}, which produces,")
+        return Membership(key, 1, f"{THE_POD}, which produces,")
     own = annotated_size(pod)
     membership = Membership(key, *own) if own is not None else _by_owner(pod, workloads, key)
     if isinstance(membership.size, int) and DEPENDS_ON_PRODUCER in pod.annotations:
@@ -72,7 +73,7 @@ def _by_owner(pod: Pod, workloads: Workloads, key: GangKey) -> Membership:
     led = operators.leader_worker_set(pod, workloads)
     if led is not None:
         return replace(led, key=key._replace(part=led.key.part))
-    stated = _size_of_owner(pod, workloads) or (1, f"pod {pod.name}, which says nothing,")
+    stated = _size_of_owner(pod, workloads) or (1, f"{THE_POD}, which says nothing,")
     return Membership(key, *stated)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from sys import intern
 from typing import Protocol, TypeVar
 
 from fluence_extender.model.gang import Convention, GangKey
@@ -17,6 +18,9 @@ from fluence_extender.model.notation import DURATION_FORM, parse_duration
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.workload import Job, Workload
+
+THE_POD = "pod {pod}"
+"""How a pod that states the size itself is named as the source: memberships don't differ by the names of pods."""
 
 LARGEST_SIZE = 1_000_000
 LONGEST_SHOWN = 40
@@ -66,7 +70,7 @@ def number(text: str) -> int | None:
 
 def read(owner: str, what: str, key: str, text: str) -> StatedSize:
     """Return the size in ``text``, the value of the ``what`` (label or annotation) ``key`` of ``owner``."""
-    source = f"{what} {key} of {owner}"
+    source = intern(f"{what} {key} of {owner}")
     size = number(text)
     if size is not None:
         return size, source
@@ -94,7 +98,7 @@ def labels_of(pod: Pod, workloads: Workloads) -> Mapping[str, str]:
 def annotated_size(pod: Pod) -> StatedSize | None:
     """Return the size in the pod's own annotation, or None without one."""
     text = pod.annotations.get(GROUP_SIZE_ANNOTATION)
-    return None if text is None else read(f"pod {pod.name}", "annotation", GROUP_SIZE_ANNOTATION, text)
+    return None if text is None else read(THE_POD, "annotation", GROUP_SIZE_ANNOTATION, text)
 
 
 def awaited(kind: str, namespace: str, name: str, what: str = "to be seen") -> StatedSize:
@@ -105,7 +109,7 @@ def awaited(kind: str, namespace: str, name: str, what: str = "to be seen") -> S
 
 def alone(pod: Pod) -> Membership:
     """Return the membership of a pod that is a gang by itself."""
-    return Membership(GangKey(pod.namespace, pod.name, Convention.ALONE, pod.uid), 1, f"pod {pod.name}")
+    return Membership(GangKey(pod.namespace, pod.name, Convention.ALONE, pod.uid), 1, THE_POD)
 
 
 def derived(pod: Pod, key: GangKey, stated: StatedSize) -> Membership:

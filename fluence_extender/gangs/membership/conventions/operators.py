@@ -17,6 +17,7 @@ which cleans up.
 from __future__ import annotations
 
 from fluence_extender.gangs.membership.conventions.membership import (
+    THE_POD,
     Membership,
     Workloads,
     awaited,
@@ -49,7 +50,7 @@ def leader_worker_set(pod: Pod, workloads: Workloads) -> Membership | None:
     name, index = pod.labels.get(LWS_NAME), pod.labels.get(LWS_GROUP_INDEX)
     if not name or index is None:
         return None
-    stated = size, source = read(f"pod {pod.name}", "annotation", LWS_SIZE, pod.annotations.get(LWS_SIZE, ""))
+    stated = size, source = read(THE_POD, "annotation", LWS_SIZE, pod.annotations.get(LWS_SIZE, ""))
     parts = [revision] if (revision := pod.labels.get(LWS_REVISION)) else []
     if isinstance(size, int) and size > 1 and _leader_first(pod, workloads, name):
         leads = pod.labels.get(LWS_WORKER_INDEX) == "0"

@@ -12,6 +12,7 @@ pods.
 from __future__ import annotations
 
 from fluence_extender.gangs.membership.conventions.membership import (
+    THE_POD,
     Membership,
     Workloads,
     alone,
@@ -33,7 +34,7 @@ def sized_owner(pod: Pod, workloads: Workloads) -> Membership | None:
         return None
     stated = annotated_size(pod)
     if stated is None and (text := labels_of(pod, workloads).get(FLUX_SIZE)) is not None:
-        stated = read(f"pod {pod.name}", "label", FLUX_SIZE, text)
+        stated = read(THE_POD, "label", FLUX_SIZE, text)
     if stated is None:
         return None
     if stated[0] == 1:

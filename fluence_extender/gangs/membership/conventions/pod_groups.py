@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 
 from fluence_extender.gangs.membership.conventions import jobset, labelled, operators
 from fluence_extender.gangs.membership.conventions.membership import (
+    THE_POD,
     Membership,
     StatedSize,
     Workloads,
@@ -106,9 +107,7 @@ def _submits_ray_job(pod: Pod, workloads: Workloads) -> bool:
 
 def _carried(pod: Pod, labels: Mapping[str, str]) -> StatedSize | None:
     found: Iterator[StatedSize] = (
-        read(f"pod {pod.name}", "label", label, labels[label])
-        for label in COSCHEDULING_SIZES
-        if label in labels
+        read(THE_POD, "label", label, labels[label]) for label in COSCHEDULING_SIZES if label in labels
     )
     return next(found, None) or annotated_size(pod)
 
