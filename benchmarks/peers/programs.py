@@ -45,7 +45,8 @@ class NotBuilt(LocalClusterError):
 class Module:
     """A Go module of one version.
 
-    ``part`` is PATH@VERSION of a module that it has in its repository only, in place of which that version is used.
+    Some modules require another one that only their repository has. ``part`` names a published version of that one, as
+    PATH@VERSION; the build uses it.
     """
 
     path: str

@@ -2,8 +2,9 @@
 
 Equal events (same object, reason and message) become one with a count, which is updated at most every few seconds. So a
 gang that waits for an hour doesn't flood etcd. Invariants: recording never waits, never raises and holds a bounded
-number of events; when there are too many, the namespace that has the most loses its oldest. Each namespace has a budget
-of writes of its own, so that a user who makes thousands of pods delays the Events of that namespace alone.
+number of events; when there are too many, the namespace that has the most loses its oldest. Namespaces
+take turns, and each has a budget of writes of its own, so that a user who makes thousands of pods delays the Events of
+that namespace alone.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class EventRecorder:
         self._held: dict[str, OrderedDict[Key, _Entry]] = {}
         self._count = 0
         self._budgets: dict[str, _Budget] = {}
-        self._pending: dict[Key, None] = {}
+        self._pending: dict[str, dict[Key, _Entry]] = {}
         self._wake = asyncio.Event()
         self._backoff = Backoff(1.0, 30.0)
         self._instance = os.environ.get("HOSTNAME") or "fluence-extender"
@@ -96,18 +97,19 @@ class EventRecorder:
             entry.count += 1
             entry.when = datetime.now(UTC)
         held[key] = entry
-        self._pending[key] = None
+        self._pending.setdefault(regarding.namespace, {})[key] = entry
         if self._count > self._capacity:
             self._drop_one()
         self._wake.set()
 
     def _drop_one(self) -> None:
         """Drop the oldest event of the namespace that has the most."""
-        namespace, largest = max(self._held.items(), key=lambda item: len(item[1]))
-        oldest, _ = largest.popitem(last=False)
-        self._pending.pop(oldest, None)
+        largest = max(self._held.values(), key=len)
+        oldest, entry = largest.popitem(last=False)
+        self._forget(oldest, entry)
         self._count -= 1
         if not largest:
+            namespace = oldest[0].namespace
             del self._held[namespace]
             self._budgets.pop(namespace, None)
 
@@ -129,29 +131,42 @@ class EventRecorder:
             async with asyncio.timeout(CLOSE_LIMIT):
                 await self._write_due()
         except TimeoutError:
-            log.warning("some events were not written in time", count=len(self._pending))
+            log.warning("some events were not written in time", count=sum(map(len, self._pending.values())))
 
     async def _write_due(self) -> float | None:
-        """Write all events that are due; return the seconds until the next one is due, None where nothing is left."""
-        loop = asyncio.get_running_loop()
-        waits: list[float] = []
-        for key in list(self._pending):
-            namespace = key[0].namespace
-            held = self._held.get(namespace)
-            entry = held.get(key) if held is not None else None
-            if entry is None:
-                continue
-            left = entry.due - loop.time()
-            if left <= 0:
-                budget = self._budgets.setdefault(namespace, _Budget(BURST, loop.time()))
-                left = budget.wait(loop.time())
+        """Write one due event of each namespace in turn, until none is due.
+
+        Return the seconds until the next one is due, None where nothing is left.
+        """
+        while self._pending:
+            left = min([await self._write_one_of(namespace) for namespace in list(self._pending)])
             if left > 0:
-                waits.append(left)
-            elif await self._try(key, entry):
-                self._pending.pop(key, None)
-            else:
-                waits.append(0.0)
-        return min(waits, default=None)
+                return left
+        return None
+
+    async def _write_one_of(self, namespace: str) -> float:
+        """Write the oldest due event of a namespace and return 0, or return the seconds until one may be written."""
+        pending = self._pending.get(namespace)
+        if pending is None:
+            return 0.0
+        now = asyncio.get_running_loop().time()
+        key, entry = min(pending.items(), key=lambda item: max(item[1].due, now))
+        left = entry.due - now
+        if left <= 0:
+            left = self._budgets.setdefault(namespace, _Budget(BURST, now)).wait(now)
+        if left > 0:
+            return left
+        if await self._try(key, entry):
+            self._forget(key, entry)
+        return 0.0
+
+    def _forget(self, key: Key, entry: _Entry) -> None:
+        """Wait for no further write of ``entry``, unless a new event has taken its place meanwhile."""
+        pending = self._pending.get(key[0].namespace, {})
+        if pending.get(key) is entry:
+            del pending[key]
+            if not pending:
+                del self._pending[key[0].namespace]
 
     async def _try(self, key: Key, entry: _Entry) -> bool:
         """Write one event; return whether it needs no further try. Wait a while if the API server can't be reached."""
@@ -165,6 +180,9 @@ class EventRecorder:
                 return True
             await asyncio.sleep(self._backoff.delay())
             return False
+        except Exception:
+            log.exception("an event is left out because of a fault", reason=key[1])
+            return True
         self._backoff.reset()
         return entry.written == entry.count
 

@@ -14,7 +14,7 @@ from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, phas
 from tests.e2e.installation import Installation, gates_of
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
-from tests.e2e.test_outages import stands_still
+from tests.e2e.test_outages import freeze
 from tests.e2e.test_rejected_pods import reject
 from tests.e2e.workloads import ours
 
@@ -112,11 +112,8 @@ def test_replacement_is_placed_anew_where_its_node_is_gone(
 @contextmanager
 def controllers_frozen(plane: ControlPlane) -> Iterator[None]:
     """The Job controller creates nothing while this lasts."""
-    process = plane.component("kube-controller-manager").pid
-    assert process is not None
-    os.kill(process, signal.SIGSTOP)
+    process = freeze(plane, "kube-controller-manager")
     try:
-        wait_for(lambda: stands_still(process), what="the controllers to stand still")
         yield
     finally:
         os.kill(process, signal.SIGCONT)

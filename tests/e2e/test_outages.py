@@ -44,14 +44,24 @@ def stands_still(process: int) -> bool:
     return all(one.read_text().rpartition(")")[2].split()[0] == "T" for one in threads)
 
 
-@contextmanager
-def api_server_gone(plane: ControlPlane) -> Iterator[None]:
-    """The API server hangs; at the end of the block it dies, and is away for as long again before it is started."""
-    process = plane.component("kube-apiserver").pid
+def freeze(plane: ControlPlane, name: str) -> int:
+    """Stop a component until it gets SIGCONT, and return its process id once it stands still."""
+    process = plane.component(name).pid
     assert process is not None
     os.kill(process, signal.SIGSTOP)
     try:
-        wait_for(lambda: stands_still(process), what="the API server to stand still")
+        wait_for(lambda: stands_still(process), what=f"{name} to stand still")
+    except BaseException:
+        os.kill(process, signal.SIGCONT)
+        raise
+    return process
+
+
+@contextmanager
+def api_server_gone(plane: ControlPlane) -> Iterator[None]:
+    """The API server hangs; at the end of the block it dies, and is away for as long again before it is started."""
+    try:
+        freeze(plane, "kube-apiserver")
         yield
     finally:
         plane.component("kube-apiserver").kill()

@@ -303,12 +303,17 @@ def test_without_docker_and_buildah_no_image_is_built(checkout: Checkout) -> Non
     assert "apt-get install buildah" in result.stderr
 
 
-def test_ci_checks_while_it_tests_and_then_runs_real_nodes(checkout: Checkout) -> None:
+def complete(checkout: Checkout, make: str) -> None:
+    """Give the machine all that .ci/run needs; ``make`` is what make does."""
     checkout.write("python3", stand_in_python("ensurepip pip"))
     for tool in ("chromium", "promtool", "prometheus"):
         checkout.write(tool, "")
     (checkout.bin / "make").unlink()
-    checkout.write("make", 'echo "make $*"')
+    checkout.write("make", make)
+
+
+def test_ci_checks_while_it_tests_and_then_runs_real_nodes(checkout: Checkout) -> None:
+    complete(checkout, 'echo "make $*"')
     result = checkout.run("bash", ".ci/run")
     assert result.returncode == 0, result.stderr
     *both, nodes = result.stdout.splitlines()
@@ -318,22 +323,14 @@ def test_ci_checks_while_it_tests_and_then_runs_real_nodes(checkout: Checkout) -
 
 @pytest.mark.parametrize("failing", ["check", "test", "node-test"])
 def test_ci_fails_if_a_part_of_it_does(checkout: Checkout, failing: str) -> None:
-    checkout.write("python3", stand_in_python("ensurepip pip"))
-    for tool in ("chromium", "promtool", "prometheus"):
-        checkout.write(tool, "")
-    (checkout.bin / "make").unlink()
-    checkout.write("make", f'echo "make $*"; [ "$1" != {failing} ] || exit 2')
+    complete(checkout, f'echo "make $*"; [ "$1" != {failing} ] || exit 2')
     result = checkout.run("bash", ".ci/run")
     assert result.returncode == 2
     assert ("make node-test" in result.stdout) is (failing == "node-test")
 
 
 def test_ci_says_that_real_nodes_are_left_out_when_its_hour_is_late(checkout: Checkout) -> None:
-    checkout.write("python3", stand_in_python("ensurepip pip"))
-    for tool in ("chromium", "promtool", "prometheus"):
-        checkout.write(tool, "")
-    (checkout.bin / "make").unlink()
-    checkout.write("make", 'echo "make $*"')
+    complete(checkout, 'echo "make $*"')
     result = checkout.run("bash", "-c", "SECONDS=2500; . .ci/run")
     assert result.returncode == 0, result.stderr
     assert "left out: 41 of 60 minutes have passed" in result.stdout

@@ -167,6 +167,33 @@ async def test_namespace_that_floods_waits_for_its_budget_and_others_do_not(
     await asyncio.wait([task])
 
 
+async def test_namespaces_take_turns_when_each_write_takes_long(
+    server: FakeApiServer, connection: Connection
+) -> None:
+    quiet = PATH.replace("/ns/", "/quiet/")
+    server.scripts["POST", PATH].extend([answer({}, 201)] * 100)
+    server.scripts["POST", quiet].append(answer({}, 201))
+    made = EventRecorder(connection)
+    for number in range(100):
+        made.record(POD, "Waiting", str(number))
+    made.record(Regarding("v1", "Pod", "quiet", "p", "u2"), "Waiting", "for members")
+    task = asyncio.create_task(made.run())
+    await eventually(lambda: len(server.bodies) == 101)
+    assert "for members" in [body["note"] for body in server.bodies[:2]]
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_fault_in_one_event_does_not_end_the_writing(
+    server: FakeApiServer, recorder: EventRecorder
+) -> None:
+    server.scripts["POST", PATH].append(answer({}, 201))
+    recorder.record(POD, "Waiting", "not UTF-8: \udc80")
+    recorder.record(POD, "Waiting", "for members")
+    await eventually(lambda: len(server.bodies) == 1)
+    assert server.bodies[0]["note"] == "for members"
+
+
 @pytest.mark.parametrize("kind", ["pods", "messages", "namespaces", "the same"])
 def test_time_to_record_events_grows_with_their_number(kind: str) -> None:
     def event(number: int) -> tuple[Regarding, str]:
