@@ -67,6 +67,14 @@ def test_user_holds_and_releases_his_own_job_and_sees_its_place(
     fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, user: Path, shell: Plugin
 ) -> None:
     own_nodes(1, cpu="4")
+
+    def told() -> set[tuple[str, str]]:
+        path = f"/apis/events.k8s.io/v1/namespaces/{namespace.name}/events"
+        ours = ("Held", "Admitted")
+        return {
+            (one["reason"], one["type"]) for one in namespace.api.get(path)["items"] if one["reason"] in ours
+        }
+
     mine = Namespace(namespace.name, Api(user))
     mine.create(noted(ranks("train", 2, ours("x", cpu="1")), **{HOLD_ANNOTATION: "true"}))
     wait_for(lambda: line(shell).get("train", {}).get("why") == "Held", what="the Job to be held")
@@ -78,17 +86,12 @@ def test_user_holds_and_releases_his_own_job_and_sees_its_place(
     shown = shell.fluence("why", "train").stdout
     assert "queue     default, place 1 in line" in shown
     assert "Held" in shell.fluence("jobs", "-o", "wide").stdout
+    # A reason is announced once it has stood for a moment.
+    wait_for(lambda: told() == {("Held", "Normal")}, what="the hold to be announced", seen=told)
     ended = shell.fluence("queue", "release", "train")
     assert (ended.returncode, ended.stdout) == (0, "job.batch/train annotated\n"), ended.stderr
     namespace.wait_until_bound(2)
     wait_for(lambda: "train" not in line(shell), what="the line to be empty")
-
-    def told() -> set[tuple[str, str]]:
-        path = f"/apis/events.k8s.io/v1/namespaces/{namespace.name}/events"
-        ours = ("Held", "Admitted")
-        return {
-            (one["reason"], one["type"]) for one in namespace.api.get(path)["items"] if one["reason"] in ours
-        }
 
     wait_for(lambda: told() == {("Held", "Normal"), ("Admitted", "Normal")}, what="the events", seen=told)
 
