@@ -207,6 +207,11 @@ class ApiRequest:
     content_type: str = "application/json"
     accept: str = "application/json"
 
+    @property
+    def writes(self) -> bool:
+        """Whether it changes the cluster. A dry run changes nothing."""
+        return self.method != "GET" and "dryRun" not in (self.query or ())
+
 
 class Connection:
     """Calls to one API server. Call ``close`` at the end, or use `connect`."""
@@ -272,7 +277,7 @@ class Connection:
 
     async def _send(self, request: ApiRequest) -> Answer:
         target, headers, body = await self._prepared(request)
-        permit = _always if request.method == "GET" else self.permit
+        permit = self.permit if request.writes else _always
         return await self._transport.send(request.method, target, headers, body, permit)
 
     @asynccontextmanager

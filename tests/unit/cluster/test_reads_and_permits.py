@@ -139,6 +139,15 @@ async def test_write_that_was_turned_away_for_load_is_not_sent_again_once_it_is_
     assert server.count(*BIND) == 1
 
 
+async def test_dry_run_changes_nothing_and_so_needs_no_permit(
+    server: FakeApiServer, connection: Connection
+) -> None:
+    connection.permit = deny
+    server.scripts["POST", "/api/v1/namespaces/ns/pods"].append(answer({}, 201))
+    tried = ApiRequest("POST", "/api/v1/namespaces/ns/pods", "try a pod", {"dryRun": "All"}, {})
+    assert await connection.call(tried) == b"{}"
+
+
 @pytest.fixture(params=["straight", "by a proxy"])
 async def reached(
     request: pytest.FixtureRequest, server: FakeApiServer, tmp_path: Path
