@@ -20,11 +20,13 @@ from fluence_extender.gangs.execution.actions import (
     Steer,
 )
 from fluence_extender.gangs.queue.book import AFTER_BLOCKED, BEYOND_DEPTH, BLOCKED
-from fluence_extender.model.reason import Reason
+from fluence_extender.model.reason import Reason, ReasonCode
 from tests.core.world import World
 
 DECISIONS = (Steer, Clear, NominateGated, AskBudgets, Evict, Resume, HoldJob, Requeue)
 """What is done to work; all else tells somebody something."""
+
+LIMITED = (ReasonCode.QUEUED, ReasonCode.OVER_USER_LIMIT, ReasonCode.OVER_QUOTA)
 
 QUIET = 3
 """So many steps in which nothing is left to be done end it; a running core takes one each second."""
@@ -51,17 +53,17 @@ def standing(core: Controller) -> Standing:
             str(key): sorted(one.assignment.node for one in gang.alive() if one.assignment is not None)
             for key, gang in core.registry.gangs.items()
         },
-        {str(key): start for key, start in core.queue.promised_starts().items()},
+        {str(key): round(start, 3) for key, start in core.queue.promised_starts().items()},
         {name: core.queue.admission.account(name) for name in sorted(core.queue.settings.made)},
     )
 
 
 def _why(reason: Reason | None) -> str:
-    """Return why a gang waits. What it was told of lacking room depends on when it was tried last."""
+    """Return why a gang waits. Of lacking room and limits that are reached, it was told the one found last."""
     if reason is None:
         return ""
-    lacks = reason.code in BLOCKED or reason in (AFTER_BLOCKED, BEYOND_DEPTH)
-    return "it lacks room" if lacks else str(reason)
+    lacks = reason.code in (*BLOCKED, *LIMITED) or reason in (AFTER_BLOCKED, BEYOND_DEPTH)
+    return "it lacks room, or its queue has reached a limit" if lacks else str(reason)
 
 
 def anew(world: World) -> tuple[Controller, list[Action]]:

@@ -130,6 +130,8 @@ class Attempts:
             self._attempt(place, now, changed)
         if self._placed != before:
             self._failures.placed()
+            # With those that run now, others may not start even if they had room, so nothing is reserved for them.
+            self._registry.dirty.update(self._queue.limited())
         return changed
 
     def postpone(self, looked_at: Set[GangKey]) -> None:

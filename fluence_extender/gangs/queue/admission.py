@@ -17,7 +17,12 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.dependencies import Dependee, Dependencies, unmet
 from fluence_extender.gangs.queue.fair_shares import FairShares
-from fluence_extender.gangs.queue.obstacles import duration_obstacle, hold_obstacle, queue_obstacle
+from fluence_extender.gangs.queue.obstacles import (
+    duration_obstacle,
+    hold_obstacle,
+    limit_obstacle,
+    queue_obstacle,
+)
 from fluence_extender.gangs.queue.quotas import Quotas
 from fluence_extender.gangs.queue.settings import Queues, usual_seconds
 from fluence_extender.gangs.queue.submissions import submission_of
@@ -126,6 +131,15 @@ class QueueAdmission:
         if isinstance(queue, Reason) or queue.stop is not Stop.NONE or queue.limits != NO_LIMITS:
             return False
         return duration_obstacle(queue, (one.pod.duration for one in gang.alive())) is None
+
+    def limited(self, gang: Gang) -> bool:
+        """Return whether limits of its queue keep a gang waiting by what runs now, whatever room there is."""
+        place = self.usage.place(gang.key)
+        queue = None if place is None or place.runs else self._queues.queues.get(place.queue)
+        if place is None or queue is None:
+            return False
+        over = self.quotas.obstacle(queue.name, place.asks)
+        return over is not None or limit_obstacle(gang.key, queue, place.user, self.usage) is not None
 
     def queue_for(self, key: GangKey, pods: Sequence[Pod], said: Submission, now: float) -> Queue | Reason:
         """Return the queue of a gang that would be created ``now``, or why it would not be let start.

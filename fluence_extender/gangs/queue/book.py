@@ -266,6 +266,10 @@ class QueueBook:
             return False
         return gang.attempt.queue_version != self.version
 
+    def limited(self) -> set[GangKey]:
+        """Return the blocked gangs that limits of their queues keep waiting by what runs now."""
+        return {head.gang.key for head in self.heads.blocked if self.admission.limited(head.gang)}
+
     def beside(self, gang: Gang, rank: Rank, members: Iterable[Member]) -> Beside | Reason:
         """Return how a gang of that rank may be placed, or why it isn't tried."""
         stopped = self.stops(rank)
