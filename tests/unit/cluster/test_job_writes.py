@@ -295,7 +295,7 @@ async def test_gated_jobs_replace_the_whole_list_and_nothing_else(
     ]
 
 
-async def test_without_permission_nothing_is_tried_or_written(
+async def test_without_permission_nothing_is_written(
     server: FakeApiServer, cluster: ApiCluster, connection: Connection
 ) -> None:
     def forbid() -> None:
@@ -304,7 +304,6 @@ async def test_without_permission_nothing_is_tried_or_written(
     connection.permit = forbid
     server.scripts[GET].append(answer(MANIFEST))
     attempts = (
-        cluster.foresee(JOB),
         cluster.resume(JOB, ()),
         cluster.hold_job(JOB),
         cluster.gate_jobs({}),
