@@ -45,6 +45,8 @@ def asked_of(network: Node, node: Node, waiting: Unserved, join: bool = False) -
 
     Pods that ask something of both have to be served by the network in every order, so that each order suits the node.
     """
+    if not node.reach and not join:
+        return NetworkRequest(waiting)
     parts = {claims: divided(node, network, claims) for claims in waiting.kinds}
     join = join or any(one.joined for one in parts.values())
     if not join and not any(one.network for one in parts.values()):

@@ -163,17 +163,18 @@ class _Problem:
                 wanted[column] += shape.count * int(size[column])
         return any(map(gt, wanted, free.sum(axis=0).tolist()))
 
-    def capacity(self, index: int, free: Amounts, taken: Mapping[int, int]) -> Amounts:
-        """Return how many members of a shape each of its rows takes.
+    def capacity(
+        self, index: int, free: Amounts, taken: Mapping[int, int], part: slice = slice(None)
+    ) -> Amounts:
+        """Return how many members of a shape each of its rows takes, or each row of a ``part`` of them.
 
         ``taken`` has by row the clashes of the shapes that were placed there.
         """
-        shape, rows = self.shapes[index], self.rows[index]
+        shape, rows, room = self.shapes[index], self.rows[index][part], self.rooms[index]
         most = 1 if shape.exclusive else shape.count
         counts = slots(self.sizes[index], free[rows], most)
-        room = self.rooms[index]
         if room is not None:
-            np.minimum(counts, room, out=counts)
+            np.minimum(counts, room[part], out=counts)
         if shape.exclusive:
             closed = self.closed[index] | {row for row, mask in taken.items() if mask >> index & 1}
             if closed:
@@ -192,29 +193,45 @@ class _Filling:
 
     def fill(self, index: int, tight: bool = False) -> dict[str, int]:
         """Place as many members of a shape as fit, in the order of its nodes or (``tight``) the fullest first."""
-        problem = self.problem
-        shape, rows = problem.shapes[index], problem.rows[index]
+        problem, shape = self.problem, self.problem.shapes[index]
         if shape.count == 1 and shape.free and not tight:
             return self._put_one(index)
-        counts = problem.capacity(index, self.free, self.taken)
-        if shape.room is not None:
-            for at in [at for at, row in enumerate(rows.tolist()) if counts[at] and row in self.claiming]:
-                row = int(rows[at])
-                counts[at] = min(int(counts[at]), problem.hosted(index, row, self.claiming))
+        there = len(problem.rows[index])
+        spread = shape.room is not None and problem.wide
+        step = max(there, 1) if tight or spread else PART
+        placed: dict[str, int] = {}
+        left = shape.count
+        for first in range(0, there, step):
+            some = self._fill(index, slice(first, first + step), left, tight, spread)
+            placed |= some
+            left -= sum(some.values())
+            if not left:
+                break
+        return placed
+
+    def _fill(self, index: int, part: slice, most: int, tight: bool, spread: bool) -> dict[str, int]:
+        """Place up to ``most`` members of a shape on a ``part`` of its nodes.
+
+        ``spread`` says that what one node hosts depends on the others.
+        """
+        problem = self.problem
+        shape, rows, names = problem.shapes[index], problem.rows[index][part], problem.table.names
+        counts = problem.capacity(index, self.free, self.taken, part)
+        if shape.room is not None and self.claiming:
+            for at in np.flatnonzero(np.isin(rows, list(self.claiming)) & (counts > 0)).tolist():
+                counts[at] = min(int(counts[at]), problem.hosted(index, int(rows[at]), self.claiming))
         usable = np.flatnonzero(counts)
         if tight:
             usable = usable[np.argsort(self._slack(index, rows[usable]), kind="stable")]
-        if shape.room is not None and problem.wide:
+        if shape.room is not None and spread:
             others, rows_there = problem.claiming(self.claiming), rows[usable].tolist()
-            asked = zip(
-                [problem.table.names[row] for row in rows_there], counts[usable].tolist(), strict=True
-            )
-            spread = shape.room.spread(asked, shape.count, others)
-            counts[usable] = [spread.get(problem.table.names[row], 0) for row in rows_there]
+            asked = zip([names[row] for row in rows_there], counts[usable].tolist(), strict=True)
+            hosted = shape.room.spread(asked, shape.count, others)
+            counts[usable] = [hosted.get(names[row], 0) for row in rows_there]
             usable = usable[counts[usable] > 0]
         before = np.cumsum(counts[usable]) - counts[usable]
-        usable = usable[before < shape.count]
-        given = np.minimum(counts[usable], shape.count - before[: len(usable)])
+        usable = usable[before < most]
+        given = np.minimum(counts[usable], most - before[: len(usable)])
         chosen = rows[usable]
         self.free[chosen] -= given[:, None] * problem.sizes[index]
         if problem.clashes[index]:
@@ -223,7 +240,6 @@ class _Filling:
         if shape.room is not None:
             for row, count in zip(chosen.tolist(), given.tolist(), strict=True):
                 self.claiming.setdefault(row, {})[index] = count
-        names = problem.table.names
         return {names[row]: count for row, count in zip(chosen.tolist(), given.tolist(), strict=True)}
 
     def _put_one(self, index: int) -> dict[str, int]:
@@ -280,13 +296,14 @@ def lacks_room(shape: Shape, table: CapacityTable) -> bool:
     The nodes are looked at in parts, because the first ones of a cluster with room take most gangs.
     """
     problem = _Problem((shape,), table)
-    if not shape.free:
-        return int(problem.capacity(0, table.free, {}).sum()) < shape.count
     size, rows, found = problem.sizes[0], problem.rows[0], 0
     for first in range(0, len(rows), PART):
-        part = rows[first : first + PART]
-        taking = part[problem.takes(size, part, table.free)]
-        found += int(slots(size, table.free[taking], shape.count).sum())
+        part = slice(first, first + PART)
+        if shape.free:
+            taking = rows[part][problem.takes(size, rows[part], table.free)]
+            found += int(slots(size, table.free[taking], shape.count).sum())
+        else:
+            found += int(problem.capacity(0, table.free, {}, part).sum())
         if found >= shape.count:
             return False
     return True
