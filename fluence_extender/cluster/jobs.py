@@ -26,7 +26,7 @@ from fluence_extender.model.names import GATED_JOBS, GATED_JOBS_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job, Resumable
 
-UNFIT = (msgspec.MsgspecError, LookupError, TypeError, AttributeError)
+UNFIT = (msgspec.MsgspecError, LookupError, TypeError, AttributeError, RecursionError)
 """The errors with which a manifest of another form can't be read."""
 
 NO_DRY_RUN = 400

@@ -22,6 +22,9 @@ from fluence_extender.model.node import Node
 MOST_DEVICES = 32
 """The most devices of one claim (resource.k8s.io/v1 AllocationResultsMaxSize)."""
 
+MOST_WAYS = 128
+"""Pods whose claims have more different choices and selectors aren't planned: each device is looked at for all."""
+
 MOST_LENSES = 256
 """For how many sets of claims it is remembered what they ask of devices."""
 
@@ -414,6 +417,15 @@ class _Serving:
 def choices(claims: Claims) -> Iterator[Choice]:
     """Yield all choices of all requests."""
     return (choice for claim in claims for request in claim.requests for choice in request.choices)
+
+
+@lru_cache(maxsize=MOST_VIEWS)
+def excess(claims: Claims) -> str:
+    """Return that a pod claims in too many ways, "" for most."""
+    found = set(choices(claims))
+    ways = len(found) + len({selector for one in found for selector in one.selectors})
+    text = f"its claims have {ways} different choices and selectors; at most {MOST_WAYS} are planned"
+    return text if ways > MOST_WAYS else ""
 
 
 def _selects(kind: Choice, device: NodeDevice) -> Verdict:
