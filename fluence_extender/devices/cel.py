@@ -54,10 +54,12 @@ class Program:
     def __init__(self, expression: str) -> None:
         try:
             environment = celpy.Environment(runner_class=_Runner)
-            self._runner = environment.program(environment.compile(expression), functions=_FUNCTIONS)
+            runner = environment.program(environment.compile(expression), functions=_FUNCTIONS)
         except Exception as error:
             # The library names no base of its errors, and users write the expressions.
             raise CelError(f"can't be read{_said(error)}") from error
+        assert isinstance(runner, _Runner)
+        self._runner = runner
         self._further = 0
 
     @property
