@@ -17,7 +17,7 @@ import msgspec
 
 from fluence_extender.cluster.bodies import gated_jobs_patch, hold_patch, note_patch, plan_patch, resume_patch
 from fluence_extender.cluster.connection import MERGE_PATCH, METADATA_ONLY, ApiRequest, Connection
-from fluence_extender.cluster.decode.objects import Time
+from fluence_extender.cluster.decode.objects import Time, readable
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.errors import ClusterError, Conflict, Gone, Invalid, NoAnswer, Unforeseeable
 from fluence_extender.cluster.port import BINDS_FOR, Json
@@ -163,7 +163,7 @@ class ApiJobs:
     async def _read(self, job: Resumable) -> bytes:
         """Return the current workload. Raise `Gone` where it, or the one of that uid, doesn't exist any more."""
         kind = RESUMABLES[type(job)]
-        raw = await self._connection.call(ApiRequest("GET", kind.path(job), f"read {_key(job)}"))
+        raw = readable(await self._connection.call(ApiRequest("GET", kind.path(job), f"read {_key(job)}")))
         if kind.decode(raw).uid != job.uid:
             raise Gone(f"{_key(job)} (uid {job.uid}) is gone; another one of that name took its place", 404)
         return raw

@@ -16,11 +16,14 @@ from operator import or_
 
 from fluence_extender.devices.selectors import Verdict, selects
 from fluence_extender.model.claims import AttributeConstraint, Choice, Claims
-from fluence_extender.model.devices import CounterId, NodeDevice
+from fluence_extender.model.devices import Attribute, CounterId, NodeDevice
 from fluence_extender.model.node import Node
 
 MOST_DEVICES = 32
 """The most devices of one claim (resource.k8s.io/v1 AllocationResultsMaxSize)."""
+
+MOST_WAYS = 128
+"""Pods whose claims have more different choices and selectors aren't planned: each device is looked at for all."""
 
 MOST_LENSES = 256
 """For how many sets of claims it is remembered what they ask of devices."""
@@ -33,8 +36,11 @@ BLOCKING = ("NoSchedule", "NoExecute")
 Amounts = tuple[tuple[int, int], ...]
 """Amounts by their position in `View.left`."""
 
-Value = tuple[type, object]
-"""The value of an attribute with its type, which matters when values are compared."""
+Value = int | None
+"""Which of its values on the node an attribute has, None for none.
+
+Only whether values are equal matters, so nodes look alike whose devices have other values that differ in the same way.
+"""
 
 
 class Spent(Exception):
@@ -179,7 +185,7 @@ class Lens:
         if device.shareable:
             build.limit(device)
             build.taken |= device.held << len(build.parts)
-        values = tuple((type(one), one) for one in map(device.attributes.get, self.attributes))
+        values = tuple(build.value(name, device.attributes.get(name)) for name in self.attributes)
         consumes = build.counters(device.consumes)
         build.parts.append(DevicePart(serves, values, consumes, tuple(shares) if device.shareable else None))
 
@@ -193,6 +199,11 @@ class _Building:
         self.taken = self.failing = self.unfit = self.blocked = 0
         self._counters = counters
         self._places: dict[object, int] = {}
+        self._values: dict[object, int] = {}
+
+    def value(self, name: str, one: Attribute | None) -> Value:
+        """Return which value of the attribute this is. Values of different types aren't equal."""
+        return None if one is None else self._values.setdefault((name, type(one), one), len(self._values))
 
     def counters(self, consumed: Mapping[CounterId, int]) -> Amounts:
         """Return what is consumed of counters; a counter that doesn't exist has nothing."""
@@ -404,7 +415,7 @@ class _Serving:
                 continue
             value = part.values[place]
             values = {one for _, one in bound[at]}
-            if value[1] is None or (values and (value in values) == constraint.distinct):
+            if value is None or (values and (value in values) == constraint.distinct):
                 return None
             others = {one for one in bound[at] if one[0] != request} if constraint.distinct else set()
             agreed[at] = frozenset({*others, (request, value)})
@@ -414,6 +425,15 @@ class _Serving:
 def choices(claims: Claims) -> Iterator[Choice]:
     """Yield all choices of all requests."""
     return (choice for claim in claims for request in claim.requests for choice in request.choices)
+
+
+@lru_cache(maxsize=MOST_VIEWS)
+def excess(claims: Claims) -> str:
+    """Return that a pod claims in too many ways, "" for most."""
+    found = set(choices(claims))
+    ways = len(found) + len({selector for one in found for selector in one.selectors})
+    text = f"its claims have {ways} different choices and selectors; at most {MOST_WAYS} are planned"
+    return text if ways > MOST_WAYS else ""
 
 
 def _selects(kind: Choice, device: NodeDevice) -> Verdict:

@@ -17,6 +17,7 @@ from collections import ChainMap, Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 
+from fluence_extender.devices.allocator import excess
 from fluence_extender.devices.classes import Classes
 from fluence_extender.devices.pools import Pool, Pools, discard
 from fluence_extender.devices.selectors import selects
@@ -399,14 +400,15 @@ class DeviceBook:
                 pod.affinity,
                 "its claims and its affinity allow too many combinations of nodes",
             )
+        claims = tuple(waiting)
         return replace(
             pod,
             requests=amounts,
             affinity=affinity,
-            claims=tuple(waiting),
+            claims=claims,
             interdependent=pod.interdependent or bool(extended),
             claim_group=self._group(pod) if any(one.shared for one in waiting) else "",
-            problem=pod.problem or problem,
+            problem=pod.problem or problem or excess(claims),
         )
 
     def _has_extended(self, pod: Pod) -> bool:

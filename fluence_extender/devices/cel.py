@@ -13,18 +13,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import total_ordering
+from itertools import chain
 from typing import Any
 
 import celpy
 from celpy import celtypes
-from celpy.celparser import CELParseError
 from celpy.evaluation import Activation, CELEvalError, Evaluator
 
 from fluence_extender.model.devices import Attribute, NodeDevice, Version
 from fluence_extender.model.quantity import nanos
 
 MOST_STEPS = 10_000
-"""How many parts of an expression one evaluation looks at, those in loops each time."""
+"""How many parts of an expression one evaluation looks at, those in loops each time.
+
+A list or a map that is made counts as many as it has elements, and a text in it one for ten characters.
+"""
+
+SEEN_AT_A_STEP = 100
+"""Elements of a list or a map (or ten times as many characters) that are looked at again at the cost of a step."""
+
+FEW_STEPS, MOST_FURTHER_STEPS = 200, 500_000
+"""What evaluations take beyond a few steps each is limited for all evaluations of an expression together."""
+
+LONGEST_TEXT = 100_000
+"""Characters of a text in which something is replaced."""
 
 DRIVER, ATTRIBUTES, CAPACITY, SHARED = "driver", "attributes", "capacity", "allowMultipleAllocations"
 
@@ -42,18 +54,30 @@ class Program:
     def __init__(self, expression: str) -> None:
         try:
             environment = celpy.Environment(runner_class=_Runner)
-            self._runner = environment.program(environment.compile(expression), functions=_FUNCTIONS)
-        except (CELParseError, ValueError, RecursionError) as error:
+            runner = environment.program(environment.compile(expression), functions=_FUNCTIONS)
+        except Exception as error:
+            # The library names no base of its errors, and users write the expressions.
             raise CelError(f"can't be read{_said(error)}") from error
+        assert isinstance(runner, _Runner)
+        self._runner = runner
+        self._further = 0
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether its evaluations have taken so many steps that there is to be none any more."""
+        return self._further > MOST_FURTHER_STEPS
 
     def selects(self, device: NodeDevice, read: Read) -> bool:
         """Return whether it selects the device; ``read`` is told what it reads. Raises `CelError`."""
+        limit = _Limit()
         try:
-            found = self._runner.evaluate({"device": _cel_device(device, read)})
+            found = self._runner.within(limit, {"device": _cel_device(device, read)})
         except _TooCostly as error:
             raise CelError(f"takes more than {MOST_STEPS} steps") from error
-        except (CELEvalError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
+        except Exception as error:
             raise CelError(f"fails{_said(error)}") from error
+        finally:
+            self._further += max(limit.steps - FEW_STEPS, 0)
         if not isinstance(found, celtypes.BoolType):
             raise CelError("isn't true or false")
         return bool(found)
@@ -216,6 +240,13 @@ def _of_text(change: Any) -> Any:
     return lambda text, *more: celtypes.StringType(change(str(text), *map(str, more)))
 
 
+def _replaced(text: Any, old: Any, new: Any) -> celtypes.StringType:
+    text, old, new = str(text), str(old), str(new)
+    if len(text) + text.count(old) * len(new) > LONGEST_TEXT:
+        raise _TooCostly
+    return celtypes.StringType(text.replace(old, new))
+
+
 def _equal(one: Any, other: Any) -> Any:
     """Return whether values are equal; those of different types aren't, and numbers are of one type.
 
@@ -252,7 +283,7 @@ _FUNCTIONS: dict[str, Any] = {
     "lowerAscii": _of_text(str.lower),
     "upperAscii": _of_text(str.upper),
     "trim": _of_text(str.strip),
-    "replace": _of_text(str.replace),
+    "replace": _replaced,
 }
 
 
@@ -260,13 +291,34 @@ _FUNCTIONS: dict[str, Any] = {
 
 
 class _Limit:
+    """The steps of one evaluation. Few parts can make a large value, so values count by their size."""
+
     def __init__(self) -> None:
         self.steps = 0
+        self._sizes: dict[int, tuple[object, int]] = {}
+        """The size of each list and map by its id. They are kept, so that the ids stay theirs."""
 
-    def step(self) -> None:
-        self.steps += 1
+    def step(self, count: int = 1) -> None:
+        self.steps += count
         if self.steps > MOST_STEPS:
             raise _TooCostly
+
+    def seen(self, value: Any) -> Any:
+        """Count a value that a part has, and return it."""
+        self.step(self._size(value) // SEEN_AT_A_STEP)
+        return value
+
+    def _size(self, value: Any) -> int:
+        if isinstance(value, str | bytes):
+            return len(value) // 10
+        if not isinstance(value, list | dict) or isinstance(value, _Recorded):
+            return 0
+        known = self._sizes.get(id(value))
+        if known is None:
+            parts = chain(value.keys(), value.values()) if isinstance(value, dict) else value
+            known = self._sizes[id(value)] = value, sum(1 + self._size(one) for one in parts)
+            self.step(known[1])
+        return known[1]
 
 
 class _LimitedEvaluator(Evaluator):
@@ -278,11 +330,11 @@ class _LimitedEvaluator(Evaluator):
 
     def _visit_tree(self, tree: Any) -> Any:
         self._limit.step()
-        return super()._visit_tree(tree)
+        return self._limit.seen(super()._visit_tree(tree))
 
     def visit(self, tree: Any) -> Any:
         self._limit.step()
-        return super().visit(tree)
+        return self._limit.seen(super().visit(tree))
 
     def sub_evaluator(self, ast: Any) -> Evaluator:
         return _LimitedEvaluator(ast, self.activation, self._limit)
@@ -309,5 +361,6 @@ def _identifier(tree: Any) -> str:
 
 
 class _Runner(celpy.InterpretedRunner):
-    def evaluate(self, context: Any) -> Any:
-        return _LimitedEvaluator(self.ast, self.new_activation(), _Limit()).evaluate(context)
+    def within(self, limit: _Limit, context: Any) -> Any:
+        """Evaluate with a limit."""
+        return _LimitedEvaluator(self.ast, self.new_activation(), limit).evaluate(context)

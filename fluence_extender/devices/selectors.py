@@ -98,6 +98,10 @@ class _Selector:
             found = self._program.selects(device, read)
         except self._error as error:
             found = self._why(error)
+        if self._program.exhausted:
+            # What is known is given up, so that it doesn't matter which devices came first.
+            self._known = found = self._why(self._error("takes too many steps for all devices together"))
+            return found
         if self._size >= MOST_REMEMBERED:
             self._known, self._size = None, 0
         self._size += 1

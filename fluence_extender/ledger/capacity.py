@@ -148,7 +148,7 @@ class CapacityTable:
 def slots(size: Amounts, free: Amounts, most: int) -> Amounts:
     """Return how many times ``size`` fits into each row of ``free``, at most ``most``."""
     asked = np.flatnonzero(size)
-    counts = np.full(free.shape[0], most, dtype=np.int64)
+    counts = np.full(free.shape[0], min(most, LARGEST), dtype=np.int64)
     for column in asked:
         np.minimum(counts, free[:, column] // size[column], out=counts)
     return np.maximum(counts, 0, out=counts)

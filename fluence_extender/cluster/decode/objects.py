@@ -136,6 +136,11 @@ def _shallow(raw: bytes) -> bytes:
     return b"".join((*kept, raw[begin:]))
 
 
+def readable(raw: bytes) -> bytes:
+    """Return the JSON text of an object, without the values that are nested too deep to be read."""
+    return _deep(lambda text: (_fields(text), text)[1])(raw)
+
+
 decode_page = _deep(msgspec.json.Decoder(ListPage).decode)
 decode_event = _deep(msgspec.json.Decoder(Event).decode)
 decode_versioned = msgspec.json.Decoder(Versioned).decode

@@ -24,9 +24,11 @@ Invariant: no index has a foreseen pod while it has a real one that holds a plac
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from operator import itemgetter
 
 from fluence_extender.gangs.lifecycle.pins import pinning, unpinned
 from fluence_extender.gangs.membership.assembly import foreign_gates
@@ -234,7 +236,8 @@ class JobPods:
 
     def _taken(self, index: int) -> bool:
         """Return whether the index has a pod that holds a place or has succeeded, or needs none any more."""
-        if self.job.done and any(first <= index <= last for first, last in self.job.done):
+        at = bisect_right(self.job.done, index, key=itemgetter(0)) - 1
+        if at >= 0 and index <= self.job.done[at][1]:
             return True
         there = self.pods.get(index)
         return there is not None and any(pod.phase != "Failed" for pod in there.values())

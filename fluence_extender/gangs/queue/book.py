@@ -20,7 +20,7 @@ from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.gangs.queue.beside import FREELY, Beside, KeptRoom, LedgerBeside, Terms
 from fluence_extender.gangs.queue.device_rows import EXCLUSIVE
-from fluence_extender.gangs.queue.ends import Ends
+from fluence_extender.gangs.queue.ends import LATEST, Ends
 from fluence_extender.gangs.queue.future import FuturePlanner, Request
 from fluence_extender.gangs.queue.heads import Head, Heads
 from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
@@ -177,8 +177,8 @@ class QueueBook:
             GangReservation(
                 head.gang.key,
                 tuple(sorted(self._nodes_of(head))),
-                head.promise.start if head.promise.start < NEVER else None,
-                head.promise.end if head.promise.end < NEVER else None,
+                _told(head.promise.start),
+                _told(head.promise.end),
             )
             for head in self.heads.blocked
             if head.promise is not None
@@ -443,8 +443,8 @@ class QueueBook:
         told = [(head.gang, head.gang.starts_about) for head in self.heads.blocked]
         self.heads.finish(self.ready())
         for head in self.heads.blocked:
-            start = head.promise.start if head.promise is not None else NEVER
-            if start < NEVER and head.gang.starts_about != start:
+            start = _told(head.promise.start) if head.promise is not None else None
+            if start is not None:
                 head.gang.starts_about = start
         # A start that is told to nobody any more changes the answers, too.
         if any(gang.starts_about != start for gang, start in told):
@@ -469,3 +469,8 @@ class QueueBook:
         if self._told[0] != basis:
             self._told = basis, operator_reservations(reservations.values(), self._nodes, rows)
         return [one for one in self._told[1] if one.end > self.followed.now()]
+
+
+def _told(time: float) -> float | None:
+    """Return a time as others are told it, None for `NEVER`: what is promised one after another may end too late."""
+    return min(time, LATEST) if time < NEVER else None

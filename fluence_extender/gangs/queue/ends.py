@@ -13,8 +13,8 @@ from fluence_extender.gangs.membership.conventions.membership import Workloads, 
 from fluence_extender.model.pod import Pod
 from fluence_extender.queueing.entry import NEVER
 
-LATEST = datetime.max.replace(microsecond=0, tzinfo=UTC).timestamp()
-"""The last time that can be written as a date, in seconds since the epoch. A pod that ends later never ends."""
+LATEST = datetime.max.replace(second=0, microsecond=0, tzinfo=UTC).timestamp()
+"""The last minute that can be written as a date, in seconds since the epoch. A pod that ends later never ends."""
 
 DefaultDuration = Callable[[Pod], float | None]
 """Returns how long a pod runs that declares no duration, None where its queue doesn't say it."""

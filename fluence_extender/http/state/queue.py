@@ -8,6 +8,7 @@ from datetime import datetime
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.queue.book import GangReservation, Standing
+from fluence_extender.gangs.queue.ends import LATEST
 from fluence_extender.gangs.queue.operators import covered
 from fluence_extender.gangs.queue.turns import turn
 from fluence_extender.http.state.gangs import gang_label
@@ -201,7 +202,7 @@ def _by_administrator(one: NodeReservation, nodes: Iterable[Node], with_nodes: b
         namespace="",
         name=one.name,
         start=moment(one.start),
-        end=moment(one.end),
+        end=moment(min(one.end, LATEST)),
         count=len(names),
         nodes=tuple(names) if with_nodes else (),
         queues=tuple(sorted(one.queues)),

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from fluence_extender.cluster.api import ApiCluster, open_cluster
 from fluence_extender.cluster.bodies import LONGEST_GATING_REASON, first_pod
@@ -392,6 +393,19 @@ async def test_workload_whose_spec_has_changed_is_foreseen_later(
     with pytest.raises(Conflict):
         await cluster.foresee(RAY)
     assert not server.bodies
+
+
+async def test_pods_of_a_spec_that_is_nested_too_deep_cannot_be_foreseen(
+    server: FakeApiServer, cluster: ApiCluster
+) -> None:
+    text = json.dumps(of_operator({"headGroupSpec": "deep"})).replace('"deep"', "[" * 5000 + "]" * 5000)
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return web.Response(text=text, content_type="application/json")
+
+    server.scripts["GET", RAY_PATH].append(handler)
+    with pytest.raises(Unforeseeable):
+        await cluster.foresee(RAY)
 
 
 @pytest.mark.parametrize("spec", [{}, {"headGroupSpec": {}}, {"headGroupSpec": {"template": {}}}])

@@ -369,3 +369,14 @@ def test_pool_of_the_network_that_is_being_updated_stays_counted() -> None:
     assert made.put(links((), (), slices=2)).network
     assert all(one.problem for one in made.network.devices)
     assert now(made).allocatable[COUNTED] == 6
+
+
+def test_pod_whose_claims_have_too_many_choices_or_selectors_is_not_planned() -> None:
+    made = book()
+    same = Choice("gpus", ("device.driver != 'x'",))
+    others = [Choice("gpus", (f"device.driver != '{number}'",)) for number in range(70)]
+    for name, some in (("alike", [same] * 70), ("different", others)):
+        requests = tuple(DeviceRequest(f"r{number}", (one,)) for number, one in enumerate(some))
+        made.put(ResourceClaimTemplate("ns", name, ClaimSpec(requests)))
+    assert not made.pod(pod("one", template="alike")).problem
+    assert "141 different choices and selectors" in made.pod(pod("other", template="different")).problem

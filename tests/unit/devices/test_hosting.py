@@ -11,6 +11,7 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fluence_extender.devices.allocator import lens
 from fluence_extender.devices.hosting import Pods, Unserved, failure, hosts, most_hosted
 from fluence_extender.devices.selectors import selects
 from fluence_extender.model.claims import (
@@ -329,3 +330,14 @@ def test_administrator_needs_the_counters_of_a_device() -> None:
     assert most_hosted(node, Unserved(), watching, 2) == 2
     assert most_hosted(node, Unserved(counted(claims(of("a")))), watching, 2) == 0
     assert most_hosted(node, Unserved(counted(watching)), claims(of("a")), 2) == 1
+
+
+def test_nodes_whose_devices_have_other_values_that_differ_in_the_same_way_look_alike() -> None:
+    asked = claims(of(), of(), alike=NUMA)
+
+    def view(*numa: int) -> object:
+        devices = tuple(device(str(at), numa=one) for at, one in enumerate(numa))
+        return lens((asked,)).view(Node(str(numa), devices=devices))
+
+    assert view(0, 0, 1, 1) is view(8, 8, 9, 9) is view(1, 1, True, True)
+    assert view(0, 0, 0, 1) is not view(0, 0, 1, 1)

@@ -57,6 +57,8 @@ def test_expression_selects_as_kubernetes_evaluates_it(expression: str, selected
         ("device.attributes[3]", "isn't true or false"),
         (f'{ATTRIBUTES}.model.compareTo(quantity("1")) > 0', "fails"),
         ("(" * 400 + "true" + ")" * 400, ""),
+        ("[1].exists(1, true)", "fails"),
+        ("int(1.0 / 0.0) > 0", "fails"),
     ],
 )
 def test_expression_that_fails_selects_nothing_and_says_why(expression: str, why: str) -> None:
@@ -71,6 +73,58 @@ def test_costly_expression_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     found = verdict(f"{ten}.all(x, {ten}.all(y, {ten}.all(z, x + y + z >= 0)))", device())
     assert isinstance(found, str)
     assert "takes more than 200 steps" in found
+
+
+def nested(levels: int, first: str, each: str) -> str:
+    """Return an expression in which each of the names a0, a1, ... stands for what ``each`` makes of the one before."""
+    expression = f"size(a{levels - 1}) > 0 && a{levels - 1} == a{levels - 1}"
+    for level in reversed(range(1, levels)):
+        expression = f"cel.bind(a{level}, {each.replace('A', f'a{level - 1}')}, {expression})"
+    return f"cel.bind(a0, {first}, {expression})"
+
+
+@pytest.mark.parametrize(
+    ("first", "each"),
+    [
+        ('"x"', "A + A"),
+        ("[1]", "A + A"),
+        ("[1]", "[A, A]"),
+        ("[1]", "[1, 2].map(x, A)"),
+        ("{1: 1}", "{1: A, 2: A}"),
+        ('"xxxxxxxxxx"', 'A.replace("x", A)'),
+        ('"xxxxxxxxxx"', 'A.replace("", A)'),
+    ],
+)
+def test_short_expression_that_makes_a_huge_value_is_given_up(first: str, each: str) -> None:
+    found = verdict(nested(24, first, each), device())
+    assert isinstance(found, str)
+    assert "takes more than 10000 steps" in found
+
+
+def test_expression_that_is_costly_for_each_of_many_devices_selects_none_of_them_from_then_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cel, "MOST_FURTHER_STEPS", 2_000)
+    costly = (
+        f"{ATTRIBUTES}.index >= 0 && [0, 1, 2, 3, 4, 5, 6, 7, 8, 9].all(x, [0, 1, 2, 3].all(y, x + y >= 0))"
+    )
+    found = [verdict(costly, device(index=index)) for index in range(10)]
+    assert found[0] is True
+    assert isinstance(found[-1], str)
+    assert "takes too many steps for all devices together" in found[-1]
+    assert verdict(costly, device(index=0)) == found[-1]
+
+
+def test_cheap_expression_is_evaluated_for_any_number_of_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cel, "MOST_FURTHER_STEPS", 0)
+    expression = f'device.driver == "{DRIVER}" && {ATTRIBUTES}.index == 7'
+    found = [verdict(expression, device(index=index)) for index in range(20)]
+    assert found == [index == 7 for index in range(20)]
+
+
+def test_list_of_many_texts_is_within_the_limit() -> None:
+    texts = ", ".join(f'"GPU-{number:036}"' for number in range(200))
+    assert verdict(f"{ATTRIBUTES}.model in [{texts}]", device()) is False
 
 
 def test_device_with_the_same_values_is_not_evaluated_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -140,3 +141,7 @@ def test_what_pods_use_beyond_a_node_counts_once_a_node_has_that_resource() -> N
     assert "example.com/fpga" not in live.now().of_node("n0")
     accounts["n1"].resize(Resources({**asks(4000, 8), "example.com/fpga": 4}))
     assert [live.now().of_node(name)["example.com/fpga"] for name in NODES] == [-2, 4, 0, 0]
+
+
+def test_more_pods_than_can_be_counted_are_as_many_as_fit() -> None:
+    assert slots(np.array([0, 2]), np.array([[0, 8], [0, 1]]), 2**126).tolist() == [4, 0]
