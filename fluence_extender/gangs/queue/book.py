@@ -18,7 +18,7 @@ import numpy as np
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import QueueAdmission
-from fluence_extender.gangs.queue.beside import FREELY, Beside, KeptRoom, LedgerBeside, Terms
+from fluence_extender.gangs.queue.beside import FREELY, Beside, LedgerBeside, Terms
 from fluence_extender.gangs.queue.device_rows import EXCLUSIVE
 from fluence_extender.gangs.queue.ends import Ends
 from fluence_extender.gangs.queue.future import FuturePlanner, Request
@@ -28,6 +28,7 @@ from fluence_extender.gangs.queue.operators import covered, operator_reservation
 from fluence_extender.gangs.queue.reclaims import Reclaims
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.gangs.queue.turns import Turns, entry_key, waits
+from fluence_extender.ledger.capacity import KeptRoom
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
