@@ -274,18 +274,11 @@ class Cluster(Protocol):
         ...
 
     async def ungate(
-        self,
-        pod: Pod,
-        gate: str,
-        placed_with: str = "",
-        pin: Pin | None = None,
-        consumes: tuple[str, str] | None = None,
+        self, pod: Pod, gate: str, annotations: Mapping[str, str] = {}, pin: Pin | None = None
     ) -> None:
         """Remove the scheduling gate of that name, at whatever position.
 
-        The same write records ``placed_with`` on the pod (the text of its `Promise`), pins the pod, and names the
-        ProvisioningRequest whose nodes the pod ``consumes``, with its class. Do nothing where the pod doesn't have the
-        gate.
+        The same write merges ``annotations`` into the pod and pins it. Do nothing where the pod doesn't have the gate.
         """
         ...
 
