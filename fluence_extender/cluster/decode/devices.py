@@ -300,8 +300,7 @@ def _attributes(attributes: Mapping[str, _Attribute]) -> Iterable[tuple[str, Att
 def decode_device_class(raw: bytes) -> DeviceClass:
     """Decode a DeviceClass."""
     meta, spec, _, _ = _class(raw)
-    created = meta.creation_timestamp.timestamp() if meta.creation_timestamp is not None else 0.0
-    return DeviceClass(meta.name, _expressions(spec.selectors), spec.extended_resource or "", created)
+    return DeviceClass(meta.name, _expressions(spec.selectors), spec.extended_resource or "", meta.created)
 
 
 def _expressions(selectors: list[_Selector] | None) -> tuple[str, ...]:

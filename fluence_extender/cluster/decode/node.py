@@ -53,7 +53,7 @@ def decode_node(raw: bytes) -> Node:
         unschedulable=bool(spec.unschedulable),
         ready=is_ready(status.conditions),
         problem=problem or fault,
-        created=created.timestamp() if (created := meta.creation_timestamp) else 0.0,
+        created=meta.created,
         guards=tuple(key for key in KEEPING if key in annotations),
         kept=tuple(key for key in KEEPING if key in kept),
     )

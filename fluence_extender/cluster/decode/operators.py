@@ -15,12 +15,11 @@ import msgspec
 from fluence_extender.cluster.decode.job import (
     JobSpec,
     PodTemplate,
-    created,
     held_for_placement,
     queued_since,
     suspension_is_ours,
 )
-from fluence_extender.cluster.decode.objects import Int64, Metadata, Unread, tolerant_decoder
+from fluence_extender.cluster.decode.objects import Conditions, Int64, Metadata, Unread, tolerant_decoder
 from fluence_extender.model.names import KUEUE_QUEUE_LABEL, QUEUE_LABEL
 from fluence_extender.model.workload import JobSet, LeaderWorkerSet, MpiJob, RayCluster, ReplicatedJob
 
@@ -94,15 +93,6 @@ class _Suspension:
     managed_by: str | None
 
 
-class _Condition(msgspec.Struct):
-    type: str = ""
-    status: str = ""
-
-
-class _Conditions(msgspec.Struct):
-    conditions: list[_Condition] | None = None
-
-
 class _HeadGroup(msgspec.Struct):
     template: PodTemplate | None = None
 
@@ -127,7 +117,7 @@ class _RayCluster(msgspec.Struct, rename="camel"):
 
 _job_set = tolerant_decoder("JobSet", _JobSet, Unread)
 _leader_worker_set = tolerant_decoder("LeaderWorkerSet", _LeaderWorkerSet, Unread)
-_mpi_job = tolerant_decoder("MPIJob", _MpiJob, _Conditions)
+_mpi_job = tolerant_decoder("MPIJob", _MpiJob, Conditions)
 _ray_cluster = tolerant_decoder("RayCluster", _RayCluster, Unread)
 
 
@@ -183,7 +173,7 @@ def decode_mpi_job(raw: bytes) -> MpiJob:
     launcher_last = spec.launcher_creation_policy == "WaitForWorkersReady"
     launchers = 1 if "Launcher" in roles and not launcher_last else 0
     run = spec.run_policy or _RunPolicy()
-    ended = any(one.type in MPI_ENDING and one.status == "True" for one in status.conditions or ())
+    ended = not status.true.isdisjoint(MPI_ENDING)
     templates = [one.template for one in roles.values()]
     return MpiJob(
         *meta.identity,
@@ -236,7 +226,7 @@ def _turn(
         "version": meta.resource_version,
         "generation": meta.generation,
         "queued": queued or bool((meta.labels or {}).get(QUEUE_LABEL)),
-        "created": created(meta),
+        "created": meta.created,
     }
 
 
