@@ -38,10 +38,10 @@ from fluence_extender.model.pod import (
     Owner,
     Pod,
     Requirement,
-    Toleration,
 )
 from fluence_extender.model.requests import SPEC_FIELDS, STATUS_FIELDS, effective_requests
 from fluence_extender.model.resources import PODS, Resources
+from fluence_extender.model.taints import Toleration
 
 UNREADABLE = Resources({PODS: 1})
 MOST_CACHED = 4096
