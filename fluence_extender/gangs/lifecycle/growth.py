@@ -228,7 +228,7 @@ class ClusterGrowth:
         if one.asks_since and one.request:
             yield from self._by_request(gang, one, lacking, now)
         if one.asks_since and not one.request:
-            self._births.need_pods(gang, "its pods have to exist, so that an autoscaler adds nodes for them")
+            self._births.need_pods(gang)
 
     def _over(self, gang: Gang, one: Growing, now: float) -> str:
         """Return why the gang lets go, "" if it doesn't."""
