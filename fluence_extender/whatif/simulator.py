@@ -20,7 +20,7 @@ from typing import Any
 from fluence_extender.cluster.budgets import PreemptionRules
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.conventions.membership import Workloads
-from fluence_extender.gangs.queue.beside import Terms
+from fluence_extender.gangs.queue.beside import Beside
 from fluence_extender.matcher.collector import paused_collector
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason
@@ -143,9 +143,9 @@ class Simulator:
                 partial(_simulated, taken, request, self._now(), ends, context, terms), LONGEST_ANSWER
             )
 
-    async def _terms(self, request: SimulationRequest) -> dict[GangKey, Terms | Reason]:
+    async def _terms(self, request: SimulationRequest) -> dict[GangKey, Beside | Reason]:
         """Return the terms of the queue for each gang, a few at a time."""
-        found: dict[GangKey, Terms | Reason] = {}
+        found: dict[GangKey, Beside | Reason] = {}
         began = time.monotonic()
         for key, terms in queue_terms(self._controller, request, self._now()):
             found[key] = terms
@@ -186,6 +186,6 @@ def _simulated(
     now: float,
     ends: dict[str, float],
     context: PreemptionContext,
-    terms: dict[GangKey, Terms | Reason],
+    terms: dict[GangKey, Beside | Reason],
 ) -> dict[str, Any]:
     return results_as_json(Simulation(taken, request, now, ends, context, terms).run(), request, now)

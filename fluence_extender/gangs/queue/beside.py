@@ -30,7 +30,7 @@ class Beside:
 
     Gangs with equal tokens that ask the same have the same places beside the same number of ``levels``, the starts of
     reservations during which they would run. With more of them, a gang that had no place still has none. ``kept`` is
-    what the planner leaves free, None for nothing.
+    what has to stay free beside the gang, None for nothing.
     """
 
     planner: Planner | None = None
@@ -42,14 +42,6 @@ class Beside:
 
 FREELY = Beside()
 """Nothing is kept from the gang."""
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """How a gang that doesn't exist yet could start: beside what is ``kept``, and off the nodes ``closed`` to it."""
-
-    kept: KeptRoom | None = None
-    closed: frozenset[str] = frozenset()
 
 
 class LedgerBeside:
