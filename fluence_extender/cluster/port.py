@@ -250,6 +250,10 @@ class Objects(Protocol):
         """Create the object. Raise `Conflict` where it exists."""
         ...
 
+    async def post(self, path: str, body: Json) -> Json:
+        """Send ``body`` to ``path`` itself, such as a TokenRequest, and return the answer."""
+        ...
+
     async def replace(self, path: str, body: Json) -> Json:
         """Write an object that was read and altered. Raise `Conflict` where it has changed since."""
         ...
