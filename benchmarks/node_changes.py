@@ -35,9 +35,10 @@ from fluence_extender.graph.containment import LEVELS
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.http.scheduler.port import RequestedPod
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.model.node import Node, Taint
+from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
+from fluence_extender.model.taints import Taint
 
 SIZES = (1_000, 5_000, 15_000)
 PODS = 4

@@ -111,6 +111,9 @@ class NoObjects:
     async def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         raise AssertionError(path)
 
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        raise AssertionError(path)
+
     async def replace(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         raise AssertionError(path)
 

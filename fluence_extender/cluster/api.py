@@ -46,14 +46,11 @@ from fluence_extender.cluster.port import EvictionBlock, Json, Kind, Pin, Regard
 from fluence_extender.cluster.provisioning import ApiProvisioning
 from fluence_extender.cluster.sources import Discovery
 from fluence_extender.model.names import (
-    CLASS_ANNOTATION,
-    CONSUMES_ANNOTATION,
     DEFAULT_NAMESPACE,
     DOMAIN,
     FIRST_SEEN_ANNOTATION,
     MET_ANNOTATION,
     PINNED_ANNOTATION,
-    PLACED_ANNOTATION,
     QUEUE_VERSION,
 )
 from fluence_extender.model.pod import Pod
@@ -104,12 +101,7 @@ class ApiCluster:
                 raise
 
     async def ungate(
-        self,
-        pod: Pod,
-        gate: str,
-        placed_with: str = "",
-        pin: Pin | None = None,
-        consumes: tuple[str, str] | None = None,
+        self, pod: Pod, gate: str, annotations: Mapping[str, str] = {}, pin: Pin | None = None
     ) -> None:
         """See `Cluster.ungate`. One PATCH; gates of other names stay.
 
@@ -122,16 +114,13 @@ class ApiCluster:
             return
         metadata: dict[str, object] = {"uid": pod.uid}
         spec: dict[str, object] = {}
-        annotations = {PLACED_ANNOTATION: placed_with} if placed_with else {}
-        if consumes is not None:
-            annotations |= dict(zip((CONSUMES_ANNOTATION, CLASS_ANNOTATION), consumes, strict=True))
         if pin is not None:
-            annotations[PINNED_ANNOTATION] = pin.node
+            annotations = {**annotations, PINNED_ANNOTATION: pin.node}
             spec["affinity"] = required_affinity(pin.affinity)
             if pod.has_managed_fields:
                 metadata["managedFields"] = NO_MANAGED_FIELDS
         if annotations:
-            metadata["annotations"] = annotations
+            metadata["annotations"] = dict(annotations)
         alone = pod.gates == (gate,)
         spec["schedulingGates"] = None if alone else [{"$patch": "delete", "name": gate}]
         body = {"metadata": metadata, "spec": spec}

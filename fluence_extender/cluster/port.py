@@ -250,6 +250,10 @@ class Objects(Protocol):
         """Create the object. Raise `Conflict` where it exists."""
         ...
 
+    async def post(self, path: str, body: Json) -> Json:
+        """Send ``body`` to ``path`` itself, such as a TokenRequest, and return the answer."""
+        ...
+
     async def replace(self, path: str, body: Json) -> Json:
         """Write an object that was read and altered. Raise `Conflict` where it has changed since."""
         ...
@@ -274,18 +278,11 @@ class Cluster(Protocol):
         ...
 
     async def ungate(
-        self,
-        pod: Pod,
-        gate: str,
-        placed_with: str = "",
-        pin: Pin | None = None,
-        consumes: tuple[str, str] | None = None,
+        self, pod: Pod, gate: str, annotations: Mapping[str, str] = {}, pin: Pin | None = None
     ) -> None:
         """Remove the scheduling gate of that name, at whatever position.
 
-        The same write records ``placed_with`` on the pod (the text of its `Promise`), pins the pod, and names the
-        ProvisioningRequest whose nodes the pod ``consumes``, with its class. Do nothing where the pod doesn't have the
-        gate.
+        The same write merges ``annotations`` into the pod and pins it. Do nothing where the pod doesn't have the gate.
         """
         ...
 

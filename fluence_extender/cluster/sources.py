@@ -218,13 +218,13 @@ def sources(connection: Connection, timing: Timing = STANDARD) -> list[Source]:
     ]
 
 
-def config_map(namespace: str, name: str = RESOURCES_CONFIGMAP) -> Source:
+def config_map(namespace: str) -> Source:
     """Return the ConfigMap that holds resources.yaml; while there is none, it is a `ResourcesFile` without text."""
     return Source(
         Kind.RESOURCES_FILE,
-        f"configmaps/{name} in namespace {namespace}",
+        f"configmaps/{RESOURCES_CONFIGMAP} in namespace {namespace}",
         _at(f"/api/v1/namespaces/{namespace}/configmaps"),
         decode_resources_file,
-        selector=f"metadata.name={name}",
-        absent=(ResourcesFile(config_map_source(namespace, name), None),),
+        selector=f"metadata.name={RESOURCES_CONFIGMAP}",
+        absent=(ResourcesFile(config_map_source(namespace, RESOURCES_CONFIGMAP), None),),
     )

@@ -49,22 +49,20 @@ T = TypeVar("T")
 
 
 class Sidecar:
-    """One run. ``wall`` is the node's clock, like the pod's start time; ``clock`` only goes forward."""
+    """One run. ``wall`` is the node's clock, like the pod's start time."""
 
     def __init__(
         self,
         options: Options,
         pods: Pods,
         queue: GuardedQueue,
-        clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._options = options
         self._pods = pods
         self._queue = queue
-        self._clock = clock
         self._wall = wall
-        self._tracker = TaskTracker(options.discovery, options.silence, clock())
+        self._tracker = TaskTracker(options.discovery, options.silence, time.monotonic())
         self._own: Pod | None = None
         self._stopping = asyncio.Event()
         self._news = asyncio.Event()
@@ -73,14 +71,14 @@ class Sidecar:
     def stop(self) -> None:
         """Come to an end soon, because the pod's containers have ended or the pod is terminating."""
         if not self._stopping.is_set():
-            self._stopped_at = self._clock()
+            self._stopped_at = time.monotonic()
         self._stopping.set()
         self._news.set()
 
     def reported(self, task: str) -> None:
         """Note that the producer has submitted ``task``, as the interceptor reports."""
         log.info("the producer has submitted a task", task=task)
-        self._tracker.found([task], self._clock())
+        self._tracker.found([task], time.monotonic())
         self._news.set()
 
     async def run(self) -> int:
@@ -114,7 +112,7 @@ class Sidecar:
             log.warning("an annotation can't be read", problem=problem)
         age = max(0.0, self._wall() - own.started) if own.started else 0.0
         self._tracker.discovery = self._options.discovery
-        self._tracker.begun = self._clock() - min(age, self._options.discovery)
+        self._tracker.begun = time.monotonic() - min(age, self._options.discovery)
         return own
 
     # Following.
@@ -124,12 +122,12 @@ class Sidecar:
         next_status = 0.0
         while not self._stopping.is_set():
             self._news.clear()
-            if not self._tracker.tasks or self._clock() >= next_status:
+            if not self._tracker.tasks or time.monotonic() >= next_status:
                 await self._search()
-            if self._tracker.tasks and self._clock() >= next_status:
+            if self._tracker.tasks and time.monotonic() >= next_status:
                 await self._read_statuses()
-                next_status = self._clock() + self._options.poll
-            verdict = self._tracker.judge(self._clock())
+                next_status = time.monotonic() + self._options.poll
+            verdict = self._tracker.judge(time.monotonic())
             if verdict is not None:
                 return verdict
             if await self._pause(self._options.poll if self._tracker.tasks else self._options.look):
@@ -146,7 +144,7 @@ class Sidecar:
         for task in found:
             if task not in self._tracker.tasks:
                 log.info("found a task of the producer", task=task)
-        self._tracker.found(found, self._clock())
+        self._tracker.found(found, time.monotonic())
 
     async def _read_statuses(self) -> None:
         """Read the status of each open task, until one is ready."""
@@ -159,7 +157,7 @@ class Sidecar:
             if status != self._tracker.tasks[task]:
                 log.info("status of the task", task=task, status=str(status))
                 await self._show(task, str(status))
-            self._tracker.update(task, status, self._clock())
+            self._tracker.update(task, status, time.monotonic())
             if status.ready:
                 return
 
@@ -216,7 +214,7 @@ class Sidecar:
             if problems and problems != last:
                 log.warning("consumers couldn't be released yet", problems=problems[:5], count=len(problems))
             last = problems
-            if ending and (not problems or self._clock() >= self._stopped_at + self._options.ungate):
+            if ending and (not problems or time.monotonic() >= self._stopped_at + self._options.ungate):
                 return
             if problems:
                 await self._pause(pauses.delay(), self._stopping.is_set())
@@ -263,6 +261,6 @@ class Sidecar:
                 return await call()
             except ClusterError as error:
                 log.warning("the API server refuses or is away; trying again", problem=str(error))
-            if self._stopping.is_set() and self._clock() >= self._stopped_at + after_stop:
+            if self._stopping.is_set() and time.monotonic() >= self._stopped_at + after_stop:
                 return None
             await self._pause(pauses.delay(), self._stopping.is_set())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -42,9 +42,8 @@ def _now() -> datetime:
 class Poller:
     """Keeps the newest `ClusterState` of one visitor."""
 
-    def __init__(self, reader: ServiceReader, now: Callable[[], datetime] = _now) -> None:
+    def __init__(self, reader: ServiceReader) -> None:
         self.reader = reader
-        self._now = now
         self._readings: dict[str, Reading] = {}
         self._stories: dict[str, Story] = {}
         self._changed = asyncio.Condition()
@@ -52,7 +51,7 @@ class Poller:
         self.ending = False
         self.visited = time.monotonic()
         self.read = float("-inf")
-        self.state = ClusterState(0, now())
+        self.state = ClusterState(0, _now())
 
     @property
     def refused(self) -> bool:
@@ -128,7 +127,7 @@ class Poller:
             if _same(new, self.state):
                 return
             async with self._changed:
-                self.state = replace(new, version=self.state.version + 1, at=self._now())
+                self.state = replace(new, version=self.state.version + 1, at=_now())
                 self._changed.notify_all()
 
     async def _read_lists(self) -> ClusterState:
@@ -161,7 +160,7 @@ class Poller:
         metadata = gangs.metadata if gangs is not None else {}
         changes = self.state.changes
         if before and lists["gangs"] is not self.state.gangs:
-            changes = (*changes_between(self.state.gangs, lists["gangs"], self._now()), *changes)[:REMEMBERED]
+            changes = (*changes_between(self.state.gangs, lists["gangs"], _now()), *changes)[:REMEMBERED]
         self._readings = readings
         return ClusterState(
             self.state.version,

@@ -18,6 +18,7 @@ from fluence_extender.devices.selectors import Verdict, selects
 from fluence_extender.model.claims import AttributeConstraint, Choice, Claims
 from fluence_extender.model.devices import Attribute, CounterId, NodeDevice
 from fluence_extender.model.node import Node
+from fluence_extender.model.selectors import untolerated
 
 MOST_DEVICES = 32
 """The most devices of one claim (resource.k8s.io/v1 AllocationResultsMaxSize)."""
@@ -30,8 +31,6 @@ MOST_LENSES = 256
 
 MOST_VIEWS = 4096
 """For how many different states of nodes it is remembered how they look to the same claims."""
-
-BLOCKING = ("NoSchedule", "NoExecute")
 
 Amounts = tuple[tuple[int, int], ...]
 """Amounts by their position in `View.left`."""
@@ -172,7 +171,7 @@ class Lens:
                 share = device.share(asked)
             if share is None:
                 continue
-            if had or device.problem or _tainted(device, kind):
+            if had or device.problem or untolerated(device.taints, kind.tolerations) is not None:
                 build.blocked |= 1 << bit
                 continue
             serves |= 1 << bit
@@ -440,10 +439,3 @@ def _selects(kind: Choice, device: NodeDevice) -> Verdict:
     if device.reach is not None and device.reach not in (kind.reach or ()):
         return False
     return selects(kind.selectors, device)
-
-
-def _tainted(device: NodeDevice, kind: Choice) -> bool:
-    return any(
-        taint.effect in BLOCKING and not any(one.tolerates(taint) for one in kind.tolerations)
-        for taint in device.taints
-    )

@@ -40,13 +40,10 @@ from fluence_extender.cluster.port import (
 )
 from fluence_extender.model.devices import DeviceClass, ResourceSlice
 from fluence_extender.model.names import (
-    CLASS_ANNOTATION,
-    CONSUMES_ANNOTATION,
     FIRST_SEEN_ANNOTATION,
     KEEPING,
     MET_ANNOTATION,
     PINNED_ANNOTATION,
-    PLACED_ANNOTATION,
 )
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod
@@ -236,22 +233,14 @@ class EmbeddedCluster:
             self._update(now, lambda p: replace(p, nominated=node))
 
     async def ungate(
-        self,
-        pod: Pod,
-        gate: str,
-        placed_with: str = "",
-        pin: Pin | None = None,
-        consumes: tuple[str, str] | None = None,
+        self, pod: Pod, gate: str, annotations: Mapping[str, str] = {}, pin: Pin | None = None
     ) -> None:
         """See `Cluster.ungate`.
 
         The affinity of a pod without gates can't be changed, and other affinity only tightened.
         """
         now = await self._accept("ungate", pod)
-        record = {PLACED_ANNOTATION: placed_with} if placed_with and gate in now.gates else {}
-        if consumes is not None and gate in now.gates:
-            record |= dict(zip((CONSUMES_ANNOTATION, CLASS_ANNOTATION), consumes, strict=True))
-        annotations = {**now.annotations, **record}
+        annotations = {**now.annotations, **(annotations if gate in now.gates else {})}
         gates = tuple(one for one in now.gates if one != gate)
         ungated = replace(now, gates=gates, annotations=annotations)
         if pin is not None and now.affinity != pin.affinity:

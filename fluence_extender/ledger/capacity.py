@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluence_extender.ledger.accounts import Journal, NodeAccount
+from fluence_extender.model.assignment import DeviceShare
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import NOTHING, Resources
 
@@ -143,6 +144,30 @@ class CapacityTable:
     def column(self, resource: str) -> int:
         """Return the column of a resource."""
         return self.columns.get(resource, ABSENT)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRoom:
+    """What has to stay free beside a gang.
+
+    ``amounts`` has a row for each of the ``nodes``, and ``columns`` says which of its columns is which resource.
+    ``shares`` are devices. ``closed`` are nodes that others are to use alone.
+    """
+
+    nodes: Sequence[str]
+    amounts: Amounts
+    columns: Mapping[str, int]
+    shares: tuple[DeviceShare, ...] = ()
+    closed: frozenset[str] = frozenset()
+
+    def within(self, table: CapacityTable) -> tuple[NDArray[np.intp], Amounts]:
+        """Return the rows of ``table`` in which something is kept, and the amounts kept there, by its columns."""
+        there = [at for at, name in enumerate(self.nodes) if name in table.rows]
+        found = np.zeros((len(there), table.free.shape[1]), dtype=np.int64)
+        for kind, column in table.columns.items():
+            if kind in self.columns:
+                found[:, column] = self.amounts[there, self.columns[kind]]
+        return np.array([table.rows[self.nodes[at]] for at in there], dtype=np.intp), found
 
 
 def slots(size: Amounts, free: Amounts, most: int) -> Amounts:

@@ -47,8 +47,7 @@ class ControlPlane(Startable):
     """etcd, kube-apiserver, kube-controller-manager and kubelets on loopback, with a judge; schedulers on demand.
 
     ``folder`` holds all its files; without it a temporary folder is used and removed at the end. ``binaries`` are the
-    paths of the programs by name; without them `ensure_binaries` finds or builds them. ``timeout`` is how many seconds
-    one component may take to become ready.
+    paths of the programs by name; without them `ensure_binaries` finds or builds them.
     """
 
     def __init__(
@@ -56,11 +55,9 @@ class ControlPlane(Startable):
         folder: Path | None = None,
         *,
         binaries: Mapping[str, Path] | None = None,
-        timeout: float = 120,
     ) -> None:
         self._given = folder
         self._binaries = binaries
-        self._timeout = timeout
         self._cleanup = ExitStack()
         self._components: dict[str, Component] = {}
         self._ports = Ports()
@@ -241,7 +238,7 @@ class ControlPlane(Startable):
         manager.wait_ready()
 
     def _add(self, name: str, command: Sequence[str], ready: Callable[[], bool] | None = None) -> Component:
-        component = Component(name, command, self._at.log(name), ready, self._timeout)
+        component = Component(name, command, self._at.log(name), ready)
         self._components[name] = component
         return component
 

@@ -6,11 +6,10 @@ engine that can tell the outcome without a search answers faster, and leaves not
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from fluence_extender.matcher.errors import InvalidJobspec, MatcherError, UnknownJob, shown
-from fluence_extender.matcher.port import Hold, JobInfo, Match, MatchOp, Placement
+from fluence_extender.matcher.port import Allocator, Hold, JobInfo, MatchOp, Placement
 
 ALLOCATING = (
     MatchOp.ALLOCATE,
@@ -60,11 +59,7 @@ class JobHistory:
         return JobInfo("CANCELED", False, self._starts[jobid])
 
 
-class _Matches(Protocol):
-    def match(self, op: MatchOp | str, jobspec: Mapping[str, Any], jobid: int | None = None) -> Match: ...
-
-
-def hold_by_match(matcher: _Matches, hold: Hold) -> Placement | MatcherError:
+def hold_by_match(matcher: Allocator, hold: Hold) -> Placement | MatcherError:
     """Hold leaves of a node on an engine that has no shorter way; return what was granted, or why nothing was."""
     try:
         return matcher.match(MatchOp.ALLOCATE, _jobspec_of(hold), hold.jobid).placement

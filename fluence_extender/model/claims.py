@@ -9,31 +9,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from fluence_extender.model.quantity import in_exact_binary, nanos_to_whole
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceTaint:
-    """A taint of a device; ``effect`` is None, NoSchedule or NoExecute."""
-
-    key: str
-    effect: str
-    value: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceToleration:
-    """A toleration of a request; an empty key with Exists tolerates all taints, an empty effect all effects."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-    def tolerates(self, taint: DeviceTaint) -> bool:
-        """Return whether it covers the taint."""
-        if (self.effect and self.effect != taint.effect) or (self.key and self.key != taint.key):
-            return False
-        return self.operator == "Exists" or self.value == taint.value
+from fluence_extender.model.taints import Toleration
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +25,7 @@ class Choice:
     device_class: str
     selectors: tuple[str, ...] = ()
     count: int = 1
-    tolerations: tuple[DeviceToleration, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
     name: str = ""
     capacity: tuple[tuple[str, int], ...] = ()
     requires: tuple[tuple[str, str], ...] = ()

@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from fluence_extender.model.claims import ClaimSpec, DeviceTaint
+from fluence_extender.model.claims import ClaimSpec
 from fluence_extender.model.pod import NodeTerm, Requirement
 from fluence_extender.model.quantity import up
+from fluence_extender.model.taints import Taint
 
 CLASS_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
 """Before the name of a class: the extended resource by which pods may request one of its devices (KEP-5004)."""
@@ -102,7 +103,7 @@ class NodeDevice:
     name: str
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     capacity: Mapping[str, Capacity] = field(default_factory=dict)
-    taints: tuple[DeviceTaint, ...] = ()
+    taints: tuple[Taint, ...] = ()
     held: bool = False
     problem: str = ""
     consumes: Mapping[CounterId, int] = field(default_factory=dict)

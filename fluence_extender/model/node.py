@@ -7,15 +7,7 @@ from dataclasses import dataclass, field
 
 from fluence_extender.model.devices import CounterId, NodeDevice, Reach
 from fluence_extender.model.resources import NOTHING, Resources
-
-
-@dataclass(frozen=True, slots=True)
-class Taint:
-    """A node taint (core/v1); ``effect`` is NoSchedule, PreferNoSchedule or NoExecute."""
-
-    key: str
-    effect: str
-    value: str = ""
+from fluence_extender.model.taints import Taint
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from fluence_extender.model.names import (
     SCHEDULER_NAME,
 )
 from fluence_extender.model.resources import NOTHING, Resources
+from fluence_extender.model.taints import Toleration
 
 ENDED = ("Succeeded", "Failed")
 """The phases of a pod whose containers have ended for good."""
@@ -22,19 +23,6 @@ ENDED = ("Succeeded", "Failed")
 
 LONGEST_VERSION = 20
 """Digits of a resourceVersion, which has 64 bits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Toleration:
-    """A pod toleration (core/v1).
-
-    ``operator`` is Equal or Exists, and an empty key with Exists tolerates all taints.
-    """
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
 
 
 @dataclass(frozen=True, slots=True)

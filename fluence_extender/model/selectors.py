@@ -1,12 +1,13 @@
-"""Selectors of labels and of nodes (core/v1): does an expression hold?"""
+"""Selectors of labels and of nodes, and tolerations of taints (core/v1): does an expression hold?"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Requirement
+from fluence_extender.model.taints import BLOCKING_EFFECTS, Taint, Toleration
 
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 
@@ -25,6 +26,34 @@ def compares(operator: str, value: str, bound: str) -> bool:
     if have is None or limit is None:
         return False
     return have > limit if operator == "Gt" else have < limit
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Return whether a toleration covers a taint (core/v1 Toleration.ToleratesTaint).
+
+    ``Gt`` and ``Lt`` compare the taint's value with the toleration's (Kubernetes 1.35, KEP-5471).
+    """
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    match toleration.operator:
+        case "Exists":
+            return True
+        case "Equal" | "":
+            return toleration.value == taint.value
+        case "Gt" | "Lt":
+            return compares(toleration.operator, taint.value, toleration.value)
+    return False
+
+
+def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
+    """Return the first taint that excludes who has these tolerations, or None."""
+    allowed = tuple(tolerations)
+    for taint in taints:
+        if taint.effect in BLOCKING_EFFECTS and not any(tolerates(one, taint) for one in allowed):
+            return taint
+    return None
 
 
 def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:

@@ -9,17 +9,17 @@ first follows kube-scheduler's.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 
 from fluence_extender.ledger.accounts import Journal
-from fluence_extender.model.node import Node, Taint
-from fluence_extender.model.pod import Pod, Toleration
-from fluence_extender.model.selectors import compares, holds, term_holds
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.selectors import holds, term_holds, untolerated
+from fluence_extender.model.taints import Taint
 from fluence_extender.placement.node_groups import NodeGroups
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 NOT_READY = Taint("node.kubernetes.io/not-ready", "NoSchedule")
-BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 
 Signature = tuple[object, ...]
 
@@ -27,34 +27,6 @@ Signature = tuple[object, ...]
 def signature(pod: Pod) -> Signature:
     """Return what eligibility depends on: pods with equal signatures may run on the same nodes."""
     return (pod.tolerations, tuple(sorted(pod.node_selector.items())), pod.affinity)
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Return whether a toleration covers a taint (core/v1 Toleration.ToleratesTaint).
-
-    ``Gt`` and ``Lt`` compare the taint's value with the toleration's (Kubernetes 1.35, KEP-5471).
-    """
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    match toleration.operator:
-        case "Exists":
-            return True
-        case "Equal" | "":
-            return toleration.value == taint.value
-        case "Gt" | "Lt":
-            return compares(toleration.operator, taint.value, toleration.value)
-    return False
-
-
-def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
-    """Return the first taint that excludes the pod, or None."""
-    allowed = tuple(tolerations)
-    for taint in taints:
-        if taint.effect in BLOCKING_EFFECTS and not any(tolerates(one, taint) for one in allowed):
-            return taint
-    return None
 
 
 def refusal(pod: Pod, node: Node) -> str | None:

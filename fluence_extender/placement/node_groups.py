@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
-from fluence_extender.model.node import Node, Taint
+from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Requirement
+from fluence_extender.model.taints import Taint
 
 Holds = Callable[[Requirement, Mapping[str, str]], bool]
 """Returns whether an expression holds for labels."""

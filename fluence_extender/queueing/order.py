@@ -8,43 +8,12 @@ ordered as they were created. The rank of an entry depends on nothing but the en
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from fluence_extender.queueing.entry import Age, Entitlement
 
 Rank = tuple[bool, Entitlement, int, Age, str]
 """Whether it has yet to begin, its entitlement, its negative priority, its age, its key; the lowest is served first."""
 
 
-class Ranked(Protocol):
-    """What the order depends on: an `Entry`, or what a caller knows of one before it makes it."""
-
-    @property
-    def begun(self) -> bool:
-        """Whether a part of it has places already."""
-        ...
-
-    @property
-    def entitlement(self) -> Entitlement:
-        """What its queue is entitled to."""
-        ...
-
-    @property
-    def priority(self) -> int:
-        """Its priority."""
-        ...
-
-    @property
-    def created(self) -> Age:
-        """When it was submitted."""
-        ...
-
-    @property
-    def key(self) -> str:
-        """Its key."""
-        ...
-
-
-def rank(entry: Ranked) -> Rank:
+def rank(begun: bool, entitlement: Entitlement, priority: int, created: Age, key: str) -> Rank:
     """Return a key that sorts entries in the order in which they are served."""
-    return (not entry.begun, entry.entitlement, -entry.priority, entry.created, entry.key)
+    return (not begun, entitlement, -priority, created, key)

@@ -94,10 +94,10 @@ class PodGroupWrites(Protocol):
 class PodGroupReconciler(Reconciler[Ref]):
     """Brings each PodGroup to the state that `PodGroups` wants."""
 
-    def __init__(self, writes: PodGroupWrites, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__("a PodGroup", clock=clock)
+    def __init__(self, writes: PodGroupWrites) -> None:
+        super().__init__("a PodGroup")
         self._writes = writes
-        self._groups = PodGroups(clock)
+        self._groups = PodGroups(time.monotonic)
 
     def observe(self, seen: Observation) -> None:
         """Note an observation, of whatever kind."""

@@ -18,7 +18,7 @@ import base64
 import json
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
@@ -50,18 +50,10 @@ SHORTEST_LOOK = 60.0
 """Seconds between two looks at a token whose life is short."""
 
 
-class AccountObjects(Objects, Protocol):
-    """`Objects`, and requests to an object's subresource. Each call raises a `ClusterError` if it fails."""
-
-    async def post(self, path: str, body: Json) -> Json:
-        """Send ``body`` to ``path`` itself and return the answer."""
-        ...
-
-
 class SidecarAccountReconciler(Reconciler[str]):
     """Keeps the account in each namespace that has a sidecar; ``now`` returns seconds since the epoch."""
 
-    def __init__(self, objects: AccountObjects, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, objects: Objects, now: Callable[[], float] = time.time) -> None:
         super().__init__("the account of sidecars")
         self._objects = objects
         self._now = now

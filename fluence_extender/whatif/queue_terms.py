@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.gang import priority_of
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
-from fluence_extender.gangs.queue.beside import Terms
+from fluence_extender.gangs.queue.beside import Beside
 from fluence_extender.gangs.queue.ends import Ends
 from fluence_extender.gangs.queue.settings import usual_seconds
 from fluence_extender.gangs.queue.turns import newcomer
@@ -25,10 +25,10 @@ from fluence_extender.whatif.manifests import RequestedGang, SimulationRequest
 
 def queue_terms(
     controller: Controller, request: SimulationRequest, now: float
-) -> Iterator[tuple[GangKey, Terms | Reason]]:
+) -> Iterator[tuple[GangKey, Beside | Reason]]:
     """Yield, for each gang, how it could start ``now`` or why it would not be tried; equal gangs share the terms."""
     book = controller.queue
-    known: dict[tuple[str, int, float, Entitlement], Terms | Reason] = {}
+    known: dict[tuple[str, int, float, Entitlement], Beside | Reason] = {}
     for gang in request.gangs:
         queue = book.admission.queue_for(gang.key, gang.pods, gang.submission, now)
         if isinstance(queue, Reason):

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from fluence_extender.gangs.queue.beside import Terms
+from fluence_extender.gangs.queue.beside import Beside
 from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
 from fluence_extender.model.notation import first_few
 from fluence_extender.model.pod import Pod
@@ -57,7 +57,7 @@ class Reducer:
     """
 
     def __init__(
-        self, ledger: LedgerCopy, gang: RequestedGang, terms: Terms, tick: Callable[[], None]
+        self, ledger: LedgerCopy, gang: RequestedGang, terms: Beside, tick: Callable[[], None]
     ) -> None:
         self._ledger = ledger
         self._gang = gang

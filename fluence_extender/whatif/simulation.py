@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fluence_extender.gangs.membership.conventions.membership import Membership
-from fluence_extender.gangs.queue.beside import Terms
+from fluence_extender.gangs.queue.beside import FREELY, Beside
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
@@ -50,7 +50,6 @@ LATER_GANGS = (
     "fewer gangs to see these of the others"
 )
 BUDGETS_UNKNOWN = "PodDisruptionBudgets are not known here: they may forbid the preemptions"
-FREELY = Terms()
 NEVER_FIT = (ReasonCode.INVALID_REQUEST, ReasonCode.NO_BACKEND)
 
 
@@ -88,7 +87,7 @@ class Simulation:
         now: float,
         ends: Mapping[str, float],
         context: PreemptionContext,
-        terms: Mapping[GangKey, Terms | Reason] | None = None,
+        terms: Mapping[GangKey, Beside | Reason] | None = None,
         patience: float = PATIENCE,
     ) -> None:
         self.now = now
@@ -151,7 +150,7 @@ class Simulation:
             self._in_vain[alike] = found
         return found
 
-    def _plan(self, demands: Sequence[Demand], gang: GangKey, terms: Terms) -> Sequence[Assignment] | None:
+    def _plan(self, demands: Sequence[Demand], gang: GangKey, terms: Beside) -> Sequence[Assignment] | None:
         """Place a gang; return None if the queue keeps for others what it needs. Raise `GangRefused`."""
         placed = self._ledger.planner.plan(demands, gang)
         if terms == FREELY:
@@ -160,7 +159,7 @@ class Simulation:
         return self._ledger.find_beside(demands, gang, terms)
 
     def _with_those_that_start(
-        self, gang: RequestedGang, demands: Sequence[Demand], reason: Reason, terms: Terms
+        self, gang: RequestedGang, demands: Sequence[Demand], reason: Reason, terms: Beside
     ) -> Reason:
         """Return the reason extended by how many pods start all the same, if the gang is whole without the others."""
         if not isinstance(gang.size, int) or gang.size >= len(demands):
@@ -211,7 +210,7 @@ class Simulation:
         demands: Sequence[Demand],
         reason: Reason,
         conflict: bool,
-        terms: Terms,
+        terms: Beside,
     ) -> SimulationResult:
         """Return the result for a gang that doesn't fit; in a device ``conflict`` less of it would not fit either."""
         name, count = str(gang.key), len(gang.pods)

@@ -20,7 +20,7 @@ from typing import Any
 from fluence_extender.cluster.budgets import PreemptionRules
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.conventions.membership import Workloads
-from fluence_extender.gangs.queue.beside import Terms
+from fluence_extender.gangs.queue.beside import Beside
 from fluence_extender.matcher.collector import paused_collector
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason
@@ -99,15 +99,9 @@ def _known_ends(controller: Controller, now: float) -> dict[str, float]:
 class Simulator:
     """Answers what-if questions about the cluster of ``controller``; ``rules`` reads what preemption depends on."""
 
-    def __init__(
-        self,
-        controller: Controller,
-        rules: Rules = no_rules,
-        now: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, controller: Controller, rules: Rules = no_rules) -> None:
         self._controller = controller
         self._rules = rules
-        self._now = now
         self._turn = asyncio.Lock()
         self._waiting: Counter[str] = Counter()
 
@@ -138,16 +132,16 @@ class Simulator:
             request = await computed(read, LONGEST_ANSWER)
             context = await self._context(request, rules)
             terms = await self._terms(request)
-            taken, ends = snapshot_with_ends(self._controller, self._now())
+            taken, ends = snapshot_with_ends(self._controller, time.time())
             return await computed(
-                partial(_simulated, taken, request, self._now(), ends, context, terms), LONGEST_ANSWER
+                partial(_simulated, taken, request, time.time(), ends, context, terms), LONGEST_ANSWER
             )
 
-    async def _terms(self, request: SimulationRequest) -> dict[GangKey, Terms | Reason]:
+    async def _terms(self, request: SimulationRequest) -> dict[GangKey, Beside | Reason]:
         """Return the terms of the queue for each gang, a few at a time."""
-        found: dict[GangKey, Terms | Reason] = {}
+        found: dict[GangKey, Beside | Reason] = {}
         began = time.monotonic()
-        for key, terms in queue_terms(self._controller, request, self._now()):
+        for key, terms in queue_terms(self._controller, request, time.time()):
             found[key] = terms
             if time.monotonic() - began > SLICE:
                 await asyncio.sleep(0)
@@ -186,6 +180,6 @@ def _simulated(
     now: float,
     ends: dict[str, float],
     context: PreemptionContext,
-    terms: dict[GangKey, Terms | Reason],
+    terms: dict[GangKey, Beside | Reason],
 ) -> dict[str, Any]:
     return results_as_json(Simulation(taken, request, now, ends, context, terms).run(), request, now)

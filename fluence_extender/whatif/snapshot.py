@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.gangs.queue.beside import LedgerBeside, Terms
+from fluence_extender.gangs.queue.beside import Beside, LedgerBeside
 from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
 from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.ledger.capacity import CapacityTable
@@ -126,7 +126,7 @@ class LedgerCopy(PlanningCopy):
         self._careful_planner = Planner(self._beside, index)
 
     def find_beside(
-        self, demands: Sequence[Demand], gang: GangKey, terms: Terms
+        self, demands: Sequence[Demand], gang: GangKey, terms: Beside
     ) -> Sequence[Assignment] | None:
         """Place a gang on the queue's terms; None where it has no place on them. No other call may be under way."""
         planner = self.planner

@@ -124,15 +124,10 @@ class Link:
         await self._send(self._cluster.nominate(pod, node))
 
     async def ungate(
-        self,
-        pod: Pod,
-        gate: str,
-        placed_with: str = "",
-        pin: Pin | None = None,
-        consumes: tuple[str, str] | None = None,
+        self, pod: Pod, gate: str, annotations: Mapping[str, str] = {}, pin: Pin | None = None
     ) -> None:
         """See `Cluster.ungate`."""
-        await self._send(self._cluster.ungate(pod, gate, placed_with, pin, consumes))
+        await self._send(self._cluster.ungate(pod, gate, annotations, pin))
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
         """See `Cluster.bind`."""

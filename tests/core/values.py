@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import TypedDict, Unpack
 
 from fluence_extender.model.claims import Claims
-from fluence_extender.model.node import Node, Taint
-from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod, Requirement, Toleration
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod, Requirement
 from fluence_extender.model.resources import Resources
+from fluence_extender.model.taints import Taint, Toleration
 
 GIB = 2**30
 _numbers = itertools.count(1)

@@ -19,9 +19,10 @@ from fluence_extender.graph.catalogue import Device, DeviceCatalogue, eligible
 from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.names import REQUIRE_PREFIX
-from fluence_extender.model.node import Node, Taint
-from fluence_extender.model.pod import HostPort, NodeTerm, Pod, Requirement, Toleration
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import HostPort, NodeTerm, Pod, Requirement
 from fluence_extender.model.resources import Resources
+from fluence_extender.model.taints import Taint, Toleration
 from fluence_extender.placement.eligibility import refusal
 
 GIB = 2**30

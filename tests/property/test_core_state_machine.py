@@ -20,9 +20,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from fluence_extender.cluster.errors import Denied
 from fluence_extender.cluster.port import Kind, ResourcesFile
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION, REQUIRE_PREFIX
-from fluence_extender.model.node import Node, Taint
-from fluence_extender.model.pod import HostPort, Owner, Pod, Toleration
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import HostPort, Owner, Pod
 from fluence_extender.model.resources import Resources
+from fluence_extender.model.taints import Taint, Toleration
 from fluence_extender.model.workload import Job, PodGroup
 from tests.core.engine import ENGINES, FINE_EMBEDDED, CoreEngine
 from tests.core.invariants import check, check_at_rest

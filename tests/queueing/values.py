@@ -26,14 +26,13 @@ def entry(
     count: int = 1,
     size: Sequence[int] | int = 1,
     duration: float = 100,
-    priority: int = 0,
     at: float = 0,
     where: str = "",
     queue: str = "",
 ) -> Entry:
     """Return an entry of equal slots; those made of keys in alphabetical order are in the order of their age."""
     sizes = (size,) if isinstance(size, int) else tuple(size)
-    return Entry(key, (Slots(count, sizes),), (at, 0), duration, priority, where=where, queue=queue)
+    return Entry(key, (Slots(count, sizes),), (at, 0), duration, where=where, queue=queue)
 
 
 def free_at(timeline: Timeline, time: float) -> Amounts:

@@ -10,7 +10,6 @@ Invariant: a receiver that is away, and packages that are missing, cost traces a
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import structlog
@@ -59,12 +58,12 @@ class GangTraces:
         self._provider.shutdown()
 
 
-def open_traces(environ: Mapping[str, str] = os.environ) -> GangTraces | None:
+def open_traces() -> GangTraces | None:
     """Return what sends traces to the receiver that the environment names, None where it names none."""
-    endpoint = next((environ[name] for name in ENDPOINTS if environ.get(name)), "")
-    if not endpoint or environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+    endpoint = next((os.environ[name] for name in ENDPOINTS if os.environ.get(name)), "")
+    if not endpoint or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None
-    protocol = next((environ[name] for name in PROTOCOLS if environ.get(name)), SPOKEN)
+    protocol = next((os.environ[name] for name in PROTOCOLS if os.environ.get(name)), SPOKEN)
     if protocol != SPOKEN:
         log.error("no traces are sent", why=f"the protocol {protocol} isn't spoken here; set {SPOKEN}")
         return None

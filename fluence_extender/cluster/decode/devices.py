@@ -23,8 +23,6 @@ from fluence_extender.model.claims import (
     Choice,
     ClaimSpec,
     DeviceRequest,
-    DeviceTaint,
-    DeviceToleration,
 )
 from fluence_extender.model.devices import (
     Allocated,
@@ -43,6 +41,7 @@ from fluence_extender.model.devices import (
 )
 from fluence_extender.model.pod import NodeTerm, Requirement
 from fluence_extender.model.quantity import InvalidQuantity, nanos
+from fluence_extender.model.taints import Taint, Toleration
 
 EXTENDED_CLAIM = "resource.kubernetes.io/extended-resource-claim"
 ALL, EXACT_COUNT = "All", "ExactCount"
@@ -97,7 +96,7 @@ class _Device(msgspec.Struct):
     name: str
     attributes: dict[str, _Attribute] | None = None
     capacity: dict[str, _Capacity] | None = None
-    taints: list[DeviceTaint] | None = None
+    taints: list[Taint] | None = None
     consumes: list[_Counters] | None = msgspec.field(name="consumesCounters", default=None)
     node: str | None = msgspec.field(name="nodeName", default=None)
     nodes: _NodeSelector | None = msgspec.field(name="nodeSelector", default=None)
@@ -147,7 +146,7 @@ class _Choice(msgspec.Struct):
     mode: str | None = msgspec.field(name="allocationMode", default=None)
     count: Int64 | None = None
     admin: bool | None = msgspec.field(name="adminAccess", default=None)
-    tolerations: list[DeviceToleration] | None = None
+    tolerations: list[Toleration] | None = None
     capacity: _Asked | None = None
 
 
@@ -300,8 +299,7 @@ def _attributes(attributes: Mapping[str, _Attribute]) -> Iterable[tuple[str, Att
 def decode_device_class(raw: bytes) -> DeviceClass:
     """Decode a DeviceClass."""
     meta, spec, _, _ = _class(raw)
-    created = meta.creation_timestamp.timestamp() if meta.creation_timestamp is not None else 0.0
-    return DeviceClass(meta.name, _expressions(spec.selectors), spec.extended_resource or "", created)
+    return DeviceClass(meta.name, _expressions(spec.selectors), spec.extended_resource or "", meta.created)
 
 
 def _expressions(selectors: list[_Selector] | None) -> tuple[str, ...]:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 from datetime import datetime
 
 import msgspec
 
-from fluence_extender.cluster.decode.objects import Int64, Metadata, Time, tolerant_decoder
+from fluence_extender.cluster.decode.objects import (
+    Conditions,
+    Int64,
+    Metadata,
+    StatusCondition,
+    Time,
+    tolerant_decoder,
+)
 from fluence_extender.model.dependency import Ending
 from fluence_extender.model.names import (
     AFTER_ANNOTATION,
@@ -152,14 +159,7 @@ class _FullSpec(JobSpec):
         return self.labels.placed is not None
 
 
-class _JobCondition(msgspec.Struct):
-    type: str = ""
-    status: str = ""
-    message: str = ""
-
-
-class _JobStatus(msgspec.Struct, rename="camel"):
-    conditions: list[_JobCondition] | None = None
+class _JobStatus(Conditions, rename="camel"):
     start_time: Time | None = None
     failed: Int64 | None = None
     succeeded: Int64 | None = None
@@ -178,11 +178,9 @@ def decode_job(raw: bytes) -> Job:
     stated = {**labels, **annotations}.get(GROUP_SIZE_ANNOTATION, "")
     limits = (spec.active_deadline_seconds, parse_seconds(labels.get(KUEUE_LONGEST_LABEL)))
     deadline = min((one for one in limits if one), default=None)
-    conditions = status.conditions or ()
     failed = read_indexes(status.failed_indexes or "")
     suspended = bool(spec.suspend)
     noted = spec.noted
-    ended = any(one.type in ENDING and one.status == "True" for one in conditions)
     return Job(
         *meta.identity,
         parallelism=spec.width,
@@ -194,22 +192,22 @@ def decode_job(raw: bytes) -> Job:
         submits_ray_job=labels.get(ORIGIN_LABEL) == "RayJob",
         ends=status.start_time.timestamp() + deadline if status.start_time and deadline else None,
         evictions_left=0 if problem else _evictions_left(spec, status.failed or 0),
-        unsatisfiable=_unsatisfiable(conditions),
+        unsatisfiable=_unsatisfiable(status.conditions or ()),
         ours=spec.ours,
         suspended=suspended,
         held_for_placement=held_for_placement(meta, suspended),
         nodes=tuple(noted.nodes.partition(";")[0].split(",")) if noted.nodes else (),
         placed_with=noted.placed_with,
         done=merged((*failed, *read_indexes(status.completed_indexes or ""))),
-        finished=ended or meta.deletion_timestamp is not None,
-        outcome=_outcome(conditions),
+        finished=not status.true.isdisjoint(ENDING) or meta.deletion_timestamp is not None,
+        outcome=_outcome(status.true),
         version=meta.resource_version,
         submission=meta.submission.over(noted.submission),
         job_set=_job_set(meta),
         succeeded=status.succeeded or 0,
         queued=bool(labels.get(QUEUE_LABEL) or labels.get(KUEUE_QUEUE_LABEL) or spec.labels.queue),
         kueue=KUEUE_QUEUE_LABEL in labels,
-        created=created(meta),
+        created=meta.created,
         suspendable=not problem and _suspendable(meta, spec),
         placeable=spec.placeable,
         queued_since=queued_since(meta),
@@ -217,9 +215,8 @@ def decode_job(raw: bytes) -> Job:
     )
 
 
-def _outcome(conditions: Iterable[_JobCondition]) -> Ending | None:
-    """Return how the Job has ended, None before all its pods have."""
-    true = {one.type for one in conditions if one.status == "True"}
+def _outcome(true: Collection[str]) -> Ending | None:
+    """Return how a Job of which these conditions hold has ended, None before all its pods have."""
     if "Complete" in true:
         return Ending.SUCCEEDED
     return Ending.FAILED if "Failed" in true else None
@@ -228,11 +225,6 @@ def _outcome(conditions: Iterable[_JobCondition]) -> Ending | None:
 def held_for_placement(meta: Metadata, suspended: bool) -> bool:
     """Return whether admission suspended the object."""
     return suspended and (meta.annotations or {}).get(SUSPENDED_FOR_ANNOTATION) == SUSPENDED_FOR_PLACEMENT
-
-
-def created(meta: Metadata) -> float:
-    """Return when the object was created, in seconds since the epoch."""
-    return meta.creation_timestamp.timestamp() if meta.creation_timestamp is not None else 0.0
 
 
 def _suspendable(meta: Metadata, spec: _FullSpec) -> bool:
@@ -270,7 +262,7 @@ def queued_since(meta: Metadata) -> tuple[float, int] | None:
         since = datetime.fromisoformat(text).timestamp()
     except ValueError:
         return None
-    return max(since, created(meta)), int(number)
+    return max(since, meta.created), int(number)
 
 
 def _job_set(meta: Metadata) -> str:
@@ -279,7 +271,7 @@ def _job_set(meta: Metadata) -> str:
     return next((one.name for one in owners if (one.api_version.partition("/")[0], one.kind) == JOB_SET), "")
 
 
-def _unsatisfiable(conditions: Iterable[_JobCondition]) -> str:
+def _unsatisfiable(conditions: Iterable[StatusCondition]) -> str:
     told = (one.message for one in conditions if one.type == UNSATISFIABLE_CONDITION and one.status == "True")
     return next(told, "")
 

@@ -14,9 +14,10 @@ from fluence_extender.cluster.decode.objects import Metadata, report_unreadable,
 from fluence_extender.cluster.decode.pod import Condition, is_ready
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.model.names import KEEPING, KEPT_ANNOTATION, RESOURCES_KEY
-from fluence_extender.model.node import Node, Taint
+from fluence_extender.model.node import Node
 from fluence_extender.model.requests import allocatable_resources
 from fluence_extender.model.resources import NOTHING, Resources
+from fluence_extender.model.taints import Taint
 
 
 class _Spec(msgspec.Struct):
@@ -53,7 +54,7 @@ def decode_node(raw: bytes) -> Node:
         unschedulable=bool(spec.unschedulable),
         ready=is_ready(status.conditions),
         problem=problem or fault,
-        created=created.timestamp() if (created := meta.creation_timestamp) else 0.0,
+        created=meta.created,
         guards=tuple(key for key in KEEPING if key in annotations),
         kept=tuple(key for key in KEEPING if key in kept),
     )

@@ -64,9 +64,34 @@ class Metadata(msgspec.Struct):
         return self.namespace, self.name, self.uid
 
     @property
+    def created(self) -> float:
+        """When the object was created, in seconds since the epoch, 0 where that isn't known."""
+        return self.creation_timestamp.timestamp() if self.creation_timestamp is not None else 0.0
+
+    @property
     def submission(self) -> Submission:
         """What the object says about its place in the queue."""
         return submission(self.labels, self.annotations, self.uid)
+
+
+class StatusCondition(msgspec.Struct):
+    """meta/v1 Condition, as far as most kinds have it."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class Conditions(msgspec.Struct):
+    """A status with conditions."""
+
+    conditions: list[StatusCondition] | None = None
+
+    @property
+    def true(self) -> set[str]:
+        """The types of the conditions that hold."""
+        return {one.type for one in self.conditions or () if one.status == "True"}
 
 
 class ListMeta(msgspec.Struct, gc=False):

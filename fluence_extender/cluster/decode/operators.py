@@ -7,7 +7,6 @@ ray.io/v1 (KubeRay).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -15,12 +14,11 @@ import msgspec
 from fluence_extender.cluster.decode.job import (
     JobSpec,
     PodTemplate,
-    created,
     held_for_placement,
     queued_since,
     suspension_is_ours,
 )
-from fluence_extender.cluster.decode.objects import Int64, Metadata, Unread, tolerant_decoder
+from fluence_extender.cluster.decode.objects import Conditions, Int64, Metadata, Unread, tolerant_decoder
 from fluence_extender.model.names import KUEUE_QUEUE_LABEL, QUEUE_LABEL
 from fluence_extender.model.workload import JobSet, LeaderWorkerSet, MpiJob, RayCluster, ReplicatedJob
 
@@ -86,23 +84,6 @@ class _MpiJob(msgspec.Struct, rename="camel"):
     run_policy: _RunPolicy | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Suspension:
-    """What a workload's spec says about its suspension: whether it is suspended, and who creates its pods."""
-
-    suspended: bool
-    managed_by: str | None
-
-
-class _Condition(msgspec.Struct):
-    type: str = ""
-    status: str = ""
-
-
-class _Conditions(msgspec.Struct):
-    conditions: list[_Condition] | None = None
-
-
 class _HeadGroup(msgspec.Struct):
     template: PodTemplate | None = None
 
@@ -127,7 +108,7 @@ class _RayCluster(msgspec.Struct, rename="camel"):
 
 _job_set = tolerant_decoder("JobSet", _JobSet, Unread)
 _leader_worker_set = tolerant_decoder("LeaderWorkerSet", _LeaderWorkerSet, Unread)
-_mpi_job = tolerant_decoder("MPIJob", _MpiJob, _Conditions)
+_mpi_job = tolerant_decoder("MPIJob", _MpiJob, Conditions)
 _ray_cluster = tolerant_decoder("RayCluster", _RayCluster, Unread)
 
 
@@ -183,7 +164,7 @@ def decode_mpi_job(raw: bytes) -> MpiJob:
     launcher_last = spec.launcher_creation_policy == "WaitForWorkersReady"
     launchers = 1 if "Launcher" in roles and not launcher_last else 0
     run = spec.run_policy or _RunPolicy()
-    ended = any(one.type in MPI_ENDING and one.status == "True" for one in status.conditions or ())
+    ended = not status.true.isdisjoint(MPI_ENDING)
     templates = [one.template for one in roles.values()]
     return MpiJob(
         *meta.identity,
@@ -191,7 +172,7 @@ def decode_mpi_job(raw: bytes) -> MpiJob:
         launcher_last=launcher_last,
         min_available=run.scheduling_policy.min_available if run.scheduling_policy else None,
         groups=tuple(count for count in (workers, launchers) if count > 0),
-        **_turn(meta, _Suspension(bool(run.suspend), run.managed_by), templates, ended, problem),
+        **_turn(meta, run, templates, ended, problem),
         submission=meta.submission,
         problem=problem,
     )
@@ -208,7 +189,7 @@ def decode_ray_cluster(raw: bytes) -> RayCluster:
         *meta.identity,
         pods=1 + sum(counts),
         groups=(1, *(count for count in counts if count > 0)),
-        **_turn(meta, _Suspension(bool(spec.suspend), spec.managed_by), templates, False, problem),
+        **_turn(meta, spec, templates, False, problem),
         gang=GANG_LABEL in (meta.labels or {}),
         submission=meta.submission,
         problem=problem,
@@ -217,26 +198,26 @@ def decode_ray_cluster(raw: bytes) -> RayCluster:
 
 def _turn(
     meta: Metadata,
-    suspension: _Suspension,
+    spec: _RunPolicy | _RayCluster,
     templates: Sequence[PodTemplate | None],
     ended: bool,
     problem: str,
 ) -> dict[str, Any]:
-    """Return the fields of a `Resumable` whose pods have these templates."""
+    """Return the fields of a `Resumable` whose pods have these templates; ``spec`` says what suspends it."""
     queued = any(one is not None and one.queued for one in templates)
-    own_operator = suspension.managed_by in (None, "", *OPERATORS)
+    own_operator = spec.managed_by in (None, "", *OPERATORS)
     kueue = KUEUE_QUEUE_LABEL in (meta.labels or {})
     return {
         "ours": all(one is not None and one.ours for one in templates),
-        "suspended": suspension.suspended,
-        "held_for_placement": held_for_placement(meta, suspension.suspended) and not kueue,
+        "suspended": bool(spec.suspend),
+        "held_for_placement": held_for_placement(meta, bool(spec.suspend)) and not kueue,
         "queued_since": queued_since(meta),
         "suspendable": not problem and own_operator and suspension_is_ours(meta) and not kueue,
         "finished": ended or meta.deletion_timestamp is not None,
         "version": meta.resource_version,
         "generation": meta.generation,
         "queued": queued or bool((meta.labels or {}).get(QUEUE_LABEL)),
-        "created": created(meta),
+        "created": meta.created,
     }
 
 

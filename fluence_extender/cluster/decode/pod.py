@@ -38,10 +38,10 @@ from fluence_extender.model.pod import (
     Owner,
     Pod,
     Requirement,
-    Toleration,
 )
 from fluence_extender.model.requests import SPEC_FIELDS, STATUS_FIELDS, effective_requests
 from fluence_extender.model.resources import PODS, Resources
+from fluence_extender.model.taints import Toleration
 
 UNREADABLE = Resources({PODS: 1})
 MOST_CACHED = 4096
@@ -275,7 +275,6 @@ def decode_pod(raw: bytes) -> Pod:
     rules = len(tolerations) + len(node_selector) + sum(map(len, near))
     if excess := _excess(rules, affinity, host_ports, PINNED_ANNOTATION in annotations):
         tolerations, node_selector, affinity, near, problem = (), {}, None, (), problem or excess
-    created = meta.creation_timestamp
     refusal, since = _condition(status, UNSCHEDULABLE)
     asks = refusal.startswith(ASKS_FOR_NODES)
     gates = tuple(gate["name"] for gate in spec.get("schedulingGates") or ())
@@ -302,7 +301,7 @@ def decode_pod(raw: bytes) -> Pod:
         priority=spec.get("priority") or 0,
         priority_class=spec.get("priorityClassName") or "",
         preempts=spec.get("preemptionPolicy") != "Never",
-        created=created.timestamp() if created else 0.0,
+        created=meta.created,
         resource_version=meta.resource_version,
         problem=problem or fault,
         refusal="" if asks else refusal,

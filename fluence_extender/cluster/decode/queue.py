@@ -15,7 +15,14 @@ from typing import TypeVar
 
 import msgspec
 
-from fluence_extender.cluster.decode.objects import Int64, Metadata, Time, Unread, tolerant_decoder
+from fluence_extender.cluster.decode.objects import (
+    Int64,
+    Metadata,
+    StatusCondition,
+    Time,
+    Unread,
+    tolerant_decoder,
+)
 from fluence_extender.cluster.decode.pod import LabelSelector
 from fluence_extender.model.notation import DURATION_FORM, parse_duration
 from fluence_extender.model.pod import Requirement
@@ -122,10 +129,7 @@ class _Reservation(msgspec.Struct):
     reason: str | None = None
 
 
-class _Condition(msgspec.Struct, rename="camel"):
-    type: str = ""
-    status: str = ""
-    message: str = ""
+class _Condition(StatusCondition, rename="camel"):
     last_transition_time: str = ""
 
 
@@ -239,7 +243,7 @@ def decode_queue(raw: bytes) -> Queue:
     reader = _Reader(problem)
     defaults, most = spec.defaults or _Defaults(), spec.max or _Max()
     names, labels = _selection(spec.namespaces)
-    created, told = meta.creation_timestamp, _queue_status(status)
+    told = _queue_status(status)
     stop = reader.choice("stop", spec.stop, Stop.NONE)
     return Queue(
         meta.name,
@@ -270,7 +274,7 @@ def decode_queue(raw: bytes) -> Queue:
         stopped_since=told.stopped_since if told is not None and stop is not Stop.NONE else None,
         problems=tuple(reader.problems),
         uid=meta.uid,
-        created=created.timestamp() if created else 0.0,
+        created=meta.created,
         status=told,
     )
 

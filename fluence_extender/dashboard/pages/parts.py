@@ -32,10 +32,9 @@ NONE = "-"
 """What a cell without content says; a narrow screen leaves it out."""
 
 
-def heading(text: str, command: str = "", level: int = 2) -> Element:
+def heading(text: str, command: str = "") -> Element:
     """Return a heading, with the command that says the same."""
-    title = h.h1 if level == 1 else h.h2
-    return h.div(".heading")[title[text], command_button(command) if command else None]
+    return h.div(".heading")[h.h2[text], command_button(command) if command else None]
 
 
 def command_button(command: str) -> Element:

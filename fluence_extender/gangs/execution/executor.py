@@ -7,7 +7,7 @@ decided. Nothing is retried here: a failed write is reported to the lifecycle, w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -54,7 +54,7 @@ from fluence_extender.gangs.execution.job_writes import LONGEST_EVENT, JobWrites
 from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.model.gang import HistoryKind
-from fluence_extender.model.names import GATE
+from fluence_extender.model.names import GATE, PLACED_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import ReasonCode
 
@@ -199,16 +199,17 @@ class Executor:
         found = self._registry.member(pod.uid)
         if found is None or found[1].assignment is None or found[1].assignment.node != node:
             return
-        latest, placed_with, consumes = found[1].pod, str(found[1].promise or ""), found[0].consumes
+        gang, member = found
+        latest, annotations = member.pod, dict(gang.consumes)
+        if member.promise is not None:
+            annotations[PLACED_ANNOTATION] = str(member.promise)
         pin = pin if latest.affinity == pod.affinity and not latest.nominated else None
         try:
-            if pin is None or not await self._pinned(latest, pin, placed_with, consumes):
+            if pin is None or not await self._pinned(latest, pin, annotations):
                 if latest.nominated != node:
                     await self._fence.write(lambda cluster: cluster.nominate(latest, node))
                 if GATE in latest.gates:
-                    await self._fence.write(
-                        lambda cluster: cluster.ungate(latest, GATE, placed_with, None, consumes)
-                    )
+                    await self._fence.write(lambda cluster: cluster.ungate(latest, GATE, annotations))
             self._lifecycle.note(pod.uid, HistoryKind.STEERED, f"to {node}")
             self._lifecycle.steered(pod.uid)
         except Gone:
@@ -223,13 +224,13 @@ class Executor:
             level("pod not steered; trying again", pod=pod.key, node=node, error=str(error))
             self._later(STEER_PAUSE, self._lifecycle.steer_failed, pod.uid)
 
-    async def _pinned(self, pod: Pod, pin: Pin, placed_with: str, consumes: tuple[str, str] | None) -> bool:
+    async def _pinned(self, pod: Pod, pin: Pin, annotations: Mapping[str, str]) -> bool:
         """Pin and ungate the pod in one write; return whether the API server accepted it.
 
         It refuses if the pod was edited meanwhile, or if a policy forbids the write.
         """
         try:
-            await self._fence.write(lambda cluster: cluster.ungate(pod, GATE, placed_with, pin, consumes))
+            await self._fence.write(lambda cluster: cluster.ungate(pod, GATE, annotations, pin))
         except ClusterError as error:
             if error.status not in FORBIDDEN:
                 raise

@@ -478,12 +478,12 @@ class Births:
             self.gated[uid] = why
             self._changed.add(uid)
 
-    def need_pods(self, gang: Gang, why: str) -> None:
-        """Have the workloads of a gang's foreseen pods resumed without a plan."""
+    def need_pods(self, gang: Gang) -> None:
+        """Have the workloads of a gang's foreseen pods resumed without a plan, because autoscalers look at pods."""
         for uid in {one.pod.uid.rpartition("/")[0] for one in gang.alive() if one.pod.foreseen}:
             known = self._jobs.get(uid)
             if known is not None and known.waits:
-                known.refused = why
+                known.refused = "its pods have to exist, so that an autoscaler adds nodes for them"
                 self._changed.add(uid)
 
     def gate_owners(self, pods: Iterable[Pod]) -> None:

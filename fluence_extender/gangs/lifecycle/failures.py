@@ -10,12 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from fluence_extender.ledger.capacity import Amounts, CapacityTable
+from fluence_extender.ledger.capacity import KeptRoom
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.reason import Reason, ReasonCode, behind_reservation
 from fluence_extender.placement.lacks import Lack, Lacks
@@ -45,14 +41,6 @@ class Asked:
     kept: Reason | None = None
     kept_at: object = None
     levels: int = 0
-
-
-class Kept(Protocol):
-    """What has to stay free beside a gang."""
-
-    def within(self, table: CapacityTable) -> tuple[NDArray[np.intp], Amounts]:
-        """Return the rows of ``table`` in which something is kept, and the amounts kept there, by its columns."""
-        ...
 
 
 class Failures:
@@ -102,7 +90,7 @@ class Failures:
             self.note(asked, reason)
         return reason
 
-    def why_beside(self, asked: Asked, token: object, levels: int, kept: Kept | None) -> Reason | None:
+    def why_beside(self, asked: Asked, token: object, levels: int, kept: KeptRoom | None) -> Reason | None:
         """Return why there is no place beside these reservations, for which ``kept`` stays free, None as for `why`."""
         if asked.kept_at == (self._now, token) and asked.levels <= levels:
             return asked.kept

@@ -26,7 +26,7 @@ from fluence_extender.gangs.queue.turns import precedence, turn
 from fluence_extender.gangs.reporting.announcements import events, report_pod
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey, GangState
-from fluence_extender.model.names import GATE
+from fluence_extender.model.names import CLASS_ANNOTATION, CONSUMES_ANNOTATION, GATE
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
@@ -187,9 +187,9 @@ class ClusterGrowth:
         if not by_request:
             actions += self.requests.withdraw(gang, now)
         if one is not None and by_request:
-            gang.consumes = one.request, self.requests.class_name
+            gang.consumes = {CONSUMES_ANNOTATION: one.request, CLASS_ANNOTATION: self.requests.class_name}
         elif gang.state is GangState.WAITING:
-            gang.consumes = None
+            gang.consumes = {}
         writes = list(self._writes(gang, lacking, now))
         unsure = bool(writes) or by_request is (self.requests.find(gang.key) is None)
         return [*actions, *writes], min(look, now + self._limits.asked_again) if unsure else look
@@ -228,7 +228,7 @@ class ClusterGrowth:
         if one.asks_since and one.request:
             yield from self._by_request(gang, one, lacking, now)
         if one.asks_since and not one.request:
-            self._births.need_pods(gang, "its pods have to exist, so that an autoscaler adds nodes for them")
+            self._births.need_pods(gang)
 
     def _over(self, gang: Gang, one: Growing, now: float) -> str:
         """Return why the gang lets go, "" if it doesn't."""

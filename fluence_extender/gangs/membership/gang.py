@@ -257,8 +257,8 @@ class Gang:
     where the higher priority always comes first. ``entitlement`` is what its queue is entitled to with it. ``queue`` is
     the queue in which it is, "" if nobody has made that. ``foretold`` is what the queue has promised its users, for the
     account of past work. ``gathering`` is its `barrier` once it is used. ``asks_since`` is since when its pods ask
-    autoscalers for nodes, in seconds since the epoch, 0 where they don't. ``consumes`` is the ProvisioningRequest by
-    which it has asked, and its class, None without one.
+    autoscalers for nodes, in seconds since the epoch, 0 where they don't. ``consumes`` are the annotations that
+    name the ProvisioningRequest by which it has asked, and its class.
     ``met`` are its dependencies that were met, each as its annotation names it.
     """
 
@@ -285,7 +285,7 @@ class Gang:
     history: History = field(default_factory=History)
     foretold: Foretold = NOTHING_FORETOLD
     asks_since: float = 0.0
-    consumes: tuple[str, str] | None = None
+    consumes: Mapping[str, str] = field(default_factory=dict)
     met: frozenset[str] = frozenset()
 
     def alive(self) -> list[Member]:

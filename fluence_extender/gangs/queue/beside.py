@@ -10,12 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fluence_extender.graph.catalogue import Device
 from fluence_extender.ledger.accounts import Allocation
-from fluence_extender.ledger.capacity import CapacityTable
+from fluence_extender.ledger.capacity import CapacityTable, KeptRoom
 from fluence_extender.ledger.device_rooms import DeviceRooms
 from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.assignment import Assignment, DeviceShare
@@ -25,7 +22,6 @@ from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.placement.ledger_port import CapacitySource, Devices, GraphView, LedgerPort
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.trial import SEARCHED
-from fluence_extender.queueing.entry import Amounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +30,7 @@ class Beside:
 
     Gangs with equal tokens that ask the same have the same places beside the same number of ``levels``, the starts of
     reservations during which they would run. With more of them, a gang that had no place still has none. ``kept`` is
-    what the planner leaves free, None for nothing.
+    what has to stay free beside the gang, None for nothing.
     """
 
     planner: Planner | None = None
@@ -46,38 +42,6 @@ class Beside:
 
 FREELY = Beside()
 """Nothing is kept from the gang."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeptRoom:
-    """What has to stay free beside a gang.
-
-    ``amounts`` has a row for each of the ``nodes``, and ``columns`` says which of its columns is which resource.
-    ``shares`` are devices. ``closed`` are nodes that others are to use alone.
-    """
-
-    nodes: Sequence[str]
-    amounts: Amounts
-    columns: Mapping[str, int]
-    shares: tuple[DeviceShare, ...] = ()
-    closed: frozenset[str] = frozenset()
-
-    def within(self, table: CapacityTable) -> tuple[NDArray[np.intp], Amounts]:
-        """Return the rows of ``table`` in which something is kept, and the amounts kept there, by its columns."""
-        there = [at for at, name in enumerate(self.nodes) if name in table.rows]
-        found = np.zeros((len(there), table.free.shape[1]), dtype=np.int64)
-        for kind, column in table.columns.items():
-            if kind in self.columns:
-                found[:, column] = self.amounts[there, self.columns[kind]]
-        return np.array([table.rows[self.nodes[at]] for at in there], dtype=np.intp), found
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """How a gang that doesn't exist yet could start: beside what is ``kept``, and off the nodes ``closed`` to it."""
-
-    kept: KeptRoom | None = None
-    closed: frozenset[str] = frozenset()
 
 
 class LedgerBeside:

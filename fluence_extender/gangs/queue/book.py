@@ -18,7 +18,7 @@ import numpy as np
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import QueueAdmission
-from fluence_extender.gangs.queue.beside import FREELY, Beside, KeptRoom, LedgerBeside, Terms
+from fluence_extender.gangs.queue.beside import FREELY, Beside, LedgerBeside
 from fluence_extender.gangs.queue.device_rows import EXCLUSIVE
 from fluence_extender.gangs.queue.ends import LATEST, Ends
 from fluence_extender.gangs.queue.future import FuturePlanner, Request
@@ -28,6 +28,7 @@ from fluence_extender.gangs.queue.operators import covered, operator_reservation
 from fluence_extender.gangs.queue.reclaims import Reclaims
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.gangs.queue.turns import Turns, entry_key, waits
+from fluence_extender.ledger.capacity import KeptRoom
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
@@ -309,7 +310,7 @@ class QueueBook:
         fcfs = self.settings.policy.policy is PolicyName.FCFS and rank[0]
         return not fcfs and bool(self.followed.timeline.reservations)
 
-    def terms(self, queue: Queue, rank: Rank, duration: float) -> Terms | Reason:
+    def terms(self, queue: Queue, rank: Rank, duration: float) -> Beside | Reason:
         """Return how a gang of that rank that doesn't exist yet could start now, or why it wouldn't be tried.
 
         Reservations that have yet to be found don't count.
@@ -323,7 +324,7 @@ class QueueBook:
                 return AFTER_BLOCKED
         elif ahead and self.followed.timeline.reservations:
             kept = self.kept(self.followed.timeline.levels_within(duration))
-        return Terms(kept, self._closed(queue.name, duration))
+        return Beside(closed=self._closed(queue.name, duration), kept=kept)
 
     def _closed(self, queue: str, duration: float) -> frozenset[str]:
         """Return the nodes of operators' reservations that a gang of a queue may not use if it starts now."""

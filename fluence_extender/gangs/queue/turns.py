@@ -25,16 +25,6 @@ NEWEST: Age = (NEVER, 0)
 RANK = attrgetter("rank")
 
 
-class Turn(NamedTuple):
-    """What a gang's rank depends on."""
-
-    begun: bool
-    entitlement: Entitlement
-    priority: int
-    created: Age
-    key: str
-
-
 def turn(gang: Gang) -> Rank:
     """Return a key that sorts gangs in the order in which they are served."""
     begun = gang.promised and not _waits_beyond_size(gang)
@@ -42,7 +32,7 @@ def turn(gang: Gang) -> Rank:
     priority, created = gang.priority_among(own), gang.created_among(own)
     if gang.head_start is not None:
         priority, created = 0, (created[0] - gang.head_start, created[1])
-    return rank(Turn(begun, gang.entitlement, priority, created, entry_key(gang.key)))
+    return rank(begun, gang.entitlement, priority, created, entry_key(gang.key))
 
 
 def precedence(gang: Gang) -> Rank:
@@ -52,9 +42,7 @@ def precedence(gang: Gang) -> Rank:
 
 def newcomer(key: GangKey, priority: int, created: Age = NEWEST, entitlement: Entitlement = EQUAL) -> Rank:
     """Return the turn of a gang that has nothing yet."""
-    return rank(
-        Turn(begun=False, entitlement=entitlement, priority=priority, created=created, key=entry_key(key))
-    )
+    return rank(False, entitlement, priority, created, entry_key(key))
 
 
 class InLine(NamedTuple):

@@ -14,7 +14,8 @@ from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.devices import NodeDevice
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import NOTHING, Resources
-from fluence_extender.placement.eligibility import BLOCKING_EFFECTS, NOT_READY, UNSCHEDULABLE
+from fluence_extender.model.taints import BLOCKING_EFFECTS
+from fluence_extender.placement.eligibility import NOT_READY, UNSCHEDULABLE
 from fluence_extender.placement.reasons import amount_text
 
 GONE = "the node is gone; these pods were there"

@@ -101,7 +101,7 @@ async def test_ungating_pins_in_the_same_patch(server: FakeApiServer, cluster: A
     server.scripts[PATCH].append(now())
     zone = Requirement("zone", "Exists")
     terms = (NodeTerm((zone,), (Requirement("metadata.name", "In", ("n1",)),)), NodeTerm())
-    await cluster.ungate(POD, "ours", "2 group/g", Pin("n1", terms))
+    await cluster.ungate(POD, "ours", {PLACED_ANNOTATION: "2 group/g"}, Pin("n1", terms))
     field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
     written = [{"matchExpressions": [{"key": "zone", "operator": "Exists"}], "matchFields": [field]}, {}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": written}}

@@ -13,9 +13,10 @@ from fluence_extender.cluster.decode.devices import (
     decode_resource_claim_template,
     decode_resource_slice,
 )
-from fluence_extender.model.claims import AttributeConstraint, Choice, ClaimSpec, DeviceRequest, DeviceTaint
+from fluence_extender.model.claims import AttributeConstraint, Choice, ClaimSpec, DeviceRequest
 from fluence_extender.model.devices import Allocated, Capacity, Reach, RequestPolicy, Version, only
 from fluence_extender.model.pod import NodeTerm, Requirement
+from fluence_extender.model.taints import Taint
 
 
 def raw(spec: Any, status: Any = None, **meta: Any) -> bytes:
@@ -48,7 +49,7 @@ def test_device_has_attributes_and_capacity_by_full_names() -> None:
         "d.example.com/v": Version("1.0.0"),
     }
     assert found.amounts == {"d.example.com/memory": 1024 * 10**9}
-    assert found.taints == (DeviceTaint("sick", "NoSchedule"),)
+    assert found.taints == (Taint("sick", "NoSchedule"),)
     assert found.id == ("d.example.com", "p", "g")
     assert not found.problem
 

@@ -10,9 +10,9 @@ import pytest
 from fluence_extender.cluster.decode.node import decode_node, decode_resources_file
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.port import ResourcesFile
-from fluence_extender.model.node import Taint
-from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Requirement, Toleration
+from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Requirement
 from fluence_extender.model.resources import NOTHING, Resources
+from fluence_extender.model.taints import Taint, Toleration
 
 META = {"name": "p", "namespace": "ns", "uid": "u1", "resourceVersion": "7"}
 

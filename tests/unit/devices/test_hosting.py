@@ -20,12 +20,11 @@ from fluence_extender.model.claims import (
     Claims,
     ClaimSpec,
     DeviceRequest,
-    DeviceTaint,
-    DeviceToleration,
 )
 from fluence_extender.model.devices import Capacity, NodeDevice, RequestPolicy
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import Resources
+from fluence_extender.model.taints import Taint, Toleration
 
 DRIVER = "d.example.com"
 ANY = f'device.driver == "{DRIVER}"'
@@ -82,9 +81,9 @@ def test_held_and_faulty_devices_are_not_counted() -> None:
 
 
 def test_taint_keeps_pods_off_unless_they_tolerate_it() -> None:
-    some = [device("0", taints=(DeviceTaint("sick", "NoSchedule"),)), device("1")]
+    some = [device("0", taints=(Taint("sick", "NoSchedule"),)), device("1")]
     assert hosted_on(some, (), claims(of()), 3) == 1
-    tolerant = Choice("class", (ANY,), 1, (DeviceToleration("sick", "Exists"),))
+    tolerant = Choice("class", (ANY,), 1, (Toleration("sick", "Exists"),))
     assert hosted_on(some, (), claims(tolerant), 3) == 2
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from fluence_extender.gangs.lifecycle.growth import ASKED, LET_GO
-from fluence_extender.model.node import Node, Taint
-from fluence_extender.model.pod import Pod, Toleration
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
+from fluence_extender.model.taints import Taint, Toleration
 from tests.core.values import node
 from tests.core.world import LIMITS, World
 from tests.unit.gangs.conftest import MakeWorld, announced, gang

@@ -8,16 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.model.node import Node, Taint
-from fluence_extender.model.pod import NodeTerm, Pod, Requirement, Toleration
-from fluence_extender.model.selectors import holds, term_holds
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import NodeTerm, Pod, Requirement
+from fluence_extender.model.selectors import holds, term_holds, tolerates, untolerated
+from fluence_extender.model.taints import Taint, Toleration
 from fluence_extender.placement import eligibility
 from fluence_extender.placement.eligibility import (
     EligibilityIndex,
     passes,
     refusal,
-    tolerates,
-    untolerated,
 )
 from tests.core.values import node, pod
 

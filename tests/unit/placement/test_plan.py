@@ -12,9 +12,10 @@ from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.names import REQUIRE_PREFIX
 from fluence_extender.model.node import Node
-from fluence_extender.model.pod import HostPort, Pod, Toleration
+from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
+from fluence_extender.model.taints import Toleration
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.errors import GangRefused

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from fluence_extender.queueing.entry import EQUAL, Age
+from fluence_extender.queueing.order import Rank, rank
 
-from fluence_extender.queueing.order import rank
-from tests.queueing.values import entry
+
+def ranked(key: str, priority: int = 0, created: Age = (0.0, 0), begun: bool = False) -> Rank:
+    """Return the rank of an entry of a queue like all others."""
+    return rank(begun, EQUAL, priority, created, key)
 
 
 def test_what_has_begun_comes_before_priority_and_priority_before_age() -> None:
     waiting = [
-        entry("young", at=5),
-        entry("old", at=1),
-        entry("important", priority=9, at=7),
-        replace(entry("begun", priority=-1, at=9), begun=True),
+        ranked("young", created=(5.0, 0)),
+        ranked("old", created=(1.0, 0)),
+        ranked("important", priority=9, created=(7.0, 0)),
+        ranked("begun", priority=-1, created=(9.0, 0), begun=True),
     ]
-    assert [one.key for one in sorted(waiting, key=rank)] == ["begun", "important", "old", "young"]
+    assert [one[-1] for one in sorted(waiting)] == ["begun", "important", "old", "young"]
 
 
 def test_entries_of_the_same_second_are_served_as_they_were_created() -> None:
-    first, second = replace(entry("z"), created=(5.0, 17)), replace(entry("a"), created=(5.0, 18))
-    assert rank(first) < rank(second)
+    assert ranked("z", created=(5.0, 17)) < ranked("a", created=(5.0, 18))

@@ -12,10 +12,9 @@ import io
 import re
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from fluence_extender.apps.kubectl.doctor.examination import Examination
 from fluence_extender.apps.kubectl.doctor.queues import KINDS
@@ -57,14 +56,6 @@ READ = {
 _PASSWORD = re.compile(rb"(://[^\s:/@]*:)[^\s@]+(?=@)")
 
 
-class PartReader(Protocol):
-    """Reads one part of the bundle."""
-
-    def __call__(self) -> bytes:
-        """Return its content. Raise `CommandError`."""
-        ...
-
-
 def write_bundle(examination: Examination, findings: str, file: Path) -> list[str]:
     """Write the bundle to ``file``, and return what couldn't be read. Raise `CommandError` if it can't be written.
 
@@ -87,8 +78,8 @@ def write_bundle(examination: Examination, findings: str, file: Path) -> list[st
     return missing
 
 
-def _parts(examination: Examination) -> Iterator[tuple[str, PartReader]]:
-    """Yield the name of each part, and what reads it."""
+def _parts(examination: Examination) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """Yield the name of each part, and what reads it; that may raise `CommandError`."""
     for name, path in ASKED.items():
         yield name, partial(examination.client.text, path)
     for name, words in READ.items():

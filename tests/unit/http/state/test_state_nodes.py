@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fluence_extender.http.state.v1_graph import Node
-from fluence_extender.model.node import Taint
+from fluence_extender.model.taints import Taint
 from tests.core.state_api import every
 from tests.core.values import GIB, asks, node
 from tests.core.world import World
