@@ -78,7 +78,7 @@ class Lacks:
         table = self._ledger.free.now()
         return Lack((shape, [one.pod for one in demands]), table, self._basis(table))
 
-    def why(self, lack: Lack) -> Reason | None:
+    def reason(self, lack: Lack) -> Reason | None:
         """Return why the members still have no room, None where they have room or where that isn't known."""
         table = self._ledger.free.now()
         if lack.table is not table or lack.basis != self._basis(table):

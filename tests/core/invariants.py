@@ -27,10 +27,10 @@ from fluence_extender.placement.plan import Planner
 from tests.core.job_controller import index_of
 from tests.core.queue_laws import (
     cores_left,
+    demand_that_has_failed_is_still_the_same,
     kept_turns_are_those_of_the_gangs,
     nobody_is_stopped_by_nothing,
     those_who_wait_are_in_line,
-    what_was_asked_in_vain_is_asked_still,
 )
 from tests.core.state_api import documents
 from tests.core.world import World
@@ -46,7 +46,7 @@ def check(world: World) -> None:
     no_gang_breaks_the_planning(world)
     kept_turns_are_those_of_the_gangs(world)
     those_who_wait_are_in_line(world)
-    what_was_asked_in_vain_is_asked_still(world)
+    demand_that_has_failed_is_still_the_same(world)
     an_audit_finds_nothing(world)
     equal_revisions_are_equal_answers(world)
     assert not world.scheduler.premature, world.scheduler.premature

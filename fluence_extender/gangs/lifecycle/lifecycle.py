@@ -435,13 +435,13 @@ class Lifecycle:
                 self._registry.dirty.add(gang.key)
         known = self._gang_index.existing(looked_at)
         self._registry.dirty.update(gang.key for gang in known if falls_late(gang, now, self.limits))
-        all_known = self._evaluation.of_changed(looked_at, now)
+        all_evaluated = self._evaluation.evaluate_changed(looked_at, now)
         if not self._registry.dirty:
             # An emptied set keeps its table, and walking it costs what its former size did; clear() frees the table.
             self._registry.dirty.clear()
         for gang in self._gang_index.existing(looked_at):
             self._resting.give_up_stalled(gang, now)
-        if all_known:
+        if all_evaluated:
             looked_at |= self._try_waiting(looked_at, now)
         else:
             self._attempts.postpone(looked_at)
@@ -451,7 +451,7 @@ class Lifecycle:
         actions: list[Action] = []
         reserved = self.queue.promised_starts()
         # While some that have changed aren't evaluated, nothing else is done for those.
-        changed = self._registry.dirty if all_known else frozenset[GangKey]()
+        changed = self._registry.dirty if all_evaluated else frozenset[GangKey]()
         for gang in self._gang_index.existing(looked_at | changed):
             self._places.clear_unplanned(gang)
             steered, writes = self._steering.due(gang)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fluence_extender.gangs.execution.barrier import Barrier
-from fluence_extender.gangs.lifecycle.failures import Asked
+from fluence_extender.gangs.lifecycle.failures import FailureRecord
 from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.member_states import (
     BINDING,
@@ -170,19 +170,19 @@ def run_of(pod: Pod) -> str:
 
 @dataclass(slots=True)
 class Attempt:
-    """The last vain attempt to place a gang.
+    """The last attempt to place a gang, which has failed.
 
-    ``version`` is the ledger's version then, ``queue_version`` that of what the queue keeps from gangs. From
-    ``again_at`` on another attempt may succeed on the same version. ``beyond`` is with which of the members beyond its
-    size the next attempt begins. ``asked`` stands for what it asked, and is None where more than that decides whether
-    it has a place.
+    ``version`` was the ledger's version then, and ``queue_version`` that of the queue. From ``again_at`` on, another
+    attempt may succeed on the same version. ``beyond`` is the number of the member beyond the gang's size with which
+    the next attempt begins. ``record`` is shared with all gangs that ask the same, None where more than the demand
+    decides whether the gang has a place.
     """
 
     version: int = -1
     queue_version: int = -1
     again_at: float = NEVER
     beyond: int = 0
-    asked: Asked | None = None
+    record: FailureRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
