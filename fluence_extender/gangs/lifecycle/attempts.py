@@ -232,7 +232,7 @@ class Attempts:
         size, ready, attempt = size_of(gang), gang.pending(), gang.attempt
         if isinstance(size, Reason) or len(ready) < len(gang.alive()) or len(ready) + gang.ended != size:
             return None
-        if _invalid(ready) or any(map(_differs, ready)) or not self._queue.admission.lasts(gang):
+        if _invalid(ready) or any(map(_differs, ready)) or not self._queue.admission.is_unobstructed(gang):
             return None
         attempt.record = self._record(gang, ready, now)
         reason = self._recorded_reason(gang, rank, now)
@@ -367,7 +367,7 @@ class Attempts:
         """Return whether nothing but its demand and the order of gangs decides if a gang has a place next time."""
         if gang.attempt.again_at < NEVER or any(pinned(one) for one in members):
             return False
-        return self._queue.admission.lasts(gang)
+        return self._queue.admission.is_unobstructed(gang)
 
     def _record(self, gang: Gang, members: Sequence[Member], now: float) -> FailureRecord:
         """Return the record that all gangs with this demand share."""

@@ -1,6 +1,7 @@
-"""What keeps a gang from starting, whatever room there is: holds, dependencies, limits, and queues that are stopped.
+"""What keeps a gang from starting however much room there is: holds, limits, and queues that are stopped.
 
-Each decision is a plain function over facts. A gang that has begun is completed in any case and never asked about.
+Each decision is a plain function over facts. Nothing here applies to a gang that has begun, because it has to be
+completed.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from fluence_extender.model.queue import Queue, Stop
 from fluence_extender.model.reason import Reason, ReasonCode, held, over_user_limit, queue_stopped, queued
 
 LONGEST_SHOWN = 40
-"""Characters of an invalid value that a message quotes."""
+"""The most characters of an invalid value that a message quotes."""
 
 
 def hold_obstacle(text: str | None) -> Reason | None:
-    """Return why a gang whose annotation ``hold`` has this text is held, None where it isn't."""
+    """Return why a gang is held whose annotation ``hold`` has this text, None where it isn't held."""
     if text is None or text == "false":
         return None
     if text == "true":
@@ -33,7 +34,7 @@ def hold_obstacle(text: str | None) -> Reason | None:
 def queue_obstacle(
     key: GangKey, queue: Queue, user: str, created: Age, durations: Iterable[float | None], usage: Usage
 ) -> Reason | None:
-    """Return why its queue doesn't let a gang of ``user`` start that declares these durations, None where it does."""
+    """Return why a queue keeps a gang of ``user`` with these declared durations from starting, None if it doesn't."""
     return (
         stop_obstacle(queue, created)
         or duration_obstacle(queue, durations)
@@ -42,7 +43,7 @@ def queue_obstacle(
 
 
 def duration_obstacle(queue: Queue, declared: Iterable[float | None]) -> Reason | None:
-    """Return why a gang isn't taken whose pods declare to run for these seconds, None for a pod that doesn't say it."""
+    """Return why a queue doesn't take a gang whose pods declare these durations in seconds, None if it does."""
     most = queue.max_duration
     longest = max((one for one in declared if one is not None), default=None)
     if most is None or longest is None or longest <= most:
@@ -55,9 +56,9 @@ def duration_obstacle(queue: Queue, declared: Iterable[float | None]) -> Reason 
 
 
 def stop_obstacle(queue: Queue, created: Age) -> Reason | None:
-    """Return why a queue that is stopped doesn't let a gang of this age start, None where it does.
+    """Return why a stopped queue keeps a gang of this age from starting, None if it doesn't.
 
-    A queue that drains still starts what was there before.
+    A draining queue still starts gangs that are older than the stop.
     """
     if queue.stop in (Stop.HOLD, Stop.EVICT):
         return queue_stopped(queue.name, f"nothing of it starts (stop: {queue.stop})")

@@ -224,7 +224,7 @@ class Queues:
         return {} if known is None else known.labels
 
     def problems(self, queue: Queue) -> list[str]:
-        """Return what of a queue isn't in force, and why."""
+        """Return the problems of a queue: each says what of it isn't in force and why."""
         found = list(queue.problems)
         said = queue.scheduling
         policies = {
@@ -271,10 +271,10 @@ class Queues:
         return self._ages
 
     def head_start(self, queue: Queue, priority: int) -> float | None:
-        """Return how many seconds of waiting a priority is worth, None where the higher one always comes first.
+        """Return how many seconds of waiting a priority is worth, None where the higher priority always comes first.
 
-        The queue says it, or else the nearest of those above it. Each PriorityClass between 0 and the priority is a
-        step.
+        The queue states the seconds of one step, or else the nearest queue above it does. Each PriorityClass between 0
+        and the priority is a step.
         """
         known: Queue | None = queue
         for _ in range(LEVELS):
@@ -288,7 +288,7 @@ class Queues:
         return known.class_step * (up - down)
 
     def usual_priority(self, queue: Queue) -> int | None:
-        """Return the priority of work that names no PriorityClass, None where the queue doesn't say it."""
+        """Return the priority of a queue's work that names no PriorityClass, None where the queue states none."""
         named = self._classes.get(queue.default_priority_class)
         return None if named is None else named.value
 
@@ -298,6 +298,6 @@ def _named(labels: Mapping[str, str]) -> Named:
 
 
 def usual_seconds(queue: Queue) -> float | None:
-    """Return how many seconds work of a queue runs that declares no duration, None where the queue doesn't say it."""
+    """Return the seconds that work without a declared duration runs in a queue, None where the queue states none."""
     times = (queue.default_duration, queue.max_duration)
     return min((one for one in times if one is not None), default=None)
