@@ -1,7 +1,7 @@
 """Decode ResourceSlices, DeviceClasses, ResourceClaims and ResourceClaimTemplates (resource.k8s.io/v1).
 
-What the service doesn't plan becomes the ``problem`` of a claim, so that it isn't placed by mistake: constraints of
-other kinds.
+The service plans the constraints ``matchAttribute`` and ``distinctAttribute``. A claim with any other constraint gets a
+``problem``, so that no pod with it is placed by mistake.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def _device(meta: Metadata, spec: _SliceSpec, one: _Device) -> NodeDevice:
 
 
 def _reach(one: _Device | _SliceSpec) -> Reach | None:
-    """Return where devices can be used; None for those of the slice's node. What isn't said is nowhere."""
+    """Return the reach of devices, None for those of the slice's node; if nothing states it, no node reaches them."""
     if isinstance(one, _SliceSpec) and one.node:
         return None
     if one.everywhere:

@@ -76,7 +76,7 @@ class Evict:
 class ReportPod:
     """Write why a gated pod waits into its condition, and when it was first seen; see `Member`.
 
-    ``asks_since`` is since when it asks autoscalers for nodes, 0 where it doesn't. ``met`` are its dependencies that
+    It has asked autoscalers for nodes since ``asks_since``, 0 where it doesn't ask. ``met`` are its dependencies that
     were met.
     """
 

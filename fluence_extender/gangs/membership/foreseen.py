@@ -209,7 +209,7 @@ class JobPods:
         return waiting + [pod.uid for pod in self.foreseen.values()]
 
     def shaped(self, workloads: WorkloadIndex) -> bool:
-        """Return whether the shape of its pods is known, if need be from a pod that a Job has; judge it once."""
+        """Return whether the shape of its pods is known, from an existing pod of a Job if need be; judge new shapes."""
         if not self.shapes:
             pods = (pod for some in self.pods.values() for pod in some.values() if not pod.problem)
             self.shapes = tuple(shape(pod) for pod in islice(pods, 1))
@@ -229,7 +229,7 @@ class JobPods:
             self.refused = self.refused or unpinnable(self.shapes[0])
 
     def unsettled(self) -> bool:
-        """Return whether something may have to be done for it without a new observation."""
+        """Return whether it may need an action without a new observation."""
         if self.job.held_for_placement or self.leaving or self.foreseen:
             return True
         return bool(self.pending()) or bool(self.missing())
