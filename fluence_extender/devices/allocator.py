@@ -102,7 +102,7 @@ class View:
     given: frozenset[str] = frozenset()
 
     @property
-    def met(self) -> int:
+    def concerned(self) -> int:
         """The choices that concern any of the devices, as bits."""
         serve = reduce(or_, (part.serves for part in self.parts), 0)
         return serve | self.failing | self.unfit | self.blocked

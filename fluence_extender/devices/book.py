@@ -395,7 +395,7 @@ class DeviceBook:
                     spec = replace(spec, shared=f"{claim.namespace}/{claim.name}")
                 waiting.append(spec)
             elif claim.nodes is not None:
-                affinity = claim.nodes if affinity is None else _both(affinity, claim.nodes)
+                affinity = claim.nodes if affinity is None else _intersection(affinity, claim.nodes)
         if affinity is not None and len(affinity) > MOST_TERMS:
             affinity, problem = (
                 pod.affinity,
@@ -437,7 +437,7 @@ class DeviceBook:
     def _claimed(self, claim: ResourceClaim) -> Resources:
         """Return how many devices of each class a claim has, or asks for whichever choices are taken."""
         if claim.devices is None:
-            return self._classes.asked(claim.spec)
+            return self._classes.requested(claim.spec)
         return Resources(
             Counter(self._classes.resource(claim.class_of(one.request)) for one in claim.devices)
         )
@@ -484,7 +484,7 @@ def _reaches(reach: Reach, node: Node) -> bool:
     return not reach or any(term_holds(term, node) for term in reach)
 
 
-def _both(some: tuple[NodeTerm, ...], others: tuple[NodeTerm, ...]) -> tuple[NodeTerm, ...]:
+def _intersection(some: tuple[NodeTerm, ...], others: tuple[NodeTerm, ...]) -> tuple[NodeTerm, ...]:
     """Return the terms that hold where both a term of ``some`` and a term of ``others`` hold."""
     return tuple(
         NodeTerm(one.expressions + other.expressions, one.fields + other.fields)

@@ -52,7 +52,7 @@ class Classes:
             counts[backing.resource if backing is not None else name] += amount
         return Resources(counts)
 
-    def asked(self, spec: ClaimSpec) -> Resources:
+    def requested(self, spec: ClaimSpec) -> Resources:
         """Return how many devices of each class a claim asks for, whichever of its choices are taken."""
         counts: Counter[str] = Counter()
         for request in spec.requests:

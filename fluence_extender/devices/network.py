@@ -86,7 +86,7 @@ def undivided(node: Node, claims: Claims) -> Claims:
 def concerns(network: Node, claims: Claims) -> bool:
     """Return whether the claims ask for any device of the network."""
     reach = frozenset(one.reach for one in network.devices if one.reach is not None)
-    return bool(reach) and lens((_with_reach(claims, reach),)).view(network).met > 0
+    return bool(reach) and lens((_with_reach(claims, reach),)).view(network).concerned > 0
 
 
 def join_nodes(network: Node, nodes: Iterable[Node]) -> Node:
@@ -119,8 +119,10 @@ def _divide(here: View, there: View, claims: Claims, reach: frozenset[Reach]) ->
         asked = _with_reach((claim,), reach)[0]
         if claim.problem or claim.extended in here.given:
             asked = replace(asked, requests=())
-        near = {one.name for one in claim.requests if _meets(here, claims, one)}
-        far = {one.name for one in asked.requests if _meets(there, _with_reach(claims, reach), one)}
+        near = {one.name for one in claim.requests if _request_concerns(here, claims, one)}
+        far = {
+            one.name for one in asked.requests if _request_concerns(there, _with_reach(claims, reach), one)
+        }
         if near & far or (far and _tied(claim, far)):
             return Division((), (), joined=True)
         if far:
@@ -130,10 +132,10 @@ def _divide(here: View, there: View, claims: Claims, reach: frozenset[Reach]) ->
     return Division(tuple(own), tuple(network))
 
 
-def _meets(view: View, claims: Claims, request: DeviceRequest) -> bool:
+def _request_concerns(view: View, claims: Claims, request: DeviceRequest) -> bool:
     """Return whether a request of the claims concerns some device of the view."""
     bits = lens((claims,)).bits
-    return any(view.met >> bits[choice] & 1 for choice in request.choices)
+    return any(view.concerned >> bits[choice] & 1 for choice in request.choices)
 
 
 def _tied(claim: ClaimSpec, some: set[str]) -> bool:

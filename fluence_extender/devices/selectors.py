@@ -78,7 +78,7 @@ class _Selector:
         try:
             self._program = Program(expression)
         except CelError as error:
-            self._known = self._why(error)
+            self._known = self._failure(error)
 
     def verdict(self, device: NodeDevice) -> Verdict:
         at = self._known
@@ -99,7 +99,7 @@ class _Selector:
         try:
             found = self._program.selects(device, read)
         except self._error as error:
-            found = self._why(error)
+            found = self._failure(error)
         if self._size >= MOST_REMEMBERED:
             self._known, self._size = None, 0
         self._size += 1
@@ -121,7 +121,7 @@ class _Selector:
         else:
             parent[0].by_value[parent[1]] = leaf
 
-    def _why(self, error: Exception) -> str:
+    def _failure(self, error: Exception) -> str:
         return f"the selector {_cut(self._expression)} {_cut(str(error))}"
 
 

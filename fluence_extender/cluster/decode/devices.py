@@ -390,7 +390,7 @@ def _claim_spec(spec: _ClaimSpec | None, problem: str) -> ClaimSpec:
 def _unplanned(request: str, choice: _Choice) -> str:
     """Return why the service doesn't plan a choice, "" where it does."""
     try:
-        _asked(choice)
+        _requested_capacity(choice)
     except InvalidQuantity as error:
         return f"request {request}: {error}"
     if choice.mode not in (None, ALL, EXACT_COUNT):
@@ -401,7 +401,7 @@ def _unplanned(request: str, choice: _Choice) -> str:
 def _choice(one: _Choice, name: str) -> Choice:
     count = 0 if one.mode == ALL else max(one.count or 1, 1)
     try:
-        asked = _asked(one)
+        asked = _requested_capacity(one)
     except InvalidQuantity:
         asked = ()
     return Choice(
@@ -415,7 +415,7 @@ def _choice(one: _Choice, name: str) -> Choice:
     )
 
 
-def _asked(one: _Choice) -> tuple[tuple[str, int], ...]:
+def _requested_capacity(one: _Choice) -> tuple[tuple[str, int], ...]:
     """Return what is asked of the capacity of each device. Raises `InvalidQuantity`."""
     asked = (one.capacity.requests if one.capacity is not None else None) or {}
     return tuple((name, nanos(amount)) for name, amount in sorted(asked.items()))

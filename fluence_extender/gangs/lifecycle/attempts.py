@@ -131,7 +131,7 @@ class Attempts:
         if self._placed != before:
             self._failures.placed()
             # The limits of queues may now keep other gangs from starting. Nothing is reserved for those.
-            self._registry.dirty.update(self._queue.limited())
+            self._registry.dirty.update(self._queue.limited_gangs())
         return changed
 
     def postpone(self, looked_at: Set[GangKey]) -> None:
@@ -223,7 +223,7 @@ class Attempts:
         token, levels = self._queue.reserved_before(gang, rank)
         if token is None:
             return None
-        return self._failures.reason_beside(record, token, levels, self._queue.kept(levels))
+        return self._failures.reason_beside(record, token, levels, self._queue.kept_room(levels))
 
     def _reason_of_others(self, gang: Gang, rank: Rank, now: float) -> Reason | None:
         """Return why a gang that wasn't tried yet has no place, if others with its demand have none; None to try it."""

@@ -132,7 +132,7 @@ class QueueAdmission:
             return False
         return duration_obstacle(queue, (one.pod.duration for one in gang.alive())) is None
 
-    def limited(self, gang: Gang) -> bool:
+    def is_limited(self, gang: Gang) -> bool:
         """Return whether limits of its queue keep a gang waiting now, however much room there is."""
         place = self.usage.place(gang.key)
         queue = None if place is None or place.runs else self._queues.queues.get(place.queue)

@@ -193,11 +193,11 @@ class QueueBook:
 
     def pod_changed(self, pod: Pod) -> None:
         """Take in a pod that is new or has changed."""
-        self.followed.seen(pod)
+        self.followed.pod_seen(pod)
 
     def pod_gone(self, uid: str) -> None:
         """Forget a pod."""
-        self.followed.gone(uid)
+        self.followed.pod_gone(uid)
 
     def forget(self) -> None:
         """Forget the blocked gangs, because another replica decides."""
@@ -266,9 +266,9 @@ class QueueBook:
             return False
         return gang.attempt.queue_version != self.version
 
-    def limited(self) -> set[GangKey]:
+    def limited_gangs(self) -> set[GangKey]:
         """Return the blocked gangs that limits of their queues keep waiting now."""
-        return {head.gang.key for head in self.heads.blocked if self.admission.limited(head.gang)}
+        return {head.gang.key for head in self.heads.blocked if self.admission.is_limited(head.gang)}
 
     def beside(self, gang: Gang, rank: Rank, members: Iterable[Member]) -> Beside | Reason:
         """Return how a gang of that rank may be placed, or why it isn't tried."""
@@ -322,7 +322,7 @@ class QueueBook:
             if any(head.possible for head in ahead):
                 return AFTER_BLOCKED
         elif ahead and self.followed.timeline.reservations:
-            kept = self.kept(self.followed.timeline.levels_within(duration))
+            kept = self.kept_room(self.followed.timeline.levels_within(duration))
         return Terms(kept, self._closed(queue.name, duration))
 
     def _closed(self, queue: str, duration: float) -> frozenset[str]:
@@ -363,7 +363,7 @@ class QueueBook:
     def _beside_reservations(self, duration: float) -> Beside:
         """Return how a gang that runs for ``duration`` may be placed beside the reservations of the timeline."""
         levels = self.followed.timeline.levels_within(duration)
-        kept = self.kept(levels)
+        kept = self.kept_room(levels)
         if kept is None:
             return FREELY
         self._view.keep(kept)
@@ -374,16 +374,16 @@ class QueueBook:
         timeline = self.followed.timeline
         return self.followed.built, timeline.revision, timeline.loosened
 
-    def kept(self, levels: int) -> KeptRoom | None:
+    def kept_room(self, levels: int) -> KeptRoom | None:
         """Return the room to leave free for a gang that runs beyond ``levels`` reservations' starts, None for none."""
         if self._kept[0] != self._token:
             self._kept = self._token, {}
         found = self._kept[1]
         if levels not in found:
-            found[levels] = self._find_kept(levels)
+            found[levels] = self._find_kept_room(levels)
         return found[levels]
 
-    def _find_kept(self, levels: int) -> KeptRoom | None:
+    def _find_kept_room(self, levels: int) -> KeptRoom | None:
         timeline, names = self.followed.timeline, self.followed.names
         kept = np.maximum(timeline.unreserved(timeline.now) - timeline.slack(levels), 0)
         if not kept.any():

@@ -27,7 +27,7 @@ class Ends:
         self._workloads = workloads
         self._default = default
 
-    def known(self, pod: Pod) -> bool:
+    def has_end(self, pod: Pod) -> bool:
         """Return whether anything tells when the pod ends."""
         return pod.duration is not None or self._job_ends(pod) < NEVER or self._default(pod) is not None
 

@@ -76,9 +76,9 @@ class LedgerTimeline:
 
     # What happens.
 
-    def seen(self, pod: Pod) -> None:
+    def pod_seen(self, pod: Pod) -> None:
         """Take in a pod that is new or has changed, and so may have another end."""
-        if not pod.finished and self._ends.known(pod):
+        if not pod.finished and self._ends.has_end(pod):
             if self._ending.get(pod.uid) is not pod:
                 self._ending[pod.uid] = pod
                 self._touch(pod.uid)
@@ -89,14 +89,14 @@ class LedgerTimeline:
         """Take in a pod whose end may have changed because its workload or its queue has."""
         self._ending.pop(pod.uid, None)
         self._touch(pod.uid)
-        self.seen(pod)
+        self.pod_seen(pod)
 
     def _touch(self, uid: str) -> None:
         """Note that a pod may have another end; a pod without a place holds nothing yet, so it doesn't count."""
         if self._node_of(uid):
             self._touched.add(uid)
 
-    def gone(self, uid: str) -> None:
+    def pod_gone(self, uid: str) -> None:
         """Forget a pod."""
         self._ending.pop(uid, None)
         self._placed.pop(uid, None)

@@ -156,7 +156,7 @@ class Quotas:
             judge = self._excess if count < fewest else self._use.excess
             excess = judge(place.queue, more)
             if excess is not None:
-                return count, _told(excess, place.queue, self._use.tree)
+                return count, _excess_reason(excess, place.queue, self._use.tree)
         return len(ready), None
 
     def allows(
@@ -193,7 +193,7 @@ class Quotas:
     def obstacle(self, queue: str, asked: Resources) -> Reason | None:
         """Return why a gang that holds nothing and asks for this would be over quota, None if it wouldn't be."""
         excess = self._excess(queue, asked) if self.active else None
-        return None if excess is None else _told(excess, queue, self._use.tree)
+        return None if excess is None else _excess_reason(excess, queue, self._use.tree)
 
     def _excess(self, queue: str, more: Mapping[str, int]) -> Excess | None:
         """Return what a queue would use too much of; None also where amounts never fit, which the planner reports."""
@@ -217,7 +217,7 @@ def _charged(gang: Gang, queue: str) -> list[Member]:
     return [one for one in _placed(gang) if one.charged in ("", queue)]
 
 
-def _told(excess: Excess, queue: str, tree: QuotaTree) -> Reason:
+def _excess_reason(excess: Excess, queue: str, tree: QuotaTree) -> Reason:
     kind = excess.resource
     if excess.most is None:
         return over_quota(
