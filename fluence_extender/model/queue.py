@@ -42,8 +42,8 @@ class OverrunAction(StrEnum):
 class Stop(StrEnum):
     """How far a queue is stopped.
 
-    Hold: nothing of it starts. Drain: it takes nothing new, and what waits already still starts. Evict: nothing starts,
-    and what runs is evicted.
+    Hold: none of its work starts. Drain: it takes no new work, and waiting work still starts. Evict: nothing starts,
+    and running work goes back in line or is evicted.
     """
 
     NONE = "None"

@@ -260,11 +260,13 @@ class ClusterGrowth:
             yield from self._ask_by_pods(gang, one, f"is refused ({refused})")
         elif not self.requests.served:
             yield from self._ask_by_pods(
-                gang, one, "can't be, as the API server doesn't serve the kind any more"
+                gang, one, "can't be made, because the API server doesn't serve the kind any more"
             )
         elif now >= self._until(one, now):
             self._by_pods_until = now + self._limits.grow_again
-            yield from self._ask_by_pods(gang, one, f"was taken up by nobody in {self._limits.taken_up:g} s")
+            yield from self._ask_by_pods(
+                gang, one, f"wasn't taken up by any autoscaler in {self._limits.taken_up:g} s"
+            )
         elif request is not None:
             one.made = True
         else:

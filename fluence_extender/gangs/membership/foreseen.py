@@ -96,7 +96,7 @@ def unsuited(pod: Pod) -> str:
 def unpinnable(pod: Pod) -> str:
     """Return why such pods can't be created with their nodes, from which they couldn't move; "" where they can."""
     if pod.devices and not pod.marked:
-        return f"another client adds devices to its pods, and not {MARK_RESOURCE}"
+        return f"another client adds devices to its pods without {MARK_RESOURCE}"
     if pod.interdependent or pod.host_ports:
         return "kube-scheduler judges its pods by more than their node"
     return ""

@@ -78,12 +78,12 @@ class Endings:
 def why_ended(queue: Queue, pods: list[Pod], now: float) -> str:
     """Return why a gang with these bound pods may not run on, "" where it may."""
     if queue.stop is Stop.EVICT:
-        return f"queue {queue.name} is stopped, and nothing runs on in it"
+        return f"queue {queue.name} is stopped, which ends its work"
     for pod in pods:
         allowed = _allowed(queue, pod)
         if allowed is not None and pod.started and now >= pod.started + allowed:
             ran = format_duration(allowed)
-            return f"pod {pod.name} has run for {ran}, and queue {queue.name} ends what runs longer"
+            return f"pod {pod.name} has run for {ran}, and queue {queue.name} ends work that runs longer"
     return ""
 
 

@@ -61,9 +61,9 @@ def stop_obstacle(queue: Queue, created: Age) -> Reason | None:
     A draining queue still starts gangs that are older than the stop.
     """
     if queue.stop in (Stop.HOLD, Stop.EVICT):
-        return queue_stopped(queue.name, f"nothing of it starts (stop: {queue.stop})")
+        return queue_stopped(queue.name, f"none of its work starts (stop: {queue.stop})")
     if queue.stop is Stop.DRAIN and queue.stopped_since is not None and created[0] > queue.stopped_since:
-        return queue_stopped(queue.name, f"it takes nothing new (stop: {queue.stop})")
+        return queue_stopped(queue.name, f"it takes no new work (stop: {queue.stop})")
     return None
 
 
@@ -72,15 +72,16 @@ def limit_obstacle(key: GangKey, queue: Queue, user: str, usage: Usage) -> Reaso
     limits, name = queue.limits, queue.name
     whole, own = (name, None), (name, user)
     if limits.queued and usage.older(key, whole) >= limits.queued:
-        return queued(f"queue {name} has as many in line as it takes (max.queued: {limits.queued})")
+        return queued(f"queue {name} has as many gangs in line as it takes (max.queued: {limits.queued})")
     if limits.queued_per_user and usage.older(key, own) >= limits.queued_per_user:
         return over_user_limit(
-            name, f"{user} has as many in line as one user may (max.queuedPerUser: {limits.queued_per_user})"
+            name,
+            f"{user} has as many gangs in line as one user may (max.queuedPerUser: {limits.queued_per_user})",
         )
     if limits.running and usage.running(whole) >= limits.running:
-        return queued(f"queue {name} runs as many as it may (max.running: {limits.running})")
+        return queued(f"queue {name} runs as many gangs as it may (max.running: {limits.running})")
     if limits.running_per_user and usage.running(own) >= limits.running_per_user:
         return over_user_limit(
-            name, f"{user} runs as many as one user may (max.runningPerUser: {limits.running_per_user})"
+            name, f"{user} runs as many gangs as one user may (max.runningPerUser: {limits.running_per_user})"
         )
     return None
