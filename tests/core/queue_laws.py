@@ -33,7 +33,7 @@ def timeline_is_that_of_the_ledger(world: World) -> None:
     kept.follow()
     anew = LedgerTimeline(world.ledger, world.controller.eligibility.nodes, kept._ends, world.loop.time)
     for pod in world.controller.pods.values():
-        anew.seen(pod)
+        anew.pod_seen(pod)
     assert anew._ending == kept._ending
     anew._placed = dict(kept._placed)
     anew.follow()
