@@ -42,7 +42,7 @@ class Spent(Exception):
 
 
 class _GivenUp(Exception):
-    """A constraint forbids to take all devices of a request; then kube-scheduler's allocator tries nothing else."""
+    """A constraint forbids taking all devices of a request; then kube-scheduler's allocator tries nothing else."""
 
 
 @dataclass(frozen=True, slots=True)

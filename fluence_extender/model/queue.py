@@ -1,8 +1,8 @@
-"""What administrators say of the queue: Queues, and Reservations of nodes.
+"""The objects by which administrators configure the queue: Queues, and Reservations of nodes.
 
 A Queue says who may submit work to it and how that work is treated. Scheduling options hold for the whole cluster,
 because all queues share its nodes, so only those of the queue `DEFAULT_QUEUE` count. A Reservation closes nodes for
-some time to all work but that of the queues it names.
+some time to all work but that of the queues that it names.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from hashlib import sha256
 from fluence_extender.model.pod import Requirement
 
 DEFAULT_QUEUE = "default"
-"""The queue of all work that no other queue gets. It exists without an object of that name."""
+"""The queue of all work that is in no other queue. It exists even without an object of that name."""
 
 
 class PolicyName(StrEnum):
-    """How entries behind a blocked one are treated."""
+    """The policies, which differ in how they treat entries behind a blocked one."""
 
     FCFS = "fcfs"
     EASY = "easy"
@@ -29,9 +29,10 @@ class PolicyName(StrEnum):
 
 
 class OverrunAction(StrEnum):
-    """What happens to work that runs longer than it was to.
+    """What happens to work that runs longer than its duration.
 
-    Extend: it runs on. Requeue and Evict: its gang is evicted, and what its workload makes anew waits in line.
+    Extend: it runs on. Requeue: its gang goes back in line, or is evicted where that is impossible. Evict: its gang is
+    evicted. Pods that replace evicted ones wait in line.
     """
 
     EXTEND = "Extend"
@@ -171,11 +172,12 @@ class QueueStatus:
 class Queue:
     """One queue.
 
-    ``default_for`` are the namespaces whose work comes here unless it names another queue. Work that declares no
-    duration has ``default_duration``, and none may declare more than ``max_duration``, in seconds; None where the queue
-    doesn't say it. ``parent`` is the queue of which it is a part, "" for none. Its share counts divided by its
-    ``weight``, with what was used before by ``half_life``; each step of priority is worth ``class_step`` seconds of
-    waiting. ``stopped_since`` is when the queue was seen to stop, by its status; None where it hasn't been yet.
+    ``default_for`` are the namespaces whose work is in this queue unless it names another one. Work that declares no
+    duration has ``default_duration``, and no work may declare more than ``max_duration``, both in seconds; None where
+    the queue states none. ``parent`` is the queue of which this one is a part, "" for none. Its share is divided by
+    ``weight``. Past use counts half after each ``half_life``, in seconds. Each step of priority is worth ``class_step``
+    seconds of waiting. ``stopped_since`` is when the queue was first seen to be stopped, by its status; None where it
+    wasn't.
     ``problems`` say what of the object can't be read, and why. ``status`` is the status that was written last, None
     where none was, and isn't compared. Times are in seconds since the epoch.
     """
@@ -205,7 +207,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class ReservationStatus:
-    """What the service says of a Reservation: how many ``nodes`` it closes, and otherwise as `QueueStatus` does."""
+    """What the service reports of a Reservation: how many ``nodes`` it closes. The rest is as in `QueueStatus`."""
 
     nodes: int = 0
     problem: str = ""
@@ -217,8 +219,8 @@ class NodeReservation:
     """Nodes that are closed from ``start`` for ``duration`` seconds to all work but that of ``queues``.
 
     The nodes are those with one of ``names`` and those with all of ``labels``; without any name or label they are all
-    nodes. ``start`` is in seconds since the epoch. ``problems`` say what of the object can't be read; where its time
-    can't be, ``duration`` is 0. ``status`` is as in `Queue`.
+    nodes. ``start`` is in seconds since the epoch. ``problems`` say which parts of the object can't be
+    read; if its time can't be read, ``duration`` is 0. ``status`` is as in `Queue`.
     """
 
     name: str

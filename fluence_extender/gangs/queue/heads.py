@@ -291,7 +291,7 @@ class Heads:
             if (
                 free
                 and old is not None
-                and (found is None or found.start > old.start or _within_same(found, old))
+                and (found is None or found.start > old.start or _is_within(found, old))
             ):
                 found = old
         head.possible = found is not None or self._planner.place(entry, timeline.capacity) is not None
@@ -301,7 +301,7 @@ class Heads:
             places = cheapest(timeline, entry, self._planner, self._operators())
             if places is not None:
                 found = Reservation(entry.key, places, NEVER, NEVER, draining=True)
-                if old is not None and _within_same(found, old):
+                if old is not None and _is_within(found, old):
                     found = old
         if old is not None and found is not old:
             self.version += 1
@@ -373,7 +373,7 @@ class Heads:
             head.gang.starts_about = None
 
 
-def _within_same(one: Reservation, other: Reservation) -> bool:
+def _is_within(one: Reservation, other: Reservation) -> bool:
     """Return whether a reservation has the same places and start as another, and doesn't end later."""
     if one.start != other.start or one.end > other.end:
         return False
