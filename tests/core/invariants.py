@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from fluence_extender.gangs.leadership.audit import Auditor
-from fluence_extender.gangs.lifecycle.attempts import needy, size_of
+from fluence_extender.gangs.lifecycle.attempts import size_of
 from fluence_extender.gangs.lifecycle.member_states import DATA, UNDER_WAY, MemberState
 from fluence_extender.gangs.lifecycle.pins import unpinned
 from fluence_extender.gangs.membership.assembly import foreign_gates
@@ -303,8 +303,8 @@ def nobody_waits_who_fits(world: World) -> None:
         if gang.reason is not None and gang.reason.code is ReasonCode.BEHIND_RESERVATION:
             continue
         size = size_of(gang)
-        ready = [one for one in needy(gang) if not foreign_gates(one.pod) and not one.pod.problem]
-        if isinstance(size, Reason) or not ready or any(one.pod.problem for one in needy(gang)):
+        ready = [one for one in gang.placeless() if not foreign_gates(one.pod) and not one.pod.problem]
+        if isinstance(size, Reason) or not ready or any(one.pod.problem for one in gang.placeless()):
             continue
         if sum(one.pod.amounts["cpu"] for one in ready) > cores_left(world):
             continue

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from fluence_extender.gangs.lifecycle.attempts import needy
 from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
 from fluence_extender.gangs.queue.turns import RANK, turn, waits
 from fluence_extender.model.gang import GangKey
@@ -161,11 +160,11 @@ def demand_that_has_failed_is_still_the_same(world: World) -> None:
         if record is None or gang.key in controller.registry.dirty:
             continue
         if controller.lifecycle.preemption.idle(record.preempting, world.loop.time()):
-            assert attempts._record(gang, needy(gang), world.loop.time()) is record, gang.key
+            assert attempts._record(gang, gang.placeless(), world.loop.time()) is record, gang.key
             assert controller.lifecycle.admission.obstacle(gang) is None, gang.key
             reason = None if record.lack is None else attempts._lacks.reason(record.lack)
             if reason is not None:
-                planned = attempts._places.plan(gang, needy(gang), world.loop.time())
+                planned = attempts._places.plan(gang, gang.placeless(), world.loop.time())
                 assert planned == reason, f"{gang.key} is told {reason} and not {planned}"
 
 

@@ -176,7 +176,7 @@ class Attempts:
             if attempt.record
             else self._reason_of_others(gang, rank, now)
         )
-        lacking = needy(gang) if known is None else []
+        lacking = gang.placeless() if known is None else []
         if known is None and not lacking:
             return
         attempt.version = self._ledger.version
@@ -202,7 +202,7 @@ class Attempts:
             self._queue.unblock(gang)
         self._queue.admission.shares.explained(gang)
         attempt.queue_version = self._queue.version
-        got = len(lacking) - len(needy(gang))
+        got = len(lacking) - len(gang.placeless())
         if got > 0:
             self._placed += got
             self._queue.admission.note(gang)
@@ -254,7 +254,7 @@ class Attempts:
         size = size_of(gang)
         if isinstance(size, Reason):
             return False
-        ready = [member for member in needy(gang) if not foreign_gates(member.pod)]
+        ready = [member for member in gang.placeless() if not foreign_gates(member.pod)]
         settled = sum(1 for member in gang.alive() if member.assignment is not None)
         missing = size - settled - gang.ended
         if not gang.begun and len(ready) < missing:
@@ -346,7 +346,7 @@ class Attempts:
         if present >= size:
             return _gates(gang) or waiting(present, size)
         elsewhere = self._registry.foreign_members(gang)
-        never = self._places.never([member.pod for member in needy(gang)], missing)
+        never = self._places.never([member.pod for member in gang.placeless()], missing)
         if never is None:
             reason, rejected = waiting(present, size, elsewhere), rejection(gang.members.values())
             return reason.followed_by(rejected) if rejected else reason
@@ -435,11 +435,6 @@ def _failed(why: str) -> Reason:
 def size_of(gang: Gang) -> int | Reason:
     """Return how many members make the gang whole, or why that isn't known."""
     return required_size(gang.key, gang.alive())
-
-
-def needy(gang: Gang) -> list[Member]:
-    """Return the members that still need a place."""
-    return [member for member in gang.pending() if member.assignment is None]
 
 
 def _needs(gang: Gang, size: int) -> bool:

@@ -145,7 +145,7 @@ class ClusterGrowth:
         first = min(self._gangs[key].asks_since for key in asking)
         new = [node for node in nodes.values() if node.created >= int(first) and node.name not in taken]
         for key in sorted(asking, key=lambda key: turn(gangs[key])):
-            one, lacking = self._gangs[key], _lacking(gangs[key])
+            one, lacking = self._gangs[key], gangs[key].placeless()
             mine = {node.name for node in new if suits(node, one.asks_since, lacking)}
             new = [node for node in new if node.name not in mine]
             one.nodes |= mine
@@ -165,7 +165,7 @@ class ClusterGrowth:
     def due(self, gang: Gang, now: float) -> tuple[list[Action], float]:
         """Return the actions for a gang that was looked at, and when to look at it again."""
         one = self._gangs.get(gang.key)
-        lacking = _lacking(gang)
+        lacking = gang.placeless()
         if gang.reason is None and lacking:
             return [], NEVER
         wanting = bool(lacking and gang.reason and gang.reason.code in STILL_LACKING)
@@ -309,10 +309,6 @@ class ClusterGrowth:
             gang.asks_since = 0.0
 
 
-def _lacking(gang: Gang) -> list[Member]:
-    return [one for one in gang.pending() if one.assignment is None]
-
-
 def lacks_nodes(gang: Gang) -> bool:
     """Return whether a gang is whole and has no place for want of nodes; new nodes bring no devices of ours."""
     reason: Reason | None = gang.reason
@@ -320,7 +316,7 @@ def lacks_nodes(gang: Gang) -> bool:
         return False
     if len(gang.alive()) + gang.ended < gang.size:
         return False
-    return bool(reason.lacking) or not any(one.pod.devices for one in _lacking(gang))
+    return bool(reason.lacking) or not any(one.pod.devices for one in gang.placeless())
 
 
 def suits(node: Node, asks_since: float, members: Iterable[Member]) -> bool:

@@ -309,6 +309,10 @@ class Gang:
             if member.state is not BOUND and not member.pod.deleting and member.pod.phase not in ENDED_PHASES
         ]
 
+    def placeless(self) -> list[Member]:
+        """Return the members that still need a place."""
+        return [member for member in self.pending() if member.assignment is None]
+
     @property
     def has_nodes(self) -> bool:
         """Whether a member is bound or a Binding is under way, whatever placed it."""

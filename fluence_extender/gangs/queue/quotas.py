@@ -129,7 +129,7 @@ class Quotas:
         if not gang.promised:
             return found
         if before is None or not before.held:
-            lacking = [one for one in gang.pending() if one.assignment is None]
+            lacking = gang.placeless()
             there = sum(1 for one in _placed(gang) if one.alive)
             lacking = lacking[: max(gang.size - there - gang.ended, 0)]
             return found + Resources.total(one.pod.amounts for one in lacking)
