@@ -61,14 +61,14 @@ class Reclaim(StrEnum):
 
 
 class Within(StrEnum):
-    """What work of a queue takes from other work of it: nothing, or the places of what has a lower priority."""
+    """Which work of its own queue a gang may preempt: none, or work of a lower priority."""
 
     NEVER = "Never"
     LOWER_PRIORITY = "LowerPriority"
 
 
 class TakenBy(StrEnum):
-    """How places are taken. Suspend: Jobs go back in line, and what can't be suspended is evicted."""
+    """How victims give their places back. Suspend: Jobs go back in line, and other work is evicted."""
 
     SUSPEND = "Suspend"
 
@@ -93,7 +93,7 @@ class NamespaceSelector:
 
 @dataclass(frozen=True, slots=True)
 class SchedulingOptions:
-    """How a pass goes through the entries; None where the queue doesn't say it. Times are in seconds."""
+    """How a pass goes through the entries, with times in seconds; None where the queue states nothing."""
 
     policy: PolicyName | None = None
     reservation_depth: int | None = None
@@ -114,10 +114,10 @@ class QueueLimits:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What of each resource a queue is guaranteed, may use at most, and lends while it doesn't use it itself.
+    """For each resource, how much a queue is guaranteed, may use at most, and lends while it doesn't use it itself.
 
-    Amounts are in the units of `Resources`. A resource without a limit has none, and of one that ``lendable`` doesn't
-    name all that is guaranteed is lent.
+    Amounts are in the units of `Resources`. A resource that ``limit`` doesn't name has no limit. Of a resource that
+    ``lendable`` doesn't name, the whole guarantee is lent.
     """
 
     guaranteed: Mapping[str, int] = field(default_factory=dict)
@@ -127,9 +127,9 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class PastUse:
-    """What the gangs of a queue had used ``at`` a time, in amounts times seconds that have decayed by its half-life.
+    """The past use of a queue's gangs ``at`` a time, in amounts times seconds, decayed by the half-life.
 
-    ``users`` are the parts of its users, by `digest`.
+    ``at`` is in seconds since the epoch. ``users`` are the parts of the queue's users, by `digest`.
     """
 
     at: float
@@ -139,20 +139,20 @@ class PastUse:
 
 @lru_cache(maxsize=4096)
 def digest(user: str) -> str:
-    """Return a short name for a user which doesn't tell everyone who may read Queues who submits to them."""
+    """Return a short name for a user that doesn't reveal the user to everyone who may read Queues."""
     return sha256(user.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """What the service says of a Queue.
+    """The status that the service reports of a Queue.
 
     ``waiting`` and ``admitted`` count entries. ``head`` is the entry that is served next (namespace/name), "" for none,
     and ``expected_start`` when it is expected to start (RFC 3339), "" where that isn't known. ``stopped_since`` is when
-    the queue was seen to stop (seconds since the epoch), None while it doesn't. ``problem`` says what of the object
-    isn't in force, "" where all is, and ``since`` when that began or ended (RFC 3339). ``used`` and ``borrowed`` are
-    quantities by resource, and ``share`` is the part of the cluster that the queue has, by its weight. Neither
-    ``since`` nor ``past`` is compared.
+    the queue was first seen to be stopped (seconds since the epoch), None if it isn't. ``problem`` says which part of
+    the object isn't in force, "" if all of it is, and ``since`` when that began or ended (RFC 3339). ``used`` and
+    ``borrowed`` are quantities by resource, and ``share`` is the part of the cluster that the queue has, by its weight.
+    Neither ``since`` nor ``past`` is compared.
     """
 
     waiting: int = 0

@@ -118,4 +118,4 @@ class QuotaUse:
 
 
 NOBODY = 9
-"""The tier of what borrows from all over the cluster."""
+"""The tier of a queue that borrows at every level of its tree."""
