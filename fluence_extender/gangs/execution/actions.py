@@ -1,4 +1,4 @@
-"""What the controller wants done to the cluster, as values. The executor carries them out."""
+"""The writes to the cluster that the controller decides, as values. The executor carries them out."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class WithdrawRequest:
 
 @dataclass(frozen=True, slots=True)
 class KeepNode:
-    """Have exactly the annotations ``keys`` on the node, of those that keep autoscalers from removing it."""
+    """Give the node exactly the annotations ``keys`` of those that keep autoscalers from removing it."""
 
     node: Node
     keys: tuple[str, ...]
