@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fluence_extender.gangs.queue.usage import Age, Usage
+from fluence_extender.gangs.queue.usage import Usage
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import HOLD_ANNOTATION
 from fluence_extender.model.notation import format_duration
 from fluence_extender.model.queue import Queue, Stop
 from fluence_extender.model.reason import Reason, ReasonCode, held, over_user_limit, queue_stopped, queued
+from fluence_extender.queueing.entry import Age
 
 LONGEST_SHOWN = 40
 """The most characters of an invalid value that a message quotes."""

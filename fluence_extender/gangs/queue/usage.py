@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.resources import NOTHING, Resources
+from fluence_extender.queueing.entry import Age
 
-Age = tuple[float, int]
 Group = tuple[str, str | None]
 """A queue and one of its users; None stands for all users of the queue."""
 
