@@ -35,7 +35,7 @@ HOUR = 3600.0
 EVENTS = 50
 ENDS = 5
 FEW_NODES, MEASURED = 100, 2000
-"""Of what cluster, and of how many gangs that wait, memory is measured: it depends on neither."""
+"""The nodes of the cluster, and the waiting gangs, with which memory is measured; it depends on neither number."""
 
 LONGEST = 60_000.0
 """Milliseconds after which a pass is cut short."""

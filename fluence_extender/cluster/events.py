@@ -2,9 +2,8 @@
 
 Equal events (same object, reason and message) become one with a count, which is updated at most every few seconds. So a
 gang that waits for an hour doesn't flood etcd. Invariants: recording never waits, never raises and holds a bounded
-number of events; when there are too many, the namespace that has the most loses its oldest. Namespaces
-take turns, and each has a budget of writes of its own, so that a user who makes thousands of pods delays the Events of
-that namespace alone.
+number of events; when there are too many, the namespace that has the most loses its oldest. Namespaces take turns, and
+each has its own budget of writes. So a user who creates thousands of pods delays only the Events of that namespace.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ CLOSE_LIMIT = 2.0
 LONGEST_NOTE = 1024
 BURST = 200
 REFILL = 20.0
-"""The budget of a namespace: how many Events it may have written at once, and how many a second after that."""
+"""The budget of a namespace: the Events that may be written at once, and how many each second after that."""
 CONTROLLER = f"{DOMAIN}/extender"
 Key = tuple[Regarding, str, str]
 
 
 @dataclass(slots=True)
 class _Entry:
-    """One event: how often it happened, and which count has been written."""
+    """One event: how often it happened, and the count that was last written."""
 
     name: str
     warning: bool
@@ -55,13 +54,13 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Budget:
-    """How many writes one namespace has ``left``, counted at the time ``at``."""
+    """The number of writes that one namespace had ``left`` at the time ``at``, on the loop's clock."""
 
     left: float
     at: float
 
     def wait(self, now: float) -> float:
-        """Take one write and return 0, or return the seconds until there is one."""
+        """Take one write and return 0, or return the seconds until one is left."""
         self.left, self.at = min(BURST, self.left + (now - self.at) * REFILL), now
         if self.left < 1:
             return (1 - self.left) / REFILL
@@ -161,7 +160,7 @@ class EventRecorder:
         return 0.0
 
     def _forget(self, key: Key, entry: _Entry) -> None:
-        """Wait for no further write of ``entry``, unless a new event has taken its place meanwhile."""
+        """Take ``entry`` from the events to write, unless a new event has taken its place meanwhile."""
         pending = self._pending.get(key[0].namespace, {})
         if pending.get(key) is entry:
             del pending[key]

@@ -307,7 +307,7 @@ class Cluster(Protocol):
     ) -> None:
         """Write into the condition ``PodScheduled`` of a gated pod why it waits, and note ``first_seen`` on the pod.
 
-        So are its dependencies that were ``met``, if any.
+        Its dependencies that were ``met`` are recorded, too.
 
         kube-scheduler writes this condition for pods that it tries, but it never tries a gated pod. With
         ``asks_since``, in seconds since the epoch, the condition asks autoscalers for nodes, until it is written

@@ -1,8 +1,8 @@
 """The devices of a node as some claims see them, and which of them a pod gets.
 
-kube-scheduler's allocator goes through drivers, pools, slices and devices in the order of their names, claim by claim
-and request by request, and takes the first devices with which all of the pod's claims are served. So what a pod gets
-follows from what is free. Devices that differ in nothing the claims ask for are interchangeable here.
+kube-scheduler's allocator serves claim after claim and request after request. For each it goes through drivers, pools,
+slices and devices in the order of their names, and it takes the first devices with which all of the pod's claims are
+served. So the free devices determine what a pod gets. Devices that look alike to the claims are interchangeable here.
 
 Source: k8s.io/dynamic-resource-allocation/structured, allocator (1.36). Earlier versions go through pools in any order.
 """
@@ -27,13 +27,13 @@ MOST_WAYS = 128
 """Pods whose claims have more different choices and selectors aren't planned: each device is looked at for all."""
 
 MOST_LENSES = 256
-"""For how many sets of claims it is remembered what they ask of devices."""
+"""The most sets of claims whose lenses are remembered."""
 
 MOST_VIEWS = 4096
-"""For how many different states of nodes it is remembered how they look to the same claims."""
+"""The most views that one lens remembers."""
 
 Amounts = tuple[tuple[int, int], ...]
-"""Amounts by their position in `View.left`."""
+"""Amounts by their position in `State.left`."""
 
 Value = int | None
 """Which of its values on the node an attribute has, None for none.
@@ -47,16 +47,16 @@ class Spent(Exception):
 
 
 class _GivenUp(Exception):
-    """All devices of a request can't be had because of a constraint; the allocator tries nothing else then."""
+    """A constraint forbids taking all devices of a request; then kube-scheduler's allocator tries nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
 class DevicePart:
     """A device as the claims see it.
 
-    ``serves`` are the choices that it can serve, as bits, and ``values`` what it has of the constrained attributes.
-    Whoever has it takes ``consumes`` once. ``shares`` is None unless several claims may have it; then it is what each
-    of the choices consumes.
+    ``serves`` are the choices that it can serve, as bits. ``values`` are its values of the constrained attributes.
+    ``consumes`` is taken once, however many claims have the device. ``shares`` is what each of the choices consumes of
+    a device that several claims may have, None for other devices.
     """
 
     serves: int
@@ -67,11 +67,11 @@ class DevicePart:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is still to be had: ``taken`` are the devices that somebody has, as bits, ``left`` the amounts.
+    """What is left on a node: ``taken`` are the devices in use, as bits, and ``left`` the free amounts.
 
     ``shared`` are the claims of several pods that have their devices. While a pod is served, ``mine`` are the devices
-    that its present claim has, ``lent`` those that it has as an administrator. What these take, ``owed``, is to be had
-    again once it is served.
+    of its present claim, and ``lent`` are the devices that it has with admin access. ``owed`` is what the lent devices
+    take; it is free again once the pod is served.
     """
 
     taken: int
@@ -83,7 +83,7 @@ class State:
 
     @property
     def settled(self) -> State:
-        """What is to be had once the pod is served."""
+        """What is left once the pod is served."""
         left = list(self.left)
         for place, amount in self.owed:
             left[place] += amount
@@ -94,9 +94,9 @@ class State:
 class View:
     """The devices of a node as the claims see them, in the allocator's order. A lens makes equal views once.
 
-    ``failing`` are the choices that fail for some device, ``unfit`` those that might get one without the attributes
-    that are required, and ``blocked`` those that select a device which can't be had. ``given`` are the extended
-    resources that the node has by itself.
+    Three fields are sets of choices, as bits: the selectors of ``failing`` fail for some device, ``unfit`` could get a
+    device without the required attributes, and ``blocked`` select a device that can't be allocated. ``given`` are the
+    extended resources that the node has by itself.
     """
 
     parts: tuple[DevicePart, ...]
@@ -107,21 +107,21 @@ class View:
     given: frozenset[str] = frozenset()
 
     @property
-    def met(self) -> int:
+    def concerned(self) -> int:
         """The choices that concern any of the devices, as bits."""
         serve = reduce(or_, (part.serves for part in self.parts), 0)
         return serve | self.failing | self.unfit | self.blocked
 
 
 class Lens:
-    """What some claims ask of devices."""
+    """Reads the devices of nodes as some sets of claims see them, and remembers what it has read."""
 
-    def __init__(self, some: tuple[Claims, ...]) -> None:
+    def __init__(self, sets: tuple[Claims, ...]) -> None:
         self.bits: dict[Choice, int] = {}
         kinds: dict[Choice, int] = {}
         attributes: dict[str, int] = {}
         self.extended: dict[str, None] = {}
-        for claims in some:
+        for claims in sets:
             for choice in choices(claims):
                 kind = replace(choice, device_class="", count=min(choice.count, 1), name="")
                 self.bits[choice] = kinds.setdefault(kind, len(kinds))
@@ -190,7 +190,7 @@ class Lens:
 
 
 class _Building:
-    """A view that is being made; ``left`` are amounts of the pool's counters and of capacity."""
+    """A view that is being made; ``left`` are the free amounts of counters and of capacity."""
 
     def __init__(self, counters: dict[CounterId, int]) -> None:
         self.parts: list[DevicePart] = []
@@ -205,22 +205,22 @@ class _Building:
         return None if one is None else self._values.setdefault((name, type(one), one), len(self._values))
 
     def counters(self, consumed: Mapping[CounterId, int]) -> Amounts:
-        """Return what is consumed of counters; a counter that doesn't exist has nothing."""
+        """Return the consumed amounts of counters by position; a counter that doesn't exist has nothing left."""
         return tuple(
             (self._place(one, self._counters.get(one, 0)), amount) for one, amount in consumed.items()
         )
 
     def consume(self, device: NodeDevice) -> None:
-        """Take off what a device consumes that somebody has."""
+        """Take off what a device in use consumes of counters."""
         for place, amount in self.counters(device.consumes):
             self.left[place] -= amount
 
     def amounts(self, device: object, share: Mapping[str, int]) -> Amounts:
-        """Return the share of a device."""
+        """Return a share of a device's capacity by position."""
         return tuple((self._place((device, name), 0), amount) for name, amount in share.items())
 
     def limit(self, device: NodeDevice) -> None:
-        """Record what is left of a device that several claims may have."""
+        """Record the capacity that is left of a device that several claims may have."""
         for name, one in device.capacity.items():
             self.left[self._place((device.id, name), 0)] = one.value - device.used.get(name, 0)
 
@@ -233,13 +233,13 @@ class _Building:
 
 
 @lru_cache(maxsize=MOST_LENSES)
-def lens(some: tuple[Claims, ...]) -> Lens:
-    """Return what these claims ask of devices."""
-    return Lens(some)
+def lens(sets: tuple[Claims, ...]) -> Lens:
+    """Return the lens for these sets of claims."""
+    return Lens(sets)
 
 
 class DeviceAllocator:
-    """Serves pods on a view. ``most`` is how many states all of its searches together may look at."""
+    """Serves pods on a view. All of its searches together look at no more than ``most`` states."""
 
     def __init__(self, lens: Lens, view: View, most: int) -> None:
         self._lens = lens
@@ -248,7 +248,10 @@ class DeviceAllocator:
         self._begun = view.start
 
     def after(self, state: State, claims: Claims) -> State | None:
-        """Return what is left once a pod has got its devices, None where it can't get them. Raises `Spent`."""
+        """Return what is left once a pod has its devices, None where it can't get them.
+
+        Raises `Spent` once the searches have looked at too many states.
+        """
         self._begun = state
         try:
             found = self._claim(claims, 0, state)
@@ -270,13 +273,13 @@ class DeviceAllocator:
         return _Serving(self, claims, at, constraints).request(0, begun, (frozenset(),) * len(constraints), 0)
 
     def done(self, claims: Claims, at: int, state: State) -> State | None:
-        """Serve the claims after ``at``, which has its devices."""
+        """Serve the claims after the one at ``at``, which has its devices."""
         if claims[at].shared:
             state = replace(state, shared=state.shared | {claims[at].shared})
         return self._claim(claims, at + 1, state)
 
     def spend(self) -> None:
-        """Count a state that is looked at."""
+        """Count one more state. Raises `Spent` when there were too many."""
         self._most -= 1
         if self._most < 0:
             raise Spent
@@ -291,7 +294,7 @@ class DeviceAllocator:
         return self._lens.bits[choice]
 
     def all_of(self, bit: int) -> list[int]:
-        """Return the devices that have to be taken together, none where one of them can't be had.
+        """Return the devices that a request for all has to take, none where one of them can't be allocated.
 
         Devices that several claims may have count only if enough of them was left when the pod's turn came.
         """
@@ -306,9 +309,9 @@ class DeviceAllocator:
         ]
 
     def without(self, at: int, choice: Choice, state: State) -> State | None:
-        """Return what is left once a device is taken for a choice, None where it can't be.
+        """Return what is left once a device is taken for a choice, None where that is impossible.
 
-        An administrator gets devices that others have, but none twice for one claim.
+        A request with admin access gets devices that others have, but none of them twice for one claim.
         """
         part, mark = self.parts[at], 1 << at
         if part.shares is None:
@@ -331,9 +334,9 @@ class DeviceAllocator:
 
 
 Bound = tuple[frozenset[tuple[str, Value]], ...]
-"""For each constraint of a claim the values that its devices have so far, by request where they have to be distinct.
+"""For each constraint of a claim: the requests served so far, with the value that their devices have.
 
-Of several devices of one request only the last one counts then, as for the allocator.
+Where the values have to be distinct, only the last device of each request counts, as for kube-scheduler's allocator.
 """
 
 
@@ -379,7 +382,11 @@ class _Serving:
         bound: Bound,
         taken: int,
     ) -> State | None:
-        """Take ``left`` more devices from ``start`` on, ``every`` one of them or the first with which all is served."""
+        """Take ``left`` more devices for a choice, and serve all that follows.
+
+        A request for all takes the devices ``every``. Other requests take the first devices from ``start`` on with
+        which all that follows is served. ``taken`` counts the devices that the claim has.
+        """
         self._allocator.spend()
         if not left:
             return self.request(number + 1, state, bound, taken)
@@ -404,7 +411,7 @@ class _Serving:
         return None
 
     def _agreed(self, number: int, choice: Choice, part: DevicePart, bound: Bound) -> Bound | None:
-        """Return the values that devices have once this one is taken, None where a constraint doesn't hold."""
+        """Return the values that are bound once this device is taken, None where a constraint doesn't hold then."""
         if not self._constraints:
             return bound
         request = self._claims[self._at].requests[number].name

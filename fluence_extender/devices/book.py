@@ -1,14 +1,14 @@
 """What the cluster has of devices and claims, joined with its nodes and pods.
 
-A node gets the devices of its ResourceSlices, and in its allocatable the number of them in each class. Devices that
-several nodes can use are those of a node of their own, the network; each node that reaches them counts them all. A pod
-gets in its requests the devices that it claims by class, in its affinity where its allocated claims can be used, and as
-``claims`` what is still to be allocated. All that counts amounts thereby counts devices, by the name of their class's
-resource. Which devices of a class a selector means is decided by `hosting`, beside the counts.
+A node gets the devices of its ResourceSlices, and its allocatable gets the number of devices in each class. Devices
+that several nodes can use belong to a node of their own, the network. Each node that reaches them counts all of them.
 
-Each ``put`` and ``drop`` returns what it touches; the caller then takes these nodes and pods in again, through
-`node_now` and `pod_now`, and the `network` where that has changed. Without any of these objects nodes and pods stay as
-they are.
+A pod's requests get the number of devices that it claims of each class, its affinity gets the nodes where its allocated
+claims can be used, and its ``claims`` are those that are still to be allocated. So all code that counts amounts counts
+devices too, by the resource name of their class. Beside the counts, `hosting` decides which devices a selector means.
+
+Each ``put`` and ``drop`` returns the nodes and pods that it touches. The caller takes them in again, through `node_now`
+and `pod_now`, and the `network` where that has changed. Without any of these objects nodes and pods stay as they are.
 """
 
 from __future__ import annotations
@@ -40,16 +40,17 @@ from fluence_extender.model.resources import Resources
 from fluence_extender.model.selectors import term_holds
 
 MOST_TERMS = 64
-"""A pod whose affinity has more terms than this once its claims' nodes are in it isn't planned."""
+"""The most terms that a pod's affinity may have together with its claims' nodes; a pod with more isn't planned."""
 
 MOST_SHARES = 128
-"""As so many devices a device is counted that several claims may have; what is left of it is looked at elsewhere."""
+"""A device that several claims may have counts as so many devices; `hosting` looks at what is left of it."""
 
 UNSERVED = (
     f"kube-scheduler 1.36 refuses pods that request {RESOURCE_PREFIX} resources and an extended resource of a device "
     "class; name a resource claim instead of the extended resource"
 )
-"""Its plugin for devices then looks for every extended resource on the node, also for those it is told to ignore."""
+"""Why such pods wait: kube-scheduler's plugin for devices then looks on the node for every extended resource, also
+for those that its configuration tells it to ignore."""
 
 ClaimKey = tuple[str, str]
 """Namespace and name."""
@@ -159,12 +160,12 @@ class DeviceBook:
             discard(self._users_of_template, (pod.namespace, ref.template), uid)
 
     def stale(self) -> set[str]:
-        """Return the pods, by uid, that have to be taken in again since others with their claims came or went."""
+        """Return the pods, by uid, that have to be taken in again because others with their claims came or went."""
         found, self._stale = self._stale & self._pods.keys(), set()
         return found
 
     def asking(self, pods: Iterable[Pod], objects: Iterable[DeviceObject] = ()) -> list[Pod]:
-        """Return pods that don't exist with what they would claim; ``objects`` would be created with them."""
+        """Return pods that don't exist yet with what they would claim; ``objects`` would be created with them."""
         book = DeviceBook()
         book._classes = self._classes
         book._claims, book._templates = ChainMap({}, self._claims), ChainMap({}, self._templates)
@@ -190,9 +191,10 @@ class DeviceBook:
         self._note_sharers(pod)
 
     def _note_sharers(self, pod: Pod) -> None:
-        """Note the pods for which it matters that this one comes or goes: the first two, which count what is shared.
+        """Note the pods that have to be taken in again because this one comes or goes.
 
-        Where the pod joins claims, it matters for all their pods.
+        A claim's devices count for the first of its pods, so the first two of them are enough. A pod that names
+        several claims joins their pods to one group, so all of these are noted.
         """
         named = [(pod.namespace, ref.claim) for ref in pod.claim_refs if ref.claim and not ref.template]
         for key in named:
@@ -202,7 +204,7 @@ class DeviceBook:
     # Slices, classes, claims, templates.
 
     def replace_all(self, kind: type[DeviceObject], things: Iterable[DeviceObject]) -> Touched:
-        """Take over a list, which is the whole truth for its kind."""
+        """Take over a list of all objects of a kind."""
         listed = {_name(thing): thing for thing in things}
         known: Mapping[object, DeviceObject] = self._of_kind(kind)
         touched = Touched()
@@ -315,8 +317,8 @@ class DeviceBook:
     def _amounts(self, node: Node, devices: Iterable[NodeDevice], reach: Iterable[Reach]) -> Resources:
         """Return how many devices of each class a node has or reaches.
 
-        A device that is allocated counts in the class by which it was claimed, even if it has gone or has changed. Of
-        the devices that it reaches also those count that can't be had at present, because pods may have them.
+        An allocated device counts in the class by which it was claimed, even if it has gone or has changed. Of the
+        devices that the node reaches, those that can't be allocated now count as well, because pods may have them.
         """
         held = self._held_on(node.name)
         counts = self._counted(devices, held)
@@ -334,7 +336,7 @@ class DeviceBook:
     def _counted(
         self, devices: Iterable[NodeDevice], held: MutableMapping[DeviceId, Counter[str]]
     ) -> Counter[str]:
-        """Return how many devices there are of each class, and take out of ``held`` those that are counted."""
+        """Return how many devices there are of each class, and remove the counted ones from ``held``."""
         counts: Counter[str] = Counter()
         for device in devices:
             if device.problem and not device.held:
@@ -348,9 +350,9 @@ class DeviceBook:
         return counts
 
     def _lost_devices(self) -> Counter[str]:
-        """Return how many devices of each class pods have of pools that have gone from the network.
+        """Return how many devices of each class pods have from pools that have gone from the network.
 
-        They count on all nodes, because it isn't known which of them could use them.
+        They count on all nodes, because nothing tells any more which nodes could use them.
         """
         if self._lost is None:
             claims = (self._claims[key] for key in self._unbound)
@@ -363,7 +365,7 @@ class DeviceBook:
         return self._lost
 
     def _held_on(self, node: str) -> dict[DeviceId, Counter[str]]:
-        """Return the devices that claims have on a node, with the names by which they are counted."""
+        """Return the devices that claims have on a node, each with how often it counts by which resource name."""
         held: defaultdict[DeviceId, Counter[str]] = defaultdict(Counter)
         for key in self._claims_on.get(node, ()):
             claim = self._claims[key]
@@ -394,7 +396,7 @@ class DeviceBook:
                     spec = replace(spec, shared=f"{claim.namespace}/{claim.name}")
                 waiting.append(spec)
             elif claim.nodes is not None:
-                affinity = claim.nodes if affinity is None else _both(affinity, claim.nodes)
+                affinity = claim.nodes if affinity is None else _intersection(affinity, claim.nodes)
         if affinity is not None and len(affinity) > MOST_TERMS:
             affinity, problem = (
                 pod.affinity,
@@ -417,7 +419,7 @@ class DeviceBook:
         return claim is not None and claim.devices is not None
 
     def _claim_of(self, pod: Pod, name: str, template: str) -> ResourceClaim | str:
-        """Return the claim that a pod names, or the one that will be made for it; or why there is none."""
+        """Return the claim that a pod names or that will be made for it, or the problem where there is none."""
         if name:
             known = self._claims.get((pod.namespace, name))
             if known is not None:
@@ -430,14 +432,14 @@ class DeviceBook:
         return ResourceClaim(pod.namespace, "", "", made.spec)
 
     def _counts_for(self, pod: Pod, claim: ResourceClaim) -> bool:
-        """Return whether the claim's devices count as requests of this pod: each claim counts for one of its pods."""
+        """Return whether a claim's devices count as requests of this pod: they count for one of the claim's pods."""
         users = self._users.get((claim.namespace, claim.name))
         return not claim.name or not users or min(users) == pod.uid
 
     def _claimed(self, claim: ResourceClaim) -> Resources:
-        """Return how many devices of each class a claim has, or asks for in any case."""
+        """Return how many devices of each class a claim has, or asks for whichever choices are taken."""
         if claim.devices is None:
-            return self._classes.asked(claim.spec)
+            return self._classes.requested(claim.spec)
         return Resources(
             Counter(self._classes.resource(claim.class_of(one.request)) for one in claim.devices)
         )
@@ -446,7 +448,7 @@ class DeviceBook:
         return bool(claim.name) and len(self._users.get((claim.namespace, claim.name), ())) > 1
 
     def _group(self, pod: Pod) -> str:
-        """Return what names the pods that share claims with this one which aren't allocated, or with others that do."""
+        """Return a name for the group of pods that unallocated claims tie together, directly or through other pods."""
         keys: set[ClaimKey] = set()
         found, new = {pod.uid}, [pod]
         while new:
@@ -484,8 +486,8 @@ def _reaches(reach: Reach, node: Node) -> bool:
     return not reach or any(term_holds(term, node) for term in reach)
 
 
-def _both(some: tuple[NodeTerm, ...], others: tuple[NodeTerm, ...]) -> tuple[NodeTerm, ...]:
-    """Return the terms of which one holds where a term of ``some`` and one of ``others`` hold."""
+def _intersection(some: tuple[NodeTerm, ...], others: tuple[NodeTerm, ...]) -> tuple[NodeTerm, ...]:
+    """Return the terms that hold where both a term of ``some`` and a term of ``others`` hold."""
     return tuple(
         NodeTerm(one.expressions + other.expressions, one.fields + other.fields)
         for one in some

@@ -1,4 +1,4 @@
-"""The classes of devices: by which names their devices are counted and requested, and what claims mean by them."""
+"""The classes of devices: the names by which devices are counted and requested, and the selectors that claims get."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fluence_extender.model.devices import CLASS_RESOURCE_PREFIX, DeviceClass
 from fluence_extender.model.resources import Resources
 
 MOST_RESOLVED = 4096
-"""So many claims are remembered with the selectors of their classes."""
+"""The most claims that are remembered with the selectors of their classes."""
 
 Required = tuple[tuple[str, str], ...]
 """Attributes that devices must have, with their values."""
@@ -52,8 +52,8 @@ class Classes:
             counts[backing.resource if backing is not None else name] += amount
         return Resources(counts)
 
-    def asked(self, spec: ClaimSpec) -> Resources:
-        """Return how many devices of each class a claim asks for in any case."""
+    def requested(self, spec: ClaimSpec) -> Resources:
+        """Return how many devices of each class a claim asks for, whichever of its choices are taken."""
         counts: Counter[str] = Counter()
         for request in spec.requests:
             if len(request.choices) == 1 and not request.choices[0].admin:
@@ -66,10 +66,10 @@ class Classes:
         if known is None:
             if len(self._resolved) >= MOST_RESOLVED:
                 self._resolved.clear()
-            known = self._resolved[spec, required] = self._full(spec, required)
+            known = self._resolved[spec, required] = self._with_selectors(spec, required)
         return known
 
-    def _full(self, spec: ClaimSpec, required: Required) -> ClaimSpec:
+    def _with_selectors(self, spec: ClaimSpec, required: Required) -> ClaimSpec:
         missing: list[str] = []
 
         def full(choice: Choice) -> Choice:
@@ -86,7 +86,7 @@ class Classes:
         return replace(spec, requests=requests, problem=spec.problem or problem)
 
     def extended(self, requests: Resources, required: Required) -> list[ClaimSpec]:
-        """Return the claims that kube-scheduler makes of extended resources where nodes don't have them themselves."""
+        """Return the claims that kube-scheduler makes for extended resources on nodes that don't have them."""
         found = []
         for name, amount in requests.items():
             backing = self.backing(name)

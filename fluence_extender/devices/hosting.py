@@ -1,13 +1,12 @@
 """How many pods with claims a node can host.
 
-kube-scheduler serves one pod after another. Pods that are ungated come in an order that isn't known, so each of them
-has to find its devices in every order. Pods that are still gated follow in an order that the service chooses: it
-ungates a pod only where all others find their devices whichever comes first (`hosts`). So a node hosts them if there is
-one order in which all are served. Both are tried with a limited number of states of its devices; beyond that the answer
-is no.
+kube-scheduler serves one pod after another. The order in which it takes ungated pods isn't known, so each of them has
+to find its devices in every order. Gated pods follow in an order that the service chooses: it ungates a pod only where
+all others find their devices whichever comes first (`hosts`). So a node hosts gated pods if one order serves all of
+them. The search looks at a limited number of states of the node's devices. If that isn't enough, the answer is no.
 
-An expression that fails for a device that the allocator might look at ends its attempt, so such a node hosts no pod
-that asks by this expression.
+kube-scheduler's allocator gives up where an expression fails for a device that it might look at. So such a node hosts
+no pod that asks by this expression.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from fluence_extender.model.claims import Claims
 from fluence_extender.model.node import Node
 
 MOST_STATES, STATES_OF_A_POD = 2_000, 64
-"""How many states of its devices the search looks at for one node, and in addition for each pod that waits there."""
+"""The most states of devices that the search looks at for one node, and how many more for each pod that waits there."""
 
 REMEMBERED = 10_000
-"""For so many different states of nodes it is remembered how many pods they host."""
+"""The most answers about different states of nodes that are remembered."""
 
 
 Pods = tuple[tuple[Claims, int], ...]
-"""How many pods there are with which claims."""
+"""Claims, each with the number of pods that have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +49,12 @@ class Unserved:
 
     @property
     def kinds(self) -> tuple[Claims, ...]:
-        """What any of them claims."""
+        """The different claims of these pods."""
         return tuple(dict.fromkeys(claims for claims, _ in (*self.ungated, *self.gated)))
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """The number of these pods."""
         return sum(count for _, count in (*self.ungated, *self.gated))
 
 
@@ -72,7 +71,7 @@ def counted(pods: Unserved) -> Counter[tuple[bool, Claims]]:
 
 
 def unserved(counts: Mapping[tuple[bool, Claims], int]) -> Unserved:
-    """Return pods that are counted in this way."""
+    """Return the pods that `counted` would count like this."""
     ungated, gated = (
         tuple(
             (claims, count) for (is_ungated, claims), count in counts.items() if is_ungated is which and count
@@ -148,7 +147,10 @@ class _Orders:
         self._after: dict[tuple[State, int], State | None] = {}
 
     def serve(self, waiting: Unserved) -> bool:
-        """Return whether the ungated pods are served in every order, and then the gated in some. Raises `Spent`."""
+        """Return whether every order serves the ungated pods, and after each some order serves the gated ones.
+
+        Raises `Spent` once the search has looked at too many states.
+        """
         reached = {(self._start, self._counts(waiting.ungated))}
         while any(any(left) for _, left in reached):
             following = [self._served(state, left, every=True) for state, left in reached]
@@ -174,7 +176,7 @@ class _Orders:
         return False
 
     def _served(self, state: State, left: Counts, every: bool) -> list[tuple[State, Counts]]:
-        """Return what follows if a pod of each kind comes next; nothing if one can't be served and ``every`` has to."""
+        """Return the states after a pod of each kind comes next; if ``every`` kind has to be served, all or none."""
         found = []
         for kind, count in enumerate(left):
             if not count:

@@ -1,8 +1,9 @@
 """Devices that several nodes can use: the network, which is counted as a node of its own.
 
-What a pod claims is divided: what only devices of its node can serve is asked of the node, what only devices of the
-network can serve is asked of the network, with what its node reaches there. Neither depends on the other then. Where a
-request, a constraint or a limit concerns both, the node's own devices are looked at together with the network's.
+A pod's claims are divided. Requests that only devices of its node can serve are asked of the node. Requests that only
+devices of the network can serve are asked of the network, limited to what the node reaches there. The two answers don't
+depend on each other. Where a request, a constraint or a limit concerns both, the node's devices are joined to the
+network, and all is asked of both together.
 """
 
 from __future__ import annotations
@@ -20,11 +21,15 @@ from fluence_extender.model.devices import Reach, only
 from fluence_extender.model.node import Node
 
 REMEMBERED = 10_000
+"""The most answers of each kind that are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """What is asked of the node and of the network; if ``joined``, all of it is asked of both together."""
+    """The parts of a pod's claims for its node and for the network.
+
+    If ``joined``, they can't be divide_claims: all of them are asked of both together.
+    """
 
     own: Claims
     network: Claims
@@ -33,28 +38,32 @@ class Division:
 
 @dataclass(frozen=True, slots=True)
 class NetworkRequest:
-    """What pods of a node ask of the node and of the network. If ``joined``, the network has the node's devices too."""
+    """The pods of a node with what they ask of the node, and with what they ask of the network.
+
+    If ``joined``, the network has the node's devices, too, and all is asked of it.
+    """
 
     own: Unserved
     network: Unserved = NOBODY
     joined: bool = False
 
 
-def asked_of(network: Node, node: Node, waiting: Unserved, join: bool = False) -> NetworkRequest:
-    """Return what pods that wait on a node ask of it and of the network.
+def divide_pods(network: Node, node: Node, waiting: Unserved, join: bool = False) -> NetworkRequest:
+    """Divide the pods that wait on a node by what they ask of it and of the network.
 
-    Pods that ask something of both have to be served by the network in every order, so that each order suits the node.
+    If ``join`` is set, all of it is asked of both together.
+    The network has to serve pods that ask something of both in every order, so that any order suits the node.
     """
     if not node.reach and not join:
         return NetworkRequest(waiting)
-    parts = {claims: divided(node, network, claims) for claims in waiting.kinds}
+    parts = {claims: divide_claims(node, network, claims) for claims in waiting.kinds}
     join = join or any(one.joined for one in parts.values())
     if not join and not any(one.network for one in parts.values()):
         return NetworkRequest(waiting)
     own: Counter[tuple[bool, Claims]] = Counter()
     there: Counter[tuple[bool, Claims]] = Counter()
     for (ungated, claims), count in counted(waiting).items():
-        part = Division((), whole_of(node, claims)) if join else parts[claims]
+        part = Division((), undivided(node, claims)) if join else parts[claims]
         if part.own:
             own[ungated, part.own] += count
         if part.network:
@@ -62,28 +71,28 @@ def asked_of(network: Node, node: Node, waiting: Unserved, join: bool = False) -
     return NetworkRequest(unserved(own), unserved(there), join)
 
 
-def divided(node: Node, network: Node, claims: Claims) -> Division:
+def divide_claims(node: Node, network: Node, claims: Claims) -> Division:
     """Divide what a pod on ``node`` claims."""
     if not node.reach or not claims:
         return Division(claims, ())
-    asked = _asked(claims, node.reach)
-    return _divided(lens((claims,)).view(node), lens((asked,)).view(network), claims, node.reach)
+    asked = _with_reach(claims, node.reach)
+    return _divide(lens((claims,)).view(node), lens((asked,)).view(network), claims, node.reach)
 
 
-def whole_of(node: Node, claims: Claims) -> Claims:
-    """Return what a pod claims of a node and of the network together; see `joined`."""
+def undivided(node: Node, claims: Claims) -> Claims:
+    """Return the claims of a pod as they are asked of a node and the network together; see `join_nodes`."""
     made = tuple(one for one in claims if not node.has_by_itself(one.extended))
-    return _asked(made, node.reach | {only(node.name)})
+    return _with_reach(made, node.reach | {only(node.name)})
 
 
 def concerns(network: Node, claims: Claims) -> bool:
     """Return whether the claims ask for any device of the network."""
     reach = frozenset(one.reach for one in network.devices if one.reach is not None)
-    return bool(reach) and lens((_asked(claims, reach),)).view(network).met > 0
+    return bool(reach) and lens((_with_reach(claims, reach),)).view(network).concerned > 0
 
 
-def joined(network: Node, nodes: Iterable[Node]) -> Node:
-    """Return the network with the devices of some nodes in it, each of which only its node reaches."""
+def join_nodes(network: Node, nodes: Iterable[Node]) -> Node:
+    """Return the network together with the devices of some nodes; only its own node reaches each of those."""
     devices, counters = list(network.devices), dict(network.counters)
     for node in nodes:
         devices += [replace(one, reach=only(node.name)) for one in node.devices]
@@ -92,7 +101,7 @@ def joined(network: Node, nodes: Iterable[Node]) -> Node:
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _asked(claims: Claims, reach: frozenset[Reach]) -> Claims:
+def _with_reach(claims: Claims, reach: frozenset[Reach]) -> Claims:
     return tuple(
         replace(
             claim,
@@ -106,31 +115,33 @@ def _asked(claims: Claims, reach: frozenset[Reach]) -> Claims:
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _divided(here: View, there: View, claims: Claims, reach: frozenset[Reach]) -> Division:
+def _divide(here: View, there: View, claims: Claims, reach: frozenset[Reach]) -> Division:
     own, network = [], []
     for claim in claims:
-        asked = _asked((claim,), reach)[0]
+        asked = _with_reach((claim,), reach)[0]
         if claim.problem or claim.extended in here.given:
             asked = replace(asked, requests=())
-        near = {one.name for one in claim.requests if _meets(here, claims, one)}
-        far = {one.name for one in asked.requests if _meets(there, _asked(claims, reach), one)}
+        near = {one.name for one in claim.requests if _request_concerns(here, claims, one)}
+        far = {
+            one.name for one in asked.requests if _request_concerns(there, _with_reach(claims, reach), one)
+        }
         if near & far or (far and _tied(claim, far)):
             return Division((), (), joined=True)
         if far:
-            network.append(_part(asked, far))
+            network.append(_only_requests(asked, far))
         if len(far) < len(claim.requests) or not claim.requests:
-            own.append(_part(claim, {one.name for one in claim.requests} - far))
+            own.append(_only_requests(claim, {one.name for one in claim.requests} - far))
     return Division(tuple(own), tuple(network))
 
 
-def _meets(view: View, claims: Claims, request: DeviceRequest) -> bool:
-    """Return whether a request concerns some device of the view that these claims have."""
+def _request_concerns(view: View, claims: Claims, request: DeviceRequest) -> bool:
+    """Return whether a request of the claims concerns some device of the view."""
     bits = lens((claims,)).bits
-    return any(view.met >> bits[choice] & 1 for choice in request.choices)
+    return any(view.concerned >> bits[choice] & 1 for choice in request.choices)
 
 
 def _tied(claim: ClaimSpec, some: set[str]) -> bool:
-    """Return whether the requests ``some`` depend on the others of the claim."""
+    """Return whether a limit or a constraint ties the requests ``some`` to the others of the claim."""
     others = [one for one in claim.requests if one.name not in some]
     if not others:
         return False
@@ -146,8 +157,8 @@ def _covers(claim: ClaimSpec, request: DeviceRequest, at: int) -> bool:
     return any(claim.constraints[at].covers(request.name, choice.name) for choice in request.choices)
 
 
-def _part(claim: ClaimSpec, some: set[str]) -> ClaimSpec:
-    """Return the claim with some of its requests and their constraints."""
+def _only_requests(claim: ClaimSpec, some: set[str]) -> ClaimSpec:
+    """Return the claim with only the requests ``some`` and their constraints."""
     requests = tuple(one for one in claim.requests if one.name in some)
     constraints = tuple(
         one

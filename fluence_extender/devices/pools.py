@@ -28,12 +28,12 @@ Pool = tuple[str, str]
 """Driver and name."""
 
 Held = Mapping[DeviceId, Mapping[str, Holder]]
-"""The claims that have each device, by uid."""
+"""The claims that have each device, by their uid."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """The newest slices of a pool. ``problem`` is why none of its devices can be had, "" for most."""
+    """The newest slices of a pool. ``problem`` says why none of its devices can be allocated, "" for most pools."""
 
     slices: tuple[ResourceSlice, ...]
     problem: str
@@ -53,47 +53,47 @@ class Pools:
 
     def __init__(self) -> None:
         self.slices: dict[str, ResourceSlice] = {}
-        self._of: defaultdict[str, set[Pool]] = defaultdict(set)
-        self._in: defaultdict[Pool, set[str]] = defaultdict(set)
-        self._read: dict[Pool, _Pool] = {}
+        self._pools_of: defaultdict[str, set[Pool]] = defaultdict(set)
+        self._slices_in: defaultdict[Pool, set[str]] = defaultdict(set)
+        self._newest: dict[Pool, _Pool] = {}
         self.wide: set[Pool] = set()
 
     def changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> set[str]:
-        """Take over a change of a slice in ``slices``; return the nodes that it touches."""
+        """Take in that a slice in ``slices`` has changed, and return the nodes that this touches."""
         touched: set[str] = set()
         for one in (old, new):
             if one is None:
                 continue
             pool = one.driver, one.pool
             if one is old:
-                discard(self._in, pool, one.name)
+                discard(self._slices_in, pool, one.name)
             else:
-                self._in[pool].add(one.name)
-            self._read.pop(pool, None)
-            nodes = {self.slices[name].node for name in self._in.get(pool, ())}
+                self._slices_in[pool].add(one.name)
+            self._newest.pop(pool, None)
+            nodes = {self.slices[name].node for name in self._slices_in.get(pool, ())}
             touched |= {one.node, *nodes}
-            is_wide = pool in self._in and self._pool(pool).wide
+            is_wide = pool in self._slices_in and self._pool(pool).wide
             (self.wide.add if is_wide else self.wide.discard)(pool)
             for node in {one.node, *nodes}:
                 if node in nodes and not is_wide:
-                    self._of[node].add(pool)
+                    self._pools_of[node].add(pool)
                 else:
-                    discard(self._of, node, pool)
+                    discard(self._pools_of, node, pool)
         return touched
 
     def serves(self, node: str) -> bool:
         """Return whether a node has slices."""
-        return node in self._of
+        return node in self._pools_of
 
     def nodes(self) -> set[str]:
         """Return the nodes that have slices."""
-        return set(self._of)
+        return set(self._pools_of)
 
     def devices(self, node: str, held: Held) -> Iterator[NodeDevice]:
         """Yield the devices of a node in the order in which kube-scheduler goes through them."""
         yield from in_order(
             device
-            for pool in self._of.get(node, ())
+            for pool in self._pools_of.get(node, ())
             for at, device in self._devices(pool, held)
             if at == node
         )
@@ -127,19 +127,21 @@ class Pools:
     def counters(self, node: str | None) -> dict[CounterId, int]:
         """Return the counters from which devices of a node take, or those of the network."""
         found: dict[CounterId, int] = {}
-        for pool in self.wide if node is None else self._of.get(node, ()):
+        for pool in self.wide if node is None else self._pools_of.get(node, ()):
             found.update(self._pool(pool).counters)
         return found
 
     def _pool(self, pool: Pool) -> _Pool:
-        found = self._read.get(pool)
+        found = self._newest.get(pool)
         if found is None:
-            found = self._read[pool] = _read([self.slices[name] for name in sorted(self._in[pool])])
+            found = self._newest[pool] = _newest_slices(
+                [self.slices[name] for name in sorted(self._slices_in[pool])]
+            )
         return found
 
     @staticmethod
     def _overdrawn(pool: _Pool, held: Held) -> str:
-        """Return that more is taken of a counter than there is; then the pool gives nothing that counts."""
+        """Return the problem of a pool of whose counters more is taken than there is: none of its devices is free."""
         if not pool.counters:
             return ""
         left = Counter(pool.counters)
@@ -152,14 +154,14 @@ class Pools:
 
 
 def in_order(devices: Iterable[NodeDevice]) -> list[NodeDevice]:
-    """Return devices in the order in which kube-scheduler goes through their pools; within a pool it stays as it is."""
+    """Return devices in the order in which kube-scheduler goes through their pools; the order within a pool stays."""
     some = list(devices)
     late = {one.id[:2] for one in some if one.conditional}
     return sorted(some, key=lambda one: (one.id[:2] in late, one.driver, one.pool))
 
 
-def _read(slices: list[ResourceSlice]) -> _Pool:
-    """Return the newest slices of a pool, and whether they can be used."""
+def _newest_slices(slices: list[ResourceSlice]) -> _Pool:
+    """Return the newest slices of a pool, and why they can't be used where they can't."""
     newest = max(one.generation for one in slices)
     present = tuple(one for one in slices if one.generation == newest)
     counters: dict[CounterId, int] = {}

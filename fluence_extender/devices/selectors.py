@@ -1,10 +1,11 @@
 """CEL selectors of devices: does an expression hold for a device?
 
-The API server refuses expressions that could cost too much, and kube-scheduler's evaluation has a limit as well. So has
-the evaluation here. What fails or costs too much selects nothing, and the verdict says why.
+The API server refuses expressions that could cost too much, and kube-scheduler limits the cost of an evaluation. The
+evaluation here has a limit, too. An expression that fails or costs too much selects nothing, and the verdict says why.
 
 An expression mostly reads two or three attributes, and thousands of devices have the same values in them. So each
-evaluation records what was read, and is remembered by that: a device with the same values isn't evaluated again.
+evaluation records what it has read, and its verdict is remembered by these values. It counts for all devices that have
+the same.
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ if TYPE_CHECKING:
     from fluence_extender.devices.cel import Program
 
 MOST_EXPRESSIONS = 1024
-"""So many expressions are kept compiled. Users write them."""
+"""The most expressions that are kept compiled. Users write them."""
 
 MOST_REMEMBERED = 10_000
-"""For how many different values that an expression reads its verdict is remembered."""
+"""The most verdicts that are remembered of one expression."""
 
 LONGEST_WHY = 240
+"""The most characters of an expression, and of an error, that a verdict quotes."""
 
 Verdict = bool | str
-"""Whether a device is selected, or why that can't be said."""
+"""Whether a device is selected, or the error where that can't be told."""
 
 Place = tuple[str, str, str]
 """What is read: see `cel.Read`."""
@@ -76,7 +78,7 @@ class _Selector:
         try:
             self._program = Program(expression)
         except CelError as error:
-            self._known = self._why(error)
+            self._known = self._failure(error)
 
     def verdict(self, device: NodeDevice) -> Verdict:
         at = self._known
@@ -97,10 +99,10 @@ class _Selector:
         try:
             found = self._program.selects(device, read)
         except self._error as error:
-            found = self._why(error)
+            found = self._failure(error)
         if self._program.exhausted:
             # What is known is given up, so that it doesn't matter which devices came first.
-            self._known = found = self._why(self._error("takes too many steps for all devices together"))
+            self._known = found = self._failure(self._error("takes too many steps for all devices together"))
             return found
         if self._size >= MOST_REMEMBERED:
             self._known, self._size = None, 0
@@ -123,7 +125,7 @@ class _Selector:
         else:
             parent[0].by_value[parent[1]] = leaf
 
-    def _why(self, error: Exception) -> str:
+    def _failure(self, error: Exception) -> str:
         return f"the selector {_cut(self._expression)} {_cut(str(error))}"
 
 
@@ -132,7 +134,7 @@ def _cut(text: str) -> str:
 
 
 def _value_at(device: NodeDevice, place: Place) -> object:
-    """Return what an evaluation reads there: one value with its type, or all names and values of a domain or of all."""
+    """Return what an evaluation reads there: one value with its type, or the names and values of a domain or of all."""
     kind, domain, name = place
     if kind == "driver":
         return device.driver

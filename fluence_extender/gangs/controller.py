@@ -347,7 +347,7 @@ class Controller:
         if self._dropped is not None:
             self._dropped.add(pod.uid)
         if not pod.foreseen:
-            self._births.left(pod)
+            self._births.pod_gone(pod)
         if self._accounts is not None:
             self._accounts.leaves(pod.uid)
         self.ledger.release(pod.uid)

@@ -1,8 +1,8 @@
-"""How many pods with claims each node hosts, beside what is allocated there and what waits for its allocation.
+"""How many pods with claims each node hosts, beside the allocated claims and the pods that wait for allocation.
 
-A pod waits from its plan until kube-scheduler has allocated its claims. What nodes host is remembered for the claims
-that were asked for last, until a node changes. Pods that claim devices of the network have to be served there beside
-the pods of all nodes.
+A pod waits from its plan until kube-scheduler has allocated its claims. The counts for the claims that were asked for
+last are remembered until a node changes. If pods claim devices of the network, the network has to serve them beside the
+pods of all other nodes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from fluence_extender.devices.hosting import Unserved, counted, unserved
 from fluence_extender.devices.network import (
     Division,
     NetworkRequest,
-    asked_of,
     concerns,
-    divided,
-    joined,
-    whole_of,
+    divide_claims,
+    divide_pods,
+    join_nodes,
+    undivided,
 )
 from fluence_extender.ledger.capacity import Amounts
 from fluence_extender.model.claims import Claims
@@ -31,19 +31,19 @@ from fluence_extender.model.node import Node
 NO_NETWORK = Node("")
 
 MOST = 128
-"""A node is said to host at most so many pods with the same claims."""
+"""The most pods with the same claims that are counted on one node."""
 
 Placed = Mapping[str, Mapping[Claims, int]]
-"""How many pods with which claims are to be placed on which nodes."""
+"""For each node the claims of pods that are to be placed there, with the number of pods."""
 
 NONE: Placed = {}
 
 REMEMBERED = 64
-"""For how many different claims it is remembered what each node hosts."""
+"""The most different claims whose counts are remembered."""
 
 
 class DeviceRoom:
-    """How many pods with certain claims nodes host. ``text`` is what the claims ask for."""
+    """How many pods with certain claims nodes host. ``text`` says what the claims ask for, for messages."""
 
     def __init__(self, rooms: DeviceRooms, claims: Claims, whole: bool = False) -> None:
         self._rooms = rooms
@@ -67,28 +67,31 @@ class DeviceRoom:
 
     @property
     def whole(self) -> DeviceRoom:
-        """The same if no device were held."""
+        """The same room as if no claim had any device."""
         return DeviceRoom(self._rooms, self.claims, True)
 
     def most(self, nodes: Sequence[str]) -> Amounts:
-        """Return how many pods each of the nodes hosts, in their order; treat the array as read-only."""
+        """Return how many pods each of the nodes hosts, in the order of ``nodes``; treat the array as read-only."""
         return self._rooms.hosted(self.claims, self._is_whole).on_all(nodes)
 
     @property
     def wide(self) -> bool:
-        """Whether devices of the network are claimed, so that nodes can't be counted each for itself."""
+        """Whether the claims ask for devices of the network, so that nodes can't be counted one by one."""
         return self._rooms.concern_network(self.claims)
 
     def beside(self, node: str, others: Placed) -> int:
-        """Return how many pods a node hosts beside others that are to be placed with them."""
+        """Return how many pods a node hosts beside ``others`` that are to be placed with them."""
         return self._rooms.count(node, self.claims, self._is_whole, others)
 
     def spread(self, nodes: Iterable[tuple[str, int]], wanted: int, others: Placed) -> dict[str, int]:
-        """Return where pods go, as many of ``wanted`` as are hosted: to the first nodes, up to what is said of each."""
+        """Return on which nodes to place pods: as many of the ``wanted`` ones as the nodes host.
+
+        The first of ``nodes`` are filled first, each with no more pods than stand beside its name.
+        """
         return self._rooms.spread(self.claims, self._is_whole, nodes, wanted, others)
 
     def serves(self, counts: Mapping[str, int]) -> bool:
-        """Return whether nodes host so many pods at once."""
+        """Return whether each node hosts as many pods as stand beside its name, all at once."""
         if self.wide:
             return self._rooms.serve({name: {self.claims: count} for name, count in counts.items()})
         return not (self.most([*counts]) < [*counts.values()]).any()
@@ -98,12 +101,12 @@ class DeviceRoom:
         return self._rooms.serve(placed)
 
     def failure(self, nodes: Iterable[str]) -> str:
-        """Return why the claims can't be planned, "" where there is no such reason."""
+        """Return why the claims can't be planned on any of the nodes, "" where they can."""
         return self._rooms.failure(self.claims, nodes)
 
 
 class _Hosted:
-    """What nodes host of one kind of pod, as far as it was asked."""
+    """The remembered counts for one kind of pod, of those nodes that were asked about."""
 
     def __init__(self, rooms: DeviceRooms, claims: Claims, whole: bool) -> None:
         self._rooms = rooms
@@ -119,7 +122,7 @@ class _Hosted:
         self._forgotten.add(node)
 
     def on_all(self, nodes: Sequence[str]) -> Amounts:
-        """Return what nodes host. The last array is kept, because most gangs pass the tuple of all nodes."""
+        """Return how many pods nodes host. The last array is kept, because most gangs pass the tuple of all nodes."""
         if self._last is None or self._last[0] is not nodes:
             found = np.fromiter((self.on(name) for name in nodes), dtype=np.int64, count=len(nodes))
             if not isinstance(nodes, tuple):
@@ -140,7 +143,7 @@ class _Hosted:
 
 @dataclass(frozen=True, slots=True)
 class _Waiter:
-    """A pod that waits on ``node`` for what it claims; once it is ungated, kube-scheduler may allocate that."""
+    """A pod on ``node`` whose claims wait for allocation. kube-scheduler may allocate them once it is ungated."""
 
     node: str
     claims: Claims
@@ -148,16 +151,16 @@ class _Waiter:
 
 
 class DeviceRooms:
-    """What the nodes of ``nodes`` host; ``revision`` grows when that may have changed."""
+    """Counts the pods with claims that ``nodes`` host. ``revision`` grows when a count may have changed."""
 
     def __init__(self, nodes: Mapping[str, Node], network: Node = NO_NETWORK) -> None:
         self.revision = 0
         self._nodes = nodes
         self._network = network
-        self._asked_by: dict[str, NetworkRequest] = {}
-        self._by_all: tuple[Counter[tuple[bool, Claims]], set[str]] | None = None
+        self._request_of: dict[str, NetworkRequest] = {}
+        self._network_waiters: tuple[Counter[tuple[bool, Claims]], set[str]] | None = None
         self._network_counts: dict[tuple[Division, bool], int] = {}
-        self._concern: dict[Claims, bool] = {}
+        self._concerned: dict[Claims, bool] = {}
         self._gone: frozenset[str] = frozenset()
         self._holding: dict[str, set[str]] | None = None
         self._waiters: dict[str, _Waiter] = {}
@@ -174,7 +177,7 @@ class DeviceRooms:
         return copied
 
     def without(self, gone: Set[str]) -> None:
-        """Count the pods ``gone``, and no others, as gone with what they have. In copies only: nodes may not change."""
+        """Count as if the pods ``gone``, and no others, had ended. Use it on copies only, whose nodes don't change."""
         changed = gone ^ self._gone
         self._gone = frozenset(gone)
         if changed and self._holding is None:
@@ -197,23 +200,23 @@ class DeviceRooms:
     def node_changed(self, name: str) -> None:
         """Forget what a node hosts."""
         self.revision += 1
-        self._by_all = None
+        self._network_waiters = None
         self._network_counts.clear()
-        self._asked_by.pop(name, None)
+        self._request_of.pop(name, None)
         for one in self._hosted.values():
             one.forget(name)
 
     def put_network(self, network: Node) -> None:
         """Replace the devices that several nodes can use."""
         self.revision += 1
-        self._network, self._by_all = network, None
+        self._network, self._network_waiters = network, None
         self._network_counts.clear()
-        self._asked_by.clear()
-        self._concern.clear()
+        self._request_of.clear()
+        self._concerned.clear()
         self._hosted.clear()
 
     def put(self, uid: str, node: str, claims: Claims, ungated: bool = False) -> None:
-        """Record what a pod waits for on its node. A pod that was ungated stays so."""
+        """Record a pod that waits on its node for these claims. A pod that was ungated stays so."""
         old = self._waiters.get(uid)
         same = old is not None and (old.node, old.claims) == (node, claims)
         waiter = _Waiter(node, claims, ungated or (same and old is not None and old.ungated))
@@ -235,10 +238,10 @@ class DeviceRooms:
             self._waits_changed(waiter.node, waiter.claims, -1)
 
     def ungate(self, uid: str) -> bool:
-        """Return whether a pod may be ungated now: all others on its node are still served, whichever comes first.
+        """Return whether a pod may be ungated now; then it counts as ungated.
 
-        Then it counts as ungated. If not all of them are served anyway, it may be ungated as well, so that
-        kube-scheduler says what it lacks.
+        It may if all others on its node are still served, whichever comes first. It also may if not all of them are
+        served even while it stays gated, so that kube-scheduler says what it lacks.
         """
         waiter = self._waiters.get(uid)
         there = self._nodes.get(waiter.node) if waiter is not None else None
@@ -260,7 +263,7 @@ class DeviceRooms:
         return [other for other, one in here.items() if not one.ungated and other != uid]
 
     def _waits_changed(self, node: str, claims: Claims, pods: int) -> None:
-        """Forget what a node hosts, and what all nodes host of pods that share a claim or the network with these."""
+        """Forget the counts of a node, and of all nodes the counts for pods that share claims or the network."""
         self.node_changed(node)
         if self.concern_network(claims):
             self._hosted.clear()
@@ -282,11 +285,11 @@ class DeviceRooms:
     # What fits.
 
     def room(self, claims: Claims) -> DeviceRoom:
-        """Return what nodes host of pods with these claims."""
+        """Return the room for pods with these claims."""
         return DeviceRoom(self, claims)
 
     def hosted(self, claims: Claims, whole: bool) -> _Hosted:
-        """Return what nodes host, remembered."""
+        """Return the remembered counts for these claims."""
         known = self._hosted.get((claims, whole))
         if known is None:
             known = self._hosted[claims, whole] = _Hosted(self, claims, whole)
@@ -306,7 +309,7 @@ class DeviceRooms:
     def spread(
         self, claims: Claims, whole: bool, nodes: Iterable[tuple[str, int]], wanted: int, others: Placed
     ) -> dict[str, int]:
-        """Return where pods go; see `DeviceRoom.spread`. The network counts pods alike wherever they run."""
+        """Return where pods go; see `DeviceRoom.spread`. The network asks the same of a pod wherever it runs."""
         placed: dict[str, int] = {}
         beside = {name: dict(pods) for name, pods in others.items()}
         left: dict[Claims, int] = {}
@@ -337,27 +340,27 @@ class DeviceRooms:
         """Return whether some of the claims ask for devices of the network."""
         if not self._network.devices:
             return False
-        if claims not in self._concern:
-            self._concern[claims] = concerns(self._network, claims)
-        return self._concern[claims]
+        if claims not in self._concerned:
+            self._concerned[claims] = concerns(self._network, claims)
+        return self._concerned[claims]
 
     def _own(self, node: str, claims: Claims, whole: bool, others: Placed) -> tuple[Division, int]:
-        """Return what is asked of the network, and how many pods the node hosts apart from that."""
+        """Return how the claims are divided, and how many pods the node hosts as far as its own part goes."""
         there = self._node(node, whole)
         places = [self._shared_on.get(one.shared) for one in claims]
         if there is None or (not whole and any(some and node not in some for some in places)):
             return Division(claims, ()), 0
         waiting = self._beside(node, whole, others)
-        part = divided(there, self._network, claims)
-        asked = asked_of(self._network, there, waiting, part.joined)
+        part = divide_claims(there, self._network, claims)
+        asked = divide_pods(self._network, there, waiting, part.joined)
         if asked.joined:
-            part = Division((), whole_of(there, claims), True)
+            part = Division((), undivided(there, claims), True)
         if part.network and not part.own:
             return part, MOST
         return part, hosting.most_hosted(there, asked.own, part.own, MOST)
 
     def _network_hosts(self, node: str, part: Division, whole: bool, others: Placed) -> int:
-        """Return how many pods the network hosts that ask this of it; that is the same wherever the same is asked."""
+        """Return how many pods the network hosts that ask ``part`` of it: the same for all nodes that ask the same."""
         key = part, whole
         if not others and not part.joined and key in self._network_counts:
             return self._network_counts[key]
@@ -369,10 +372,10 @@ class DeviceRooms:
         return hosted
 
     def _served(self, changed: Mapping[str, Unserved]) -> bool:
-        """Return whether all pods that wait on these nodes are served, and on the network those of all nodes."""
+        """Return whether these nodes serve all of their waiting pods, and the network those of all nodes."""
         nodes = {name: self._node(name, False) for name in changed}
         asked = {
-            name: asked_of(self._network, node, changed[name])
+            name: divide_pods(self._network, node, changed[name])
             for name, node in nodes.items()
             if node is not None
         }
@@ -385,41 +388,41 @@ class DeviceRooms:
     def _on_network(
         self, changed: Mapping[str, Unserved], whole: bool, joining: Set[str] = frozenset()
     ) -> tuple[Node, Unserved]:
-        """Return the network with what nodes have joined to it, and the pods that wait there.
+        """Return the network with the nodes that have joined it, and the pods that wait there.
 
-        Pods wait on the nodes of ``changed`` as it says. The nodes ``joining`` join it in any case.
+        ``changed`` replaces the waiting pods of its nodes. The nodes ``joining`` join the network in any case.
         """
         counts, names = self._waiting_for_network(whole)
         for name, waiting in changed.items():
             there = self._node(name, whole)
             if there is None:
                 continue
-            if name in self._asked_by and not whole:
-                counts.subtract(counted(self._asked_by[name].network))
-            asked = asked_of(self._network, there, waiting, name in joining)
+            if name in self._request_of and not whole:
+                counts.subtract(counted(self._request_of[name].network))
+            asked = divide_pods(self._network, there, waiting, name in joining)
             counts.update(counted(asked.network))
             (names.add if asked.joined else names.discard)(name)
         network = self._freed(self._network, whole)
         nodes = [node for name in sorted(names) if (node := self._node(name, whole)) is not None]
-        return joined(network, nodes) if nodes else network, unserved(counts)
+        return join_nodes(network, nodes) if nodes else network, unserved(counts)
 
     def _waiting_for_network(self, whole: bool) -> tuple[Counter[tuple[bool, Claims]], set[str]]:
-        """Return what waiting pods ask of the network, and the nodes that have joined it."""
+        """Return how many waiting pods ask what of the network, and the nodes that have joined it."""
         if whole:
             return Counter(), set()
-        if self._by_all is None:
+        if self._network_waiters is None:
             counts: Counter[tuple[bool, Claims]] = Counter()
             names: set[str] = set()
             for name in self._waiting_on:
                 there = self._node(name, False)
                 if there is None:
                     continue
-                if name not in self._asked_by:
-                    self._asked_by[name] = asked_of(self._network, there, self._waiting(name))
-                counts.update(counted(self._asked_by[name].network))
-                names |= {name} if self._asked_by[name].joined else set()
-            self._by_all = counts, names
-        return self._by_all[0].copy(), set(self._by_all[1])
+                if name not in self._request_of:
+                    self._request_of[name] = divide_pods(self._network, there, self._waiting(name))
+                counts.update(counted(self._request_of[name].network))
+                names |= {name} if self._request_of[name].joined else set()
+            self._network_waiters = counts, names
+        return self._network_waiters[0].copy(), set(self._network_waiters[1])
 
     def _beside(self, node: str, whole: bool, others: Placed) -> Unserved:
         """Return the pods that wait on a node, and others that are to be placed there."""

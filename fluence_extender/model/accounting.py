@@ -1,4 +1,4 @@
-"""What the account of past work consists of, and the two ports to whatever keeps it.
+"""The records of the account of past work, and the two ports to the keeper of the account.
 
 A `PodAccount` states what one pod holds, from when until when, and for whom. It is stated again whenever one of these
 facts changes, and again after a restart. So a keeper replaces what it has of a pod, and counts nothing twice. The pods
@@ -78,11 +78,11 @@ MOST_MOVES = 16
 
 @dataclass(frozen=True, slots=True)
 class PodAccount:
-    """What a pod of ours holds. Times are whole seconds since the epoch.
+    """What a pod of ours holds or held. Times are whole seconds since the epoch.
 
     ``gang`` is the gang's name in its namespace, ``workload`` the pod's owner as ``job/train``, "" without one.
     ``submitted`` is when the gang was created, ``started`` when the pod got its node, ``ended`` None while it runs.
-    ``promised`` and ``moves`` are what the gang was foretold.
+    ``promised`` is the first start that the gang was promised, and ``moves`` are the moves of that promise.
     """
 
     uid: str
@@ -106,7 +106,7 @@ class PodAccount:
 
 
 class AccountSink(Protocol):
-    """Takes in what happens; the leader alone states it."""
+    """Takes in the accounts of pods, which only the leader states."""
 
     def record(self, account: PodAccount) -> None:
         """Take in the account of a pod, which replaces an earlier one."""
@@ -122,7 +122,7 @@ class AccountSink(Protocol):
 
 
 class Grouping(StrEnum):
-    """By what use is added up."""
+    """The ways to add up use."""
 
     QUEUE = "queue"
     USER = "user"
@@ -133,7 +133,7 @@ class Grouping(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """What a caller may see: everything in ``sight``, and what ``user`` submitted; "" stands for no user."""
+    """A caller, who may see everything in ``sight`` and the work that ``user`` submitted; "" stands for no user."""
 
     sight: CallerSight
     user: str = ""
@@ -141,7 +141,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class UsedAmount:
-    """What one queue, user, namespace or account, or all on one day (``name``), used: quantity times seconds."""
+    """The use of the queue, user, namespace, account or day ``name``, in quantity times seconds."""
 
     name: str
     resource: str

@@ -16,10 +16,10 @@ from fluence_extender.model.taints import Toleration
 class Choice:
     """One way to serve a request: ``count`` devices of a class (0 for all of the node) for which all selectors hold.
 
-    ``name`` is that of a subrequest, "" where the request has one choice only. ``capacity`` is what it needs of each
-    device, by the names that the device has, in billionths. ``requires`` are the values that attributes of every device
-    have to have. An ``admin`` gets devices beside those who have them. ``reach`` are the reaches of devices that its
-    node belongs to, None where the node's own devices are asked.
+    ``name`` is the name of a subrequest, "" where the request has only one choice. ``capacity`` is what the choice
+    needs of each device, by the device's names, in billionths. ``requires`` names attributes, with the value that each
+    device must have. With ``admin`` access, a choice gets devices although others have them. ``reach`` are the reaches
+    that the pod's node belongs to, None where only the node's own devices are asked.
     """
 
     device_class: str
@@ -34,7 +34,7 @@ class Choice:
 
     @property
     def text(self) -> str:
-        """What it asks for, for messages."""
+        """What the choice asks for, in words for messages."""
         amount = str(self.count) if self.count else "all"
         parts = [f"{in_exact_binary(nanos_to_whole(amount))} {name}" for name, amount in self.capacity]
         required = [f"{name}={value}" for name, value in self.requires]
@@ -53,9 +53,9 @@ class DeviceRequest:
 
 @dataclass(frozen=True, slots=True)
 class AttributeConstraint:
-    """All devices of the named ``requests`` (of all, where none is named) have one value of the attribute.
+    """A constraint: all devices of the named ``requests``, or of all requests if none is named, agree on an attribute.
 
-    If ``distinct``, each of them has another value.
+    If it is ``distinct``, each device has to have another value instead.
     """
 
     attribute: str
@@ -63,7 +63,7 @@ class AttributeConstraint:
     distinct: bool = False
 
     def covers(self, request: str, choice: str) -> bool:
-        """Return whether it binds the devices of a request, or of a subrequest of it."""
+        """Return whether the constraint concerns the devices of a request, or of a subrequest of it."""
         return not self.requests or request in self.requests or f"{request}/{choice}" in self.requests
 
 
@@ -71,9 +71,9 @@ class AttributeConstraint:
 class ClaimSpec:
     """What one claim asks for. ``problem`` is why the service can't plan it, "" for most.
 
-    ``shared`` is the key of a claim that several pods have, all of which get the same devices; "" for all others.
-    ``extended`` is the extended resource for which kube-scheduler makes the claim; where a node has that resource by
-    itself, it makes none.
+    ``shared`` is the key of a claim that several pods name and whose devices they all get, "" for other claims.
+    ``extended`` is the extended resource for which kube-scheduler makes the claim, "" for none. It makes no claim on a
+    node that has the resource by itself.
     """
 
     requests: tuple[DeviceRequest, ...] = ()
@@ -93,7 +93,7 @@ class ClaimSpec:
 
     @property
     def text(self) -> str:
-        """What it asks for, for messages."""
+        """What the claim asks for, in words for messages."""
         asked = [" or ".join(one.text for one in request.choices) for request in self.requests]
         alike = [f"with {'different' if one.distinct else 'one'} {one.attribute}" for one in self.constraints]
         return " ".join([" and ".join(asked), *alike])

@@ -1,4 +1,4 @@
-"""What has to end before a gang starts, as users write it: ``ok:job/prep, any:gang/train``."""
+"""The dependencies of a gang on work that has to end first, as users write them: ``ok:job/prep, any:gang/train``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fluence_extender.model.names import AFTER_ANNOTATION
 
 MOST_DEPENDENCIES = 32
 LONGEST_SHOWN = 40
-"""Characters of an invalid text that a message quotes."""
+"""The most characters of an invalid text that a message quotes."""
 
 FORM = "ok:, any: or failed:, then job/NAME or gang/NAME, and commas between several"
 _ONE = re.compile(r"(ok|any|failed):(job|gang)/([a-z0-9](?:[-a-z0-9./]{0,251}[a-z0-9])?)")
@@ -24,14 +24,14 @@ class Ending(StrEnum):
 
 
 class EndCondition(StrEnum):
-    """How that has to end: with success, in any way, or with a failure."""
+    """How a Job or a gang has to end to meet a dependency: with success, in any way, or with a failure."""
 
     OK = "ok"
     ANY = "any"
     FAILED = "failed"
 
     def met_by(self, outcome: Ending) -> bool:
-        """Return whether this outcome is the one that is wanted."""
+        """Return whether this outcome meets the condition."""
         return self is EndCondition.ANY or (self is EndCondition.OK) == (outcome is Ending.SUCCEEDED)
 
 
@@ -48,7 +48,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """What has to end, and how."""
+    """A Job or gang that has to end, and how it has to end."""
 
     wanted: EndCondition
     target: Target

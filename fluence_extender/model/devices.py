@@ -23,7 +23,7 @@ DeviceId = tuple[str, str, str]
 """Driver, pool and name. People see it as ``driver/pool/name``."""
 
 Reach = tuple[NodeTerm, ...]
-"""From which nodes a device can be used: from those for which a term holds, or from all where there are no terms."""
+"""The nodes that can use a device: those for which a term holds, or all where there are no terms."""
 
 CounterId = tuple[str, str, str, str]
 """Driver, pool, set and name of a counter from which devices of the pool take."""
@@ -42,9 +42,10 @@ Attribute = bool | int | str | Version
 
 @dataclass(frozen=True, slots=True)
 class RequestPolicy:
-    """Which amounts of a capacity claims can have: ``default`` where they name none; all in billionths.
+    """Which amounts of a capacity claims can have, all in billionths. A claim that names none gets ``default``.
 
-    ``values`` are the only ones, or they are at least ``least``, at most ``most``, and in steps of ``step``.
+    If there are ``values``, no others are allowed. Otherwise an amount is at least ``least`` and at most ``most``, in
+    steps of ``step``.
     """
 
     default: int | None = None
@@ -54,7 +55,7 @@ class RequestPolicy:
     step: int | None = None
 
     def rounded(self, asked: int) -> int:
-        """Return the amount that a claim gets that asks for ``asked``."""
+        """Return the amount that a claim for ``asked`` gets."""
         if self.least is not None:
             over = max(asked - self.least, 0)
             return self.least + (up(over, self.step) * self.step if self.step else over)
@@ -80,7 +81,10 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A claim that has a device: for which pods, by uid, it is reserved, and what it has ``used`` of the capacity."""
+    """A claim that has a device.
+
+    It is reserved for ``pods``, by uid. It has ``used`` these parts of the device's capacity, in billionths.
+    """
 
     pods: frozenset[str] = frozenset()
     used: Mapping[str, int] = field(default_factory=dict)
@@ -88,14 +92,14 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class NodeDevice:
-    """One device that a node can use, or several can.
+    """One device that one node or several nodes can use.
 
-    ``capacity`` has the names as they are written. ``held`` says that a claim has it. ``problem`` is why the service
-    never plans with it, "" for most. ``consumes`` is what it takes of its pool's counters while somebody has it. If
-    ``shareable``, several claims may have it, each a part of its capacity; together they have ``used``. ``holders`` are
-    those claims, as far as it matters. A ``conditional`` device has binding conditions; kube-scheduler goes through the
-    pools that have such devices last. ``reach`` is
-    None for devices that only their node can use, with counters that no other node's devices take from.
+    ``capacity`` has the names as the driver writes them. ``held`` says that a claim has the device. ``problem`` is why
+    the service never plans with it, "" for most devices. ``consumes`` is what it takes of its pool's counters while it
+    is held. If ``shareable``, several claims may have it, each a part of its capacity; together they have ``used``.
+    ``holders`` are the claims that have it. A ``conditional`` device has binding conditions; kube-scheduler
+    goes through pools with such devices last. ``reach`` is None where only the device's own node can use it and no
+    other node's devices take from its counters.
     """
 
     driver: str
@@ -119,7 +123,7 @@ class NodeDevice:
         return any(_written(one) == value for one in values)
 
     def share(self, asked: Mapping[str, int]) -> Mapping[str, int] | None:
-        """Return what a claim consumes of its capacity that asks for ``asked``, None where it can't have that.
+        """Return the capacity that a claim for ``asked`` consumes, None where the claim can't have that.
 
         Source: k8s.io/dynamic-resource-allocation/structured, consumable capacity.
         """
@@ -168,8 +172,9 @@ class NodeDevice:
 class ResourceSlice:
     """Devices of one pool, as a driver publishes them.
 
-    ``node`` is the node of all of them, "" where each has its ``reach``. ``counters`` are the counters of the pool. The
-    pool is complete where ``slices`` of them have its newest ``generation``.
+    ``node`` is the node of all its devices, "" where each device has its ``reach``. ``counters`` are those of the pool
+    that this slice states. A pool is complete when it has as many slices of the newest ``generation`` as ``slices``
+    says.
     """
 
     name: str
@@ -184,10 +189,9 @@ class ResourceSlice:
 
 @dataclass(frozen=True, slots=True)
 class DeviceClass:
-    """A class of devices.
+    """A class of devices: those for which all of its CEL ``selectors`` hold.
 
-    All of its CEL expressions hold for them. It backs an extended resource, "" for none; of several classes that back
-    the same one the last ``created`` counts.
+    It backs ``extended_resource``, "" for none. If several classes back the same resource, the last ``created`` counts.
     """
 
     name: str
@@ -208,9 +212,9 @@ class DeviceClass:
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
-    """One allocated device, and the request of the claim that it serves, ``request`` or ``request/choice``.
+    """One allocated device, and the claim's request that it serves, as ``request`` or ``request/choice``.
 
-    ``consumed`` is the part of its capacity where several claims may have it.
+    ``consumed`` is the part of the device's capacity that the claim has, if several claims may have the device.
     """
 
     request: str
@@ -220,10 +224,10 @@ class Allocated:
 
 @dataclass(frozen=True, slots=True)
 class ResourceClaim:
-    """A claim. ``devices`` are None before it is allocated; then ``nodes`` says where its devices can be used.
+    """A claim. Until it is allocated, its ``devices`` are None; after that, ``nodes`` says where they can be used.
 
-    It is ``reserved`` for these pods, by uid. ``extended_for`` is the uid of the pod for whose extended resources
-    kube-scheduler has made it, "" for all others.
+    It is ``reserved`` for these pods, by uid. If kube-scheduler has made it for the extended resources of a pod,
+    ``extended_for`` is the uid of that pod; else it is "".
     """
 
     namespace: str

@@ -1,4 +1,4 @@
-"""Values by key, where most keys have one value: such a key costs no set."""
+"""A map from keys to any number of values. A key with one value, as most have, needs no set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ V = TypeVar("V", bound=Hashable)
 
 
 class Multimap(Generic[K, V]):
-    """Each key has any number of values, and each of them once. A value is neither None nor a set."""
+    """Maps each key to distinct values, which are neither None nor sets."""
 
     __slots__ = ("_values",)
 

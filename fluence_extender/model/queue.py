@@ -1,8 +1,8 @@
-"""What administrators say of the queue: Queues, and Reservations of nodes.
+"""The objects by which administrators configure the queue: Queues, and Reservations of nodes.
 
 A Queue says who may submit work to it and how that work is treated. Scheduling options hold for the whole cluster,
 because all queues share its nodes, so only those of the queue `DEFAULT_QUEUE` count. A Reservation closes nodes for
-some time to all work but that of the queues it names.
+some time to all work but that of the queues that it names.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from hashlib import sha256
 from fluence_extender.model.pod import Requirement
 
 DEFAULT_QUEUE = "default"
-"""The queue of all work that no other queue gets. It exists without an object of that name."""
+"""The queue of all work that is in no other queue. It exists even without an object of that name."""
 
 
 class PolicyName(StrEnum):
-    """How entries behind a blocked one are treated."""
+    """The policies, which differ in how they treat entries behind a blocked one."""
 
     FCFS = "fcfs"
     EASY = "easy"
@@ -29,9 +29,10 @@ class PolicyName(StrEnum):
 
 
 class OverrunAction(StrEnum):
-    """What happens to work that runs longer than it was to.
+    """What happens to work that runs longer than its duration.
 
-    Extend: it runs on. Requeue and Evict: its gang is evicted, and what its workload makes anew waits in line.
+    Extend: it runs on. Requeue: its gang goes back in line, or is evicted where that is impossible. Evict: its gang is
+    evicted. Pods that replace evicted ones wait in line.
     """
 
     EXTEND = "Extend"
@@ -42,8 +43,8 @@ class OverrunAction(StrEnum):
 class Stop(StrEnum):
     """How far a queue is stopped.
 
-    Hold: nothing of it starts. Drain: it takes nothing new, and what waits already still starts. Evict: nothing starts,
-    and what runs is evicted.
+    Hold: none of its work starts. Drain: it takes no new work, and waiting work still starts. Evict: nothing starts,
+    and running work goes back in line or is evicted.
     """
 
     NONE = "None"
@@ -60,14 +61,14 @@ class Reclaim(StrEnum):
 
 
 class Within(StrEnum):
-    """What work of a queue takes from other work of it: nothing, or the places of what has a lower priority."""
+    """Which work of its own queue a gang may preempt: none, or work of a lower priority."""
 
     NEVER = "Never"
     LOWER_PRIORITY = "LowerPriority"
 
 
 class TakenBy(StrEnum):
-    """How places are taken. Suspend: Jobs go back in line, and what can't be suspended is evicted."""
+    """How victims give their places back. Suspend: Jobs go back in line, and other work is evicted."""
 
     SUSPEND = "Suspend"
 
@@ -92,7 +93,7 @@ class NamespaceSelector:
 
 @dataclass(frozen=True, slots=True)
 class SchedulingOptions:
-    """How a pass goes through the entries; None where the queue doesn't say it. Times are in seconds."""
+    """How a pass goes through the entries, with times in seconds; None where the queue states nothing."""
 
     policy: PolicyName | None = None
     reservation_depth: int | None = None
@@ -113,10 +114,10 @@ class QueueLimits:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What of each resource a queue is guaranteed, may use at most, and lends while it doesn't use it itself.
+    """For each resource, how much a queue is guaranteed, may use at most, and lends while it doesn't use it itself.
 
-    Amounts are in the units of `Resources`. A resource without a limit has none, and of one that ``lendable`` doesn't
-    name all that is guaranteed is lent.
+    Amounts are in the units of `Resources`. A resource that ``limit`` doesn't name has no limit. Of a resource that
+    ``lendable`` doesn't name, the whole guarantee is lent.
     """
 
     guaranteed: Mapping[str, int] = field(default_factory=dict)
@@ -126,9 +127,9 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class PastUse:
-    """What the gangs of a queue had used ``at`` a time, in amounts times seconds that have decayed by its half-life.
+    """The past use of a queue's gangs ``at`` a time, in amounts times seconds, decayed by the half-life.
 
-    ``users`` are the parts of its users, by `digest`.
+    ``at`` is in seconds since the epoch. ``users`` are the parts of the queue's users, by `digest`.
     """
 
     at: float
@@ -138,20 +139,20 @@ class PastUse:
 
 @lru_cache(maxsize=4096)
 def digest(user: str) -> str:
-    """Return a short name for a user which doesn't tell everyone who may read Queues who submits to them."""
+    """Return a short name for a user that doesn't reveal the user to everyone who may read Queues."""
     return sha256(user.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """What the service says of a Queue.
+    """The status that the service reports of a Queue.
 
     ``waiting`` and ``admitted`` count entries. ``head`` is the entry that is served next (namespace/name), "" for none,
     and ``expected_start`` when it is expected to start (RFC 3339), "" where that isn't known. ``stopped_since`` is when
-    the queue was seen to stop (seconds since the epoch), None while it doesn't. ``problem`` says what of the object
-    isn't in force, "" where all is, and ``since`` when that began or ended (RFC 3339). ``used`` and ``borrowed`` are
-    quantities by resource, and ``share`` is the part of the cluster that the queue has, by its weight. Neither
-    ``since`` nor ``past`` is compared.
+    the queue was first seen to be stopped (seconds since the epoch), None if it isn't. ``problem`` says which part of
+    the object isn't in force, "" if all of it is, and ``since`` when that began or ended (RFC 3339). ``used`` and
+    ``borrowed`` are quantities by resource, and ``share`` is the part of the cluster that the queue has, by its weight.
+    Neither ``since`` nor ``past`` is compared.
     """
 
     waiting: int = 0
@@ -171,11 +172,12 @@ class QueueStatus:
 class Queue:
     """One queue.
 
-    ``default_for`` are the namespaces whose work comes here unless it names another queue. Work that declares no
-    duration has ``default_duration``, and none may declare more than ``max_duration``, in seconds; None where the queue
-    doesn't say it. ``parent`` is the queue of which it is a part, "" for none. Its share counts divided by its
-    ``weight``, with what was used before by ``half_life``; each step of priority is worth ``class_step`` seconds of
-    waiting. ``stopped_since`` is when the queue was seen to stop, by its status; None where it hasn't been yet.
+    ``default_for`` are the namespaces whose work is in this queue unless it names another one. Work that declares no
+    duration has ``default_duration``, and no work may declare more than ``max_duration``, both in seconds; None where
+    the queue states none. ``parent`` is the queue of which this one is a part, "" for none. Its share is divided by
+    ``weight``. Past use counts half after each ``half_life``, in seconds. Each step of priority is worth ``class_step``
+    seconds of waiting. ``stopped_since`` is when the queue was first seen to be stopped, by its status; None where it
+    wasn't.
     ``problems`` say what of the object can't be read, and why. ``status`` is the status that was written last, None
     where none was, and isn't compared. Times are in seconds since the epoch.
     """
@@ -205,7 +207,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class ReservationStatus:
-    """What the service says of a Reservation: how many ``nodes`` it closes, and otherwise as `QueueStatus` does."""
+    """What the service reports of a Reservation: how many ``nodes`` it closes. The rest is as in `QueueStatus`."""
 
     nodes: int = 0
     problem: str = ""
@@ -217,8 +219,8 @@ class NodeReservation:
     """Nodes that are closed from ``start`` for ``duration`` seconds to all work but that of ``queues``.
 
     The nodes are those with one of ``names`` and those with all of ``labels``; without any name or label they are all
-    nodes. ``start`` is in seconds since the epoch. ``problems`` say what of the object can't be read; where its time
-    can't be, ``duration`` is 0. ``status`` is as in `Queue`.
+    nodes. ``start`` is in seconds since the epoch. ``problems`` say which parts of the object can't be
+    read; if its time can't be read, ``duration`` is 0. ``status`` is as in `Queue`.
     """
 
     name: str

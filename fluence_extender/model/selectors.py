@@ -1,4 +1,4 @@
-"""Selectors of labels and of nodes, and tolerations of taints (core/v1): does an expression hold?"""
+"""Selectors of labels and of nodes, and tolerations of taints (core/v1): whether their expressions hold."""
 
 from __future__ import annotations
 

@@ -27,7 +27,8 @@ NO_RECORD: frozenset[str] = frozenset()
 class Submission:
     """The texts of the annotations ``hold``, ``after`` and ``submitted-by`` of one object; None where it has none.
 
-    ``queues`` are those of its labels that name a queue. ``met`` are the dependencies that it is recorded to have met.
+    ``queues`` are its labels that name a queue, with their values. ``met`` are its dependencies that are recorded as
+    met.
     """
 
     hold: str | None = None
@@ -37,7 +38,7 @@ class Submission:
     met: frozenset[str] = NO_RECORD
 
     def over(self, other: Submission) -> Submission:
-        """Return what this object says, and what ``other`` says where this one says nothing."""
+        """Return this submission, completed by what ``other`` says where this one says nothing."""
         if self is NOTHING_SAID or other is NOTHING_SAID:
             return other if self is NOTHING_SAID else self
         return Submission(
@@ -50,7 +51,7 @@ class Submission:
 
 
 NOTHING_SAID = Submission()
-"""What most objects say. All of them share this value."""
+"""The submission of an object that says nothing. Most objects share this value."""
 
 
 def submission(

@@ -138,11 +138,12 @@ class Job(ResumableObject):
     gang and its size from a Job. ``stated_size`` is the text of a group-size on the Job itself, "" without one.
     ``submits_ray_job`` is true where KubeRay created the Job to submit a RayJob. ``ends`` is when its
     activeDeadlineSeconds are over, in seconds since the epoch, None where that isn't known. ``evictions_left`` is how
-    many more of its pods may be evicted before it fails, None for any number; it isn't compared, because no size
-    depends on it; nor is ``unsatisfiable``, which is why the Job's condition says that its pods can't be placed, ""
-    where it doesn't.
+    many more of its pods may be evicted before it fails, None for any number. ``unsatisfiable`` is the reason for which
+    the Job's condition says that its pods can't be placed, "" where it doesn't. No size depends on these two, so they
+    aren't compared.
 
-    Nor is any of what placing the Job before its pods exist depends on. ``outcome`` is how it has ended, None before.
+    The fields by which a Job is placed before its pods exist aren't compared, either. ``outcome`` is how it has ended,
+    None before.
     ``kueue`` is true where Kueue's label is on it; where the cluster serves Kueue's queues, Kueue resumes it.
     ``succeeded`` counts its pods that have succeeded. ``placeable`` is true where admission lets its pods be created
     with their nodes.

@@ -1,8 +1,8 @@
-"""What gangs of equal members lack: whether they lack it still, without a new plan.
+"""Tells without a new plan whether a gang of equal members still lacks room.
 
 If nothing but amounts restricts equal members, they need nothing but nodes that take enough of them. The members that
-each node takes are counted for all nodes once, and then again for the nodes that have changed. So when a pod ends,
-only the gangs that may have a place now are planned again, of thousands that wait. Invariant: a gang that lacks room by
+each node takes are counted for all nodes once, and then again for the nodes that have changed. So when a pod ends, only
+those of thousands of waiting gangs that may have a place now are planned again. Invariant: a gang that lacks room by
 this count has no place, and the reason is the one that a plan would give.
 """
 
@@ -26,7 +26,7 @@ from fluence_extender.placement.search import Shape
 from fluence_extender.placement.shortage import Part, short_names
 
 MANY = 2**31
-"""How many members that ask for nothing a node takes."""
+"""The count of a node for members that ask for nothing."""
 
 MOST_ROOMS = 256
 """The most sizes of members for which the counts of all nodes are remembered."""
@@ -34,10 +34,10 @@ MOST_ROOMS = 256
 
 @dataclass(slots=True)
 class Lack:
-    """What equal members had no place for.
+    """Equal members that had no place.
 
-    ``table`` is where the free amounts stood, and ``basis`` what else that depends on. ``told`` are the reasons so far,
-    by how many members had room and what the next one lacked: the same state has the same reason.
+    ``table`` had the free amounts then, and ``basis`` is everything else that the count depends on. ``told`` has the
+    reasons given so far, by how many members had room and what the next one lacked. The same state has the same reason.
     """
 
     group: Group
@@ -47,12 +47,12 @@ class Lack:
 
     @property
     def shape(self) -> Shape:
-        """What the members ask for."""
+        """What the members ask for: amounts, their number, and the nodes that they may use."""
         return self.group[0]
 
 
 class Lacks:
-    """What has no room on ``ledger``."""
+    """Finds out which gangs still have no room on ``ledger``."""
 
     def __init__(self, ledger: Ledger, eligibility: EligibilityIndex) -> None:
         self._ledger = ledger
@@ -62,7 +62,7 @@ class Lacks:
         self._nodes: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def of(self, demands: Sequence[Demand]) -> Lack | None:
-        """Return what members lack that have no place now, None where more than amounts may be missing."""
+        """Return the lack of members that have no place now, None where more than amounts may be missing."""
         groups = grouped(demands)
         pod, barred = demands[0].pod, demands[0].barred
         if len(groups) > 1 or pod.devices or pod.host_ports or pod.confined_to or barred:
@@ -78,8 +78,8 @@ class Lacks:
         table = self._ledger.free.now()
         return Lack((shape, [one.pod for one in demands]), table, self._basis(table))
 
-    def why(self, lack: Lack) -> Reason | None:
-        """Return why there is still no room for the members, None where there is or where that isn't known."""
+    def reason(self, lack: Lack) -> Reason | None:
+        """Return why the members still have no room, None where they have room or where that isn't known."""
         table = self._ledger.free.now()
         if lack.table is not table or lack.basis != self._basis(table):
             return None
@@ -94,7 +94,7 @@ class Lacks:
         return lack.told[state]
 
     def has_room_beside(self, lack: Lack, rows: NDArray[np.intp], kept: Amounts) -> bool:
-        """Return whether nodes take the members if ``kept`` stays free on some ``rows`` of the ledger's table."""
+        """Return whether nodes take the members while ``kept`` stays free on the ``rows`` of the ledger's table."""
         table = self._ledger.free.now()
         if lack.table is not table or lack.basis != self._basis(table):
             return True
@@ -112,7 +112,7 @@ class Lacks:
         return len(table.columns), eligibility.journal.now, ledger.whole.revision, everywhere
 
     def _closed(self, room: _Room, table: CapacityTable) -> NDArray[np.intp]:
-        """Return the rows of nodes that nobody may use now."""
+        """Return the rows of the room's nodes that nobody may use now."""
         closed = self._ledger.closed(None)
         if not closed:
             return NO_ROWS
@@ -120,7 +120,7 @@ class Lacks:
         return rows[room.usable[rows]]
 
     def _room(self, shape: Shape, table: CapacityTable) -> _Room:
-        """Return how many members the nodes take, as they are now."""
+        """Return the count for members of this shape on the nodes as they are now."""
         key = shape.requests, id(shape.nodes)
         room = self._rooms.pop(key, None)
         journal = self._ledger.journal
@@ -158,7 +158,7 @@ class _Room:
         self.follow(rows.tolist())
 
     def follow(self, changed: Collection[int]) -> None:
-        """Count again on these rows."""
+        """Count again on the rows ``changed``."""
         rows = np.array(list(changed), dtype=np.intp)
         rows = rows[self.usable[rows]]
         free = self.table.free[rows]
@@ -174,11 +174,11 @@ class _Room:
         self._counts[rows], self._codes[rows] = counts, codes
 
     def fitting(self, closed: NDArray[np.intp]) -> int:
-        """Return how many members have room off the ``closed`` rows."""
+        """Return how many members have room outside the ``closed`` rows."""
         return self._total - int(self._counts[closed].sum()) if len(closed) else self._total
 
     def short_of(self, closed: NDArray[np.intp]) -> tuple[str, ...]:
-        """Return what one more member lacks on the row off the ``closed`` ones that lacks the fewest resources."""
+        """Return the resources that one more member lacks where it lacks the fewest, on rows that aren't ``closed``."""
         kinds = self._kinds
         if len(closed):
             kinds = kinds.copy()

@@ -26,13 +26,13 @@ from fluence_extender.placement.reasons import devices_in_use
 from fluence_extender.placement.search import BUDGET, Counts, Shape, lacks_room, place
 
 PINNED_TRIALS = 16, 1024
-"""How many ways to pin pods to their devices' nodes are tried with the rest of the gang: at least, and at most."""
+"""The fewest and the most ways to pin pods to their devices' nodes that are tried with the rest of the gang."""
 
 PINNED_CELLS = 50_000
 """The number of trials is this divided by nodes times shapes, kept within `PINNED_TRIALS`."""
 
 MOST_WAYS = 4096
-"""How many ways to choose devices are looked at in search of one that pins pods differently."""
+"""The most ways to choose devices that are looked at in search of one that pins pods differently."""
 
 
 class Matching:

@@ -140,7 +140,7 @@ class Planner:
 
     def _reason(self, no: NoPlace, progress: _Progress) -> Reason:
         """Return why there is no place at all, or else why there is none that meets the constraints."""
-        found = self._reasons.why(no)
+        found = self._reasons.reason(no)
         near = progress.why if no.devices is None and found.code is ReasonCode.BUSY else None
         return near or found
 

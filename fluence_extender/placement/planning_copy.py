@@ -1,7 +1,7 @@
 """A copy of the ledger, to plan without some of the pods or at a later time.
 
-A copy counts on capacity of its own and has no matcher: the exact search decides whether a gang fits, on the same
-amounts as the ledger's. What it finds is a projection and not an allocation; nothing of it reaches the ledger.
+A copy has its own capacity and no matcher: the exact search decides whether a gang fits, on the same amounts as in the
+ledger. The places that it finds are a projection and not an allocation; the ledger never gets them.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def device_uses(ledger: LedgerView) -> dict[str, PodUse]:
 class PlanningCopy:
     """A `LedgerPort` for a planner, from which pods can be removed and to which they can be restored.
 
-    The graph is that of the ``rules``. ``tables`` are what the nodes have left and what they have when
-    nothing runs. The copy changes them, so nothing else may use them. ``within`` are the only nodes that may be used,
-    None for all. ``allocations`` are those of pods with devices and of pods that were placed here.
+    The graph is that of the ``rules``. ``tables`` are the free amounts of nodes, and their amounts when nothing runs.
+    The copy changes them, so nothing else may use them. If ``within`` isn't None, only these nodes are used.
+    ``allocations`` are those of pods with devices and of pods that were placed here.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class PlanningCopy:
         """Return None, because a copy has no matcher."""
 
     def take_all(self, places: Sequence[tuple[Pod, Assignment]], gang: object) -> None:
-        """Allocate places; their devices are held already. Pods then wait for what they claim."""
+        """Allocate places whose devices are held already. The pods then wait for the devices that they claim."""
         sizes: dict[Resources, Resources] = {}
         uses: list[PodUse] = []
         for pod, assignment in places:

@@ -73,9 +73,9 @@ class Reasons:
         """Return the nodes that each shape could ever use, cordoned and not ready ones included."""
         return [self._ledger.in_order(self._eligibility.possible(pods[0])) for _, pods in groups]
 
-    def why(self, no: NoPlace) -> Reason:
+    def reason(self, no: NoPlace) -> Reason:
         """Return why the shapes have no place, and which requests the matcher counts as more than they are."""
-        reason = self._why(no)
+        reason = self._find_reason(no)
         return replace(reason, text=f"{reason.text}{rounding(no.groups, reason.lacking)}")
 
     def lacking(self, group: Group, part: Part) -> Reason:
@@ -83,7 +83,7 @@ class Reasons:
         reason = no_place_beside(self.shapes([group]), part)
         return replace(reason, text=f"{reason.text}{rounding([group], reason.lacking)}")
 
-    def _why(self, no: NoPlace) -> Reason:
+    def _find_reason(self, no: NoPlace) -> Reason:
         shapes = self.shapes(no.groups)
         never = self._never_a_place(shapes)
         if never is not None:

@@ -5,8 +5,8 @@ would fit. Here all shapes are placed together: by first-fit in several orders, 
 which has a budget. A result covers every member. After the budget is spent, no result means "not found", not
 "impossible".
 
-Users decide how many kinds of members a gang has. So what is tried for it beyond a single first-fit is limited by how
-many nodes times shapes that has to look at.
+Users decide how many kinds of members a gang has. So everything beyond a single first-fit is limited by its work, which
+is counted in nodes times shapes.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from fluence_extender.placement.errors import SearchBudgetSpent
 from fluence_extender.placement.packing import EXACT, Bins, pack
 
 BUDGET = 20_000
-"""How many ways to fill a node the exact search looks at, which takes a fraction of a second; see `packing`."""
+"""The most ways to fill a node that the exact search looks at, in a fraction of a second; see `packing`."""
 
 CELLS_PER_WAY, MOST_CELLS = 100, 500_000
-"""The exact search is tried where it costs this much `work` at most, for each way of its budget and at all.
+"""The most `work` for which the exact search is tried: for each way of its budget, and in all.
 
-Beyond it, its tables would cost more than the search.
+Beyond that, making its tables would take longer than the search.
 """
 
 FIRST_FIT_WORK = 2_500_000
-"""What trying several orders of shapes may cost, in nodes times shapes: a tenth of a second."""
+"""The most work of trying several orders of shapes, in nodes times shapes: it takes a tenth of a second."""
 
 DOMAINS_WORK = 5_000_000
-"""The same for trying several domains, most of which have only some of the nodes."""
+"""The most work of trying several domains, most of which have only some of the nodes."""
 
 WIDE_CHECK, MOST_BY_MEMBER = 50, 64
-"""One way of the budget for each so many checks of devices that several nodes can use; gangs up to this size."""
+"""For devices that several nodes can use: the ways of the budget for one check, and the most members of a gang."""
 
 SHAPE_WORK = 500
-"""A shape costs as much as comparing it with this many nodes, even if it may use one node only."""
+"""The work of a shape besides that of its nodes, in nodes."""
 
 PART = 1024
-"""How many nodes are looked at together."""
+"""The number of nodes that are looked at together."""
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ T = TypeVar("T")
 class Shape:
     """Equal members: ``count`` pods of ``requests``, each on one of ``nodes`` (in the policy's order).
 
-    ``room`` says how many of them nodes host for the sake of the devices that they claim, None where they claim none.
+    ``room`` says how many of them nodes host with the devices that they claim, None where they claim none.
     """
 
     requests: Resources
@@ -77,7 +77,7 @@ class Shape:
 
     @property
     def free(self) -> bool:
-        """Whether nothing but amounts says how many members a node takes."""
+        """Whether nothing but amounts limits how many members a node takes."""
         return not self.ports and self.room is None
 
 
@@ -86,12 +86,12 @@ Counts = list[dict[str, int]]
 
 
 def work(shapes: Sequence[Shape]) -> int:
-    """Return what placing the shapes once costs, in nodes times shapes."""
+    """Return the work of placing the shapes once, in nodes times shapes."""
     return sum(len(shape.nodes) + SHAPE_WORK for shape in shapes)
 
 
 def affordable(ways: Sequence[T], shapes: Sequence[Shape], most: int = FIRST_FIT_WORK) -> Sequence[T]:
-    """Return as many of the first ``ways`` to place the shapes as cost ``most`` at most, but at least one."""
+    """Return the first ``ways`` to place the shapes, as many as do ``most`` work at most, but at least one."""
     return ways[: max(most // max(work(shapes), 1), 1)]
 
 
@@ -99,7 +99,7 @@ class _Problem:
     """Shapes and capacity as arrays: ``rows[i]`` are the rows of shape i's nodes, in order.
 
     ``closed[i]`` are the rows on which a host port of shape i is taken. ``clashes[i]`` are the bits of the shapes whose
-    host ports clash with those of shape i. ``wide`` says whether devices are claimed that several nodes can use.
+    host ports clash with those of shape i. ``wide`` says whether members claim devices that several nodes can use.
     """
 
     def __init__(self, shapes: Sequence[Shape], table: CapacityTable) -> None:
@@ -125,14 +125,14 @@ class _Problem:
         self.wide = any(shape.room is not None and shape.room.wide for shape in shapes)
 
     def hosted(self, index: int, row: int, placed: Mapping[int, Mapping[int, int]]) -> int:
-        """Return how many members of a shape with claims a row hosts beside others, given by row and shape."""
+        """Return how many members of a shape with claims a row hosts beside those ``placed``, by row and shape."""
         room, others = self.shapes[index].room, self.claiming(placed)
         if room is None or not (others or room.wide):
             return self.shapes[index].count
         return room.beside(self.table.names[row], others)
 
     def claiming(self, placed: Mapping[int, Mapping[int, int]]) -> dict[str, dict[Claims, int]]:
-        """Return what members with claims that are given by row and shape claim, by node."""
+        """Return the claims of the members ``placed``, which are given by row and shape, by node."""
         found: dict[str, dict[Claims, int]] = {}
         for row, counts in placed.items():
             claims: Counter[Claims] = Counter()
@@ -168,7 +168,7 @@ class _Problem:
     ) -> Amounts:
         """Return how many members of a shape each of its rows takes, or each row of a ``part`` of them.
 
-        ``taken`` has by row the clashes of the shapes that were placed there.
+        ``taken`` has for each row the clashes of the shapes that were placed there.
         """
         shape, rows, room = self.shapes[index], self.rows[index][part], self.rooms[index]
         most = 1 if shape.exclusive else shape.count
@@ -254,7 +254,7 @@ class _Filling:
         return {problem.table.names[row]: 1}
 
     def _slack(self, index: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return what would stay free on each row, relative to what is free now: a small number for a tight fit."""
+        """Return the part of its free amounts that each row would keep: a small number for a tight fit."""
         size = self.problem.sizes[index]
         asked = np.flatnonzero(size)
         have = self.free[np.ix_(rows, asked)]
@@ -291,7 +291,7 @@ def capacities(shapes: Sequence[Shape], table: CapacityTable) -> list[Amounts]:
 
 
 def lacks_room(shape: Shape, table: CapacityTable) -> bool:
-    """Return whether the nodes of a shape don't take all of its members, were there no others.
+    """Return whether the nodes of a shape can't take all of its members, even if the gang had no others.
 
     The nodes are looked at in parts, because the first ones of a cluster with room take most gangs.
     """
@@ -310,7 +310,7 @@ def lacks_room(shape: Shape, table: CapacityTable) -> bool:
 
 
 def weights(some: Sequence[Resources], table: CapacityTable) -> list[float]:
-    """Return which fraction of all free capacity each request takes, of the resource of which it takes most."""
+    """Return the largest fraction of any resource's free capacity that each request takes."""
     if not some:
         return []
     total = np.maximum(table.free.clip(min=0).astype(np.float64).sum(axis=0), 1)
@@ -365,9 +365,9 @@ def _first_fit(problem: _Problem, order: Sequence[int], tight: bool) -> Counts |
 
 
 class _MemberByMember:
-    """A search that goes back where the next member has no place, for members that claim devices of several nodes.
+    """A backtracking search, member by member, for gangs that claim devices which several nodes can use.
 
-    It looks at ``checks`` places at most.
+    It checks at most ``checks`` places.
     """
 
     def __init__(self, problem: _Problem, checks: int) -> None:
@@ -377,7 +377,7 @@ class _MemberByMember:
         self._placed: dict[int, dict[int, int]] = {}
 
     def place(self, order: Sequence[int]) -> Counts | None:
-        """Place all members, those of the first shape first; None means that no places were found."""
+        """Place all members, shape by shape in this ``order``; None means that no places were found."""
         shapes = self._problem.shapes
         members = [index for index in order for _ in range(shapes[index].count)]
         if len(members) > MOST_BY_MEMBER or any(shape.exclusive for shape in shapes):
@@ -443,7 +443,7 @@ def _exactly(problem: _Problem, budget: int) -> Counts | None:
     if packed is None:
         return None
     if problem.wide:
-        # Nodes were filled each for itself.
+        # The exact search fills each node by itself, so the network has to be checked for all of them.
         placed = problem.claiming({int(everywhere[at]): dict(pattern) for at, pattern in packed})
         if not next(shape.room for shape in shapes if shape.room is not None).serves_all(placed):
             raise SearchBudgetSpent

@@ -19,19 +19,19 @@ from fluence_extender.model.resources import Resources
 from fluence_extender.placement.search import Counts, Shape, affordable, fill, place, weights, work
 
 MOST_TRIED = 32
-"""How many larger selections of unequal members are searched for when one has been found."""
+"""The most larger selections of unequal members that are searched for when one has been found."""
 
 TRIED_WORK = 2_000_000
-"""What these searches may cost together, as `work` counts it; of many kinds of members fewer are tried."""
+"""The most `work` of all these searches together; with many kinds of members fewer selections are tried."""
 
 MOST_LACKING = 64
-"""At most this many kinds of members without a place are looked at for what they are short of, the lightest first."""
+"""The most kinds of members without a place whose shortage is looked for; the lightest come first."""
 
 MOST_NAMED = 63
-"""Of the resources that a member requests, this many may be said to be short."""
+"""The most resources of a member that can be said to be short."""
 
 EACH_BUDGET = 500
-"""How many ways to fill a node each of these searches looks at."""
+"""The most ways to fill a node that each of these searches looks at."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""What was used over time, where older use counts less.
+"""Past use, in which older use counts less.
 
-Use decays by half in each half-life. Between two changes of what is held the sum follows from a formula, so it is exact
-however seldom it is computed, and computing it more often changes nothing.
+Past use decays by half in each half-life. As long as the held amounts don't change, a formula gives the sum. So it is
+exact however rarely it is computed, and computing it more often changes nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LN2 = math.log(2.0)
 def later(
     before: Mapping[str, float], held: Mapping[str, int], seconds: float, half_life: float
 ) -> dict[str, float]:
-    """Return what was used, in amounts times seconds, after ``held`` has been held for some more seconds."""
+    """Return the past use, in amounts times seconds, after ``held`` has been held for some more ``seconds``."""
     left = 2.0 ** (-max(seconds, 0.0) / half_life)
     gained = half_life / LN2 * (1.0 - left)
     found = {kind: used * left for kind, used in before.items()}
@@ -25,5 +25,5 @@ def later(
 
 
 def average(used: Mapping[str, float], half_life: float) -> dict[str, float]:
-    """Return the amounts that, held all the time, would be the same use: a mean in which older use counts less."""
+    """Return the amounts that would give the same past use if they had always been held."""
     return {kind: amount * LN2 / half_life for kind, amount in used.items()}

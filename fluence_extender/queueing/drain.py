@@ -1,9 +1,9 @@
 """The nodes to drain for an entry that no declared end helps.
 
-Where pods run without a declared end, a wide entry would wait for ever: whatever becomes free is taken by a smaller
-one. So the nodes that are the cheapest to empty are kept for it, and it starts when they are empty enough. A node is
-cheap if pods without a declared end hold a small share of it, then if its last declared end is near. Nothing starts on
-these nodes meanwhile, so they only become cheaper, and the choice settles.
+Where pods run without a declared end, a wide entry might wait forever, because smaller ones take all room that becomes
+free. So the nodes that are the cheapest to empty are kept for it, and it starts once they are empty enough. The cost of
+a node is the share of it that pods without a declared end hold; among equal nodes, the last declared end counts. While
+the nodes are drained nothing starts there, so they only become cheaper, and the choice settles.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fluence_extender.queueing.timeline import Timeline
 def cheapest(
     timeline: Timeline, entry: Entry, planner: PlannerPort, operators: Sequence[OperatorReservation] = ()
 ) -> Footprint | None:
-    """Return the places that are the cheapest to empty for an entry, None if it wouldn't fit on any.
+    """Return the places that are the cheapest to empty for an entry, None if it wouldn't fit even on empty nodes.
 
     Nodes on which something is reserved are left alone.
     """

@@ -1,9 +1,10 @@
 """The first moment at which an entry fits, given declared ends and everything that is reserved already.
 
 Room comes back at certain times only, and these are the candidates. An entry that starts at a candidate may take the
-minimum of what is free then and at each start of a reservation before it would end. Neighbouring candidates that lie
-between the same starts, with the same starts before their end, form a group: from one to the next nothing but room
-comes back. So the last of a group tells whether any of them will do, and bisection finds the first.
+minimum of the free amounts at that time and at each start of a reservation before the entry would end. Neighboring
+candidates form a group if the same reservations start before them and the same ones start while the entry would run.
+Within a group, room only comes back from one candidate to the next. So the last candidate tells whether any of them
+will do, and bisection finds the first one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Found = tuple[float, Footprint]
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """The candidates ``first`` to ``last``; starts ``low`` to before ``high`` come while the entry would run."""
+    """The candidates ``first`` to ``last``. The starts ``low`` to ``high`` - 1 come while the entry would run."""
 
     first: int
     last: int
@@ -37,7 +38,7 @@ def earliest(
 ) -> Generator[None, None, Found | None]:
     """Return the first time after now at which an entry fits, and its places then; None if no known end helps.
 
-    Yields wherever the caller may pause.
+    It yields where the caller may pause.
     """
     sweep = _Sweep(timeline, entry, planner, operators)
     for group in sweep.groups():
@@ -116,7 +117,7 @@ class _Sweep:
     def _first(
         self, low: int, high: int, planned: Callable[[int], Footprint | None]
     ) -> Generator[None, None, Found | None]:
-        """Return the first candidate from ``low`` on for which the planner finds places, mostly ``low`` itself."""
+        """Return the first candidate from ``low`` on for which the planner finds places; mostly it is ``low``."""
         places = planned(low)
         if places is None and low < high:
             yield
@@ -135,12 +136,12 @@ class _Sweep:
 
 
 def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """Return the first number from ``low`` on for which something holds that holds for ``high`` and stays true."""
+    """Return the first number for which ``holds``; it holds for ``high``, and for all numbers after the first."""
     return low + bisect.bisect_left(range(low, high), True, key=holds)
 
 
 class _SlidingMinimum:
-    """The minimum of arrays ``low`` to before ``high``, where neither bound ever goes back."""
+    """The minimum of the arrays ``low`` to ``high`` - 1, where neither bound ever goes back."""
 
     def __init__(self, arrays: Sequence[Amounts]) -> None:
         self._arrays = arrays
@@ -150,7 +151,7 @@ class _SlidingMinimum:
         self._end = 0
 
     def of(self, low: int, high: int) -> Amounts | None:
-        """Return the minimum, None of no arrays."""
+        """Return the minimum, None where there are no arrays between the bounds."""
         for number in range(self._end, high):
             one = self._arrays[number]
             self._back = one if self._back is None else np.minimum(self._back, one)

@@ -1,8 +1,8 @@
 """When a running pod is expected to end.
 
-It is expected at its declared end. A pod that runs on is expected a little later, then later by a step that doubles
-each time. So over a long overrun the estimates move a logarithmic number of times, and they are never in the past. The
-expected end depends on nothing but the declared end and the time.
+A pod is expected to end at its declared end. If it runs on, its expected end moves by a step, which doubles each time.
+So during a long overrun the expected end moves a logarithmic number of times, and it is never in the past. It depends
+on nothing but the declared end and the time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from fluence_extender.queueing.entry import NEVER
 
 FIRST_STEP = 60.0
-"""Seconds after the declared end in which a pod that was told to end mostly does: twice its usual grace period."""
+"""Seconds within which most pods that are told to end do so: twice their usual grace period."""
 
 
 def expected_end(declared: float, now: float) -> float:

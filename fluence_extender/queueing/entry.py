@@ -1,7 +1,7 @@
-"""What waits in the queue, and what it takes once it has places.
+"""The entries of the queue, and the places that they take.
 
-Nodes are the rows of arrays, and so are pools of devices that belong to no node. Resources are the columns. A slot that
-asks for devices of a pool fits on no other row, because no other row has that resource.
+Arrays have a row for each node and for each pool of devices that belongs to no node, and a column for each resource. A
+slot that asks for devices of a pool fits on no other row, because no other row has that resource.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ Mask = NDArray[np.bool_]
 """Whether something is true of each row."""
 
 Entitlement = tuple[int, tuple[float, ...]]
-"""How far beyond its guarantee a queue is with the entry, and its share, from the root of the tree to the user."""
+"""How far beyond its guarantee a queue is with the entry, and the shares from the root of its tree to the user."""
 
 EQUAL: Entitlement = (0, ())
+"""The entitlement of all entries where no queue has a guarantee or a weight."""
 
 NEVER = math.inf
-"""A time that doesn't come, and the duration of what has no declared end."""
+"""A time that never comes, and the duration of work without a declared end."""
 
 Age = tuple[float, int]
-"""The time of submission in seconds since the epoch, and a number that orders what was submitted at the same time."""
+"""The time of submission in seconds since the epoch, and a number that orders submissions of the same second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,8 @@ class Entry:
     """A gang or a suspended workload that waits for its start.
 
     ``slots`` has one element for each different size. ``where`` stands for everything else that restricts its places:
-    two entries with equal slots and an equal ``where`` fit or don't fit alike. ``duration`` is how long it runs at
-    most, in seconds. ``entitlement`` is that of its queue. ``begun`` says that a part of it has places already.
-    ``queue`` is the name of its queue.
+    two entries with equal slots and an equal ``where`` fit or don't fit alike. ``duration`` is the longest time that it
+    runs, in seconds. ``begun`` says that a part of it has places already. ``queue`` is the name of its queue.
     """
 
     key: str
@@ -62,7 +62,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Footprint:
-    """What is taken where: ``amounts[i]`` on the row ``rows[i]``. No row occurs twice."""
+    """Places, and the amounts taken there: ``amounts[i]`` on the row ``rows[i]``. No row occurs twice."""
 
     rows: Rows
     amounts: Amounts
@@ -70,10 +70,10 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Running:
-    """What runs: its places, and when it declares to end.
+    """Running work: its places and its declared end, in seconds since the epoch.
 
-    ``foreign`` says that another scheduler placed it. Where that declares no end, the queue doesn't expect the places
-    back: they may be a daemon's on every node.
+    ``foreign`` says that another scheduler placed it. The queue doesn't expect the places of foreign work without a
+    declared end back: it may be a daemon on every node.
     """
 
     key: str

@@ -2,7 +2,7 @@
 
 Counting slots row by row tells quickly that an entry can't fit. It doesn't tell that it can, because slots of different
 sizes compete, and an entry may have other constraints. So the exact planner, which is behind a port, fixes the places.
-It is offered few rows first: those that would be worth the least to others. What the others need stays free that way.
+It first gets only a few rows: those that are worth the least to other entries. So the rows that others need stay free.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from fluence_extender.queueing.entry import Amounts, Entry, Footprint, Mask, Slo
 from fluence_extender.queueing.reservation import OperatorReservation
 
 MANY = 2**31
-"""So many slots that ask for nothing fit on a row."""
+"""The number of slots that fit on a row if they ask for nothing."""
 
 
 class PlannerPort(Protocol):
     """The exact planner. Its answers depend on its arguments alone; more room never makes an entry fit worse."""
 
     def usable(self, where: str) -> Mask | None:
-        """Return on which rows entries with this ``where`` may run, None for all."""
+        """Return the rows on which entries with this ``where`` may run, None for all."""
         ...
 
     def place(self, entry: Entry, view: Amounts) -> Footprint | None:
         """Fix places for all slots of an entry within ``view``; None when it doesn't fit.
 
-        Amounts may be negative where more is taken than there is.
+        ``view`` has the free amounts of each row. They may be negative where more is taken than there is.
         """
         ...
 
@@ -52,7 +52,7 @@ def slots_by_row(size: Sequence[int], view: Amounts, usable: Mask | None = None)
 
 
 def may_fit(slots: Sequence[Slots], view: Amounts, usable: Mask | None = None) -> bool:
-    """Return whether there is enough for the slots of each size by themselves."""
+    """Return whether there is room for the slots of each size if no other size competes with it."""
     return all(int(slots_by_row(one.size, view, usable).sum()) >= one.count for one in slots)
 
 
@@ -74,7 +74,7 @@ def place(
 ) -> Footprint | None:
     """Return places for an entry within ``view`` on ``usable`` rows, None when it doesn't fit.
 
-    Rows that offer the least in ``others``, which is what other entries could use, are preferred.
+    ``others`` are the amounts that other entries could use. Rows that offer the least of them are preferred.
     """
     if others is not None:
         found = planner.place(entry, _only(view, _least_wanted(entry, view, usable, others)))

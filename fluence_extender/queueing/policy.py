@@ -1,8 +1,8 @@
 """Queue policies, named as flux-sched names them.
 
 An entry that can't start is blocked. Under ``fcfs`` nothing behind it starts. Under the others the first blocked
-entries get reservations, and entries behind them start if they keep out of the way of every reservation. The policies
-differ in how many blocked entries that are.
+entries get reservations, and entries behind them start if they leave every reservation's room free. These policies
+differ in the number of blocked entries with reservations.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ __all__ = ["DEPTHS", "PolicyName", "QueuePolicy"]
 
 SIX_HOURS = 21_600.0
 
-
 DEPTHS = {PolicyName.FCFS: 0, PolicyName.EASY: 1, PolicyName.HYBRID: 64, PolicyName.CONSERVATIVE: 256}
 """How many blocked entries get a reservation unless the queue says otherwise."""
 
@@ -24,9 +23,9 @@ DEPTHS = {PolicyName.FCFS: 0, PolicyName.EASY: 1, PolicyName.HYBRID: 64, PolicyN
 class QueuePolicy:
     """The policy of a queue.
 
-    ``reservation_depth`` is how many blocked entries get a reservation (None: `DEPTHS`), ``queue_depth`` how many
-    entries a pass looks at (None: all). A blocked entry among the first ``reservation_depth`` which has waited
-    ``starvation_after`` seconds has nodes drained for it if no declared end helps it.
+    The first ``reservation_depth`` blocked entries get reservations (None: as many as `DEPTHS` says). A pass looks at
+    ``queue_depth`` entries (None: all). If no declared end helps one of these blocked entries, nodes are drained for it
+    once it has waited ``starvation_after`` seconds.
     """
 
     policy: PolicyName = PolicyName.EASY

@@ -1,8 +1,8 @@
 """Promised starts, and why they move.
 
-A reservation promises a start. The next pass reserves anew, and the start may come earlier. It comes later only if the
-reserved places are no longer free then, and what has happened on these nodes says why. If nothing has, entries that are
-served earlier need the places.
+A reservation promises a start. The next pass makes reservations anew, and the start may become earlier. It becomes
+later only if the reserved places won't be free at the promised time. The incidents on these nodes tell why. If there
+are none, entries that are served earlier need the places.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from fluence_extender.queueing.timeline import Timeline
 
 
 class Incidents:
-    """What has happened since the last pass that may move promised starts."""
+    """The incidents since the last pass that may move promised starts."""
 
     def __init__(self) -> None:
         self._rows: dict[int, DelayCause] = {}
         self.queue_changed = False
 
     def note(self, rows: Rows, cause: DelayCause) -> None:
-        """Record what has happened on some nodes; of two causes for one node the first counts."""
+        """Record a cause for the nodes of some rows; of two causes for one node the first counts."""
         for row in rows.tolist():
             self._rows.setdefault(row, cause)
 

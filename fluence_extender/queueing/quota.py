@@ -1,7 +1,8 @@
 """What each queue uses of its quota, and whether it may use more.
 
-What a branch of the tree is *charged* is what all its gangs hold and what it keeps free: of what it is guaranteed, the
-part that it doesn't lend is charged also while nobody uses it. What is left of others' guarantees it may borrow.
+A branch of the tree is *charged* with all that its gangs hold and with what it keeps free: the part of its guarantee
+that it doesn't lend is charged even while nobody uses it. A branch may borrow what others don't use of their
+guarantees.
 
 Invariants: as long as everything that was added was first found to be within the quota, no branch is charged more than
 its limit, and all together are charged no more of a resource than the cluster has. So a queue always finds what it
@@ -21,9 +22,9 @@ EMPTY: Mapping[str, Amount] = {}
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """Of which resource too much would be used: ``queue`` may use ``most`` of it.
+    """The resource of which too much would be used: ``queue`` may use at most ``most`` of it.
 
-    ``most`` is None where it isn't the queue's limit: other queues keep for themselves what is left.
+    ``most`` is None if no limit is exceeded, but other queues keep the rest of the resource for themselves.
     """
 
     queue: str
@@ -32,7 +33,7 @@ class Excess:
 
 
 class QuotaUse:
-    """What the branches of a tree use and are charged."""
+    """Counts what the branches of a tree use and are charged with."""
 
     def __init__(self, tree: QuotaTree) -> None:
         self.tree = tree
@@ -46,17 +47,17 @@ class QuotaUse:
                 above[kind] = above.get(kind, 0) + charged
 
     def used(self, queue: str) -> Amount:
-        """Return what the gangs of a queue and of all below it hold."""
+        """Return what the gangs of a queue and of all queues below it hold."""
         return self._used.get(queue, NONE)
 
     def borrowed(self, queue: str) -> dict[str, int]:
-        """Return what a queue uses beyond what it is guaranteed, of all resources of which some is."""
+        """Return what a queue uses beyond its guarantee, for all resources of which any queue is guaranteed some."""
         guaranteed = self.tree.branch(queue).guaranteed
         over = {kind: amount - guaranteed.get(kind, 0) for kind, amount in self.used(queue).items()}
         return {kind: amount for kind, amount in over.items() if amount > 0 and kind in self.tree.guaranteed}
 
     def add(self, queue: str, amounts: Amount, sign: int = 1) -> None:
-        """Count amounts that the gangs of a queue hold more, or with a ``sign`` of -1 less."""
+        """Count that the gangs of a queue hold these amounts more, or with a ``sign`` of -1, less."""
         for kind, amount in amounts.items():
             for name in self.tree.branch(queue).path:
                 used = self._used.setdefault(name, {})
@@ -67,7 +68,7 @@ class QuotaUse:
                 self._charge(self.tree.branch(queue).path, kind, sign * amount)
 
     def _charge(self, path: Sequence[str], kind: str, more: int) -> None:
-        """Charge the branches of a path, each with what isn't covered by what the ones below it keep anyway."""
+        """Charge the branches of a path, each with the part that the branches below it don't keep anyway."""
         for name in path:
             kept = self.tree.branch(name).kept.get(kind, 0)
             inside = self._inside.setdefault(name, {})
@@ -77,7 +78,7 @@ class QuotaUse:
         self._total[kind] = self._total.get(kind, 0) + more
 
     def excess(self, queue: str, more: Amount) -> Excess | None:
-        """Return what a queue would use too much of if its gangs held these amounts ``more``, None where it may."""
+        """Return what a queue would use too much of if its gangs held these amounts ``more``, None if nothing."""
         tree = self.tree
         for kind in sorted(more):
             added = more[kind]
@@ -117,4 +118,4 @@ class QuotaUse:
 
 
 NOBODY = 9
-"""The tier of what borrows from all over the cluster."""
+"""The tier of a queue that borrows at every level of its tree."""

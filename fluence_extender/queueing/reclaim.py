@@ -1,11 +1,12 @@
-"""From whom a queue takes back what it is guaranteed.
+"""The victims of a queue that takes back what it is guaranteed.
 
-A queue *borrows* while it holds more itself than its own guarantee, and while each branch above it that isn't above the
-owner, too, holds more than its own. An entry is *owed* its places if its queue stays within its guarantee with it.
+A queue *borrows* if its own entries hold more than its guarantee, and if each branch above it that isn't also above the
+owner holds more than its guarantee. An entry is *owed* its places if its queue stays within its guarantee with it.
 
 Invariant: chains of taking back end. Let B be what all queues together hold beyond their own guarantees. An owed entry
-adds nothing to B, and what is taken for it is taken while its queue borrows, so B falls by one unit at least. B never
-falls below zero. What an owed entry gets it can't lose to the one that it was taken from: its queue doesn't borrow.
+adds nothing to B, and each victim is taken while its queue borrows, so B falls by at least one unit. B never falls
+below zero. An owed entry can't lose its places to the queue that they were taken from, because its own queue doesn't
+borrow.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class HeldPlaces(Generic[Key]):
 
 
 def is_owed(use: QuotaUse, queue: str, asks: Amount, ahead: Mapping[str, Amount] = EMPTY) -> bool:
-    """Return whether a queue is within its guarantee with what it asks for, after what branches get ``ahead`` of it."""
+    """Return whether a queue stays within its guarantee with these amounts, after what branches get ``ahead`` of it."""
     guaranteed = use.tree.branch(queue).guaranteed
     asked = any(amount > 0 and guaranteed.get(kind, 0) for kind, amount in asks.items())
     return asked and use.tier(queue, asks, ahead) == 0
@@ -44,10 +45,10 @@ def beyond_guarantees(
     leaving: Iterable[HeldPlaces[Key]],
     running: Iterable[HeldPlaces[Key]],
 ) -> list[HeldPlaces[Key]]:
-    """Return what of ``running`` may be taken so that ``owner`` gets what it asks for.
+    """Return the entries of ``running`` that may be taken so that the queue ``owner`` gets what it asks for.
 
-    ``own`` is what each queue's own entries hold. Those of ``leaving`` are gone soon. Of each queue the first ones are
-    returned: it borrows until the last one of any part of them is taken.
+    ``own`` is what each queue's own entries hold. The entries of ``leaving`` are gone soon. Of each queue the first
+    entries are returned, for as long as the queue borrows while they are taken one by one.
     """
     tree = use.tree
     above = frozenset(tree.branch(owner).path)

@@ -1,4 +1,4 @@
-"""What is kept free for later: for an entry that is blocked, or by an operator."""
+"""Reservations: room that is kept free for a blocked entry, and nodes that an operator closes."""
 
 from __future__ import annotations
 

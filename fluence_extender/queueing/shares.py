@@ -1,10 +1,10 @@
-"""In which order queues have their turns: within what is guaranteed to them first, then who has had the least.
+"""The order in which queues have their turns: first those within their guarantees, then those with the smallest shares.
 
-A branch's *share* is the largest part of any resource of the cluster that its gangs hold, divided by its weight; of
-branches with a half-life it counts what they held before, too. Waiting entries are ranked as if each started in its
-turn: the queue with the smallest share gives the next one, within it the user with the smallest share, and what the
-entry asks for is added to both. So the start of an entry moves none behind it, and the order only changes when
-something ends, comes, or decays.
+A branch's *share* is the largest part of any resource of the cluster that its gangs hold, divided by its weight. If the
+branch has a half-life, its past use counts, too. Waiting entries are ranked as if each started in its turn: the next
+entry comes from the queue with the smallest share, and within it from the user with the smallest share. What the entry
+asks for is then added to both. So the start of an entry doesn't change the order of those behind it. The order changes
+only when something ends, comes, or decays.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Group = tuple[str, str]
 """A queue and one of its users."""
 
 Parts = Mapping[str, float]
-"""Which part of each resource of the cluster."""
+"""The part of the cluster's capacity, for each resource."""
 
 FIRST = 512
-"""So many entries are ranked one after the other, as many as a step starts. The rest is ranked as its queue is then."""
+"""The entries that are ranked one after the other, as many as a step starts; the rest by the shares after these."""
 
 DIGITS = 9
 
@@ -34,7 +34,7 @@ NO_PARTS: Parts = {}
 
 @dataclass(frozen=True, slots=True)
 class ShareEntry:
-    """An entry in line. ``within`` is its rank within its user's entries; one that asks for nothing adds nothing."""
+    """An entry in line. ``within`` ranks it among its user's entries. If it asks for nothing, it adds to no share."""
 
     key: str
     group: Group
@@ -44,7 +44,7 @@ class ShareEntry:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What branches and users have had: parts of the cluster, by name and by group; ``weights`` are those of queues."""
+    """The use of branches by name and of users by group, as parts of the cluster, and the weights of queues."""
 
     capacity: Amount
     branches: Mapping[str, Parts]
@@ -52,21 +52,21 @@ class Shares:
     weights: Mapping[str, float]
 
     def of(self, queue: str, more: Parts = NO_PARTS) -> float:
-        """Return the share of a queue that has ``more`` than it has."""
+        """Return the share of a queue if it had ``more``."""
         return dominant(self.branches.get(queue, NO_PARTS), more) / self.weights.get(queue, 1.0)
 
     def of_user(self, group: Group, more: Parts = NO_PARTS) -> float:
-        """Return the share of a user of a queue who has ``more`` than he has."""
+        """Return the share of a queue's user if he had ``more``."""
         return dominant(self.users.get(group, NO_PARTS), more)
 
 
 def dominant(parts: Parts, more: Parts = NO_PARTS) -> float:
-    """Return the largest of the sums of two parts of the same resource."""
+    """Return the largest sum, over all resources, of both parts of one resource."""
     return max((parts.get(kind, 0.0) + more.get(kind, 0.0) for kind in {*parts, *more}), default=0.0)
 
 
 def parts_of(amounts: Mapping[str, float], capacity: Amount) -> dict[str, float]:
-    """Return which part of the cluster amounts are. Pod slots don't count, because nobody competes for them."""
+    """Return amounts as parts of the capacity. Pod slots don't count, because nobody competes for them."""
     return {
         kind: amount / capacity[kind]
         for kind, amount in amounts.items()
@@ -79,7 +79,7 @@ _Head = tuple[tuple[int, float], tuple[object, ...], Group]
 
 
 class Ranking:
-    """Ranks what waits; ``shares`` is None where queues aren't compared by what they have had."""
+    """Ranks waiting entries. ``shares`` is None where queues aren't compared by their shares."""
 
     def __init__(self, use: QuotaUse, shares: Shares | None) -> None:
         self._use = use
@@ -101,7 +101,7 @@ class Ranking:
 
         def best(queue: str) -> tuple[Entitlement, tuple[object, ...], Group]:
             some = queues[queue]
-            # What others were given meanwhile may count against it.
+            # Entries that others were given since may count against it.
             while (fresh := self._head(lines[some[0][2]])) != some[0]:
                 heapq.heapreplace(some, fresh)
             _, within, group = some[0]
@@ -133,7 +133,7 @@ class Ranking:
         return found
 
     def _head(self, line: Sequence[ShareEntry]) -> _Head:
-        """Return what orders the first entry of a user among those of its queue: they have the queue's shares alike."""
+        """Return a key that orders the first entries of users in one queue, for all of which its shares are equal."""
         first = line[-1]
         tier = self._use.tier(first.group[0], first.asks, self._amounts)
         return (tier, self._user_share(first.group)), first.within, first.group
@@ -144,7 +144,7 @@ class Ranking:
         return round(self._shares.of_user(group, self._parts.get(group, NO_PARTS)), DIGITS)
 
     def entitlement(self, group: Group, asks: Amount) -> Entitlement:
-        """Return what a user of a queue is entitled to who asks for so much next."""
+        """Return the entitlement of a queue's user whose next entry asks for these amounts."""
         queue, _ = group
         tier = self._use.tier(queue, asks, self._amounts)
         if self._shares is None:

@@ -1,12 +1,13 @@
 """What is free on each node: now, and at the start of every reservation.
 
-Room comes back when a pod ends or a reservation does, and is lost only when a reservation starts. So between two starts
-of reservations room only grows, and what an entry may take for some duration is the minimum over now and the starts
-within it. One array for each start is enough, and it is kept up to date by small changes: what a pod takes is
-subtracted now and at each start before the pod's end.
+Room comes back when a pod or a reservation ends, and is lost only when a reservation starts. So between two starts of
+reservations room only grows. An entry may take for some duration the minimum of the free amounts now and at the starts
+within that duration. So one array for each start is enough. It is kept up to date by small changes: the amounts of a
+pod are subtracted now and at each start before the pod's end.
 
-Invariant: the arrays are what a timeline built anew from the same room, holds and reservations would have. Amounts may
-be negative where more is taken than there is. All arrays have rows x resources and are read-only for callers.
+Invariant: the arrays equal those of a timeline that is built anew from the same room, holds and reservations. Amounts
+may be negative where more is taken than there is. All arrays have the shape rows x resources and are read-only for
+callers.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from fluence_extender.queueing.entry import NEVER, Amounts, Footprint, Rows, Run
 from fluence_extender.queueing.reservation import Reservation
 
 FEW = 8
-"""For how many starts there are arrays at first."""
+"""The number of starts for which there are arrays at first."""
 
 MANY_ENDS = 256
-"""So many changes of ends are taken in one by one. After more of them, all ends are sorted anew."""
+"""The most changes of ends that are taken in one by one. After more of them, all ends are sorted anew."""
 
 MANY_ROWS = 256
 """A change of more rows drops the minima, which are then computed again when they are asked for."""
@@ -34,10 +35,10 @@ MANY_ROWS = 256
 class Timeline:
     """Room, holds and reservations over time.
 
-    ``room`` is what each row has in all, and ``capacity`` the same without what foreign pods hold that declare no end.
-    ``loosened`` grows whenever something may be free that wasn't, and whenever a reservation comes or goes.
-    ``revision`` grows with each change of room or holds. A reservation that is lifted keeps its array, which says what
-    is free at that time without it. So it costs little to lift it for a search that it doesn't concern.
+    ``room`` has the total amounts of each row. ``capacity`` is the room less what foreign pods without a declared end
+    hold. ``loosened`` grows whenever something may have become free, and whenever a reservation comes or goes.
+    ``revision`` grows with each change of room or holds. A reservation that is lifted keeps its array, which then has
+    the free amounts at its start without it. So it costs little to lift a reservation for a search and put it back.
     """
 
     def __init__(self, room: Amounts, now: float = 0.0) -> None:
@@ -67,17 +68,17 @@ class Timeline:
 
     @property
     def holds(self) -> Mapping[str, Running]:
-        """What runs, by key."""
+        """Running work by key."""
         return self._holds
 
     @property
     def reservations(self) -> Mapping[str, Reservation]:
-        """What is reserved, by the key of the entry."""
+        """The reservations by the keys of their entries, without lifted ones."""
         return self._reservations
 
     @property
     def starts(self) -> list[float]:
-        """The starts of reservations after now, sorted, with those of lifted ones."""
+        """The sorted starts of reservations after now, lifted ones included."""
         return self._starts
 
     @property
@@ -92,11 +93,11 @@ class Timeline:
         return found
 
     def until(self, key: str) -> float:
-        """Return when what holds ``key`` is expected to end."""
+        """Return when the running work with this key is expected to end."""
         return self._until[key]
 
     def slack(self, levels: int) -> Amounts:
-        """Return what may be taken from now on beyond the first ``levels`` starts without touching what is reserved."""
+        """Return what may be taken from now until after the first ``levels`` starts, beside all reservations."""
         while self._computed < levels:
             at = self._computed
             np.minimum(self._minima[at], self._levels[self._order[at]], out=self._minima[at + 1])
@@ -105,7 +106,7 @@ class Timeline:
         return found
 
     def levels_within(self, duration: float) -> int:
-        """Return how many of `starts` come before an entry would end that starts now."""
+        """Return how many of the `starts` come before the end of an entry that starts now."""
         return bisect.bisect_left(self._starts, self.now + duration)
 
     def at(self, time: float) -> Amounts:
@@ -129,7 +130,10 @@ class Timeline:
         return found
 
     def grown(self, base: Amounts, since: float, until: float) -> Amounts:
-        """Return ``base``, free at ``since``, with all that comes back by ``until``; nothing may start in between."""
+        """Return ``base``, the amounts free at ``since``, with all that comes back by ``until``.
+
+        No reservation may start in between.
+        """
         found = base.copy(order="K")
         self._end_holds(found, since, until)
         for one in self._reservations.values():
@@ -155,9 +159,9 @@ class Timeline:
     # Changes.
 
     def advance(self, now: float) -> list[Running]:
-        """Go on to ``now``; return what is expected to end later than before because it runs beyond its end.
+        """Go on to ``now``; return the work whose expected end has moved because it overruns.
 
-        A reservation that is over is dropped.
+        Reservations that are over are dropped.
         """
         overrun = []
         while self._ends and self._ends[0][0] <= now:
@@ -182,7 +186,7 @@ class Timeline:
         return overrun
 
     def resize(self, rows: Rows, amounts: Amounts) -> None:
-        """Set what rows have in all; nothing for a node that may not be used."""
+        """Set the total amounts of rows; those of a node that may not be used are 0."""
         grown = Footprint(rows, amounts - self.room[rows])
         self.room[rows] = amounts
         self.capacity[rows] += grown.amounts
@@ -191,7 +195,7 @@ class Timeline:
         self.loosened += 1
 
     def hold(self, hold: Running) -> None:
-        """Count what runs, or count it again with other places or another end."""
+        """Count running work, or count it again with other places or another end."""
         self.release(hold.key)
         until = expected_end(hold.end, self.now)
         self._holds[hold.key] = hold
@@ -202,7 +206,7 @@ class Timeline:
         self._count(hold, -1, until)
 
     def hold_all(self, holds: Sequence[Running]) -> None:
-        """Count what runs and isn't counted yet, which is faster than `hold` for each while nothing is reserved."""
+        """Count new running work; while nothing is reserved, this is faster than a `hold` for each."""
         if self._starts:
             for hold in holds:
                 self.hold(hold)
@@ -221,7 +225,7 @@ class Timeline:
         self.revision += 1
 
     def release(self, key: str) -> Running | None:
-        """Stop counting what has ended and return it; None when it isn't counted."""
+        """Stop counting work that has ended and return it, None where it isn't counted."""
         hold = self._holds.pop(key, None)
         if hold is None:
             return None
@@ -251,7 +255,7 @@ class Timeline:
         self.loosened += 1
 
     def lift(self, key: str) -> None:
-        """Drop the reservation of an entry if it has one, which may be made again soon."""
+        """Take the reservation of an entry, if it has one, off the timeline, so that it costs little to put back."""
         one = self._reservations.get(key)
         if one is None:
             return
@@ -289,7 +293,7 @@ class Timeline:
         self.revision += 1
 
     def _change(self, places: Footprint, sign: int, since: float, until: float, now_too: bool) -> None:
-        """Add ``places`` to what is free at each start from ``since`` to before ``until``, and now if ``now_too``."""
+        """Add ``sign`` times ``places`` to what is free from ``since`` to before ``until``, and now if ``now_too``."""
         rows, amounts = places.rows, (sign * places.amounts).T
         first, last = bisect.bisect_left(self._starts, since), bisect.bisect_left(self._starts, until)
         if now_too:
@@ -332,7 +336,7 @@ class Timeline:
         self._computed = min(self._computed, place)
 
     def _level_of(self, reservation: Reservation) -> int:
-        """Return which of the levels goes with a reservation; levels of the same start are equal."""
+        """Return the number of a level at the start of a reservation; levels of the same start are equal."""
         return bisect.bisect_left(self._starts, reservation.start)
 
     def _end_holds(self, found: Amounts, since: float, until: float) -> None:
@@ -343,14 +347,14 @@ class Timeline:
                 np.add.at(found[:, column], rows[first:last], amounts[first:last, column])
 
     def _resort(self, places: Footprint, end: float, comes: bool) -> None:
-        """Record an end that comes or goes, so that a pass that starts much doesn't sort all of them each time."""
+        """Record that an end comes or goes, so that a pass with many starts doesn't sort all ends each time."""
         if self._sorted_holds is not None:
             self._resorted.append((places, end, comes))
             if len(self._resorted) > MANY_ENDS:
                 self._sorted_holds = None
 
     def _holds_by_end(self) -> tuple[NDArray[np.float64], Rows, Amounts]:
-        """Return what comes back when pods end, by time: times, rows, amounts."""
+        """Return the amounts that come back when pods end, sorted by time: times, rows, amounts."""
         if self._sorted_holds is None:
             self._sorted_holds = _concatenated(
                 [(self._holds[key].places, end) for end, key in self._ends], len(self._columns)
@@ -362,7 +366,7 @@ class Timeline:
 
 
 def _by_column(amounts: Amounts) -> Amounts:
-    """Return a copy in which each column lies together, because columns are what is divided and compared."""
+    """Return a copy with each column together in memory, because columns are divided and compared."""
     return np.array(amounts, dtype=np.int64, order="F")
 
 
@@ -389,8 +393,8 @@ def _concatenated(
 def _resorted(
     ends: tuple[NDArray[np.float64], Rows, Amounts], changes: Sequence[tuple[Footprint, float, bool]]
 ) -> tuple[NDArray[np.float64], Rows, Amounts]:
-    """Return ends by time with those that come, of which the third part is true, and without those that go."""
-    # What both comes and goes is in neither.
+    """Return ends by time after some have come and gone; the third part of a change says that the end comes."""
+    # An end that both comes and goes is in neither list.
     coming: list[tuple[Footprint, float]] = []
     going: list[tuple[Footprint, float]] = []
     for places, end, comes in changes:

@@ -1,12 +1,12 @@
-"""The tree of queues, and what of each resource every queue has in it.
+"""The tree of queues, and the quota that each queue has in it.
 
-A queue names its parent, and what a parent is guaranteed its children share. Administrators write one queue at a time,
+A queue names its parent, and children share the guarantee of their parent. Administrators write one queue at a time,
 so a tree may contradict itself at any moment: a parent may be missing, queues may be each other's parents, and more may
 be guaranteed than there is.
 
 Invariant: whatever the queues say, the result is a tree of at most `LEVELS` levels, in which children are guaranteed no
-more than their parent, and all queues no more than the cluster has. What doesn't count as it is written is among the
-problems of its queue.
+more than their parent, and all queues no more than the cluster has. If a statement of a queue doesn't count as it is
+written, it is among the problems of that queue.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from fluence_extender.model.quantity import written_amount
 from fluence_extender.model.queue import Queue
 
 LEVELS = 4
+"""The most levels of the tree."""
 
 Amount = Mapping[str, int]
 """Amounts by resource."""
@@ -27,8 +28,8 @@ Amount = Mapping[str, int]
 class QueueBranch:
     """One queue in the tree.
 
-    ``path`` are the names of the queue itself, its parent, and so on up to the root. Of what is ``guaranteed`` it keeps
-    ``kept`` for itself and its children also while they don't use it, and lends the rest.
+    ``path`` has the names of the queue itself, its parent, and so on up to the root. ``kept`` is the part of its
+    guarantee that it keeps for itself and its children even while they don't use it; it lends the rest.
     """
 
     path: tuple[str, ...]
@@ -42,7 +43,8 @@ class QueueBranch:
 class QuotaTree:
     """All queues as branches. ``ruled`` are the resources of which some queue has a limit or a guarantee.
 
-    ``guaranteed`` and ``kept`` are those of which some is guaranteed, and of which some guarantee isn't lent in full.
+    ``guaranteed`` are the resources of which some queue has a guarantee, and ``kept`` those of which some queue doesn't
+    lend its guarantee in full.
     """
 
     branches: Mapping[str, QueueBranch]
@@ -70,7 +72,7 @@ def states_quota(queues: Iterable[Queue]) -> bool:
 
 
 def grow(queues: Mapping[str, Queue], capacity: Amount) -> QuotaTree:
-    """Return the tree of these queues in a cluster that has these amounts."""
+    """Return the tree of these queues in a cluster with this capacity."""
     problems: dict[str, list[str]] = {name: [] for name in queues}
     paths = _paths(queues, problems)
     children: dict[str, list[str]] = {name: [] for name in ("", *queues)}
@@ -120,7 +122,7 @@ def grow(queues: Mapping[str, Queue], capacity: Amount) -> QuotaTree:
 
 
 def _paths(queues: Mapping[str, Queue], problems: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
-    """Return the path of each queue; one whose place can't be told stands alone."""
+    """Return the path of each queue; a queue without a valid place in the tree stands alone."""
     paths: dict[str, tuple[str, ...]] = {}
     for name in queues:
         climbed: dict[str, None] = {}
@@ -151,7 +153,7 @@ def _paths(queues: Mapping[str, Queue], problems: Mapping[str, list[str]]) -> di
 
 
 def _within_limit(queue: Queue, problems: list[str]) -> dict[str, int]:
-    """Return what a queue states to be guaranteed, no more than its own limit."""
+    """Return the guarantee that a queue states, cut to its own limit."""
     found: dict[str, int] = {}
     for kind, amount in sorted(queue.quota.guaranteed.items()):
         found[kind] = min(amount, queue.quota.limit.get(kind, amount))
@@ -187,7 +189,7 @@ def _summed(some: Iterable[Amount]) -> dict[str, int]:
 
 
 def _granted(asked: Amount, together: Amount, room: Amount) -> dict[str, int]:
-    """Return what a queue gets of what it asks for, pro rata where all together ask for more than there is."""
+    """Return what a queue gets of what it asks for, pro rata if all together ask for more than ``room``."""
     found: dict[str, int] = {}
     for kind, amount in asked.items():
         there = room.get(kind, 0)

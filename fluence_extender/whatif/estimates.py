@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import structlog
 
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.lifecycle.attempts import needy
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.workloads import owner_topology
 from fluence_extender.gangs.queue.book import BLOCKED, STOPPED
@@ -167,7 +166,7 @@ class Estimates:
         gangs = self._controller.registry.gangs
         for key in list(self._published):
             gang = gangs.get(key)
-            if gang is not None and needy(gang):
+            if gang is not None and gang.placeless():
                 continue
             published = self._published.pop(key)
             if gang is None or not gang.alive():
@@ -181,7 +180,7 @@ class Estimates:
         waiting = [
             gang
             for gang in self._controller.registry.gangs.values()
-            if gang.reason is not None and gang.reason.code in (*BLOCKED, *STOPPED) and needy(gang)
+            if gang.reason is not None and gang.reason.code in (*BLOCKED, *STOPPED) and gang.placeless()
         ]
         waiting.sort(key=turn)
         return [self._queued(gang) for gang in waiting[:MOST]]
@@ -190,7 +189,7 @@ class Estimates:
         def demand(pod: Pod) -> Demand:
             return Demand(pod, frozenset(), *owner_topology(self._controller.registry.workloads, pod))
 
-        pods = sorted((member.pod for member in needy(gang)), key=rank_key)
+        pods = sorted((member.pod for member in gang.placeless()), key=rank_key)
         settled = [
             SettledMember(demand(one.pod), one.assignment.node)
             for one in gang.alive()
@@ -205,7 +204,7 @@ class Estimates:
         now = self._now()
         for key, gang in self._controller.registry.gangs.items():
             at = found.get(key)
-            if at is not None and not needy(gang):
+            if at is not None and not gang.placeless():
                 at = None
             old = gang.starts_about
             if at is None:

@@ -97,7 +97,7 @@ def snapshot(ledger: Ledger, nodes: Iterable[Node], ending: Iterable[str]) -> Sn
 
 
 class LedgerCopy(PlanningCopy):
-    """A ledger made of a snapshot, of which it uses the tables up.
+    """A ledger made of a snapshot, whose tables it changes.
 
     ``planner`` plans gangs on it. The search for victims reads it as it reads the ledger.
     """
@@ -139,7 +139,7 @@ class LedgerCopy(PlanningCopy):
         return planner.find(kept, gang)
 
     def hold(self, uid: str, gang: object) -> None:
-        """Let what a pod of ``gang`` was given here count as what it holds."""
+        """Count the place that a pod of ``gang`` was given here as held."""
         use = self._uses[uid] = self.allocations[uid]
         self._gang_nodes.add(uid, use.assignment.node, gang)
 
@@ -165,7 +165,7 @@ class _DraftedDevices:
         self._drafts: dict[str, list[tuple[Device, int]]] = {}
 
     def draft(self, pod: Pod, barred_nodes: Iterable[str] = ()) -> tuple[DeviceShare, ...] | Reason:
-        """Hold what the pod asks for, or return why that is not possible."""
+        """Hold the devices that the pod asks for, or return why that is not possible."""
         nodes = set(self._nodes) - set(barred_nodes)
         asker = DevicePod(pod, nodes)
         search = DeviceSearch([asker], self._catalogue, self._use, self._free)

@@ -79,7 +79,7 @@ def anew(world: World) -> tuple[Controller, list[Action]]:
     world.cluster.unwatch(core.observe)
     births, first_pods = core.lifecycle.births, world.cluster.first_pods
     births.gated_before(world.cluster.gated)
-    for job in births.unknown():
+    for job in births.unshaped():
         births.foreseen(job, first_pods[job.uid])
     core.start()
     decided: list[Action] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from fluence_extender.gangs.leadership.audit import Auditor
-from fluence_extender.gangs.lifecycle.attempts import needy, size_of
+from fluence_extender.gangs.lifecycle.attempts import size_of
 from fluence_extender.gangs.lifecycle.member_states import DATA, UNDER_WAY, MemberState
 from fluence_extender.gangs.lifecycle.pins import unpinned
 from fluence_extender.gangs.membership.assembly import foreign_gates
@@ -27,10 +27,10 @@ from fluence_extender.placement.plan import Planner
 from tests.core.job_controller import index_of
 from tests.core.queue_laws import (
     cores_left,
+    demand_that_has_failed_is_still_the_same,
     kept_turns_are_those_of_the_gangs,
     nobody_is_stopped_by_nothing,
     those_who_wait_are_in_line,
-    what_was_asked_in_vain_is_asked_still,
 )
 from tests.core.state_api import documents
 from tests.core.world import World
@@ -46,7 +46,7 @@ def check(world: World) -> None:
     no_gang_breaks_the_planning(world)
     kept_turns_are_those_of_the_gangs(world)
     those_who_wait_are_in_line(world)
-    what_was_asked_in_vain_is_asked_still(world)
+    demand_that_has_failed_is_still_the_same(world)
     an_audit_finds_nothing(world)
     equal_revisions_are_equal_answers(world)
     assert not world.scheduler.premature, world.scheduler.premature
@@ -303,8 +303,8 @@ def nobody_waits_who_fits(world: World) -> None:
         if gang.reason is not None and gang.reason.code is ReasonCode.BEHIND_RESERVATION:
             continue
         size = size_of(gang)
-        ready = [one for one in needy(gang) if not foreign_gates(one.pod) and not one.pod.problem]
-        if isinstance(size, Reason) or not ready or any(one.pod.problem for one in needy(gang)):
+        ready = [one for one in gang.placeless() if not foreign_gates(one.pod) and not one.pod.problem]
+        if isinstance(size, Reason) or not ready or any(one.pod.problem for one in gang.placeless()):
             continue
         if sum(one.pod.amounts["cpu"] for one in ready) > cores_left(world):
             continue

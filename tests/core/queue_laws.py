@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from fluence_extender.gangs.lifecycle.attempts import needy
 from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
 from fluence_extender.gangs.queue.turns import RANK, turn, waits
 from fluence_extender.model.gang import GangKey
@@ -33,7 +32,7 @@ def timeline_is_that_of_the_ledger(world: World) -> None:
     kept.follow()
     anew = LedgerTimeline(world.ledger, world.controller.eligibility.nodes, kept._ends, world.loop.time)
     for pod in world.controller.pods.values():
-        anew.seen(pod)
+        anew.pod_seen(pod)
     assert anew._ending == kept._ending
     anew._placed = dict(kept._placed)
     anew.follow()
@@ -153,19 +152,19 @@ def those_who_wait_are_in_line(world: World) -> None:
         assert waiting <= set(there), f"{waiting - set(there)} are not in line"
 
 
-def what_was_asked_in_vain_is_asked_still(world: World) -> None:
-    """A gang asks what it is known to have asked, so the failure of its equals is its own."""
+def demand_that_has_failed_is_still_the_same(world: World) -> None:
+    """A gang still has the demand of its record, so the failure of its equals is its own."""
     controller, attempts = world.controller, world.controller.lifecycle._attempts
     for gang in controller.registry.gangs.values():
-        asked = gang.attempt.asked
-        if asked is None or gang.key in controller.registry.dirty:
+        record = gang.attempt.record
+        if record is None or gang.key in controller.registry.dirty:
             continue
-        if controller.lifecycle.preemption.idle(asked.preempting, world.loop.time()):
-            assert attempts._asked(gang, needy(gang), world.loop.time()) is asked, gang.key
+        if controller.lifecycle.preemption.idle(record.preempting, world.loop.time()):
+            assert attempts._record(gang, gang.placeless(), world.loop.time()) is record, gang.key
             assert controller.lifecycle.admission.obstacle(gang) is None, gang.key
-            reason = None if asked.lack is None else attempts._lacks.why(asked.lack)
+            reason = None if record.lack is None else attempts._lacks.reason(record.lack)
             if reason is not None:
-                planned = attempts._places.plan(gang, needy(gang), world.loop.time())
+                planned = attempts._places.plan(gang, gang.placeless(), world.loop.time())
                 assert planned == reason, f"{gang.key} is told {reason} and not {planned}"
 
 

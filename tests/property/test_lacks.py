@@ -80,14 +80,14 @@ def test_what_lacks_room_is_refused_with_the_same_reason(
                 index.put(nodes[at])
                 ledger.put_node(nodes[at])
         for at, demands in enumerate(waiting):
-            reason, planned = lacks.why(known[at]), refusal_of(planner, ledger, demands)
+            reason, planned = lacks.reason(known[at]), refusal_of(planner, ledger, demands)
             if planned is None or planned.code is not ReasonCode.BUSY:
                 assert reason is None or planned is not None
                 continue
             assert reason in (None, planned)
             if reason is None:
                 known[at] = lack_of(lacks, demands)
-                assert lacks.why(known[at]) in (None, planned)
+                assert lacks.reason(known[at]) in (None, planned)
     ledger.close()
 
 
@@ -100,16 +100,16 @@ def test_only_nodes_that_have_changed_are_counted_again() -> None:
     lacks = Lacks(ledger, index)
     requests = Resources({"cpu": 3000, "pods": 1})
     lack = lack_of(lacks, [Demand(Pod("a", name, name, requests=requests)) for name in "abcd"])
-    first = lacks.why(lack)
+    first = lacks.reason(lack)
     assert first is not None
     assert first.text == "busy: 3 of 4 fit now, short of cpu"
     half = Resources({"cpu": 2000, "pods": 1})
     ledger.put_foreign(Pod("o", "f", "f", scheduler="other", node="n1", requests=half))
-    second = lacks.why(lack)
+    second = lacks.reason(lack)
     assert second is not None
     assert second.text == "busy: 2 of 4 fit now, short of cpu"
     ledger.drop_foreign("f")
-    assert lacks.why(lack) is first
+    assert lacks.reason(lack) is first
 
 
 def test_what_is_kept_for_others_is_no_room() -> None:

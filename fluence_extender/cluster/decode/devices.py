@@ -1,7 +1,7 @@
 """Decode ResourceSlices, DeviceClasses, ResourceClaims and ResourceClaimTemplates (resource.k8s.io/v1).
 
-What the service doesn't plan becomes the ``problem`` of a claim, so that it isn't placed by mistake: constraints of
-other kinds.
+The service plans the constraints ``matchAttribute`` and ``distinctAttribute``. A claim with any other constraint gets a
+``problem``, so that no pod with it is placed by mistake.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ def _device(meta: Metadata, spec: _SliceSpec, one: _Device) -> NodeDevice:
 
 
 def _reach(one: _Device | _SliceSpec) -> Reach | None:
-    """Return where devices can be used; None for those of the slice's node. What isn't said is nowhere."""
+    """Return the reach of devices, None for those of the slice's node; if nothing states it, no node reaches them."""
     if isinstance(one, _SliceSpec) and one.node:
         return None
     if one.everywhere:
@@ -388,7 +388,7 @@ def _claim_spec(spec: _ClaimSpec | None, problem: str) -> ClaimSpec:
 def _unplanned(request: str, choice: _Choice) -> str:
     """Return why the service doesn't plan a choice, "" where it does."""
     try:
-        _asked(choice)
+        _requested_capacity(choice)
     except InvalidQuantity as error:
         return f"request {request}: {error}"
     if choice.mode not in (None, ALL, EXACT_COUNT):
@@ -399,7 +399,7 @@ def _unplanned(request: str, choice: _Choice) -> str:
 def _choice(one: _Choice, name: str) -> Choice:
     count = 0 if one.mode == ALL else max(one.count or 1, 1)
     try:
-        asked = _asked(one)
+        asked = _requested_capacity(one)
     except InvalidQuantity:
         asked = ()
     return Choice(
@@ -413,7 +413,7 @@ def _choice(one: _Choice, name: str) -> Choice:
     )
 
 
-def _asked(one: _Choice) -> tuple[tuple[str, int], ...]:
+def _requested_capacity(one: _Choice) -> tuple[tuple[str, int], ...]:
     """Return what is asked of the capacity of each device. Raises `InvalidQuantity`."""
     asked = (one.capacity.requests if one.capacity is not None else None) or {}
     return tuple((name, nanos(amount)) for name, amount in sorted(asked.items()))

@@ -1,4 +1,4 @@
-"""What the controller wants done to the cluster, as values. The executor carries them out."""
+"""The writes to the cluster that the controller decides, as values. The executor carries them out."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Evict:
 class ReportPod:
     """Write why a gated pod waits into its condition, and when it was first seen; see `Member`.
 
-    ``asks_since`` is since when it asks autoscalers for nodes, 0 where it doesn't. ``met`` are its dependencies that
+    It has asked autoscalers for nodes since ``asks_since``, 0 where it doesn't ask. ``met`` are its dependencies that
     were met.
     """
 
@@ -104,7 +104,7 @@ class WithdrawRequest:
 
 @dataclass(frozen=True, slots=True)
 class KeepNode:
-    """Have exactly the annotations ``keys`` on the node, of those that keep autoscalers from removing it."""
+    """Give the node exactly the annotations ``keys`` of those that keep autoscalers from removing it."""
 
     node: Node
     keys: tuple[str, ...]

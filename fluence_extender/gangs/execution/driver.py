@@ -119,7 +119,7 @@ class Driver:
             except ClusterError as error:
                 log.warning("planned pods not foreseen", job=f"{job.namespace}/{job.name}", error=str(error))
 
-        jobs = births.unknown()
+        jobs = births.unshaped()
         for first in range(0, len(jobs), FORESEEING_AT_ONCE):
             await asyncio.gather(*map(ask, jobs[first : first + FORESEEING_AT_ONCE]))
 

@@ -25,22 +25,22 @@ from fluence_extender.model.workload import Job, Resumable
 log = structlog.get_logger(__name__)
 
 FORESEEING_AT_ONCE = 8
-"""Pods tried at the same time. A restart may find thousands of Jobs that wait."""
+"""The most dry runs of pods at the same time. A restart may find thousands of waiting Jobs."""
 
 AGAIN = 1.0
 """Seconds until a failed write is reported to `Births`."""
 
 CHANGED = 0.25
-"""The same where the Job has changed meanwhile, as a new Job of a JobSet does. The watch soon shows how."""
+"""The same seconds if the Job has changed meanwhile, as a new Job of a JobSet does. The watch soon shows the change."""
 
 REFUSED = (403, 422)
-"""HTTP statuses by which the API server refuses the pods of a Job, whoever creates them when, or its suspension."""
+"""The HTTP statuses by which the API server refuses a Job's pods for good, or refuses to suspend the Job."""
 
 REQUEUED = "Requeued"
 """The reason of the Event of a Job that was sent back in line."""
 
 LONGEST_EVENT = 1000
-"""Characters of an Event's message (the API server accepts 1,024)."""
+"""The most characters of an Event's message; the API server accepts 1,024."""
 
 JobAction = Foresee | Resume | HoldJob | Requeue | GateJobs | NoteJob
 Later = Callable[[float, Callable[[str], None], str], None]

@@ -1,12 +1,12 @@
 """Attempts to place gangs: which of them might fit now, in which order, and why one doesn't fit.
 
-A gang is tried once for each version of the ledger, and what other gangs have asked in vain isn't planned again. A
-promised gang is tried with the members that it lacks, and in a turn of its own with those beyond its size.
+A gang is tried once for each version of the ledger. A demand that had no place for another gang isn't planned again. A
+promised gang is tried first with the members that it lacks, and then by itself with those beyond its size.
 
-Invariant: a step tries gangs for a bounded time, however many wait. So gangs that can't be placed keep neither the
-placed ones nor other work waiting. The time is spent on the first gangs in order. If none of them gets a place, as much
-is spent on those after the one that the last step came to: each gets its attempt, even if the ledger changes before the
-first ones are through.
+Invariant: a step tries gangs for a bounded time, however many wait. So gangs that can't be placed delay neither the
+placed ones nor other work. The time is spent on the first gangs in order. If none of them gets a place, as much time
+is spent on the gangs after the last one that was reached. So each gang gets its attempt, even if the ledger changes
+before a pass is through.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence, Set
 import structlog
 
 from fluence_extender.gangs.lifecycle.displacement import Displacement
-from fluence_extender.gangs.lifecycle.failures import Asked, Failures
+from fluence_extender.gangs.lifecycle.failures import FailureRecord, Failures
 from fluence_extender.gangs.lifecycle.incomplete import rejection
 from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.pins import pinned
@@ -48,16 +48,16 @@ DemandKey = frozenset[tuple[object, int]]
 log = structlog.get_logger(__name__)
 
 PLACED_AT_ONCE = 512
-"""Once so many pods have got places in one step, they are steered and observations are taken in before more are tried.
+"""The number of placed pods after which a step ends, so that they are steered before more gangs are tried.
 
-After a start or a change of leader thousands may wait, and the first needn't wait for the plans of them all.
+After a start or a change of leader thousands of gangs may wait, and the first needn't wait for the plans of all others.
 """
 
 TRIED_WITHIN = 0.003
-"""Seconds for which a step tries the first gangs in order, and then those after the one that the last step came to."""
+"""Seconds for which a step tries the first gangs in order, and again those after the last one that was reached."""
 
 MOST_HOPELESS = 64
-"""Of the members beyond a gang's size, after so many kinds without a place no more are tried in the same attempt."""
+"""The most kinds of members beyond a gang's size that may fail in one attempt; after them no more are tried."""
 
 
 class Attempts:
@@ -87,7 +87,7 @@ class Attempts:
         self._round = Round()
         self._idle: dict[float, bool] = {}
         self.explained: list[Gang] = []
-        """The gangs for which the last step has found nothing but another reason, by what others had asked."""
+        """The gangs for which the last step has only found another reason, by the records of others' failures."""
         self._tried_version = (-1, -1)
         self._placed = 0
 
@@ -102,9 +102,9 @@ class Attempts:
         return self._round.unfinished
 
     def make(self, looked_at: Set[GangKey], now: float) -> set[GangKey]:
-        """Try gangs that might fit: those just looked at, or all that wait if more capacity may be free.
+        """Try gangs that might fit: those just looked at, or all waiting ones if more capacity may be free.
 
-        Return those of which something may have changed besides their reason; ``explained`` are the others.
+        Return the gangs that may have changed in more than their reason; ``explained`` has the others.
         """
         self.explained = []
         self._begin(looked_at)
@@ -114,7 +114,7 @@ class Attempts:
         searching = self._preemption.searching_for
         changed: set[GangKey] = set()
         before, nothing_yet = self._placed, True
-        for turn in (self._round.first, self._further):
+        for turn in (self._round.first, self._next_further):
             if self._placed != before:
                 # The first gangs get places, so the next ones in order may fit, too.
                 break
@@ -130,8 +130,8 @@ class Attempts:
             self._attempt(place, now, changed)
         if self._placed != before:
             self._failures.placed()
-            # With those that run now, others may not start even if they had room, so nothing is reserved for them.
-            self._registry.dirty.update(self._queue.limited())
+            # The limits of queues may now keep other gangs from starting. Nothing is reserved for those.
+            self._registry.dirty.update(self._queue.limited_gangs())
         return changed
 
     def postpone(self, looked_at: Set[GangKey]) -> None:
@@ -151,14 +151,14 @@ class Attempts:
             if place is not None:
                 self._round.add(place)
 
-    def _further(self) -> InLine | None:
+    def _next_further(self) -> InLine | None:
         place = self._round.further()
         if place is not None:
             self._reached = place.rank
         return place
 
     def _attempt(self, place: InLine, now: float, changed: set[GangKey]) -> None:
-        """Try a gang if it might fit, and add it to ``changed`` unless all but its reason is as before."""
+        """Try a gang if it might fit, and add it to ``changed`` unless nothing but its reason has changed."""
         gang, rank = place.gang, place.rank
         attempt = gang.attempt
         if (
@@ -171,8 +171,12 @@ class Attempts:
             or self._queue.turns.find(gang.key) is not place
         ):
             return
-        known = self._known(gang, rank, now) if attempt.asked else self._known_of_others(gang, rank, now)
-        lacking = needy(gang) if known is None else []
+        known = (
+            self._recorded_reason(gang, rank, now)
+            if attempt.record
+            else self._reason_of_others(gang, rank, now)
+        )
+        lacking = gang.placeless() if known is None else []
         if known is None and not lacking:
             return
         attempt.version = self._ledger.version
@@ -185,7 +189,7 @@ class Attempts:
             gang.reason = known
             return
         changed.add(gang.key)
-        attempt.again_at, attempt.asked = NEVER, None
+        attempt.again_at, attempt.record = NEVER, None
         blocked = False
         self._idle.clear()
         try:
@@ -198,48 +202,48 @@ class Attempts:
             self._queue.unblock(gang)
         self._queue.admission.shares.explained(gang)
         attempt.queue_version = self._queue.version
-        got = len(lacking) - len(needy(gang))
+        got = len(lacking) - len(gang.placeless())
         if got > 0:
             self._placed += got
             self._queue.admission.note(gang)
 
-    def _known(self, gang: Gang, rank: Rank, now: float) -> Reason | None:
-        """Return why the gang still has no place, where the failure of another tells it; None to try it."""
-        asked = gang.attempt.asked
-        if asked is None or gang.asks_since or not self._is_idle(asked.preempting, now):
+    def _recorded_reason(self, gang: Gang, rank: Rank, now: float) -> Reason | None:
+        """Return why the gang still has no place, if the record of its demand tells it; None to try the gang."""
+        record = gang.attempt.record
+        if record is None or gang.asks_since or not self._is_idle(record.preempting, now):
             return None
         if self._queue.heads.has(gang, rank):
-            # What is reserved for it stays as long as it lacks room.
-            return self._failures.why(asked)
+            # Its reservation stays as long as it lacks room.
+            return self._failures.reason(record)
         if gang.starts_about is not None or self._queue.blocks(rank):
             return None
-        known = self._queue.stops(rank) or self._failures.why(asked)
-        if known is not None:
-            return known
+        reason = self._queue.stops(rank) or self._failures.reason(record)
+        if reason is not None:
+            return reason
         token, levels = self._queue.reserved_before(gang, rank)
         if token is None:
             return None
-        return self._failures.why_beside(asked, token, levels, self._queue.kept(levels))
+        return self._failures.reason_beside(record, token, levels, self._queue.kept_room(levels))
 
-    def _known_of_others(self, gang: Gang, rank: Rank, now: float) -> Reason | None:
-        """Return `_known` of a gang of which nothing but what it asks may decide, None to try it."""
+    def _reason_of_others(self, gang: Gang, rank: Rank, now: float) -> Reason | None:
+        """Return why a gang that wasn't tried yet has no place, if others with its demand have none; None to try it."""
         if self._queue.blocks(rank) or gang.key in self._queue.heads:
             return None
         size, ready, attempt = size_of(gang), gang.pending(), gang.attempt
         if isinstance(size, Reason) or len(ready) < len(gang.alive()) or len(ready) + gang.ended != size:
             return None
-        if _invalid(ready) or any(map(_differs, ready)) or not self._queue.admission.lasts(gang):
+        if _invalid(ready) or any(map(_differs, ready)) or not self._queue.admission.is_unobstructed(gang):
             return None
-        attempt.asked = self._asked(gang, ready, now)
-        known = self._known(gang, rank, now)
-        if known is None:
-            attempt.asked = None
+        attempt.record = self._record(gang, ready, now)
+        reason = self._recorded_reason(gang, rank, now)
+        if reason is None:
+            attempt.record = None
         else:
             _note_whole(gang, ready, size)
-        return known
+        return reason
 
     def _is_idle(self, priority: float, now: float) -> bool:
-        """Return whether preemption is idle for that priority, which only an attempt changes within a step."""
+        """Return whether preemption is idle for that priority; within a step only an attempt changes that."""
         found = self._idle.get(priority)
         if found is None:
             found = self._idle[priority] = self._preemption.idle(priority, now)
@@ -250,7 +254,7 @@ class Attempts:
         size = size_of(gang)
         if isinstance(size, Reason):
             return False
-        ready = [member for member in needy(gang) if not foreign_gates(member.pod)]
+        ready = [member for member in gang.placeless() if not foreign_gates(member.pod)]
         settled = sum(1 for member in gang.alive() if member.assignment is not None)
         missing = size - settled - gang.ended
         if not gang.begun and len(ready) < missing:
@@ -278,14 +282,14 @@ class Attempts:
         ready = ready[: max(allowed, fewest)]
         over_now = over if allowed < fewest else None
         reason = self._preemption.known_reason(gang, ready[:fewest], now) or over_now
-        asked = None
+        record = None
         if reason is None:
-            asked = self._asked(gang, ready, now)
+            record = self._record(gang, ready, now)
             beside = self._queue.beside(gang, rank, ready)
             reason = (
                 beside
                 if isinstance(beside, Reason)
-                else self._plan_as_many(gang, ready, fewest, asked, beside, now)
+                else self._plan_as_many(gang, ready, fewest, record, beside, now)
             )
         needs, why = _needs(gang, size), reason
         if reason is not None:
@@ -305,13 +309,13 @@ class Attempts:
             self._registry.dirty.add(gang.key)
         gang.explain(reason, now)
         if reason is not None and reason is why and not apart and self._decides_alone(gang, ready):
-            gang.attempt.asked = asked
+            gang.attempt.record = record
         return _needs(gang, size) and self._blocks(gang, rank, ready[: max(missing, 1)], now)
 
     def _over_quota(self, gang: Gang, ready: Sequence[Member], fewest: int) -> Reason | None:
         """Return why the quota has no room for the ``fewest`` members that have to be placed now.
 
-        None if it is to get room by what the queue takes back.
+        Return None if it has room, or if the queue takes back what the members need.
         """
         allowed, over = self._queue.admission.within_quota(gang, ready, fewest)
         if over is None or allowed >= fewest or self._preemption.takes_back(gang, ready[:fewest]):
@@ -323,7 +327,7 @@ class Attempts:
         return over
 
     def _blocks(self, gang: Gang, rank: Rank, ready: Sequence[Member], now: float) -> bool:
-        """Tell the queue that the members lack capacity, if they do and if that counts; return whether it does."""
+        """Tell the queue that the gang is blocked, if it is and if that counts there; return whether both hold."""
         if gang.reason is None or gang.reason.code not in BLOCKED or not self._queue.blocks(rank):
             return False
         lacking = [member for member in ready if member.assignment is None]
@@ -337,12 +341,12 @@ class Attempts:
         return True
 
     def _not_whole(self, gang: Gang, size: int, missing: int) -> Reason:
-        """Return why a gang waits of which too few members exist, or are free of gates of others."""
+        """Return why a gang waits that has too few members without gates of others."""
         present = len(gang.alive()) + gang.ended
         if present >= size:
             return _gates(gang) or waiting(present, size)
         elsewhere = self._registry.foreign_members(gang)
-        never = self._places.never([member.pod for member in needy(gang)], missing)
+        never = self._places.never([member.pod for member in gang.placeless()], missing)
         if never is None:
             reason, rejected = waiting(present, size, elsewhere), rejection(gang.members.values())
             return reason.followed_by(rejected) if rejected else reason
@@ -351,7 +355,7 @@ class Attempts:
         return never
 
     def _make_room(self, gang: Gang, ready: list[Member], needed: int, reason: Reason, now: float) -> Reason:
-        """Try to free capacity for ``needed`` members without a place; return why they wait until then."""
+        """Try to free capacity for ``needed`` members without a place, and return why they wait until it is free."""
         lacking = [member for member in ready if member.assignment is None]
         parts = [lacking[:needed]] if needed else [[member] for member in lacking]
         reason, soon = self._displacement.look(gang, parts, reason, now)
@@ -360,34 +364,36 @@ class Attempts:
         return reason
 
     def _decides_alone(self, gang: Gang, members: Iterable[Member]) -> bool:
-        """Return whether nothing but what a gang asks, and the order, decides if it has a place the next time."""
+        """Return whether nothing but its demand and the order of gangs decides if a gang has a place next time."""
         if gang.attempt.again_at < NEVER or any(pinned(one) for one in members):
             return False
-        return self._queue.admission.lasts(gang)
+        return self._queue.admission.is_unobstructed(gang)
 
-    def _asked(self, gang: Gang, members: Sequence[Member], now: float) -> Asked:
-        """Return what stands for all gangs that ask the same."""
-        # What is held for a gang is open to it alone, so other gangs may get another result.
+    def _record(self, gang: Gang, members: Sequence[Member], now: float) -> FailureRecord:
+        """Return the record that all gangs with this demand share."""
+        # Nodes and devices that are held for a gang are open to it alone, so other gangs may get another result.
         holds = self._ledger.preemptor_holds
         keeper = gang.key if holds.nodes_for(gang.key) or holds.kept_for(gang.key) else None
         key = _demand_key(gang, members, now, self._places.topology), self._preemption.passes(gang), keeper
-        return self._failures.asked(key, preempting_priority(members) if may_preempt(members) else -math.inf)
+        return self._failures.record(key, preempting_priority(members) if may_preempt(members) else -math.inf)
 
     def _plan(
-        self, gang: Gang, members: list[Member], asked: Asked, beside: Beside, now: float
+        self, gang: Gang, members: list[Member], record: FailureRecord, beside: Beside, now: float
     ) -> Reason | None:
-        """Place all of ``members`` or return why not. What has failed isn't planned again (module `failures`)."""
-        failed = self._failures
-        reason = failed.why(asked) or failed.why_beside(asked, beside.token, beside.levels, beside.kept)
+        """Place all of ``members`` or return why not. A demand that has failed isn't planned again (`failures`)."""
+        failures = self._failures
+        reason = failures.reason(record) or failures.reason_beside(
+            record, beside.token, beside.levels, beside.kept
+        )
         if reason is None:
             reason = self._places.plan(gang, members, now, beside=beside)
             if reason is not None:
-                failed.note(asked, reason, beside.token, beside.levels)
-                asked.lack = self._lack(gang, members, reason, now)
+                failures.note(record, reason, beside.token, beside.levels)
+                record.lack = self._lack(gang, members, reason, now)
         return reason
 
     def _lack(self, gang: Gang, members: Sequence[Member], reason: Reason, now: float) -> Lack | None:
-        """Return what the members lack, None where more than room may be missing, or others may not have the same."""
+        """Return the members' lack of room, None where they may lack something else, or others may lack less."""
         holds = self._ledger.preemptor_holds
         own = holds.nodes_for(gang.key) or holds.kept_for(gang.key) or self._preemption.passes(gang)
         settled = any(one.assignment is not None for one in gang.members.values())
@@ -396,10 +402,10 @@ class Attempts:
         return self._lacks.of(self._places.demands(members, now))
 
     def _plan_as_many(
-        self, gang: Gang, ready: list[Member], fewest: int, asked: Asked, beside: Beside, now: float
+        self, gang: Gang, ready: list[Member], fewest: int, record: FailureRecord, beside: Beside, now: float
     ) -> Reason | None:
-        """Place all of ``ready``, or the ``fewest`` needed then any others that fit; return why not all, or None."""
-        reason = self._plan(gang, ready, asked, beside, now)
+        """Place all of ``ready``, or else the ``fewest`` needed ones and others that fit; return why not all."""
+        reason = self._plan(gang, ready, record, beside, now)
         if reason is None or len(ready) <= fewest:
             return reason
         if self._places.plan(gang, ready[:fewest], now, beside=beside) is not None:
@@ -431,11 +437,6 @@ def size_of(gang: Gang) -> int | Reason:
     return required_size(gang.key, gang.alive())
 
 
-def needy(gang: Gang) -> list[Member]:
-    """Return the members that still need a place."""
-    return [member for member in gang.pending() if member.assignment is None]
-
-
 def _needs(gang: Gang, size: int) -> bool:
     """Return whether the gang has fewer places than its size requires."""
     return sum(1 for member in gang.alive() if member.assignment is not None) + gang.ended < size
@@ -448,7 +449,7 @@ def _note_whole(gang: Gang, ready: Sequence[Member], size: int) -> None:
 
 
 def _differs(member: Member) -> bool:
-    """Return whether a member may have another result than one that asks the same and was never placed."""
+    """Return whether a member may fare otherwise than one with the same demand that was never placed."""
     placed = member.assignment is not None
     return placed or bool(member.refusals.barred or foreign_gates(member.pod)) or pinned(member)
 
@@ -470,7 +471,7 @@ def _gates(gang: Gang) -> Reason | None:
 def _demand_key(
     gang: Gang, members: Iterable[Member], now: float, topology: Callable[[Pod], tuple[tuple[str, ...], int]]
 ) -> DemandKey:
-    """Return what placing ``members`` demands: equal values fit or don't fit alike."""
+    """Return a key for the demand of ``members``: those with equal keys fit or don't fit alike."""
     # Under a node-exclusive policy a gang may use the nodes that it has already, and no other gang may.
     own = gang.key if any(member.assignment is not None for member in gang.members.values()) else None
     return frozenset(

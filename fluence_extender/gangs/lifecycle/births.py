@@ -1,21 +1,22 @@
 """Jobs whose pods get their nodes when they are created.
 
-Admission creates such a Job suspended. Its pods are foreseen, and placed as a gang. Then one patch resumes the Job and
-writes the nodes into its pod template, and an admission policy confines each new pod to the node of its index. So
-nothing is written for a single pod. What can't be placed this way waits at the gate: the Job is resumed without a plan.
+Admission creates such a Job suspended. The service foresees its pods and places them as a gang. Then one patch resumes
+the Job and writes the nodes into its pod template, and an admission policy confines each new pod to the node of its
+index. So nothing is written for a single pod. A Job that can't be placed this way is resumed without a plan, and its
+pods wait at the gate.
 
-The pods of some Jobs can't be pinned: those that aren't Indexed, that run fewer pods at a time than they have, or
-whose pods are gangs by themselves. Nor can those of MPIJobs and RayClusters. If such a workload is in a queue, it waits
-suspended for its turn too, and is resumed without a plan: when its gang has places, or when the first pod has one where
-each is a gang. The places of its foreseen pods are held until its pods take them over at the gate, or for the queue's
-``admissionTimeout``. Below, what is said of Jobs that wait goes for such workloads, too.
+Some workloads can't have their pods pinned: Jobs that aren't Indexed, that run fewer pods at a time than they have, or
+whose pods are gangs by themselves, and all MPIJobs and RayClusters. If such a workload is in a queue, it waits
+suspended for its turn, too. It is resumed without a plan once its gang has places, or once its first pod has one if
+each pod is a gang. The places of its foreseen pods are held until its pods take them over at the gate, or for the
+queue's ``admissionTimeout``. Below, "Job" includes such workloads.
 
-Each real pod takes over the place of the foreseen one. If a place of the plan is lost, the Job is *gated*: an object
-tells the policy that its new pods get the gate, and they are placed anew.
+Each real pod takes over the place of a foreseen one. If a place of the plan is lost, the Job is *gated*: an object
+tells the policy to give its new pods the gate, and they are placed anew.
 
-Invariants: only the leader foresees pods. Between the resume and the end of the Job, each index that isn't done has one
-pod, real or foreseen, and so its share, unless the Job is gated. The API server lets nobody change the template while
-the Job has pods, so a plan is changed by suspending the Job again.
+Invariants: only the leader foresees pods. Between the resume and the end of a Job, each index that isn't done has one
+pod, real or foreseen, and so it keeps its share of a node, unless the Job is gated. The API server lets nobody change
+the template while the Job has pods, so a plan is changed by suspending the Job again.
 """
 
 from __future__ import annotations
@@ -46,21 +47,22 @@ from fluence_extender.model.workload import Job, JobSet, MpiJob, Resumable
 
 MOST_OF_NAMESPACE = 20_000
 MOST_FORESEEN = 100_000
-"""Foreseen pods of one namespace, and of all: they cost their users nothing, no quota counts them, they cost memory.
+"""The most foreseen pods of one namespace, and of all together: they take memory, and no quota counts them.
 
 The pods of further Jobs wait at the gate, where quotas count them.
 """
 
 MOST_UNKNOWN = 256
-"""So many workloads that wait are foreseen before a replica begins to decide: as many as get reservations at most."""
+"""The most waiting workloads that are foreseen before a replica begins to decide: no more get reservations."""
 
 LOOK_EVERY = 0.5
-"""Seconds between looks at whether a Job that was resumed has lost a place; each look goes through all its pods."""
+"""Seconds between two checks whether a resumed Job has lost a place; each check goes through all its pods."""
 
 LONGEST_PLAN = 200 * 1024 - 32
-"""Bytes of all node names of a plan. The API server limits all annotations of an object to 256 KiB together.
+"""The most bytes that all node names of a plan may have.
 
-The policy takes 200 KiB, with until when pods are bound.
+The API server limits all annotations of an object together to 256 KiB. The policy takes at most 200 KiB; these include
+the time until which pods are bound at birth.
 """
 
 
@@ -88,7 +90,7 @@ class Births:
         """The real pods of Jobs, by the uid of the Job, the index and the uid of the pod."""
         self._changed: set[str] = set()
         self._open: set[str] = set()
-        """The Jobs for which something may have to be done even if nothing is observed of them."""
+        """The Jobs that may need an action although nothing is observed of them."""
         self._counts: Counter[str] = Counter()
         """The foreseen pods by namespace."""
         self._written: dict[str, str] | None = {}
@@ -129,7 +131,7 @@ class Births:
         return [pod for some in known.pods.values() for pod in some.values()]
 
     def _claims(self, known: JobPods, job: Resumable) -> frozenset[int]:
-        """Return the claims of a workload that is now as ``job`` says; those that have a place when it is resumed."""
+        """Return the claims of a workload that is now as ``job`` says: indexes that have a place at its resume."""
         if job.suspended or known.pinned:
             known.claims = frozenset()
         elif known.job.suspended:
@@ -144,7 +146,7 @@ class Births:
                 yield index
 
     def job_gone(self, job: Resumable) -> None:
-        """Forget a workload that is gone or finished; its foreseen pods go with the next `changes`."""
+        """Forget a workload that is gone or finished; the next `changes` removes its foreseen pods."""
         self.gated.pop(job.uid, None)
         if job.uid in self._jobs:
             self._changed.add(job.uid)
@@ -189,7 +191,7 @@ class Births:
             return None
         known.born = self._clock()
         if not known.pinned and (known.written or known.claims):
-            # Any of its role will do. If none has a place, the one that waits would get a place beside the pod's.
+            # Any foreseen pod of its role will do, even one that waits: else both would get a place.
             there = [*self._placed(known), *known.foreseen]
             index = next((one for one in there if role(known.foreseen[one]) == role(pod)), index)
         foreseen = known.foreseen.get(index)
@@ -201,7 +203,7 @@ class Births:
         found = self._registry.member(pod.uid)
         self._ledger.rename(foreseen.uid, pod, found[0].key if found is not None else None)
         if found is not None and GATE in pod.gates and found[1].assignment is not None:
-            # It was created without its node all the same, and has to be steered like any gated pod.
+            # It was created without its node although there was a plan, so it has to be steered like any gated pod.
             steer_again(*found, MemberEvent.STEER_FAILED)
         return foreseen
 
@@ -218,14 +220,14 @@ class Births:
         return known, ANY_INDEX, known is not None and self._registry.member(pod.uid) is None
 
     def _workload_of(self, pod: Pod) -> JobPods | None:
-        """Return the known workload of a real pod. An MPIJob's launcher is made by a Job of its own."""
+        """Return the tracked workload of a real pod; an MPIJob's launcher belongs to a Job of its own."""
         known = self._jobs.get(pod.owner.uid) if pod.owner is not None else None
         if known is None and (name := mpi_job_name(pod)):
             mpi_job = self._registry.workloads.find(MpiJob, pod.namespace, name)
             known = self._jobs.get(mpi_job.uid) if mpi_job is not None else None
         return known
 
-    def left(self, pod: Pod) -> None:
+    def pod_gone(self, pod: Pod) -> None:
         """Take in that a real pod is gone."""
         if (known := self._workload_of(pod)) is not None:
             self._changed.add(known.job.uid)
@@ -243,7 +245,7 @@ class Births:
             self._pods.pop(uid, None)
 
     def foreseen(self, job: Resumable, pods: Sequence[Pod]) -> None:
-        """Take in what the API server would make of one pod of each shape of the workload."""
+        """Take in the pods that the API server would create for the workload, one for each shape."""
         known = self._jobs.get(job.uid)
         if known is None:
             return
@@ -255,7 +257,7 @@ class Births:
         known.judged = False
 
     def not_foreseen(self, uid: str, why: str = "") -> None:
-        """Take in why the API server refuses pods of the Job, or with "" that it couldn't answer."""
+        """Take in why the API server refuses pods of the Job; "" says that it couldn't answer."""
         known = self._jobs.get(uid)
         if known is not None:
             known.asked = False
@@ -263,7 +265,7 @@ class Births:
             self._changed.add(uid)
 
     def write_failed(self, uid: str) -> None:
-        """Take in that the patch which resumes or suspends the Job has failed: it is decided anew."""
+        """Take in that the patch which resumes or suspends the Job has failed, so that it is decided anew."""
         known = self._jobs.get(uid)
         if known is None:
             return
@@ -280,7 +282,7 @@ class Births:
         self._written = None
 
     def gated_before(self, reasons: Mapping[str, str]) -> None:
-        """Take over the Jobs that were gated before this replica leads."""
+        """Take over the Jobs that were gated before this replica began to lead."""
         self._written = dict(reasons)
         self.gated.update((uid, why) for uid, why in reasons.items() if uid in self._jobs)
 
@@ -292,7 +294,7 @@ class Births:
         self._look_again()
 
     def stand_down(self) -> None:
-        """Stop foreseeing pods; those that are foreseen go with the next `changes`."""
+        """Stop foreseeing pods; the next `changes` removes those that are foreseen."""
         self.leading = False
         self._look_again()
 
@@ -301,20 +303,20 @@ class Births:
         for one in self._jobs.values():
             one.asked = one.written = one.leaving = False
 
-    def unknown(self) -> list[Resumable]:
-        """Return the Jobs whose pods' shape has to be known before anything is decided, and isn't yet.
+    def unshaped(self) -> list[Resumable]:
+        """Return the Jobs whose pods have an unknown shape that has to be known before anything is decided.
 
-        These have a plan, or are the first that wait: what comes after them mustn't be tried before them.
+        These are the Jobs with a plan, and the first ones that wait: no gang behind them may be tried before them.
         """
-        known = self._registry.workloads
+        workloads = self._registry.workloads
         jobs = [one for one in self._jobs.values() if isinstance(one.job, Job)]
-        unknown = [one.job for one in jobs if self._wanted(one) and not one.shaped(known)]
-        unknown.sort(key=lambda one: (one.suspended, one.queued_since or (one.created, 0)))
-        planned = sum(1 for one in unknown if not one.suspended)
-        return unknown[: planned + MOST_UNKNOWN]
+        unshaped = [one.job for one in jobs if self._wanted(one) and not one.shaped(workloads)]
+        unshaped.sort(key=lambda one: (one.suspended, one.queued_since or (one.created, 0)))
+        planned = sum(1 for one in unshaped if not one.suspended)
+        return unshaped[: planned + MOST_UNKNOWN]
 
     def changes(self) -> tuple[list[Pod], list[Pod]]:
-        """Return the foreseen pods that are none any more, and those that are new or have changed."""
+        """Return the foreseen pods to remove, and those that are new or have changed."""
         gone: list[Pod] = []
         coming: list[Pod] = []
         for uid in sorted(self._changed):
@@ -324,7 +326,7 @@ class Births:
             gone.extend(known.foreseen.pop(index) for index in [*known.foreseen] if index not in missing)
             for index, node in missing.items():
                 there = known.foreseen.get(index)
-                # Beside its node, nothing of a foreseen pod changes.
+                # Nothing of a foreseen pod changes but its node.
                 if there is None or there.pinned_to != node:
                     known.foreseen[index] = known.pod(index, node)
                     coming.append(known.foreseen[index])
@@ -343,10 +345,10 @@ class Births:
         """Return the indexes of the Job whose pods are to be foreseen now, each with its node."""
         if not self.leading or known.over or known.job.uid in self.gated:
             return {}
-        return {} if known.waits and self._runs(known) else self._wanted(known)
+        return {} if known.waits and self._has_pods(known) else self._wanted(known)
 
     def _wanted(self, known: JobPods) -> dict[int, str]:
-        """Return the same as if the Job were ours to foresee; refuse it if its pods are too many."""
+        """Return the same as if this replica led and the Job had no pods; refuse a Job that has too many."""
         more = known.indexes - len(known.foreseen)
         if known.waits and more > 0:
             of_namespace = self._counts[known.job.namespace] + more
@@ -355,7 +357,7 @@ class Births:
         return known.missing()
 
     def resumes(self, gang: Gang, members: Iterable[Member]) -> Iterator[Resume]:
-        """Return the patches that resume the Jobs of these foreseen members of ``gang``, which have places."""
+        """Yield the patches that resume the Jobs of foreseen members of ``gang``, all of which have places."""
         by_job: dict[str, list[Member]] = {}
         for member in members:
             by_job.setdefault(member.pod.uid.rpartition("/")[0], []).append(member)
@@ -389,7 +391,7 @@ class Births:
         return Resume(job, plan, str(members[0].promise or ""), uids, not apart)
 
     def actions(self, now: float) -> list[Action]:
-        """Return what else has to be done for the Jobs that aren't settled."""
+        """Return the other actions that unsettled Jobs need."""
         found: list[Action] = []
         for uid in sorted(self._open):
             known = self._jobs[uid]
@@ -397,7 +399,7 @@ class Births:
             if known.paused:
                 continue
             if job.held_for_placement and (uid in self.gated or not known.waits):
-                if not known.written and not self._runs(known):
+                if not known.written and not self._has_pods(known):
                     known.written = True
                     found.append(Resume(job))
             elif not known.shapes and self._wanted(known):
@@ -414,8 +416,8 @@ class Births:
             found.append(GateJobs(dict(self.gated)))
         return found
 
-    def _runs(self, known: JobPods) -> bool:
-        """Return whether its controller has yet to delete pods of the workload, so that it mustn't be resumed."""
+    def _has_pods(self, known: JobPods) -> bool:
+        """Return whether the workload still has pods that its controller has to delete before it may be resumed."""
         gangs = (self._registry.gangs[key] for key in self._registry.gangs_of(known.job.uid))
         pods = (member.pod for gang in gangs for member in gang.alive() if not member.pod.foreseen)
         return any(self._workload_of(pod) is known for pod in pods)
@@ -426,12 +428,11 @@ class Births:
         return self._limits.unborn if timeout is None else timeout
 
     def _given_up(self, known: JobPods, now: float) -> list[JobPods]:
-        """Give up the plan of a Job that has lost a place, or whose pods aren't created; return whom to suspend again.
+        """Give up the plan of a Job that has lost a place or whose pods aren't created; return the Jobs to suspend.
 
-        Nobody is suspended for claims: their places are given back.
-
-        Before all pods of its gang have had their nodes, these are all Jobs that share the gang, so that it doesn't run
-        in part. They are placed anew once; what fails again waits at the gate.
+        Until all pods of its gang have had their nodes, all Jobs that share the gang are suspended, so that no part of
+        it runs. They are placed anew once. After a second failure their pods wait at the gate. For claims, no Job is
+        suspended: their places are given back.
         """
         if known.job.uid in self.gated or now < known.look_at:
             return []
@@ -456,7 +457,7 @@ class Births:
         if whole:
             self.gate(known.job.uid, why)
             return []
-        together = self._beside(known, gangs.values())
+        together = self._sharing(known, gangs.values())
         for one in together:
             if lost is None or one.held:
                 self.gate(one.job.uid, why)
@@ -464,8 +465,8 @@ class Births:
             one.leaving = True
         return together
 
-    def _beside(self, known: JobPods, gangs: Iterable[Gang]) -> list[JobPods]:
-        """Return the Job, and the other Jobs that have pods in these gangs and run by a plan."""
+    def _sharing(self, known: JobPods, gangs: Iterable[Gang]) -> list[JobPods]:
+        """Return the Job and all other Jobs that run by a plan and have pods in these gangs."""
         pods = (member.pod for gang in gangs for member in gang.members.values())
         uids = {place[0] for place in map(completion_index, pods) if place is not None}
         others = (self._jobs[uid] for uid in sorted(uids & self._jobs.keys() - self.gated.keys()))
@@ -473,7 +474,7 @@ class Births:
         return [known, *(one for one in running if one is not known)]
 
     def gate(self, uid: str, why: str) -> None:
-        """Have the Job's new pods wait at the gate instead of getting the nodes of the plan."""
+        """Gate the Job: its new pods wait at the gate instead of getting the nodes of its plan."""
         if uid in self._jobs and self._jobs[uid].pinned and uid not in self.gated:
             self.gated[uid] = why
             self._changed.add(uid)
@@ -487,7 +488,7 @@ class Births:
                 self._changed.add(uid)
 
     def gate_owners(self, pods: Iterable[Pod]) -> None:
-        """Gate the Jobs of pods that are to be replaced because of the nodes to which they are confined."""
+        """Gate the Jobs of pods that are replaced because the nodes to which they are confined have no place."""
         for pod in pods:
             place = completion_index(pod)
             if place is not None:
@@ -495,5 +496,5 @@ class Births:
 
 
 def _complete(gang: Gang) -> bool:
-    """Return whether the gang has, or has had, all its members. Before, those without a place haven't lost one."""
+    """Return whether the gang has or had all its members; until then, a member without a place hasn't lost one."""
     return gang.whole or len(gang.alive()) + gang.ended >= gang.size

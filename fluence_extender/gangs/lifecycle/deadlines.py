@@ -1,4 +1,4 @@
-"""How long a gang may take to assemble and to be completed, and when it has to be looked at by itself.
+"""How long a gang may take to assemble and to be completed, and when to look at it although nothing has changed.
 
 A gang that doesn't assemble in time gets another reason and nothing more: it holds nothing, and it is placed once it is
 whole after all. A gang that has begun and can't be completed in time is undone: its bound members are evicted. What the
@@ -68,7 +68,7 @@ def undo(gang: Gang, now: float, limits: Limits) -> list[Evict]:
 
 
 def at_risk(gang: Gang, limits: Limits) -> str:
-    """Return the end of a reason: what happens to the bound members if the others aren't bound in time."""
+    """Return the end of a reason, which says what happens to bound members if the others aren't bound in time."""
     limit = _completion(gang, limits)
     bound = sum(1 for member in gang.alive() if member.state is BOUND)
     if gang.whole or not bound or limit is None:
@@ -88,7 +88,7 @@ def stalls_at(member: Member, limits: Limits) -> float:
 def due(gang: Gang, now: float, limits: Limits) -> float:
     """Return when to look at the gang next if nothing is observed of it.
 
-    Then a reason is announced, a plan is tried again, or a time has run out.
+    At that time a reason is due to be announced, a plan is due to be tried again, or a limit runs out.
     """
     times = [gang.attempt.again_at, undone_at(gang, limits)]
     if gang.rest.until > now:

@@ -45,16 +45,16 @@ class Evaluation:
         self._clock = clock
         self._on_whole = on_whole
         self.left: list[GangKey] = []
-        """The gangs that have changed and are left for the next step, as a heap."""
+        """The changed gangs that are left for the next step, as a heap."""
 
-    def of_changed(self, looked_at: set[GangKey], now: float) -> bool:
-        """Evaluate gangs that have changed, and add them to ``looked_at``; return whether no others have.
+    def evaluate_changed(self, looked_at: set[GangKey], now: float) -> bool:
+        """Evaluate gangs that have changed, and add them to ``looked_at``; return whether all are evaluated now.
 
-        Those that change while the others are evaluated are left for the next step.
+        Gangs that change while others are evaluated are left for the next step.
         """
         until, dirty, continued = self._clock() + EVALUATED_WITHIN, self._registry.dirty, bool(self.left)
         if not self.left:
-            # A heap puts them in order while they are taken, so no step puts thousands in order.
+            # A heap orders gangs as they are taken, so that no step has to sort thousands.
             self.left = list(dirty)
             heapq.heapify(self.left)
         while self.left:
@@ -71,7 +71,7 @@ class Evaluation:
 
     def _evaluate(self, gang: Gang, now: float) -> None:
         """Settle the gang's state and, if it can't be planned, its reason."""
-        gang.attempt.version, gang.attempt.asked = -1, None
+        gang.attempt.version, gang.attempt.record = -1, None
         self._places.drop_others(gang)
         alive = gang.alive()
         if not alive:

@@ -1,9 +1,10 @@
 """Demands that have no place now: what has failed for one gang fails for all that ask the same.
 
-Of ten thousand gangs that wait, most ask for one of a few things. So a pass plans each of these once, and the others
-are told why that has failed. Invariant: a failure counts until the ledger's version grows, because until then nothing
-has room that had none before. Where its reason says that some would fit, it counts until gangs have been placed, since
-fewer may fit then. After that it counts on if the demand is known to lack room still (`placement.lacks`).
+Most of ten thousand waiting gangs ask for one of a few things. So a pass plans each of these once, and all other gangs
+that ask the same get the reason of its failure. Invariant: a failure counts until the ledger's version grows, because
+until then nothing gets room that had none before. If its reason says that some members would fit, it counts only until
+gangs are placed, because fewer may fit then. After that it counts for as long as `placement.lacks` finds that the
+demand still lacks room.
 """
 
 from __future__ import annotations
@@ -18,89 +19,96 @@ from fluence_extender.placement.lacks import Lack, Lacks
 
 BEHIND = behind_reservation()
 
-FEWEST_KEPT = 1000
-"""So many demands are kept before those that aren't asked any more are forgotten."""
+MOST_RECORDS = 1000
+"""The most records that are kept; beyond it, those of older versions of the ledger are forgotten."""
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
-    """What equal gangs ask, and what came of it.
+class FailureRecord:
+    """Why gangs with one demand had no place, empty before the first failure.
 
-    ``preempting`` is the priority with which they could preempt others. ``lacks`` is why they had no place at the
-    version ``lacks_at``, after as many placements as ``lacks_after`` says, None for any number of them. ``kept`` is why
-    they had none beside the reservations of ``kept_at``, with so many ``levels`` of them or more. ``lack`` tells
-    whether that is so still, None where it doesn't, and ``fits_at`` is the state in which it didn't.
+    ``preempting`` is the priority with which the gangs could preempt others. ``reason`` counts at the ledger's version
+    ``version`` after ``placements``, None if it counts after any number of them. ``reason_beside`` is why they had no
+    place beside the reservations that ``beside`` stands for, ``levels`` of them or more. ``lack`` tells whether they
+    still lack room, None where nothing but a plan can tell. ``fits_at`` is the last state in which it found room.
     """
 
     preempting: float
     lack: Lack | None = None
-    lacks: Reason | None = None
-    lacks_at: int = -1
-    lacks_after: int | None = None
+    reason: Reason | None = None
+    version: int = -1
+    placements: int | None = None
     fits_at: object = None
-    kept: Reason | None = None
-    kept_at: object = None
+    reason_beside: Reason | None = None
+    beside: object = None
     levels: int = 0
 
 
 class Failures:
-    """What has no place in ``ledger``."""
+    """Records which demands have no place in ``ledger``, and why."""
 
     def __init__(self, ledger: Ledger, lacks: Lacks) -> None:
         self._ledger = ledger
         self._lacks = lacks
-        self._placed = 0
-        self._asked: dict[Hashable, Asked] = {}
+        self._placements = 0
+        self._records: dict[Hashable, FailureRecord] = {}
 
-    def asked(self, key: Hashable, preempting: float) -> Asked:
-        """Return what stands for all that ask the same as ``key``."""
-        found = self._asked.get((key, preempting))
+    def record(self, key: Hashable, preempting: float) -> FailureRecord:
+        """Return the record of all gangs with the demand ``key`` that could preempt with this priority."""
+        found = self._records.get((key, preempting))
         if found is None:
-            if len(self._asked) >= FEWEST_KEPT:
-                at = self._ledger.version
-                self._asked = {one: it for one, it in self._asked.items() if it.lacks_at == at}
-                if len(self._asked) >= FEWEST_KEPT:
-                    self._asked.clear()
-            found = self._asked[key, preempting] = Asked(preempting)
+            if len(self._records) >= MOST_RECORDS:
+                now = self._ledger.version
+                self._records = {
+                    one: record for one, record in self._records.items() if record.version == now
+                }
+                if len(self._records) >= MOST_RECORDS:
+                    self._records.clear()
+            found = self._records[key, preempting] = FailureRecord(preempting)
         return found
 
     @property
     def _now(self) -> tuple[int, int]:
-        return self._ledger.version, self._placed
+        return self._ledger.version, self._placements
 
-    def note(self, asked: Asked, reason: Reason, token: object = None, levels: int = 0) -> None:
-        """Record why there is no place beside the reservations of ``token``, as many of them as ``levels`` says."""
+    def note(self, record: FailureRecord, reason: Reason, token: object = None, levels: int = 0) -> None:
+        """Record why there is no place beside the reservations of ``token``, ``levels`` of them."""
         if reason.code is ReasonCode.BEHIND_RESERVATION:
-            asked.kept, asked.kept_at, asked.levels = reason, (self._now, token), levels
+            record.reason_beside, record.beside, record.levels = reason, (self._now, token), levels
         else:
-            asked.lacks, asked.lacks_at = reason, self._ledger.version
-            asked.lacks_after = None if reason.fitting == 0 else self._placed
+            record.reason, record.version = reason, self._ledger.version
+            record.placements = None if reason.fitting == 0 else self._placements
 
-    def why(self, asked: Asked) -> Reason | None:
-        """Return why there is no place with or without reservations, None where that isn't known."""
-        if asked.lacks_at == self._ledger.version and asked.lacks_after in (None, self._placed):
-            return asked.lacks
+    def reason(self, record: FailureRecord) -> Reason | None:
+        """Return why there is no place, whatever is reserved; None where that isn't known."""
+        if record.version == self._ledger.version and record.placements in (None, self._placements):
+            return record.reason
         state = self._now, self._ledger.journal.now
-        if asked.lack is None or asked.fits_at == state:
+        if record.lack is None or record.fits_at == state:
             return None
-        reason = self._lacks.why(asked.lack)
+        reason = self._lacks.reason(record.lack)
         if reason is None:
-            asked.fits_at = state
+            record.fits_at = state
         else:
-            self.note(asked, reason)
+            self.note(record, reason)
         return reason
 
-    def why_beside(self, asked: Asked, token: object, levels: int, kept: KeptRoom | None) -> Reason | None:
-        """Return why there is no place beside these reservations, for which ``kept`` stays free, None as for `why`."""
-        if asked.kept_at == (self._now, token) and asked.levels <= levels:
-            return asked.kept
-        if asked.lack is None or kept is None:
+    def reason_beside(
+        self, record: FailureRecord, token: object, levels: int, kept: KeptRoom | None
+    ) -> Reason | None:
+        """Return why there is no place beside reservations for which ``kept`` stays free; None where it isn't known.
+
+        ``token`` and ``levels`` say which reservations these are, as in `note`.
+        """
+        if record.beside == (self._now, token) and record.levels <= levels:
+            return record.reason_beside
+        if record.lack is None or kept is None:
             return None
-        if self._lacks.has_room_beside(asked.lack, *kept.within(self._ledger.free.now())):
+        if self._lacks.has_room_beside(record.lack, *kept.within(self._ledger.free.now())):
             return None
-        self.note(asked, BEHIND, token, levels)
+        self.note(record, BEHIND, token, levels)
         return BEHIND
 
     def placed(self) -> None:
         """Record that gangs were placed."""
-        self._placed += 1
+        self._placements += 1

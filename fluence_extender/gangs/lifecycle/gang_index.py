@@ -1,7 +1,7 @@
 """Which gangs a step has to look at: those that are on their way, and those that are due.
 
-Walking through all gangs at each step would cost the whole cluster's size; these are few. A gang in which nothing
-happens costs nothing until its timer is due.
+These are few, while a walk through all gangs at each step would take time in proportion to the cluster. A gang in which
+nothing happens costs nothing until its timer is due.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from fluence_extender.model.gang import GangKey, GangState
 SETTLED = (GangState.BOUND, GangState.FINISHED)
 
 AT_ONCE = 32
-"""So many gangs whose timers are due are looked at in one step, which takes some milliseconds."""
+"""The most gangs with due timers that one step looks at, which takes some milliseconds."""
 
 
 class GangIndex:
-    """The gangs of ``registry`` by what a step has to look at them for.
+    """The gangs of ``registry`` that steps have to look at.
 
     Each gang has one timer, the earliest requested: it is looked at then even if nothing is observed of it.
     """

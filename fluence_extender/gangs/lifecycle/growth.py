@@ -1,13 +1,14 @@
-"""Gangs that make the cluster grow: which of them ask autoscalers for nodes, and which of the new nodes are theirs.
+"""Gangs that make the cluster grow: which of them ask autoscalers for nodes, and which new nodes are held for them.
 
-A gang asks by a ProvisioningRequest where the API server serves these, which an autoscaler fulfills all at once. It
-asks by the conditions of its pods where not, and where the request is refused or no autoscaler takes it up: with the
-reason Unschedulable, Cluster Autoscaler and Karpenter add nodes for pods, gated or not. Since when it asks stands in
-the request or the conditions, so a new leader goes on where the last one was. Nodes that join from then on are held for
-the gang, for the first in line if several ask. A gang that isn't placed within a limit lets go of all of it.
+Where the API server serves ProvisioningRequests, a gang asks by one of them, which an autoscaler fulfills all at once.
+Otherwise it asks by the conditions of its pods: Cluster Autoscaler and Karpenter add nodes for pods with the reason
+Unschedulable, gated or not. It also does so if its request is refused or no autoscaler takes the request up. The
+request or the conditions state since when the gang asks, so a new leader goes on where the last one was. Nodes that
+join after that time are held for the gang; if several gangs ask, for the first in line. A gang that isn't placed within
+a limit stops asking and gives up these nodes.
 
-Invariants: a gang asks only if each of its members would fit on a node that is known or stated, and in one way at a
-time; no node is held for a gang that doesn't ask.
+Invariants: a gang asks only if each of its members would fit on a node that is known or stated. It asks in one way at a
+time. No node is held for a gang that doesn't ask.
 """
 
 from __future__ import annotations
@@ -37,21 +38,22 @@ ASKED, NONE_YET, LET_GO = "AskedForNodes", "NoNodesYet", "NoNodesCame"
 LACKING = (ReasonCode.BUSY, ReasonCode.UNSATISFIABLE)
 """The reasons of a gang that more nodes may help."""
 
-STILL = (*LACKING, ReasonCode.BEHIND_RESERVATION, ReasonCode.QUEUED, ReasonCode.PREEMPTING)
-"""The reasons with which a gang that asks goes on to ask."""
+STILL_LACKING = (*LACKING, ReasonCode.BEHIND_RESERVATION, ReasonCode.QUEUED, ReasonCode.PREEMPTING)
+"""The reasons of a gang that goes on asking once it has begun to."""
 
 FORGOTTEN_AFTER = 60.0
-"""Seconds for which it is kept in mind that a gang has asked whose pods are gone: those of a Job may be yet to come."""
+"""Seconds for which a gang without pods is remembered as asking: a Job's pods may be yet to come."""
 
 
 @dataclass(slots=True)
 class Growing:
     """What is known of a gang that lacks nodes.
 
-    ``seen`` is when it was looked at last, and ``again_at`` when it may ask, on the controller's clock. ``asks_since``
-    is since when it asks, in seconds since the epoch, 0 if it doesn't; ``nodes`` are the new nodes held for it.
-    ``request`` is the name of its ProvisioningRequest, "" where its pods ask; ``made``: it has been seen;
-    ``accepted``: an autoscaler has taken it up. ``told`` is what the autoscaler said last of why there is no capacity.
+    ``seen`` is when it was looked at last, and ``again_at`` when it may ask, on the controller's clock. It has asked
+    since ``asks_since``, in seconds since the epoch, 0 if it doesn't ask. ``nodes`` are the new nodes held for it.
+    ``request`` is the name of its ProvisioningRequest, "" where its pods ask. ``made`` says that the watch has shown
+    the request, and ``accepted`` that an autoscaler has taken it up. ``told`` is the last reason that the autoscaler
+    gave for having no capacity.
     """
 
     seen: float
@@ -107,7 +109,7 @@ class ClusterGrowth:
         return frozenset(found)
 
     def take_over(self, now: float) -> None:
-        """Go on with what the last leader has asked for."""
+        """Go on with the gangs that have asked under the last leader."""
         if self._limits.grow_after is None:
             return
         for gang in self._registry.gangs.values():
@@ -125,7 +127,7 @@ class ClusterGrowth:
             self._end(key)
 
     def begin(self, now: float) -> None:
-        """Begin a step: hold the nodes that have joined since they were asked for."""
+        """Begin a step: hold for each asking gang the nodes that have joined since it asked."""
         gangs = self._registry.gangs
         for key in [key for key, one in self._gangs.items() if key not in gangs]:
             if now > self._gangs[key].seen + FORGOTTEN_AFTER:
@@ -143,14 +145,14 @@ class ClusterGrowth:
         first = min(self._gangs[key].asks_since for key in asking)
         new = [node for node in nodes.values() if node.created >= int(first) and node.name not in taken]
         for key in sorted(asking, key=lambda key: turn(gangs[key])):
-            one, lacking = self._gangs[key], _lacking(gangs[key])
+            one, lacking = self._gangs[key], gangs[key].placeless()
             mine = {node.name for node in new if suits(node, one.asks_since, lacking)}
             new = [node for node in new if node.name not in mine]
             one.nodes |= mine
             self._ledger.preemptor_holds.keep(key, one.nodes)
 
     def orphans(self, now: float) -> list[WithdrawRequest]:
-        """Return the end of requests whose gangs are gone."""
+        """Return the withdrawals of requests whose gangs are gone."""
         return list(self.requests.orphans(now))
 
     def request_refused(self, key: GangKey, why: str) -> None:
@@ -161,12 +163,12 @@ class ClusterGrowth:
             self._registry.dirty.add(key)
 
     def due(self, gang: Gang, now: float) -> tuple[list[Action], float]:
-        """Return what is to be done now for a gang that was looked at, and when to look at it again."""
+        """Return the actions for a gang that was looked at, and when to look at it again."""
         one = self._gangs.get(gang.key)
-        lacking = _lacking(gang)
+        lacking = gang.placeless()
         if gang.reason is None and lacking:
             return [], NEVER
-        wanting = bool(lacking and gang.reason and gang.reason.code in STILL)
+        wanting = bool(lacking and gang.reason and gang.reason.code in STILL_LACKING)
         if one is not None and not wanting:
             self._end(gang.key)
             one = None
@@ -190,7 +192,7 @@ class ClusterGrowth:
             gang.consumes = {CONSUMES_ANNOTATION: one.request, CLASS_ANNOTATION: self.requests.class_name}
         elif gang.state is GangState.WAITING:
             gang.consumes = {}
-        writes = list(self._writes(gang, lacking, now))
+        writes = list(self._wrong_conditions(gang, lacking, now))
         unsure = bool(writes) or by_request is (self.requests.find(gang.key) is None)
         return [*actions, *writes], min(look, now + self._limits.asked_again) if unsure else look
 
@@ -204,15 +206,15 @@ class ClusterGrowth:
     def _until(self, one: Growing, now: float) -> float:
         """Return when to look next at a gang that asks, if nothing is seen."""
         waits = self._limits.taken_up if one.request and not one.accepted else self._limits.grow_within
-        return self._at(one.asks_since + waits, now)
+        return self._on_our_clock(one.asks_since + waits, now)
 
-    def _at(self, when: float, now: float) -> float:
+    def _on_our_clock(self, when: float, now: float) -> float:
         """Return a time since the epoch on the controller's clock."""
         return now + when - self._calendar()
 
     def _proceed(self, gang: Gang, one: Growing, lacking: list[Member], now: float) -> Iterator[Action]:
-        """Have the gang ask, or let go; yield what tells it."""
-        why = self._over(gang, one, now) if one.asks_since else ""
+        """Let the gang begin or stop to ask; yield the actions and events for that."""
+        why = self._why_stop(gang, one, now) if one.asks_since else ""
         if why:
             self._release(gang.key, one)
             one.end_request()
@@ -226,22 +228,24 @@ class ClusterGrowth:
             how = f"ProvisioningRequest {one.request} asks" if one.request else "its pods ask"
             yield from events(gang, self._limits, ASKED, f"{how} autoscalers for nodes: {gang.reason}")
         if one.asks_since and one.request:
-            yield from self._by_request(gang, one, lacking, now)
+            yield from self._ask_by_request(gang, one, lacking, now)
         if one.asks_since and not one.request:
             self._births.need_pods(gang)
 
-    def _over(self, gang: Gang, one: Growing, now: float) -> str:
-        """Return why the gang lets go, "" if it doesn't."""
+    def _why_stop(self, gang: Gang, one: Growing, now: float) -> str:
+        """Return why the gang stops asking, "" if it goes on."""
         request = self.requests.find(gang.key) if one.request else None
         if request is not None and request.failure:
             return f"ProvisioningRequest {one.request} has failed: {request.failure}"
         if one.made and request is None and self.requests.served:
             return f"ProvisioningRequest {one.request} was deleted"
-        if now >= self._at(one.asks_since + self._limits.grow_within, now):
+        if now >= self._on_our_clock(one.asks_since + self._limits.grow_within, now):
             return f"it isn't placed {self._limits.grow_within:g} s after it asked for nodes"
         return ""
 
-    def _by_request(self, gang: Gang, one: Growing, lacking: list[Member], now: float) -> Iterator[Action]:
+    def _ask_by_request(
+        self, gang: Gang, one: Growing, lacking: list[Member], now: float
+    ) -> Iterator[Action]:
         """Make the gang's request, and follow it; have its pods ask instead if nobody takes it up."""
         request = self.requests.find(gang.key)
         refused = self.requests.refused.pop(gang.key, "")
@@ -253,18 +257,22 @@ class ClusterGrowth:
                 text = f"the autoscaler has no nodes for ProvisioningRequest {one.request} yet: {request.refusal}"
                 yield from events(gang, self._limits, NONE_YET, text, warning=True)
         elif refused:
-            yield from self._instead(gang, one, f"is refused ({refused})")
+            yield from self._ask_by_pods(gang, one, f"is refused ({refused})")
         elif not self.requests.served:
-            yield from self._instead(gang, one, "can't be, as the API server doesn't serve the kind any more")
+            yield from self._ask_by_pods(
+                gang, one, "can't be made, because the API server doesn't serve the kind any more"
+            )
         elif now >= self._until(one, now):
             self._by_pods_until = now + self._limits.grow_again
-            yield from self._instead(gang, one, f"was taken up by nobody in {self._limits.taken_up:g} s")
+            yield from self._ask_by_pods(
+                gang, one, f"wasn't taken up by any autoscaler in {self._limits.taken_up:g} s"
+            )
         elif request is not None:
             one.made = True
         else:
             yield from self.requests.ask(gang, lacking, now)
 
-    def _instead(self, gang: Gang, one: Growing, why: str) -> list[RecordEvent]:
+    def _ask_by_pods(self, gang: Gang, one: Growing, why: str) -> list[RecordEvent]:
         """Have the gang's pods ask in place of its request, within the same time."""
         text = f"ProvisioningRequest {one.request} {why}, so its pods ask autoscalers for nodes"
         one.end_request()
@@ -277,8 +285,8 @@ class ClusterGrowth:
         kinds = {one.pod.requests for one in lacking}
         return self.sizes.may_come(kinds, self._ledger.whole.now())
 
-    def _writes(self, gang: Gang, lacking: Iterable[Member], now: float) -> Iterator[ReportPod]:
-        """Yield the conditions that don't say what they should."""
+    def _wrong_conditions(self, gang: Gang, lacking: Iterable[Member], now: float) -> Iterator[ReportPod]:
+        """Yield a report for each pod whose condition states another time since which its gang asks."""
         reason = gang.reason
         for member in lacking:
             pod = member.pod
@@ -301,22 +309,18 @@ class ClusterGrowth:
             gang.asks_since = 0.0
 
 
-def _lacking(gang: Gang) -> list[Member]:
-    return [one for one in gang.pending() if one.assignment is None]
-
-
 def lacks_nodes(gang: Gang) -> bool:
-    """Return whether a gang is whole and has no place for want of nodes; nodes that come bring no devices of ours."""
+    """Return whether a gang is whole and has no place for want of nodes; new nodes bring no devices of ours."""
     reason: Reason | None = gang.reason
     if reason is None or reason.code not in LACKING or reason.gathering:
         return False
     if len(gang.alive()) + gang.ended < gang.size:
         return False
-    return bool(reason.lacking) or not any(one.pod.devices for one in _lacking(gang))
+    return bool(reason.lacking) or not any(one.pod.devices for one in gang.placeless())
 
 
 def suits(node: Node, asks_since: float, members: Iterable[Member]) -> bool:
-    """Return whether a node has come since a gang asked for nodes, and one of its members may run there."""
+    """Return whether a node has joined since a gang asked for nodes, and may run one of its members."""
     if node.created < int(asks_since):
         return False
     kinds: dict[object, Pod] = {(one.pod.requests, signature(one.pod)): one.pod for one in members}

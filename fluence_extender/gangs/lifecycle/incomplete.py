@@ -1,8 +1,9 @@
 """Why a gang that has begun lacks members, and until when it may be completed.
 
 A bound member that its kubelet rejects has never run, and one that is deleted before all have started runs no more.
-Unless another pod takes its place in time, the members that run are evicted (module `deadlines`). The reason says so
-from the moment on at which the member is lost. Once enough members exist again, it is what keeps them from their nodes.
+Unless another pod takes its place in time, the members that run are evicted (module `deadlines`). From the moment at
+which the member is lost, the gang's reason says so. Once enough members exist again, the reason says what keeps them
+from their nodes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ OURS = (ReasonCode.CANNOT_BIND, ReasonCode.REJECTED)
 
 
 def explain_begun(gang: Gang, now: float, limits: Limits, calendar: Callable[[], float]) -> None:
-    """Report what keeps a gang with places from being whole, or that nothing does, unless it has another reason."""
+    """Set the reason that keeps a gang with places from being whole, or clear it; leave any other reason alone."""
     begun = gang.begun
     due = undone_at(gang, limits) if begun else NEVER
     gang.undone_about = calendar() + due - now if due < NEVER else None

@@ -108,8 +108,8 @@ class Lifecycle:
         waiting = registry, ledger, self._places, self.preemption, self._displacement, self.queue
         self._attempts = Attempts(*waiting, planner.eligibility, clock)
         self.births = Births(registry, ledger, limits, clock, self.admission.admission_timeout)
-        known = planner.eligibility
-        self.growth = ClusterGrowth(registry, ledger, known, self.births, limits, registry.gone.clock)
+        eligibility = planner.eligibility
+        self.growth = ClusterGrowth(registry, ledger, eligibility, self.births, limits, registry.gone.clock)
         preemptions.keepers = self.growth.passes
         self.node_holds = NodeHolds(ledger, self.queue, limits.grow_after is not None)
         self._steering = Steering(planner, self._displacement, self.births, ledger.device_rooms)
@@ -163,7 +163,7 @@ class Lifecycle:
         return records_exactly(pod.annotations, self._ledger.allocations[pod.uid].assignment)
 
     def may_be_ungated(self, uid: str) -> None:
-        """Look again at a gang of which a pod waits until others on its node have their devices."""
+        """Look again at the gang of a pod that waits until others on its node have their devices."""
         found = self._registry.member(uid)
         if found is not None:
             self._registry.dirty.add(found[0].key)
@@ -175,7 +175,7 @@ class Lifecycle:
             found[0].note(what, found[1].pod.name, detail)
 
     def _nomination_changed(self, gang: Gang, member: Member) -> None:
-        """Follow our nomination by level: an attempt there has failed if it was seen, and then seen cleared."""
+        """Follow our nomination as the watch shows it: an attempt has failed once it was seen and then seen cleared."""
         if member.clearing and not member.pod.nominated:
             update(member, clearing=False)
         data = member.data
@@ -435,13 +435,13 @@ class Lifecycle:
                 self._registry.dirty.add(gang.key)
         known = self._gang_index.existing(looked_at)
         self._registry.dirty.update(gang.key for gang in known if falls_late(gang, now, self.limits))
-        all_known = self._evaluation.of_changed(looked_at, now)
+        all_evaluated = self._evaluation.evaluate_changed(looked_at, now)
         if not self._registry.dirty:
             # An emptied set keeps its table, and walking it costs what its former size did; clear() frees the table.
             self._registry.dirty.clear()
         for gang in self._gang_index.existing(looked_at):
             self._resting.give_up_stalled(gang, now)
-        if all_known:
+        if all_evaluated:
             looked_at |= self._try_waiting(looked_at, now)
         else:
             self._attempts.postpone(looked_at)
@@ -450,8 +450,8 @@ class Lifecycle:
             self._registry.revision += 1
         actions: list[Action] = []
         reserved = self.queue.promised_starts()
-        # While some that have changed aren't evaluated, nothing else is done for those.
-        changed = self._registry.dirty if all_known else frozenset[GangKey]()
+        # Gangs that have changed and aren't evaluated yet are left for the next step.
+        changed = self._registry.dirty if all_evaluated else frozenset[GangKey]()
         for gang in self._gang_index.existing(looked_at | changed):
             self._places.clear_unplanned(gang)
             steered, writes = self._steering.due(gang)
@@ -485,7 +485,7 @@ class Lifecycle:
         """Try to place waiting gangs: those just looked at, or all of them if more capacity may be free."""
         changed = self._attempts.make(looked_at, now)
         for gang in self._attempts.explained:
-            # Nothing but its reason has changed, which is to be announced once it has stood for a moment.
+            # Only its reason has changed. It is announced once it has stayed the same for a moment.
             self._gang_index.look_at(gang.key, gang.reports.reason_since + self.limits.announce_after)
         self._registry.revision += bool(self._attempts.explained)
         for gang in self.queue.finish(now):

@@ -1,11 +1,11 @@
 """The nodes that autoscalers may not remove, because something is planned, reserved or awaited there.
 
-An autoscaler doesn't see plans: to it a node is empty on which nothing runs. So nodes that are held for a while get the
-annotations that autoscalers respect, and lose them once nothing has held them for a while. A plan of a moment isn't
-worth a write.
+An autoscaler doesn't see plans: it takes a node for empty if nothing runs there. So nodes that are held for a while get
+the annotations that autoscalers respect, and lose them once nothing has held them for a while. A plan that lasts only a
+moment isn't worth a write.
 
-Invariant: an annotation that the service hasn't set stays as it is; which it has set stands on the node, so it holds
-for each leader.
+Invariant: the service changes no annotation that it hasn't set. The node itself records which ones it has set, so each
+leader knows them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOOK_EVERY = 5.0
 """Seconds between two looks; a node is annotated if two looks in a row find it held."""
 
 FREE_FOR = 60.0
-"""Seconds for which nothing has held a node when it loses its annotations; a new leader makes its plans meanwhile."""
+"""Seconds after which a node that nothing holds loses its annotations; a new leader has made its plans by then."""
 
 AGAIN = 30.0
 """Seconds after which a write that has shown no effect is made again."""

@@ -1,7 +1,7 @@
 """The ProvisioningRequests by which gangs ask for nodes: one for a whole gang, made, followed and withdrawn.
 
-A request names what of the gang has no place, one set of pods for each shape. It belongs to the workloads of the gang's
-pods, or to the pods themselves, so that it doesn't outlive them whatever becomes of the service.
+A request names the members of the gang that have no place, one set of pods for each shape. It belongs to the workloads
+of the gang's pods, or to the pods themselves, so that it never outlives them, even if the service ends.
 
 Invariant: no request of ours stays whose gang is gone, is bound, or asks no more.
 """
@@ -28,7 +28,7 @@ MOST_SETS = 32
 """Sets of pods that one request may have (autoscaling.x-k8s.io v1)."""
 
 MOST_OWNERS = 32
-"""A request goes when all of its owners are gone; it names as many of a gang's pods as this."""
+"""The most owners of one request, which goes when all of them are gone."""
 
 ORPHANED_AFTER = 60.0
 """Seconds after which a request without a gang is withdrawn: after a restart, the pods of a Job may be yet to come."""
@@ -37,7 +37,7 @@ AGAIN = 5.0
 """Seconds after which a write that has shown no effect is made again."""
 
 READABLE = 40
-"""Characters of a gang's name in that of its request."""
+"""The most characters of a gang's name that are in the name of its request."""
 
 Id = tuple[str, str]
 
@@ -64,7 +64,7 @@ class NodeRequests:
         """Why the API server refuses the gang's request, until that is told."""
 
     def observe(self, seen: Observation) -> None:
-        """Take in an observation of the kind, and have the gangs looked at that it concerns."""
+        """Take in an observation of a request, and mark its gang to be looked at."""
         match seen:
             case Listed(_, objects, served):
                 self.served = served
@@ -138,7 +138,7 @@ class NodeRequests:
         yield RequestNodes(gang.key, NodeRequest(*at, self.class_name, tuple(sets), owners))
 
     def withdraw(self, gang: Gang, now: float) -> Iterator[WithdrawRequest]:
-        """Yield the end of the gang's request, unless its pods are on their way to the nodes."""
+        """Yield the withdrawal of the gang's request, unless its pods are on their way to the nodes."""
         request = self.find(gang.key)
         if request is not None and gang.state not in (GangState.PLANNED, GangState.COMMITTED):
             yield from self._end(request, now)
@@ -150,7 +150,7 @@ class NodeRequests:
             yield WithdrawRequest(request)
 
     def orphans(self, now: float) -> Iterator[WithdrawRequest]:
-        """Yield the end of requests whose gang is gone."""
+        """Yield the withdrawals of requests whose gangs are gone."""
         gangs = self._registry.gangs
         for at, request in self._requests.items():
             if self._gangs.get(at) in gangs:
@@ -169,7 +169,7 @@ def asks_itself(pods: Iterable[Pod], own: str) -> bool:
 
 
 def _alike(pods: Iterable[Pod]) -> list[list[Pod]]:
-    """Return the pods by what schedulers read of them."""
+    """Return the pods in groups that look alike to schedulers."""
     found: dict[object, list[Pod]] = {}
     for pod in pods:
         labels = (pod.owner, role(pod)) if pod.interdependent else ()

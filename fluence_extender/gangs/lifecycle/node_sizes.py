@@ -1,6 +1,7 @@
-"""Whether autoscalers may add a node that has room for a pod, by the nodes that there are, were or are stated.
+"""Whether autoscalers may add a node that has room for a pod, judged by present, gone and stated nodes.
 
-A node group's own template is known to its cloud alone. So what no known node could hold counts as what none will.
+Only the cloud knows the templates of its node groups. So if no known node could hold a pod, no future one counts as
+able to.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from fluence_extender.model.resources import Resources
 class NodeSizes:
     """The sizes of the largest nodes that are gone, and one that is ``stated``.
 
-    Of a resource that it doesn't name, the stated node has as much as any other.
+    Where the stated node doesn't name a resource, it has as much of it as the largest other node.
     """
 
     def __init__(self, stated: Resources) -> None:

@@ -1,8 +1,8 @@
 """Steering in the write that ungates: the pod is confined to its planned node, and to a few spare ones.
 
 This saves one write compared with a nomination and an ungating. But a required node affinity can only be tightened, and
-not at all once the gates are gone. So only those pods are pinned whose plan hardly anything but a change of a node can
-upset, and which their controller replaces. A pod whose pin blocks its gang (module `displacement`) is evicted after a
+not at all once the gates are gone. So a pod is pinned only if hardly anything but a change of a node can upset its
+plan, and if its controller replaces it. A pod whose pin blocks its gang (module `displacement`) is evicted after a
 while. Its successor has our gate again and is planned anew. Rules of the API server (Kubernetes 1.36,
 pkg/apis/core/validation): a field selector names one node; terms that a user wrote may be extended, but no term added.
 """
@@ -26,10 +26,10 @@ from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import refusal
 
 SPARES = 3
-"""Nodes beside the planned one. With them a cordon or a foreign pod moves the pod instead of ending it."""
+"""The number of spare nodes. With them a cordon or a foreign pod moves the pod instead of ending it."""
 
 EXAMINED = 16
-"""Nodes tried as spare ones; on a full cluster none may fit."""
+"""The most nodes that are tried as spare ones; on a full cluster none may fit."""
 
 
 def may_be_pinned(pod: Pod) -> bool:

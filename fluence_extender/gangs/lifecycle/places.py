@@ -65,9 +65,9 @@ class Places:
         avoided: frozenset[str] = frozenset(),
         beside: Beside = FREELY,
     ) -> Reason | None:
-        """Place all of ``members`` off the nodes ``avoided``, or none of them and return why.
+        """Place all of ``members`` on nodes that aren't ``avoided``, or none of them and return why.
 
-        ``beside`` says what the queue keeps for others.
+        ``beside`` says which room the queue keeps for others.
         """
         demands, settled = self.demands(members, now, avoided), self.settled(gang)
         try:
@@ -100,14 +100,14 @@ class Places:
     def demands(
         self, members: Sequence[Member], now: float, avoided: frozenset[str] = frozenset()
     ) -> list[Demand]:
-        """What is asked of a planner for ``members``."""
+        """Return the demands of ``members`` for a planner."""
         return [
             Demand(member.pod, member.refusals.barred_nodes(now) | avoided, *self.topology(member.pod))
             for member in members
         ]
 
     def settled(self, gang: Gang) -> list[SettledMember]:
-        """The members that have a place already."""
+        """Return the members that have a place already, for a planner."""
         return [
             SettledMember(Demand(one.pod, frozenset(), *self.topology(one.pod)), one.assignment.node)
             for one in gang.alive()
@@ -190,11 +190,11 @@ class Places:
         if member.assignment is None or member.binding:
             return
         node = self._planner.node(member.assignment.node)
-        if node is None or refusal(member.pod, node) is not None or not self._as_asked(member):
+        if node is None or refusal(member.pod, node) is not None or not self._holds_its_requests(member):
             self.replan(gang, member)
 
-    def _as_asked(self, member: Member) -> bool:
-        """Return whether the member still requests what is held for it: users can edit a waiting pod."""
+    def _holds_its_requests(self, member: Member) -> bool:
+        """Return whether the ledger holds what the member requests now; users can edit a waiting pod."""
         held = self._ledger.allocations.get(member.pod.uid)
         if held is None or held.requests != member.pod.requests or held.ports != member.pod.host_ports:
             return False

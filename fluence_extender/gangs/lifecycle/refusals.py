@@ -1,7 +1,8 @@
-"""What kube-scheduler's refusals of one pod teach: which nodes to leave alone for a while, and what to tell users.
+"""Learns from kube-scheduler's refusals of a pod which nodes to bar for a while, and what to tell users.
 
-kube-scheduler's own filters have the last word, and often they only saw the cluster a moment earlier than we did.
-Therefore a node is tried twice before it is barred for the pod, and it is barred only for a while or until it changes.
+kube-scheduler's own filters have the last word. They often refuse a node only because they saw the cluster as it was a
+moment earlier. Therefore a node is tried twice before it is barred for the pod, and it is barred only for a while or
+until it changes.
 
 The one place where kube-scheduler states why it refused a pod is the PodScheduled condition. Its message counts nodes
 by reason, and our own answers are among them. The reasons are the filters' own texts (Kubernetes 1.36,
@@ -44,19 +45,19 @@ PLUGINS = {
     "node(s) exceed max volume count": "NodeVolumeLimits",
     "cannot allocate all claims": "DynamicResources",
 }
-"""The filter that writes a text, by how the text begins."""
+"""The filter that writes a text, by the beginning of the text."""
 
 OURS = ("planned on node ", "busy: ", "waiting for members", "node(s) didn't satisfy plugin")
 """Texts that tell nothing about the filters: our own answers, and the nodes outside a pinned pod's affinity."""
 
 Verdicts = tuple[tuple[str, int], ...]
-"""Filters and on how many nodes each refused the pod, the most first."""
+"""Filters, each with the number of nodes on which it refused the pod; the highest number comes first."""
 
 NO_NODES: frozenset[str] = frozenset()
 
 
 def verdicts(refusal: str) -> Verdicts:
-    """Return the filters that refused nodes, each with how many, the most first; empty if the text names none."""
+    """Return the filters that a refusal names, each with how many nodes it refused; none if it names none."""
     found = FITTED.match(refusal)
     if found is None:
         return ()
@@ -75,8 +76,7 @@ def _plugin(text: str) -> str:
 def last_verdicts(refusal: str, before: Verdicts) -> Verdicts:
     """Return the last verdicts of known filters, after a pod's condition has become ``refusal``.
 
-    The verdicts ``before`` stay if the attempt since has failed for another reason: a pod that has no place any more is
-    refused by us.
+    The verdicts ``before`` stay if the condition names no known filter: a pod without a place is refused by us.
     """
     found = verdicts(refusal)
     return found if any(name in PLUGINS.values() for name, _ in found) else before

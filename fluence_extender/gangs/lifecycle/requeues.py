@@ -2,8 +2,8 @@
 
 An evicted pod counts against its Job's ``backoffLimit``. The Job controller deletes the pods of a suspended Job without
 counting them, and so do the operators of MPIJobs and RayClusters. So where all pods of a gang belong to workloads that
-the service may suspend, these are suspended, held for placement, and `births` resumes them in their turn. All other
-gangs are evicted.
+the service may suspend, it suspends them and holds them for placement, and `births` resumes them in their turn. All
+other gangs are evicted.
 
 The workloads of one gang are suspended one after the other. If the service ends in between, the next one finds a gang
 that has begun and lacks members. While there is still a reason for sending it back, it suspends the others; otherwise
@@ -27,7 +27,7 @@ from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.workload import MpiJob, Resumable
 
 LAUNCHER = "-launcher"
-"""How the name of the Job ends that the MPI Operator creates for an MPIJob's launcher."""
+"""The end of the name of the Job that the MPI Operator creates for an MPIJob's launcher."""
 
 
 class Requeues:
@@ -47,7 +47,7 @@ class Requeues:
     ) -> Requeue | None:
         """Return how a gang with these bound pods goes back in line, None where its pods have to be evicted.
 
-        Without any workloads in the result nothing has to be done: all of them are suspended.
+        If the result has no workloads, all of them are suspended already, and nothing has to be done.
         """
         jobs = self._jobs(gang)
         if jobs is None:
@@ -56,7 +56,7 @@ class Requeues:
         return Requeue(gang.key, running, tuple(pods), place(gang, jobs), reason, with_names, again)
 
     def _jobs(self, gang: Gang) -> list[Resumable] | None:
-        """Return the workloads of the gang's living pods, None where these can't go by suspending them."""
+        """Return the workloads of the gang's living pods, None where suspending them can't take just these away."""
         found: dict[str, Resumable] = {}
         for member in gang.alive():
             owner = member.pod.owner
@@ -91,9 +91,9 @@ class Requeues:
 
 
 def place(gang: Gang, jobs: Sequence[Resumable]) -> tuple[float, int]:
-    """Return the place in line of a gang that has places.
+    """Return the place in line of a gang that has places: that of the oldest of its pods and planned Jobs.
 
-    Pods that were created with their nodes are younger than their Job, which waited for them.
+    A Job that was resumed with a plan has waited longer than its pods.
     """
     age = gang.created
     return min((age, *(job.queued_since or (job.created, age[1]) for job in jobs if job.nodes)))

@@ -1,4 +1,4 @@
-"""Members that have a place and aren't bound to it, and gangs that give their places back for a while because of it.
+"""Members that have a place but aren't bound to it, and gangs that therefore give their places back for a while.
 
 There are three ways in which a place is held in vain:
 
@@ -37,7 +37,7 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 
 MOST_DOUBLINGS = 16
-"""Far beyond any limit, and small enough not to overflow a float."""
+"""The most doublings of a rest: far beyond any limit, and few enough not to overflow a float."""
 
 
 def back_off(first: float, times: int, longest: float) -> float:

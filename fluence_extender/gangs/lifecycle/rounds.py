@@ -1,7 +1,8 @@
 """Which waiting gangs a pass has yet to try, over as many steps as it takes.
 
-Each step takes the first of them in order, and then as many of those after the one that the last pass came to. So the
-first are tried in every pass, and the others all the same if passes are cut short because more capacity comes back.
+Each step takes the first gangs in order, and then as many of those after the last gang that the pass before reached. So
+the first gangs are tried in every pass. The others are reached as well, even if passes are cut short because capacity
+comes back.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from fluence_extender.queueing.order import Rank
 
 
 class Round:
-    """The gangs of ``line`` that a pass has yet to try; those after the turn ``reached`` are the further ones."""
+    """The gangs of ``line`` that a pass has yet to try. The further ones stand after the rank ``reached``."""
 
     def __init__(self, line: Sequence[InLine] = (), reached: Rank | None = None) -> None:
         at = 0 if reached is None else bisect_right(line, reached, key=RANK)
@@ -28,7 +29,7 @@ class Round:
         return self._first_at < len(self._first) or self._further_at < len(self._further)
 
     def add(self, place: InLine) -> None:
-        """Let a gang be tried, once more if need be."""
+        """Add a gang to those that the pass has yet to try, even if it was tried already."""
         if self._border is not None and place.rank <= self._border:
             insort(self._first, place, lo=self._first_at, key=RANK)
         else:

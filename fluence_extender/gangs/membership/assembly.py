@@ -13,7 +13,10 @@ from fluence_extender.model.reason import Reason, ReasonCode
 
 
 def agreed_size(key: GangKey, memberships: Iterable[tuple[str, Membership]]) -> int | Reason:
-    """Return the size that all memberships state, each of the pod of that name, or why they don't; 1 without any."""
+    """Return the size that all memberships state, or why they state none together; 1 if there are none.
+
+    Each membership comes with the name of its pod.
+    """
     by_size: dict[int, list[tuple[str, Membership]]] = {}
     for name, membership in memberships:
         if isinstance(membership.size, Reason):

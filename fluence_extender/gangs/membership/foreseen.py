@@ -1,8 +1,8 @@
-"""The pods that a workload will have, as far as the cluster shows them before they exist.
+"""The pods that a workload will have, as the cluster shows them before they exist.
 
-A Job says how many pods of one shape it will have, a workload of an operator how many of each shape. So its pods can be
-placed before any of them exists. A *foreseen* pod is one that doesn't exist yet. It is a member of its gang like any
-other, with a uid of ours.
+A Job says how many pods of one shape it will have. A workload of an operator says how many of each shape. So the pods
+can be placed before any of them exists. A *foreseen* pod is one that doesn't exist yet. It is a member of its gang like
+any other, with a uid of ours.
 
 Which pods are foreseen follows from the cluster alone, so that a restart foresees the same ones:
 
@@ -12,10 +12,10 @@ Which pods are foreseen follows from the cluster alone, so that a restart forese
   the first time or as a replacement.
 * None of any other Job: its pods wait at the gate.
 
-Only the pods of a Job that has one for each index, all at once, and that makes one gang of them, can be *pinned*: the
-plan names the node of each index. Any other workload that waits for its turn is resumed without a plan. As many pods
-are foreseen for it as it creates then. From then on, those foreseen pods that have a place are *claims*: each is taken
-over by one of the workload's pods as they come, whichever has the same role. A claim exists in memory only, so after a
+Pods can be *pinned* only if their Job has one for each index, all at once, and they are one gang: the plan names the
+node of each index. Any other workload that waits for its turn is resumed without a plan. As many pods are foreseen for
+it as it will create at first. From the resume on, those foreseen pods that have a place are *claims*: as the workload's
+pods come, each takes over a claim of the same role. A claim exists in memory only, so after a
 restart such a pod waits in line like any other.
 
 Invariant: no index has a foreseen pod while it has a real one that holds a place or has succeeded.
@@ -84,7 +84,7 @@ def role(pod: Pod) -> tuple[str, ...]:
 def unsuited(pod: Pod) -> str:
     """Return why a workload with such pods can't wait without them, "" where it can.
 
-    A gate of others is removed only from a pod that exists.
+    Others remove their gates only from pods that exist.
     """
     if pod.problem:
         return pod.problem
@@ -96,9 +96,9 @@ def unsuited(pod: Pod) -> str:
 
 
 def unpinnable(pod: Pod) -> str:
-    """Return why such pods can't be created with their nodes, "" where they can: they couldn't be moved then."""
+    """Return why such pods can't be created with their nodes, from which they couldn't move; "" where they can."""
     if pod.devices and not pod.marked:
-        return f"another client adds devices to its pods, and not {MARK_RESOURCE}"
+        return f"another client adds devices to its pods without {MARK_RESOURCE}"
     if pod.interdependent or pod.host_ports:
         return "kube-scheduler judges its pods by more than their node"
     return ""
@@ -134,16 +134,18 @@ def shape(pod: Pod) -> Pod:
 class JobPods:
     """A workload that is to be placed, or was placed, before its pods exist.
 
-    ``shapes`` are what its pods of each group have in common, empty while that isn't known. ``version`` is its
+    Values: ``shapes`` are what its pods of each group have in common, empty while that isn't known. ``version`` is its
     resourceVersion when it was first seen. ``foreseen`` are its pods that don't exist, by index: those of the first
-    group, then those of the next. ``pods`` are the real pods of a Job, whose index counts. ``asked``: the API
-    server is being asked for the shape. ``refused`` is why its pods can't be foreseen. ``written``: it is being resumed
-    without a plan, or suspended again. ``held`` is how often it was suspended again. ``born`` is when it was seen to be
-    resumed, or when the last of its pods appeared. ``over``: it has ended or is gone, or its user has resumed it.
-    ``paused``: it belongs to a JobSet that is suspended. ``leaving``: it is to be suspended again, until it is seen so.
-    ``look_at`` is when to look again at whether it has lost a place. ``judged``: it was found out what follows from the
-    shapes. ``apart``: each of its pods is a gang by itself. ``claims`` are the indexes of the foreseen pods that are
-    claims.
+    group, then those of the next. ``pods`` are a Job's real pods by index and uid. ``refused`` is why its pods can't be
+    foreseen. ``held`` is how often it was suspended again. ``born`` is when it was seen resumed, or when the last of
+    its pods appeared. ``look_at`` is when to check next whether it has lost a place; both are on the controller's
+    clock. ``claims`` are the indexes of its claims.
+
+    States: if ``asked``, the API server is being asked for the shapes. If ``written``, the workload is being resumed
+    without a plan, or suspended again. If ``over``, it has ended or is gone, or its user has resumed it. If ``paused``,
+    it belongs to a suspended JobSet. If ``leaving``, it is to be suspended again, until the watch shows it suspended.
+    If ``judged``, ``apart`` and ``refused`` follow from the present shapes. If ``apart``, each of its pods is a gang by
+    itself.
     """
 
     job: Resumable
@@ -209,7 +211,7 @@ class JobPods:
         return waiting + [pod.uid for pod in self.foreseen.values()]
 
     def shaped(self, workloads: WorkloadIndex) -> bool:
-        """Return whether the shape of its pods is known, if need be from a pod that a Job has; judge it once."""
+        """Return whether the shape of its pods is known, from an existing pod of a Job if need be; judge new shapes."""
         if not self.shapes:
             pods = (pod for some in self.pods.values() for pod in some.values() if not pod.problem)
             self.shapes = tuple(shape(pod) for pod in islice(pods, 1))
@@ -229,7 +231,7 @@ class JobPods:
             self.refused = self.refused or unpinnable(self.shapes[0])
 
     def unsettled(self) -> bool:
-        """Return whether something may have to be done for it without a new observation."""
+        """Return whether it may need an action without a new observation."""
         if self.job.held_for_placement or self.leaving or self.foreseen:
             return True
         return bool(self.pending()) or bool(self.missing())

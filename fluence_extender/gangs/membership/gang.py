@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fluence_extender.gangs.execution.barrier import Barrier
-from fluence_extender.gangs.lifecycle.failures import Asked
+from fluence_extender.gangs.lifecycle.failures import FailureRecord
 from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.member_states import (
     BINDING,
@@ -48,11 +48,12 @@ class Member:
     ``membership`` is what the pod states about the gang. `move` alone changes ``state``, ``data`` (that of the state)
     and ``assignment`` (the member's planned or actual place), as well as ``promise``: what the gang was promised when
     the member got that place, None if it got none with a gang or was bound by other means. `Registry.take_over` alone
-    renames what these name. ``refusals`` is what failed attempts have taught. ``excused``: the next failed attempt was
-    our own doing. ``trouble`` is why its node can't be written to the cluster. ``written_off``: the gang does without
-    this member since the kubelet rejected it. ``first_seen`` is the resourceVersion of its pod when it was first seen,
-    0 if it had none. ``submitted`` is the place in line of the work that it is a part of, as `Gang.created` has it,
-    None where the pod itself was submitted. ``asked_at`` is when it was last written whether its pod asks for nodes.
+    renames what these name. ``refusals`` records its failed attempts. ``excused`` says that we
+    ourselves cause the next failed attempt. ``trouble`` is why its node can't be written to the cluster.
+    ``written_off`` says that the gang does without this member since the kubelet rejected it. ``first_seen`` is the
+    resourceVersion of its pod when it was first seen, 0 if it had none. ``submitted`` is the place in line of the work
+    that it is a part of, as in `Gang.created`, None where the pod itself was submitted. ``asked_at`` is when its pod's
+    condition was last written to ask for nodes or to stop asking, on the controller's clock.
     """
 
     pod: Pod
@@ -170,19 +171,19 @@ def run_of(pod: Pod) -> str:
 
 @dataclass(slots=True)
 class Attempt:
-    """The last vain attempt to place a gang.
+    """The last attempt to place a gang, which has failed.
 
-    ``version`` is the ledger's version then, ``queue_version`` that of what the queue keeps from gangs. From
-    ``again_at`` on another attempt may succeed on the same version. ``beyond`` is with which of the members beyond its
-    size the next attempt begins. ``asked`` stands for what it asked, and is None where more than that decides whether
-    it has a place.
+    ``version`` was the ledger's version then, and ``queue_version`` that of the queue. From ``again_at`` on, another
+    attempt may succeed on the same version. ``beyond`` is the number of the member beyond the gang's size with which
+    the next attempt begins. ``record`` is shared with all gangs that ask the same, None where more than the demand
+    decides whether the gang has a place.
     """
 
     version: int = -1
     queue_version: int = -1
     again_at: float = NEVER
     beyond: int = 0
-    asked: Asked | None = None
+    record: FailureRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +213,7 @@ class Assembly:
     patience: float | None = None
 
 
-# Of thousands of gangs that wait most have these, so they share them.
+# Most of thousands of waiting gangs have these values, so they share them.
 NO_REST, ASSEMBLED, NOTHING_FORETOLD = Rest(), Assembly(), Foretold()
 
 
@@ -248,17 +249,20 @@ def priority_of(pods: Collection[Pod], usual: int | None) -> int:
 class Gang:
     """One gang.
 
-    ``reason`` is why it waits. ``whole``: as many members as it requires have been bound. ``incomplete_since`` is since
-    when it runs below its size. ``expected`` is how many members gather at the barrier: they have a place and aren't
-    bound. ``unpinned``: its members are pinned no more, because one had to be replaced for its pin. ``starts_about`` is
-    when it is expected to get its places, in seconds since the epoch, None if unknown, and ``undone_about`` is when its
-    bound members are evicted, None if they aren't. ``usual_priority`` is the priority that its queue gives work without
-    a PriorityClass, None where it gives none. ``head_start`` is how many seconds of waiting its priority is worth, None
-    where the higher priority always comes first. ``entitlement`` is what its queue is entitled to with it. ``queue`` is
-    the queue in which it is, "" if nobody has made that. ``foretold`` is what the queue has promised its users, for the
-    account of past work. ``gathering`` is its `barrier` once it is used. ``asks_since`` is since when its pods ask
-    autoscalers for nodes, in seconds since the epoch, 0 where they don't. ``consumes`` are the annotations that
-    name the ProvisioningRequest by which it has asked, and its class.
+    State: ``reason`` is why it waits. ``whole`` says that as many members as it requires have been bound. It has run
+    below its size since ``incomplete_since``, None where it doesn't. ``expected`` members, which have a place and
+    aren't bound, gather at the barrier. ``gathering`` is its `barrier` once it is used. ``unpinned`` says that its
+    members aren't pinned any more, because one had to be replaced for its pin.
+
+    Times, in seconds since the epoch: ``starts_about`` is when it is expected to get its places, None if unknown.
+    ``undone_about`` is when its bound members are evicted, None if they aren't. Its pods have asked autoscalers for
+    nodes since ``asks_since``, 0 where they don't ask. ``consumes`` are the annotations that name the
+    ProvisioningRequest by which it has asked, and that request's class.
+
+    Queue: ``queue`` is the name of its queue, "" if nobody has made that queue. ``usual_priority`` is the priority that
+    the queue gives work without a PriorityClass, None where it gives none. ``head_start`` is how many seconds of
+    waiting its priority is worth, None where the higher priority always comes first. ``entitlement`` is that of its
+    queue with this gang. ``foretold`` are the starts that the queue has promised, for the account of past work.
     ``met`` are its dependencies that were met, each as its annotation names it.
     """
 
@@ -304,6 +308,10 @@ class Gang:
             for member in self.members.values()
             if member.state is not BOUND and not member.pod.deleting and member.pod.phase not in ENDED_PHASES
         ]
+
+    def placeless(self) -> list[Member]:
+        """Return the members that still need a place."""
+        return [member for member in self.pending() if member.assignment is None]
 
     @property
     def has_nodes(self) -> bool:

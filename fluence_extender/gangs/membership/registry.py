@@ -230,7 +230,7 @@ class Registry:
             self._by_owner.add(pod.owner.uid, key)
 
     def _disown(self, pod: Pod, key: GangKey) -> None:
-        """Forget that the pod's owner has a pod in that gang, from which this one is gone, if it has no other there."""
+        """Forget that the pod's owner has a pod in that gang, which this pod has left, if it has no other pod there."""
         if pod.owner is None:
             return
         gang, uid = self.gangs.get(key), pod.owner.uid

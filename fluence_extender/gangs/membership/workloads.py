@@ -22,7 +22,7 @@ from fluence_extender.placement.topology_constraints import sliced
 Found = TypeVar("Found", bound=Workload)
 Name = tuple[str, str]
 Ref = Name | type
-"""The objects of a name, or the question whether the cluster serves that kind at all."""
+"""A name, for all objects that have it, or a kind, for whether the cluster serves it."""
 
 
 class WorkloadIndex:
@@ -67,7 +67,7 @@ class WorkloadIndex:
         return membership
 
     def _shared(self, dependencies: tuple[Ref, ...]) -> tuple[Ref, ...]:
-        """Return the equal tuple of another pod, if one that is easily found has it: the pods of a gang share it."""
+        """Return the equal tuple of another pod if one is quickly found, so that the pods of a gang share one tuple."""
         other = next(iter(self._dependents.of(dependencies[0])), "")
         known = self._dependencies.get(other, ())
         return known if known == dependencies else dependencies

@@ -1,8 +1,8 @@
-"""Whether a gang may start, whatever room there is, and where it counts.
+"""Whether a gang may start, however much room there is, and for which queue and user it counts.
 
-A gang may start once its queue, its user's limits, its holds and its dependencies allow it. What already has places is
-let go on, in the queue in which it got them. Invariant: what runs and waits is counted as of the last look at each
-gang, and a gang that gets its places counts at once, so no limit is exceeded within a step.
+A gang may start once its queue, its user's limits, its holds and its dependencies allow it. A gang that has places
+keeps them, in the queue in which it got them. Invariant: running and waiting gangs are counted as of the last look at
+each, and a gang that gets its places counts at once, so no limit is exceeded within a step.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from fluence_extender.model.workload import Job
 
 NO_LIMITS = QueueLimits()
 NO_QUEUE_NAME = ""
-"""The queue in which gangs count that are in none."""
+"""The name under which gangs without a queue count."""
 
 
 class QueueAccount(TypedDict):
@@ -75,11 +75,11 @@ class QueueAdmission:
 
     @property
     def usual_durations(self) -> bool:
-        """Whether any queue says how long work runs that declares no duration."""
+        """Whether any queue states a duration for work that declares none."""
         return any(usual_seconds(one) is not None for one in self._queues.queues.values())
 
     def default_duration(self, pod: Pod) -> float | None:
-        """Return how long a pod of ours runs that declares no duration, None where its queue doesn't say it."""
+        """Return the seconds that a pod of ours without a declared duration runs, None where its queue states none."""
         if not self.usual_durations:
             return None
         found = self._registry.member(pod.uid)
@@ -87,20 +87,20 @@ class QueueAdmission:
         return usual_seconds(queue) if isinstance(queue, Queue) else None
 
     def admission_timeout(self, gang: Gang) -> float | None:
-        """Return for how many seconds the gang keeps its places without pods, None where its queue doesn't say it."""
+        """Return for how many seconds the gang keeps its places without pods, None where its queue states no limit."""
         queue = self.queue_of(gang)
         return queue.scheduling.admission_timeout if isinstance(queue, Queue) else None
 
     def user_of(self, gang: Gang) -> str:
-        """Return as whose work a gang counts; where that isn't recorded, all gangs of the namespace have one user."""
+        """Return the user for whom a gang counts; if none is recorded, all gangs of the namespace have one user."""
         return _user(gang.key, submission_of(gang, self._registry.workloads))
 
     def creator_of(self, gang: Gang) -> str:
-        """Return who submitted a gang, of the service accounts of a namespace each by its name."""
+        """Return who submitted a gang; unlike `user_of`, it tells the service accounts of a namespace apart."""
         return submission_of(gang, self._registry.workloads).user or self.user_of(gang)
 
     def user_for(self, key: GangKey, said: Submission) -> str:
-        """Return who submits a gang that says this of itself, as `user_of` does."""
+        """Return the user of a gang that is yet to come with this submission, as `user_of` does."""
         return _user(key, said)
 
     def obstacle(self, gang: Gang) -> Reason | None:
@@ -122,8 +122,8 @@ class QueueAdmission:
         durations = (one.pod.duration for one in gang.alive())
         return queue_obstacle(gang.key, queue, _user(gang.key, said), gang.created, durations, self.usage)
 
-    def lasts(self, gang: Gang) -> bool:
-        """Return whether a gang without places has no obstacle, and gets one only if itself or its queue changes."""
+    def is_unobstructed(self, gang: Gang) -> bool:
+        """Return whether a gang without places has no obstacle, and gets none unless it or its queue changes."""
         said = submission_of(gang, self._registry.workloads)
         if said.after is not None or hold_obstacle(said.hold) is not None or self.quotas.active:
             return False
@@ -132,8 +132,8 @@ class QueueAdmission:
             return False
         return duration_obstacle(queue, (one.pod.duration for one in gang.alive())) is None
 
-    def limited(self, gang: Gang) -> bool:
-        """Return whether limits of its queue keep a gang waiting by what runs now, whatever room there is."""
+    def is_limited(self, gang: Gang) -> bool:
+        """Return whether limits of its queue keep a gang waiting now, however much room there is."""
         place = self.usage.place(gang.key)
         queue = None if place is None or place.runs else self._queues.queues.get(place.queue)
         if place is None or queue is None:
@@ -142,7 +142,7 @@ class QueueAdmission:
         return over is not None or limit_obstacle(gang.key, queue, place.user, self.usage) is not None
 
     def queue_for(self, key: GangKey, pods: Sequence[Pod], said: Submission, now: float) -> Queue | Reason:
-        """Return the queue of a gang that would be created ``now``, or why it would not be let start.
+        """Return the queue of a gang that would be created ``now``, or why it couldn't start.
 
         Who would create it isn't known, so limits of one user don't count unless ``said`` names one.
         """
@@ -163,7 +163,7 @@ class QueueAdmission:
         return obstacle or self.quotas.obstacle(queue.name, asked) or queue
 
     def within_quota(self, gang: Gang, ready: Sequence[Member], fewest: int) -> tuple[int, Reason | None]:
-        """Return how many of the ``ready`` members of a gang its quota has room for, and why for no more.
+        """Return for how many of the ``ready`` members of a gang its quota has room, and why for no more.
 
         ``fewest`` of them have to be placed together.
         """
@@ -241,7 +241,7 @@ class QueueAdmission:
             self.quotas.moved(before, place)
 
     def _wake(self, left: Place) -> None:
-        """Look at the gangs that are in line now that another one has left it."""
+        """Mark the gangs that come within limits of the line because another gang has left it."""
         queue = self._queues.queues.get(left.queue)
         if queue is None:
             return
@@ -252,7 +252,7 @@ class QueueAdmission:
                 self._registry.dirty.add(key)
 
     def _look(self, namespace: str, target: Target) -> Dependee | None:
-        """Return what is known of a Job or a gang for which others wait."""
+        """Return the state of a Job or a gang for which others wait, None where it doesn't exist."""
         if target.kind == "job":
             job = self._registry.workloads.find(Job, namespace, target.name)
             return None if job is None else Dependee(job.outcome, job.submission.after or "")
@@ -276,9 +276,9 @@ class QueueAdmission:
 
 
 def charged_queue(gang: Gang) -> str:
-    """Return the queue to which the places of a gang are charged, "" if nothing is recorded of them.
+    """Return the queue to which the places of a gang are charged, "" if none is recorded.
 
-    Members that got their places with another gang may name another queue. They count only where no others have one.
+    Members that got their places with another gang may name another queue. They count only if no others have one.
     """
     placed = [one for one in gang.members.values() if one.charged and not one.pod.finished]
     own = [one for one in placed if one.promise is not None and one.promise.gang == gang.key]
@@ -294,7 +294,7 @@ def _runs(gang: Gang) -> bool:
 
 
 def _leaves(gang: Gang) -> bool:
-    """Return whether pods of it are being deleted whose containers may run on for as long as their users have said."""
+    """Return whether the containers of pods that are being deleted may still run, for their grace periods."""
     return any(one.pod.deleting and one.pod.node and not one.pod.finished for one in gang.members.values())
 
 

@@ -1,8 +1,8 @@
-"""The ledger beside what is kept for others: a gang that is planned here leaves the rooms of reservations alone.
+"""A view of the ledger without the room that is kept for reservations, to plan gangs beside them.
 
-What is free here is what the ledger has free less what has to stay free. Places are taken from the ledger itself. The
-matcher chooses nodes without knowing what is kept, so its answer counts only where it keeps within what is free here;
-otherwise the exact search places the gang.
+Free amounts in the view are those of the ledger less those that have to stay free. Places are taken from the ledger
+itself. The matcher chooses nodes without knowing the kept amounts. So its answer counts only where it fits into the
+view; otherwise the exact search places the gang.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from fluence_extender.placement.trial import SEARCHED
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """How a gang may be placed: by ``planner``, None for the usual one, and off the nodes ``closed`` to it.
+    """How a gang may be placed beside reservations.
 
-    Gangs with equal tokens that ask the same have the same places beside the same number of ``levels``, the starts of
-    reservations during which they would run. With more of them, a gang that had no place still has none. ``kept`` is
-    what has to stay free beside the gang, None for nothing.
+    ``planner`` plans it, None for the usual planner. The nodes ``closed`` aren't used. ``kept`` is the room that the
+    planner leaves free, None for none. ``levels`` counts the starts of reservations that come while the gang would run.
+    Gangs with equal demands, tokens and levels fit or don't fit alike. A gang without a place has none at more levels.
     """
 
     planner: Planner | None = None
@@ -41,20 +41,20 @@ class Beside:
 
 
 FREELY = Beside()
-"""Nothing is kept from the gang."""
+"""How a gang may be placed where nothing is reserved before it."""
 
 
 class LedgerBeside:
-    """A `LedgerPort` on ``ledger`` that keeps what `keep` was given last."""
+    """A `LedgerPort` on ``ledger`` without the room that was given to `keep` last."""
 
     def __init__(self, ledger: LedgerPort) -> None:
         self._ledger = ledger
-        self._free = _Less(ledger.free)
+        self._free = _ReducedCapacity(ledger.free)
         self._shares: tuple[DeviceShare, ...] = ()
         self._closed: frozenset[str] = frozenset()
 
     def keep(self, kept: KeptRoom) -> None:
-        """Keep this from now on, and nothing else."""
+        """Keep this room free from now on, and no other."""
         self._free.keep(kept)
         self._shares = kept.shares
         self._closed = kept.closed
@@ -65,8 +65,8 @@ class LedgerBeside:
         return self._ledger.graph
 
     @property
-    def free(self) -> _Less:
-        """What the nodes have left beside what is kept."""
+    def free(self) -> _ReducedCapacity:
+        """The free amounts of nodes less the kept ones."""
         return self._free
 
     @property
@@ -76,7 +76,7 @@ class LedgerBeside:
 
     @property
     def allocations(self) -> Mapping[str, Allocation | PodUse]:
-        """What our pods hold; devices that are kept are held by nobody else."""
+        """What our pods hold; kept devices count as held by a pod with the uid ""."""
         if not self._shares:
             return self._ledger.allocations
         return {**self._ledger.allocations, "": PodUse(Assignment("", "", self._shares), NOTHING)}
@@ -104,7 +104,7 @@ class LedgerBeside:
         return self._ledger.device_rooms
 
     def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int] | None:
-        """Return where the matcher puts equal pods, None where that is not within what is free here."""
+        """Return where the matcher puts equal pods, None where these places don't fit into the view."""
         placed = self._ledger.match_equal(requests, count, nodes)
         table = self._free.now()
         for name, pods in (placed or {}).items():
@@ -122,8 +122,8 @@ class LedgerBeside:
         self._ledger.undo(uids)
 
 
-class _Less:
-    """Capacity less what is kept of it."""
+class _ReducedCapacity:
+    """The free capacity less the kept amounts."""
 
     def __init__(self, real: CapacitySource) -> None:
         self._real = real
@@ -141,7 +141,7 @@ class _Less:
             self._kept, self._shown = kept, None
 
     def now(self) -> CapacityTable:
-        """Return what is left beside what is kept."""
+        """Return the free amounts less the kept ones."""
         real = self._real.now()
         if self._shown is not None and self._shown[0] is real and self._shown[1] == self._real.revision:
             return self._shown[2]

@@ -1,10 +1,10 @@
 """The waiting gangs in their order, and what is kept free for those that can't start yet.
 
-The order is that of `queueing.order`. What is kept free are plans: nothing is booked in the ledger for them. So the
-book can be lost at any time, and what the cluster shows is enough to write it anew.
+The order is that of `queueing.order`. Reservations are only plans: nothing is booked in the ledger for them. So the
+book can be lost at any time, and it is written anew from the cluster's state.
 
-An attempt to place a gang asks `beside` what it has to keep out of the way of. If the gang lacks capacity, the attempt
-records that by `block`, and the gang may get a reservation. Places that a gang has already don't concern the queue: a
+An attempt to place a gang asks `beside` which room it has to leave free. If the gang lacks capacity, the attempt
+records that by `block`, and the gang may get a reservation. The queue doesn't concern places that a gang already has: a
 member that has to move goes where there is room.
 """
 
@@ -47,7 +47,7 @@ STOPPED = (ReasonCode.QUEUED, ReasonCode.BEHIND_RESERVATION, ReasonCode.OVER_QUO
 """The reasons of a gang that the queue keeps from starting."""
 
 RESERVED_AHEAD = 3600.0
-"""How many seconds before an operator's reservation begins its nodes are kept from being removed."""
+"""Seconds before the start of an operator's reservation from which on its nodes are kept from being removed."""
 
 AFTER_BLOCKED = queued("under the policy fcfs no gang starts before those ahead of it")
 BEYOND_DEPTH = queued("it is too far back in the line to be tried, by the queue's queueDepth")
@@ -72,10 +72,10 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class GangReservation:
-    """What is kept free for a gang: on which nodes, and from when until when in seconds since the epoch.
+    """The nodes on which room is reserved for a gang, from ``start`` to ``end`` in seconds since the epoch.
 
     ``start`` is None where no known end helps the gang, so that its nodes are drained: nothing else starts there from
-    now on. ``end`` is None where the gang doesn't say how long it runs.
+    now on. ``end`` is None where the gang doesn't declare how long it runs.
     """
 
     gang: GangKey
@@ -127,7 +127,7 @@ class QueueBook:
         self._eligibility = planner.eligibility
         self._nodes = planner.eligibility.nodes
         self._covered: tuple[object, Mapping[str, Collection[str]]] = ((), {})
-        self._told: tuple[object, list[OperatorReservation]] = ((), [])
+        self._operator_rows: tuple[object, list[OperatorReservation]] = ((), [])
         self._over = 0
         self._line: tuple[object, Sequence[Standing]] = (None, ())
 
@@ -160,12 +160,12 @@ class QueueBook:
         return found
 
     def _counted_queue(self, gang: Gang) -> str:
-        """Return the queue in which the gang was counted last, which costs less than to find it."""
+        """Return the queue in which the gang was last counted; that takes less time than to find its queue."""
         place = self.admission.usage.place(gang.key)
         return self._queue_name(gang) if place is None else place.queue
 
     def problems(self, queue: Queue) -> list[str]:
-        """Return what of a queue isn't in force, and why."""
+        """Return the problems of a queue: each says what of it isn't in force and why."""
         return [*self.settings.problems(queue), *self.admission.quotas.problems(queue.name)]
 
     def promised_starts(self) -> dict[GangKey, float]:
@@ -173,7 +173,7 @@ class QueueBook:
         return {head.gang.key: head.promise.start for head in self.heads.blocked if head.promise is not None}
 
     def reservations(self) -> Sequence[GangReservation]:
-        """Return what is kept free, in the order of the gangs for which it is."""
+        """Return the reservations in the order of their gangs."""
         return [
             GangReservation(
                 head.gang.key,
@@ -194,11 +194,11 @@ class QueueBook:
 
     def pod_changed(self, pod: Pod) -> None:
         """Take in a pod that is new or has changed."""
-        self.followed.seen(pod)
+        self.followed.pod_seen(pod)
 
     def pod_gone(self, uid: str) -> None:
         """Forget a pod."""
-        self.followed.gone(uid)
+        self.followed.pod_gone(uid)
 
     def forget(self) -> None:
         """Forget the blocked gangs, because another replica decides."""
@@ -208,12 +208,12 @@ class QueueBook:
 
     @property
     def version(self) -> int:
-        """Grows when gangs that the queue has stopped may start."""
+        """A number that grows when gangs that the queue has kept from starting may start."""
         return self.heads.version + self.admission.quotas.version
 
     @property
     def outdated(self) -> bool:
-        """Whether there are reservations, and room or what tells the ends of pods has changed since the last step."""
+        """Whether there are reservations, and room or the declared ends of pods have changed since the last step."""
         return self.followed.behind and any(head.promise is not None for head in self.heads.blocked)
 
     @property
@@ -222,7 +222,7 @@ class QueueBook:
         return self.heads.unfinished
 
     def ready(self) -> bool:
-        """Return whether gangs behind blocked ones can be tried; build a part of the timeline if that is missing."""
+        """Return whether gangs behind blocked ones can be tried; if the timeline is missing, build a part of it."""
         return not self.heads.blocked or self.followed.prepare()
 
     def take_up(self) -> None:
@@ -232,7 +232,7 @@ class QueueBook:
         self.admission.take_up()
 
     def begin(self, looked_at: Set[GangKey]) -> None:
-        """Begin a step in which something may have changed of the gangs that were just ``looked_at``."""
+        """Begin a step, before which the gangs that were just ``looked_at`` may have changed."""
         for key in looked_at & self._registry.gangs.keys():
             self.turns.put(self._registry.gangs[key])
             self.admission.shares.explained(self._registry.gangs[key])
@@ -267,9 +267,9 @@ class QueueBook:
             return False
         return gang.attempt.queue_version != self.version
 
-    def limited(self) -> set[GangKey]:
-        """Return the blocked gangs that limits of their queues keep waiting by what runs now."""
-        return {head.gang.key for head in self.heads.blocked if self.admission.limited(head.gang)}
+    def limited_gangs(self) -> set[GangKey]:
+        """Return the blocked gangs that limits of their queues keep waiting now."""
+        return {head.gang.key for head in self.heads.blocked if self.admission.is_limited(head.gang)}
 
     def beside(self, gang: Gang, rank: Rank, members: Iterable[Member]) -> Beside | Reason:
         """Return how a gang of that rank may be placed, or why it isn't tried."""
@@ -277,14 +277,14 @@ class QueueBook:
         if stopped is not None:
             return stopped
         duration = self.ends.duration([one.pod for one in members], self.followed.now())
-        found = self._aside(duration) if self._has_reservations_before(rank) else FREELY
+        found = self._beside_reservations(duration) if self._has_reservations_before(rank) else FREELY
         closed = (
             self._closed(self._queue_name(gang), duration) if rank[0] and self.settings.reservations else None
         )
         return replace(found, closed=closed, token=(found.token, closed)) if closed else found
 
     def reserved_before(self, gang: Gang, rank: Rank) -> tuple[object, int]:
-        """Return the token and the levels with which `beside` would let a gang be placed, None and 0 if freely."""
+        """Return the token and the levels of `beside` for a gang, None and 0 where nothing is reserved before it."""
         if self.settings.reservations or not self._has_reservations_before(rank):
             return None, 0
         timeline, now = self.followed.timeline, self.followed.now()
@@ -292,7 +292,7 @@ class QueueBook:
         return self._token, timeline.levels_within(duration)
 
     def stops(self, rank: Rank) -> Reason | None:
-        """Return why a gang of that rank isn't tried whatever it asks, None where it is."""
+        """Return why the queue doesn't let a gang of that rank be tried, whatever it asks; None if it does."""
         if self._cut is not None and rank > self._cut and rank[0]:
             return BEYOND_DEPTH
         heads = self.heads
@@ -302,7 +302,7 @@ class QueueBook:
         return AFTER_BLOCKED if any(one.possible and one.rank < rank for one in heads.blocked) else None
 
     def _has_reservations_before(self, rank: Rank) -> bool:
-        """Return whether a gang of that rank has to be placed beside reservations; let the timeline have those."""
+        """Return whether a gang of that rank has to be placed beside reservations; put these on the timeline."""
         heads = self.heads
         if not heads.blocked or not heads.blocked[0].rank < rank:
             return False
@@ -323,7 +323,7 @@ class QueueBook:
             if any(head.possible for head in ahead):
                 return AFTER_BLOCKED
         elif ahead and self.followed.timeline.reservations:
-            kept = self.kept(self.followed.timeline.levels_within(duration))
+            kept = self.kept_room(self.followed.timeline.levels_within(duration))
         return Beside(closed=self._closed(queue.name, duration), kept=kept)
 
     def _closed(self, queue: str, duration: float) -> frozenset[str]:
@@ -349,7 +349,7 @@ class QueueBook:
         return self._covered[1]
 
     def reserved_nodes(self) -> set[str]:
-        """Return the nodes that are to be there for a gang with a reservation, or for an operator's queues soon."""
+        """Return the nodes that gangs with reservations need, and those that operators reserve for queues soon."""
         found = {name for head in self.heads.blocked for name in self._nodes_of(head)}
         now = self.followed.now()
         for one in self.settings.reservations.values():
@@ -361,10 +361,10 @@ class QueueBook:
         queue = self.admission.queue_of(gang)
         return DEFAULT_QUEUE if isinstance(queue, Reason) else queue.name
 
-    def _aside(self, duration: float) -> Beside:
+    def _beside_reservations(self, duration: float) -> Beside:
         """Return how a gang that runs for ``duration`` may be placed beside the reservations of the timeline."""
         levels = self.followed.timeline.levels_within(duration)
-        kept = self.kept(levels)
+        kept = self.kept_room(levels)
         if kept is None:
             return FREELY
         self._view.keep(kept)
@@ -375,16 +375,16 @@ class QueueBook:
         timeline = self.followed.timeline
         return self.followed.built, timeline.revision, timeline.loosened
 
-    def kept(self, levels: int) -> KeptRoom | None:
-        """Return what a gang has to leave free that runs beyond so many starts of reservations, None for nothing."""
+    def kept_room(self, levels: int) -> KeptRoom | None:
+        """Return the room to leave free for a gang that runs beyond ``levels`` reservations' starts, None for none."""
         if self._kept[0] != self._token:
             self._kept = self._token, {}
         found = self._kept[1]
         if levels not in found:
-            found[levels] = self._kept_for(levels)
+            found[levels] = self._find_kept_room(levels)
         return found[levels]
 
-    def _kept_for(self, levels: int) -> KeptRoom | None:
+    def _find_kept_room(self, levels: int) -> KeptRoom | None:
         timeline, names = self.followed.timeline, self.followed.names
         kept = np.maximum(timeline.unreserved(timeline.now) - timeline.slack(levels), 0)
         if not kept.any():
@@ -396,7 +396,7 @@ class QueueBook:
         return KeptRoom(nodes, kept[rows], self.followed.columns, tuple(shares), closed)
 
     def avoided(self, gang: Gang) -> frozenset[str]:
-        """Return the nodes of reservations ahead of a gang: nobody is evicted there for it."""
+        """Return the nodes of reservations ahead of a gang, on which nobody is evicted for it."""
         rank = self.turns.of(gang)
         return frozenset(
             name
@@ -406,7 +406,7 @@ class QueueBook:
         )
 
     def blocks(self, rank: Rank) -> bool:
-        """Return whether a gang of that rank counts if it is blocked."""
+        """Return whether a blocked gang of that rank counts, because it may get a reservation."""
         return self.heads.counts(rank)
 
     def block(
@@ -437,9 +437,9 @@ class QueueBook:
             gang.starts_about = None
 
     def finish(self, now: float) -> list[Gang]:
-        """End a step at ``now``: find all reservations, and say when blocked gangs are expected to start.
+        """End a step at ``now``: find all reservations, and tell blocked gangs when they are expected to start.
 
-        Return the gangs that are to be tried again at a certain time if nothing happens until then.
+        Return the gangs that got a time at which to try them again if nothing happens before.
         """
         told = [(head.gang, head.gang.starts_about) for head in self.heads.blocked]
         self.heads.finish(self.ready())
@@ -447,7 +447,7 @@ class QueueBook:
             start = _told(head.promise.start) if head.promise is not None else None
             if start is not None:
                 head.gang.starts_about = start
-        # A start that is told to nobody any more changes the answers, too.
+        # A start that was withdrawn changes the answers, too.
         if any(gang.starts_about != start for gang, start in told):
             self._registry.revision += 1
         present, found = self.followed.now(), []
@@ -459,7 +459,7 @@ class QueueBook:
         return found
 
     def _operators(self) -> Sequence[OperatorReservation]:
-        """Return the operators' reservations on the rows of the timeline; one that is over isn't among them."""
+        """Return the operators' reservations that aren't over, on the rows of the timeline."""
         reservations = self.settings.reservations
         if not reservations:
             return ()
@@ -467,9 +467,9 @@ class QueueBook:
             self.followed.follow()
         rows = self.followed.rows
         basis = self.settings.revision, self.followed.built, self._eligibility.journal.now
-        if self._told[0] != basis:
-            self._told = basis, operator_reservations(reservations.values(), self._nodes, rows)
-        return [one for one in self._told[1] if one.end > self.followed.now()]
+        if self._operator_rows[0] != basis:
+            self._operator_rows = basis, operator_reservations(reservations.values(), self._nodes, rows)
+        return [one for one in self._operator_rows[1] if one.end > self.followed.now()]
 
 
 def _told(time: float) -> float | None:

@@ -1,11 +1,11 @@
 """What gangs wait for: Jobs and other gangs of their namespace, which have to end first.
 
-Jobs and gangs can be deleted once they have ended. So a dependency that was met stays met for the gang that waits. It
-is recorded on the gang's Jobs and its pods. A service that starts anew reads it there, and the next pods of such a Job
-go by it, too.
+Jobs and gangs can be deleted once they have ended. So a dependency that was met stays met for the waiting gang. This is
+recorded on the gang's Jobs and its pods. After a restart the service reads it there, and it also counts for later pods
+of such a Job.
 
-Invariant: the work for one gang is bounded, however its dependencies lead on to others. Only the first of them are
-followed to find out whether they lead back to the gang.
+Invariant: the work for one gang is bounded, however long the chains of its dependencies are. Only the first Jobs and
+gangs on them are followed to find out whether a chain leads back to the gang.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from fluence_extender.model.reason import Reason, ReasonCode, waits_for
 from fluence_extender.model.submission import NO_RECORD, Submission
 
 MOST_FOLLOWED = 256
-"""Jobs and gangs that are looked at to find a circle."""
+"""The most Jobs and gangs that are looked at to find a circle."""
 
 MOST_SHOWN = 3
-"""Dependencies that a reason names."""
+"""The most dependencies that a reason names."""
 
 _WAITING = {EndCondition.OK: "to succeed", EndCondition.ANY: "to end", EndCondition.FAILED: "to fail"}
 _NAMES = {"job": "Job", "gang": "gang"}
@@ -33,18 +33,18 @@ _NAMES = {"job": "Job", "gang": "gang"}
 
 @dataclass(frozen=True, slots=True)
 class Dependee:
-    """A Job or a gang for which others may wait: how it has ended, None before, and what it waits for itself."""
+    """A Job or a gang for which others may wait: how it ended, None until then, and its own annotation ``after``."""
 
     outcome: Ending | None
     after: str = ""
 
 
 Look = Callable[[Target], Dependee | None]
-"""Returns what is known of a Job or a gang of the namespace, None where there is none of that name."""
+"""Returns the state of a Job or a gang of the namespace, None where none has that name."""
 
 
 def unmet(dependencies: Iterable[Dependency], look: Look) -> Iterator[tuple[Dependency, str]]:
-    """Yield the dependencies that aren't met, each with what it waits for, in words."""
+    """Yield the dependencies that aren't met, each with the words that say what it waits for."""
     for one in dependencies:
         found, named = look(one.target), f"{_NAMES[one.target.kind]} {one.target.name}"
         if found is None:
@@ -60,9 +60,9 @@ def unmet(dependencies: Iterable[Dependency], look: Look) -> Iterator[tuple[Depe
 
 
 def circle(own: Set[Target], dependencies: Iterable[Dependency], look: Look) -> list[Target]:
-    """Return the way on which the dependencies of something with the names ``own`` lead back to it.
+    """Return a chain of dependencies that leads from a gang with the names ``own`` back to it.
 
-    It is empty where none does within the first `MOST_FOLLOWED`. What has ended leads nowhere.
+    The chain is empty where none is found within `MOST_FOLLOWED` steps. It ends at Jobs and gangs that have ended.
     """
     ways = [[one.target] for one in dependencies]
     seen: set[Target] = set()
@@ -86,7 +86,7 @@ class Dependencies:
         self._awaited = awaited
 
     def obstacle(self, gang: Gang, said: Submission, own: Set[Target], look: Look) -> Reason | None:
-        """Return why the gang with the names ``own``, which says this of itself, has to wait for others."""
+        """Return why a gang with the names ``own`` and this submission has to wait for others, None if it needn't."""
         dependencies = parse_dependencies(said.after or "")
         if isinstance(dependencies, str) or not dependencies:
             self.forget(gang.key)

@@ -1,8 +1,8 @@
 """Virtual devices as rows of the timeline, in the column `DEVICES`.
 
-A row has as many units as there are in the pools below its device, and a device without pools has one. A pod that takes
-units of a pool takes as many of each device above it, and one that takes a whole device takes all units of it and of
-everything below. So a device with parts is free exactly if its row has all its units.
+A device has as many units as the pools below it, or one if there are no pools below it. A pod that takes units of a
+pool takes as many units of each device above the pool. A pod that takes a whole device takes all units of it and of
+every device below. So a device with parts is entirely free exactly if its row has all its units.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class DeviceRows:
         return dict(found)
 
     def used(self, free: Amounts) -> list[DeviceShare]:
-        """Return shares that leave of each device what is ``free``, a timeline's array."""
+        """Return the shares that are in use if ``free`` is what a timeline has free."""
         found = []
         for device in self._devices:
             units = self.units[device.path]

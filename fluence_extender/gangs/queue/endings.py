@@ -1,11 +1,11 @@
-"""Work that a queue doesn't let run on: what overruns, what exceeds ``maxDuration``, and all of a queue that evicts.
+"""Running work that its queue ends: work that overruns or exceeds ``maxDuration``, and all work if the queue evicts.
 
 A gang of a queue whose ``overrun`` is ``Requeue``, or that is stopped, goes back in line where that is possible. The
 pods of other gangs are evicted together, through the Eviction API. Either way disruption budgets hold. The workload of
-evicted pods decides what becomes of it: a Job makes new pods while its ``backoffLimit`` allows it, and those wait in
+evicted pods decides whether it goes on: a Job creates new pods while its ``backoffLimit`` allows it, and those wait in
 line.
 
-Invariant: while no queue asks for it, no gang is looked at.
+Invariant: while no queue ends work, no gang is looked at.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import OverrunAction, Queue, Stop
 
 BETWEEN = 2.0
-"""Seconds between two looks at what runs."""
+"""Seconds between two looks at running gangs."""
 
 AGAIN = 30.0
-"""Seconds until it is tried again to have a pod go that is still there."""
+"""Seconds until another attempt to end a pod that is still there."""
 
 
 class Endings:
-    """Decides which running gangs their queues end; ``calendar`` is in seconds since the epoch."""
+    """Decides which running gangs their queues end. ``calendar`` returns seconds since the epoch."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Endings:
         self._ended: dict[str, float] = {}
 
     def due(self, queues: Mapping[str, Queue], now: float) -> list[Evict | Requeue]:
-        """Return what has to be done now to end gangs."""
+        """Return the actions that end gangs now."""
         strict = {name: queue for name, queue in queues.items() if _ends_work(queue)}
         if not strict or now < self._next:
             return []
@@ -78,17 +78,17 @@ class Endings:
 def why_ended(queue: Queue, pods: list[Pod], now: float) -> str:
     """Return why a gang with these bound pods may not run on, "" where it may."""
     if queue.stop is Stop.EVICT:
-        return f"queue {queue.name} is stopped, and nothing runs on in it"
+        return f"queue {queue.name} is stopped, which ends its work"
     for pod in pods:
         allowed = _allowed(queue, pod)
         if allowed is not None and pod.started and now >= pod.started + allowed:
             ran = format_duration(allowed)
-            return f"pod {pod.name} has run for {ran}, and queue {queue.name} ends what runs longer"
+            return f"pod {pod.name} has run for {ran}, and queue {queue.name} ends work that runs longer"
     return ""
 
 
 def _goes_back(queue: Queue) -> bool:
-    """Return whether a gang that the queue ends is to wait in line again."""
+    """Return whether gangs that the queue ends go back in line where that is possible."""
     return queue.stop is Stop.EVICT or queue.overrun is OverrunAction.REQUEUE
 
 

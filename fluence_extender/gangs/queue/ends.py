@@ -1,7 +1,7 @@
-"""When a pod declares to end, and how long a gang that waits declares to run.
+"""The declared ends of pods, and the declared durations of waiting gangs.
 
-A pod declares a duration, or its Job a deadline; the earliest counts. Work that declares none has its queue's default.
-What declares nothing at all never ends, as far as anyone knows.
+A pod may declare a duration, and its Job a deadline; the earlier end counts. Work that declares neither has the default
+of its queue. If that states none either, no end is known.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ LATEST = datetime.max.replace(second=0, microsecond=0, tzinfo=UTC).timestamp()
 """The last minute that can be written as a date, in seconds since the epoch. A pod that ends later never ends."""
 
 DefaultDuration = Callable[[Pod], float | None]
-"""Returns how long a pod runs that declares no duration, None where its queue doesn't say it."""
+"""Returns the seconds that a pod without a declared duration runs, None where its queue states none."""
 
 
 class Ends:
-    """The ends of pods, with what their Jobs and queues say."""
+    """Computes the ends of pods from what they, their Jobs and their queues state."""
 
     def __init__(self, workloads: Workloads, default: DefaultDuration = lambda _: None) -> None:
         self._workloads = workloads
         self._default = default
 
-    def known(self, pod: Pod) -> bool:
+    def has_end(self, pod: Pod) -> bool:
         """Return whether anything tells when the pod ends."""
         return pod.duration is not None or self._job_ends(pod) < NEVER or self._default(pod) is not None
 
     def end(self, pod: Pod, placed: float) -> float:
-        """Return when a pod ends that holds its place since ``placed``, `NEVER` where nothing tells it."""
+        """Return when a pod ends that has had its place since ``placed``, `NEVER` where no end is known."""
         end = min((pod.started or placed) + self._declared(pod), self._job_ends(pod))
         return self._or_default(pod, end, pod.started or placed)
 
     def duration(self, pods: Iterable[Pod], now: float) -> float:
-        """Return how long a gang of these pods would run if it started ``now``, `NEVER` where a pod doesn't tell it."""
+        """Return how many seconds a gang of these pods would run from ``now`` on, `NEVER` where no end is known."""
         ends = (
             self._or_default(pod, min(now + self._declared(pod), self._job_ends(pod)), now) for pod in pods
         )

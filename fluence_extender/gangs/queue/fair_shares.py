@@ -1,11 +1,11 @@
-"""Who has had how much of the cluster, and what each waiting gang is therefore entitled to.
+"""How much of the cluster queues and users have had, and the entitlements of waiting gangs that follow from it.
 
-What a queue and each of its users hold is known from `Usage`. What they held before counts, too, where the root of the
-queue's tree has a half-life. It can't be read from the cluster, so it is kept in the status of the Queue.
+`Usage` tells what a queue and each of its users hold now. If the root of the queue's tree has a half-life, their past
+use counts, too. The cluster doesn't show past use, so it is kept in the status of the Queue.
 
-Invariants: where no queue has a guarantee, a weight or a half-life all gangs are entitled alike, and nothing is
-computed. Past use is exact whenever something changes: every change of what is held first accounts for the time until
-then. After a restart what runs is taken to have run since the status was written.
+Invariants: where no queue has a guarantee, a weight or a half-life, all gangs are entitled alike, and nothing is
+computed. Past use is exact at every change, because the time until the change is accounted for first. After a restart,
+running gangs count as if they had run since the status was written.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ ASIDE = frozenset(
         ReasonCode.NO_BACKEND,
     }
 )
-"""The reasons of gangs that wouldn't start in their turn, so that they don't count against those behind them."""
+"""The reasons of gangs that wouldn't start in their turn, and so don't count against those behind them."""
 
 MINUTE = 60.0
-"""Seconds after which what has decayed changes the order, though nothing has happened."""
+"""Seconds after which the decay of past use changes the order, although nothing has happened."""
 
 MOST_USERS = 200
-"""Of so many users of a queue the past use is kept in its status: of those who used the most."""
+"""The most users of a queue whose past use its status keeps: those who used the most."""
 
 WHOLE = ""
 """Stands for all users of a queue; no digest is empty."""
@@ -55,7 +55,7 @@ NOBODY = ""
 
 
 class FairShares:
-    """Ranks queues and users by what they have had; ``calendar`` is in seconds since the epoch."""
+    """Ranks queues and users by their present and past use. ``calendar`` returns seconds since the epoch."""
 
     def __init__(self, settings: Queues, quotas: Quotas, usage: Usage, calendar: Callable[[], float]) -> None:
         self._settings = settings
@@ -95,7 +95,7 @@ class FairShares:
         return self._half_lives.get(self._quotas.use.tree.branch(queue).path[-1])
 
     def changes(self, before: Place | None, after: Place | None) -> None:
-        """Account for the time until now, in which a gang held what is said of it at ``before``."""
+        """Account for the time until now, during which a gang held what ``before`` says."""
         if not self._half_lives:
             return
         for place in (before, after):
@@ -119,7 +119,7 @@ class FairShares:
         return self._usage.held((queue, self._names.get(user, NOBODY) if user else None))
 
     def take_over(self) -> None:
-        """Begin to lead: read from the status of the queues what was used before."""
+        """Begin to lead: read the past use from the status of the queues."""
         self._past.clear()
         found: dict[Group, tuple[float, Mapping[str, float]]] = {}
         for queue in self._settings.made.values():
@@ -130,7 +130,7 @@ class FairShares:
         self._resumed = found
 
     def _resume(self) -> None:
-        """Account for the time since the status was written, now that everything that runs has been counted."""
+        """Account for the time since the status was written, once all running gangs have been counted."""
         if not self._resumed:
             return
         resumed, self._resumed = self._resumed, {}
@@ -139,7 +139,7 @@ class FairShares:
             self._advance(group)
 
     def past(self, queue: str) -> PastUse | None:
-        """Return what was used before, to be kept; None where nothing counts."""
+        """Return the past use of a queue to keep in its status, None where past use doesn't count."""
         if self.half_life(queue) is None or self._resumed:
             return None
         self._advance((queue, WHOLE))
@@ -155,13 +155,13 @@ class FairShares:
 
     @property
     def compares(self) -> bool:
-        """Whether queues are compared by what they have had."""
+        """Whether queues are compared by their present and past use."""
         return any(
             one.weight is not None or one.half_life is not None for one in self._settings.made.values()
         )
 
     def rank(self, gangs: Callable[[], Iterable[Gang]], turns: Turns) -> bool:
-        """Say what waiting gangs are entitled to; return whether that may have changed."""
+        """Give waiting gangs their entitlements, and return whether any may have changed."""
         self._resume()
         tree = self._quotas.use.tree
         compares = self.compares
@@ -191,12 +191,12 @@ class FairShares:
         return True
 
     def explained(self, gang: Gang) -> None:
-        """Take in why a gang waits: all are ranked anew if it counts against others now and didn't, or did."""
+        """Take in why a gang waits; rank all anew if it begins or ceases to count against others because of that."""
         if self._ranked and _aside(gang) != (gang.key in self._aside):
             self._basis = None
 
     def newcomer(self, queue: str, user: str, asks: Resources) -> Entitlement:
-        """Return what a gang would be entitled to that came now."""
+        """Return the entitlement of a gang that would come now."""
         return (
             EQUAL
             if self._ranking is None or not self._ranked
@@ -235,9 +235,9 @@ class FairShares:
         )
 
     def _mean(self, group: Group) -> Mapping[str, float]:
-        """Return what was held before on average, as the half-life weighs it.
+        """Return the average of past use, in which older use counts less by the half-life.
 
-        Where some trees have a half-life, what others hold now counts as if they had always held it.
+        If only some trees have a half-life, the others count as if they had always held what they hold now.
         """
         if not self._half_lives:
             return {}

@@ -1,8 +1,8 @@
-"""The exact planner at a later time: where a gang would go if nodes and devices had left what a timeline says.
+"""The exact planner for a later time: where a gang would go if the free amounts were those of a timeline.
 
-Constraints that have nothing to do with amounts are judged as they are now: which nodes a pod may use, which are held
-for preemptors, which host ports are taken. So a gang that lacks nothing but a port has no place at any time. Where
-gangs use nodes alone, a node is open once its gang has left.
+Constraints that have nothing to do with amounts are judged by the present: the nodes that a pod may use, the nodes that
+are held for preemptors, and the host ports in use. So a gang that lacks only a port has no place at any time. If gangs
+use nodes alone, a node is open once its gang has left.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fluence_extender.queueing.entry import Amounts, Entry, Footprint, Mask, Slo
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked of the planner for a gang: the members that lack places, and those that have some.
+    """A request to place a gang: its members that lack places, and those that are settled.
 
     ``passes`` are the preemptors that the gang could preempt.
     """
@@ -42,7 +42,7 @@ class Request:
 
 
 class FuturePlanner:
-    """A `queueing.fitting.PlannerPort` on the rows of a timeline. ``requests`` are those of entries, by key."""
+    """A `queueing.fitting.PlannerPort` on the rows of a timeline. ``requests`` has one for each entry, by its key."""
 
     def __init__(self, ledger: Ledger, planner: Planner, followed: LedgerTimeline) -> None:
         self._ledger = ledger
@@ -70,7 +70,7 @@ class FuturePlanner:
         return found
 
     def _eligible_rows(self, pods: Mapping[Signature, Pod]) -> Mask:
-        """Return the rows that one of ``pods`` may use, remembered until a node changes: most gangs ask alike."""
+        """Return the rows that one of ``pods`` may use. They are remembered: most gangs ask alike."""
         followed, eligibility = self._followed, self._planner.eligibility
         basis = followed.built, len(followed.names), eligibility.journal.now
         if self._masks[0] != basis or len(self._masks[1]) >= eligibility.LIMIT:

@@ -2,12 +2,13 @@
 
 A whole gang that lacks capacity is blocked. The first of them, as many as the policy says, get reservations: the first
 moment at which the gang fits, by the ends that pods declare, or nodes to drain if no end helps a gang that has waited
-for too long. Nothing is booked for them, so a restart decides the same once all gangs have been tried. A gang for which
-others are preempted isn't blocked: its nodes are held until its victims are gone, and reservations keep off them.
+for too long. Nothing is booked for them, so after a restart the same is decided once all gangs have been tried. A gang
+for which others are preempted isn't blocked: its nodes are held until its victims are gone, and no reservation uses
+them.
 
-Invariants: the timeline has the reservations of the first gangs in order, up to the one that `settle` was told, and
-each was found with regard to those before it alone. A promised start moves later only with a cause, which the gang's
-history records. ``version`` grows when something is free to others that was kept from them.
+Invariants: the timeline has the reservations of the first gangs in order, up to the rank that was given to `settle`.
+Each reservation was found with regard to those before it alone. A promised start moves later only with a cause, which
+the gang's history records. ``version`` grows when others may use something that was kept from them.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ from fluence_extender.queueing.reservation import DelayCause, OperatorReservatio
 ORDER = attrgetter("rank")
 
 HOPELESS = 16
-"""So many gangs that wouldn't fit on empty nodes are looked at besides those that count."""
+"""The most gangs that wouldn't fit on empty nodes among the heads that are looked at."""
 
 DECIDED_WITHIN = 0.005
-"""Seconds for which a step finds reservations, at least one. Gangs that aren't reached keep what they were promised."""
+"""Seconds for which a step finds reservations, at least one. Gangs that it doesn't reach keep their promises."""
 
 
 @dataclass(slots=True)
 class Head:
     """A blocked gang.
 
-    ``alike`` stands for what it asks: while it stays the same, so does what was promised. ``possible`` says that it
-    would fit on empty nodes; one that wouldn't blocks nobody. ``promise`` is what is reserved for it. ``basis`` is what
-    that depended on, ``freed`` and ``built`` what those of the `LedgerTimeline` were then. ``postponed`` says on which
-    basis it was postponed to find it anew, and whether the promise could be kept.
+    ``alike`` stands for its demand: while it stays the same, the promise may stay, too. ``possible`` says that the gang
+    would fit on empty nodes; a gang that wouldn't blocks nobody. ``promise`` is its reservation. ``basis`` is the state
+    in which the promise was found, with the counters ``freed`` and ``built`` of the `LedgerTimeline` at that time.
+    ``postponed`` is the last basis on which no time was left to find the promise anew, and whether it could be kept.
     """
 
     gang: Gang
@@ -64,7 +65,7 @@ class Head:
 
 
 class Heads:
-    """The blocked gangs in order; ``state`` returns what reservations depend on besides the timeline."""
+    """The blocked gangs in order. ``state`` returns everything but the timeline that reservations depend on."""
 
     def __init__(
         self,
@@ -110,7 +111,7 @@ class Heads:
         return head.gang is gang and head.rank == rank
 
     def counts(self, rank: Rank) -> bool:
-        """Return whether a blocked gang of that rank would be among the first."""
+        """Return whether a blocked gang of that rank would be among the first, which get reservations."""
         if self._counted is None:
             self._counted = self._find_last()
         last, more = self._counted
@@ -133,7 +134,7 @@ class Heads:
     # Coming and going.
 
     def block(self, gang: Gang, rank: Rank, entry: Entry, request: Request, alike: object) -> None:
-        """Record that a gang is blocked, or is blocked still."""
+        """Record that a gang is blocked now or is still blocked."""
         old = self._pop(gang.key)
         self._planner.requests[entry.key] = request
         head = Head(gang, rank, entry, alike)
@@ -145,20 +146,20 @@ class Heads:
             head.entry = old.entry if same else entry
         elif old is not None:
             self._followed.timeline.cancel(old.entry.key)
-            self.version += self._keeps_others(old)
+            self.version += self._kept_others(old)
         bisect.insort(self._heads, head, key=ORDER)
         self._counted = self._settled = None
 
     def unblock(self, key: GangKey, outranked: bool = False) -> None:
-        """Record that a gang isn't blocked, or doesn't count because gangs before it have all the reservations."""
+        """Record that a gang isn't blocked, or that it is ``outranked``: gangs before it have all reservations."""
         head = self._pop(key)
         if head is not None:
             if head.promise is not None:
                 head.gang.starts_about = None
                 if outranked:
                     self._followed.follow()
-                    self._delayed(head, head.promise, NEVER)
-            self._dropped(head)
+                    self._record_delay(head, head.promise, NEVER)
+            self._discard(head)
 
     def rerank(self, turn: Callable[[Gang], Rank]) -> None:
         """Put the blocked gangs in their order, which has changed."""
@@ -173,32 +174,32 @@ class Heads:
                 return self._heads.pop(number)
         return None
 
-    def _dropped(self, head: Head) -> None:
+    def _discard(self, head: Head) -> None:
         self._followed.timeline.cancel(head.entry.key)
         self._planner.requests.pop(head.entry.key, None)
-        self.version += self._keeps_others(head)
+        self.version += self._kept_others(head)
 
-    def _keeps_others(self, head: Head) -> bool:
+    def _kept_others(self, head: Head) -> bool:
         """Return whether others may have been kept from starting because of that gang."""
         return head.promise is not None or self._policy().policy is PolicyName.FCFS
 
     def clear(self) -> None:
         """Forget all gangs."""
         while self._heads:
-            self._dropped(self._heads.pop())
+            self._discard(self._heads.pop())
         self._counted = self._settled = None
 
     # Reserving.
 
     def begin(self) -> None:
-        """Begin a step: there is time to find reservations again."""
+        """Begin a step, which has time to find reservations again."""
         self._until = self._clock() + DECIDED_WITHIN
         self._first = True
         self.unfinished = False
         self._counted = self._settled = None
 
     def finish(self, ready: bool = True) -> None:
-        """End a step: let the timeline have all reservations, if it is ``ready``."""
+        """End a step: put all reservations on the timeline, if that is ``ready``."""
         if ready:
             self.settle()
         self.unfinished |= not ready
@@ -206,9 +207,9 @@ class Heads:
             self._followed.incidents.clear()
 
     def settle(self, before: Rank | None = None) -> None:
-        """Let the timeline have exactly the reservations of gangs ``before`` that rank, of all by default.
+        """Put exactly the reservations of gangs ``before`` that rank on the timeline, those of all gangs by default.
 
-        A step that has settled them all does so again only once something has changed but the time.
+        Once all are settled, nothing is done until more has changed than the time.
         """
         if self._heads and before is not None and before <= self._heads[-1].rank:
             self._settle(before)
@@ -241,7 +242,7 @@ class Heads:
             if head.basis != basis or due:
                 decided = self._first or self._clock() <= self._until
                 if not lifted and (decided or due or not there):
-                    # Those behind are lifted once; until they are reserved again below, they stay so.
+                    # The gangs behind are lifted once, and stay lifted until they are reserved again below.
                     self._lift(self._heads[number:])
                     lifted = True
                 if decided:
@@ -259,7 +260,7 @@ class Heads:
 
     @property
     def _reserves(self) -> bool:
-        """Whether any gang may get or has a reservation, or has to be judged for another reason."""
+        """Whether any gang has or may get a reservation, or has to be judged for another reason."""
         policy = self._policy()
         return (
             policy.policy is PolicyName.FCFS
@@ -269,25 +270,29 @@ class Heads:
         )
 
     def _may_keep(self, head: Head, promise: Reservation, basis: object) -> bool:
-        """Return whether a gang keeps what it was promised until there is time to find it anew."""
+        """Return whether a gang keeps its promise until there is time to find it anew."""
         if head.postponed[0] != basis or promise.start <= self._followed.timeline.now:
-            head.postponed = basis, self._keeps(head, promise)
+            head.postponed = basis, self._is_still_free(head, promise)
         return head.postponed[1]
 
     def _decide(self, head: Head, prefix: tuple[Reservation | None, ...]) -> None:
-        """Reserve for a gang anew, or keep what it was promised."""
+        """Find a new reservation for a gang, or keep its promise."""
         timeline, old = self._followed.timeline, head.promise
         slots = self._planner.slots(self._planner.requests[head.entry.key])
         entry = head.entry = replace(head.entry, slots=slots)
         same_before = isinstance(head.basis, tuple) and head.basis[1] == prefix
-        free = old is not None and self._keeps(head, old)
+        free = old is not None and self._is_still_free(head, old)
         if not self._policy().depth:
             found = None
         elif free and same_before and head.freed == self._followed.freed:
             found = old
         else:
-            found = self._found(head)
-            if free and old is not None and (found is None or found.start > old.start or _same(found, old)):
+            found = self._earliest(head)
+            if (
+                free
+                and old is not None
+                and (found is None or found.start > old.start or _is_within(found, old))
+            ):
                 found = old
         head.possible = found is not None or self._planner.place(entry, timeline.capacity) is not None
         head.freed = self._followed.freed
@@ -296,13 +301,13 @@ class Heads:
             places = cheapest(timeline, entry, self._planner, self._operators())
             if places is not None:
                 found = Reservation(entry.key, places, NEVER, NEVER, draining=True)
-                if old is not None and _same(found, old):
+                if old is not None and _is_within(found, old):
                     found = old
         if old is not None and found is not old:
             self.version += 1
             start = NEVER if found is None else found.start
             if start > old.start:
-                self._delayed(head, old, start)
+                self._record_delay(head, old, start)
         head.promise, head.built = found, self._followed.built
         if found is None:
             timeline.cancel(entry.key)
@@ -311,8 +316,8 @@ class Heads:
             if found.start != NEVER:
                 head.gang.foretold = head.gang.foretold.promised(found.start)
 
-    def _found(self, head: Head) -> Reservation | None:
-        """Return a reservation at the first moment at which known ends let the gang fit."""
+    def _earliest(self, head: Head) -> Reservation | None:
+        """Return a reservation at the first moment at which the gang fits by the known ends, None if there is none."""
         search = earliest(self._followed.timeline, head.entry, self._planner, self._operators())
         found: Found | None = None
         while True:
@@ -326,8 +331,8 @@ class Heads:
         start, places = found
         return Reservation(head.entry.key, places, start, start + head.entry.duration)
 
-    def _keeps(self, head: Head, promise: Reservation) -> bool:
-        """Return whether the promised places can still be had then: not in a timeline that was built anew since."""
+    def _is_still_free(self, head: Head, promise: Reservation) -> bool:
+        """Return whether the promised places are still free at the promised start, on the same timeline."""
         if head.built != self._followed.built:
             return False
         usable = self._planner.usable(head.entry.where)
@@ -343,7 +348,7 @@ class Heads:
         return self._followed.now() - head.entry.created[0] >= self._policy().starvation_after
 
     def wake_at(self, head: Head) -> float:
-        """Return when to try a blocked gang again if nothing happens until then."""
+        """Return when to try a blocked gang again if nothing happens before."""
         if head.promise is not None:
             return head.promise.start
         starving = head.entry.created[0] + self._policy().starvation_after
@@ -353,9 +358,9 @@ class Heads:
         for head in heads:
             self._followed.timeline.lift(head.entry.key)
 
-    def _delayed(self, head: Head, promise: Reservation, start: float) -> None:
-        """Tell a gang that it starts later than it was promised, at ``start``."""
-        # The places of a promise are rows of the timeline for which it was found.
+    def _record_delay(self, head: Head, promise: Reservation, start: float) -> None:
+        """Record that a gang starts later than it was promised, at ``start``, and why."""
+        # Only rows of the timeline on which a promise was found tell its cause.
         cause = DelayCause.NODE_LOST
         if head.built == self._followed.built:
             cause = self._followed.incidents.cause(promise, self._followed.timeline)
@@ -368,8 +373,8 @@ class Heads:
             head.gang.starts_about = None
 
 
-def _same(one: Reservation, other: Reservation) -> bool:
-    """Return whether two reservations are for the same places from the same time on, the first for no longer."""
+def _is_within(one: Reservation, other: Reservation) -> bool:
+    """Return whether a reservation has the same places and start as another, and doesn't end later."""
     if one.start != other.start or one.end > other.end:
         return False
     if not np.array_equal(one.places.rows, other.places.rows):

@@ -1,11 +1,10 @@
-"""The timeline of the cluster: rows are the ledger's nodes and virtual devices, and what pods hold ends when they say.
+"""The timeline of the cluster. Its rows are the ledger's nodes and virtual devices; pods leave at their declared ends.
 
-It follows the ledger node by node and only when it is asked, so it costs nothing while no gang is blocked. Pods of a
-node that end at the same time are counted together. A pod that has a place and hasn't started is expected to run from
-now on.
+It follows the ledger node by node and only on request, so it costs nothing while no gang is blocked. Pods of a node
+that end at the same time are counted together. A pod that has a place and hasn't started counts as if it started now.
 
-Invariant: after `follow` the timeline has what one built anew from the ledger would have, apart from reservations. When
-it was built anew, ``built`` has grown, and reservations have to be made again.
+Invariant: apart from reservations, `follow` makes the timeline equal to one that is built anew from the ledger. When it
+is built anew, ``built`` grows, and reservations have to be made again.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from fluence_extender.queueing.reservation import DelayCause
 from fluence_extender.queueing.timeline import Timeline
 
 SPARE = 16
-"""At least so many rows are kept for nodes that join, besides an eighth."""
+"""The spare rows for nodes that join, in addition to an eighth of the nodes."""
 
 PART, HOLDS = 64, 1024
-"""So many nodes are looked at in each step of the first build, and so many holds are counted."""
+"""The nodes that each step of the first build looks at, and the holds that it counts."""
 
 Held = dict[tuple[float, bool], Amounts]
 """What the pods of a node hold, by when they end and whether they are foreign."""
@@ -40,8 +39,9 @@ Held = dict[tuple[float, bool], Amounts]
 class LedgerTimeline:
     """A `Timeline` of ``ledger``.
 
-    ``nodes`` are the nodes as they are, ``calendar`` returns seconds since the epoch. ``freed`` grows when something
-    may be free earlier than was known, ``incidents`` notes what may move promised starts. ``rows`` are those of nodes.
+    ``nodes`` are the present nodes, and ``calendar`` returns seconds since the epoch. ``freed`` grows when something
+    may become free earlier than expected. ``incidents`` notes what may move promised starts. ``rows`` has the row of
+    each node.
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class LedgerTimeline:
 
     # What happens.
 
-    def seen(self, pod: Pod) -> None:
-        """Take in a pod that is new or has changed; what tells its end may have."""
-        if not pod.finished and self._ends.known(pod):
+    def pod_seen(self, pod: Pod) -> None:
+        """Take in a pod that is new or has changed, and so may have another end."""
+        if not pod.finished and self._ends.has_end(pod):
             if self._ending.get(pod.uid) is not pod:
                 self._ending[pod.uid] = pod
                 self._touch(pod.uid)
@@ -86,36 +86,36 @@ class LedgerTimeline:
             self._touch(pod.uid)
 
     def restated(self, pod: Pod) -> None:
-        """Take in a pod of which a workload or a queue says something else than before."""
+        """Take in a pod whose end may have changed because its workload or its queue has."""
         self._ending.pop(pod.uid, None)
         self._touch(pod.uid)
-        self.seen(pod)
+        self.pod_seen(pod)
 
     def _touch(self, uid: str) -> None:
-        """Note that something else tells the end of a pod; one without a place holds nothing yet."""
+        """Note that a pod may have another end; a pod without a place holds nothing yet, so it doesn't count."""
         if self._node_of(uid):
             self._touched.add(uid)
 
-    def gone(self, uid: str) -> None:
+    def pod_gone(self, uid: str) -> None:
         """Forget a pod."""
         self._ending.pop(uid, None)
         self._placed.pop(uid, None)
 
     @property
     def any_ends(self) -> bool:
-        """Whether any pod tells when it ends."""
+        """Whether the end of any pod is known."""
         return bool(self._ending)
 
     # Following.
 
     @property
     def behind(self) -> bool:
-        """Whether the ledger, or what tells the ends of pods, has changed since the timeline followed it."""
+        """Whether the ledger or the end of a pod has changed since the timeline followed them."""
         return bool(self._touched) or self._mark != self._ledger.journal.now
 
     @property
     def basis(self) -> tuple[int, ...]:
-        """What the timeline depends on besides the time: it changes with the ledger and the timeline."""
+        """A value that changes whenever the ledger or the timeline does, but not with the time."""
         timeline = self.timeline
         return self._ledger.journal.now, len(self._touched), self.built, timeline.revision, timeline.loosened
 
@@ -132,7 +132,7 @@ class LedgerTimeline:
         return next(self._building, True)
 
     def follow(self) -> None:
-        """Bring the timeline up to date, and go on to the present time."""
+        """Bring the timeline up to date with the ledger and the time."""
         now = self._calendar()
         changed = self._ledger.journal.since(self._mark) if self._mark >= 0 else None
         if changed is None or self.devices.catalogue is not self._ledger.graph.catalogue:
@@ -155,7 +155,10 @@ class LedgerTimeline:
             pass
 
     def _parts(self, now: float) -> Iterator[bool]:
-        """Build the timeline anew as it is ``now``, and yield False after each part; then follow what has changed."""
+        """Build the timeline anew as it is ``now``, and yield False after each part.
+
+        Changes that come meanwhile are taken in by the next `follow`.
+        """
         mark, self._touched = self._ledger.journal.now, set()
         accounts, catalogue = self._ledger.accounts, self._ledger.graph.catalogue
         kinds = {
@@ -240,7 +243,7 @@ class LedgerTimeline:
     # What is held.
 
     def size(self, requests: Resources) -> Amounts:
-        """Return requests as a row; treat it as read-only. What no node has is asked of the first column."""
+        """Return requests as a row; treat it as read-only. Resources that no node has stand in the first column."""
         found = self._sizes.get(requests)
         if found is None:
             found = np.zeros(FIRST_RESOURCE + len(self.columns), dtype=np.int64)
@@ -331,7 +334,7 @@ class LedgerTimeline:
         return found
 
     def _use(self, amounts: Resources) -> Amounts:
-        """Return amounts as a row, without what no node has."""
+        """Return amounts as a row, without resources that no node has."""
         found = self.size(amounts)
         if found[0]:
             found = found.copy()
@@ -339,7 +342,7 @@ class LedgerTimeline:
         return found
 
     def _signed(self, amounts: Resources) -> Amounts:
-        """Return a fresh row of amounts, which may be negative, without what no node has."""
+        """Return amounts, which may be negative, as a new row without resources that no node has."""
         found = np.zeros(FIRST_RESOURCE + len(self.columns), dtype=np.int64)
         for kind, amount in amounts.items():
             if kind in self.columns:
@@ -361,7 +364,7 @@ def _alike(one: Footprint, other: Footprint) -> bool:
 
 
 def _grows(before: Held, after: Held, foreign: bool = False) -> bool:
-    """Return whether more is held at some time ``after`` than ``before``, by ``foreign`` pods alone if that is set."""
+    """Return whether pods (only ``foreign`` pods if that is set) hold more at some time ``after`` than ``before``."""
     ends = sorted({end for end, _ in (*before, *after)}, reverse=True)
     more: Amounts | int = 0
     for end in ends:

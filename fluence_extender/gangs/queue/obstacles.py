@@ -1,25 +1,27 @@
-"""What keeps a gang from starting, whatever room there is: holds, dependencies, limits, and queues that are stopped.
+"""What keeps a gang from starting however much room there is: holds, limits, and queues that are stopped.
 
-Each decision is a plain function over facts. A gang that has begun is completed in any case and never asked about.
+Each decision is a plain function over facts. Nothing here applies to a gang that has begun, because it has to be
+completed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fluence_extender.gangs.queue.usage import Age, Usage
+from fluence_extender.gangs.queue.usage import Usage
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import HOLD_ANNOTATION
 from fluence_extender.model.notation import format_duration
 from fluence_extender.model.queue import Queue, Stop
 from fluence_extender.model.reason import Reason, ReasonCode, held, over_user_limit, queue_stopped, queued
+from fluence_extender.queueing.entry import Age
 
 LONGEST_SHOWN = 40
-"""Characters of an invalid value that a message quotes."""
+"""The most characters of an invalid value that a message quotes."""
 
 
 def hold_obstacle(text: str | None) -> Reason | None:
-    """Return why a gang whose annotation ``hold`` has this text is held, None where it isn't."""
+    """Return why a gang is held whose annotation ``hold`` has this text, None where it isn't held."""
     if text is None or text == "false":
         return None
     if text == "true":
@@ -33,7 +35,7 @@ def hold_obstacle(text: str | None) -> Reason | None:
 def queue_obstacle(
     key: GangKey, queue: Queue, user: str, created: Age, durations: Iterable[float | None], usage: Usage
 ) -> Reason | None:
-    """Return why its queue doesn't let a gang of ``user`` start that declares these durations, None where it does."""
+    """Return why a queue keeps a gang of ``user`` with these declared durations from starting, None if it doesn't."""
     return (
         stop_obstacle(queue, created)
         or duration_obstacle(queue, durations)
@@ -42,7 +44,7 @@ def queue_obstacle(
 
 
 def duration_obstacle(queue: Queue, declared: Iterable[float | None]) -> Reason | None:
-    """Return why a gang isn't taken whose pods declare to run for these seconds, None for a pod that doesn't say it."""
+    """Return why a queue doesn't take a gang whose pods declare these durations in seconds, None if it does."""
     most = queue.max_duration
     longest = max((one for one in declared if one is not None), default=None)
     if most is None or longest is None or longest <= most:
@@ -55,14 +57,14 @@ def duration_obstacle(queue: Queue, declared: Iterable[float | None]) -> Reason 
 
 
 def stop_obstacle(queue: Queue, created: Age) -> Reason | None:
-    """Return why a queue that is stopped doesn't let a gang of this age start, None where it does.
+    """Return why a stopped queue keeps a gang of this age from starting, None if it doesn't.
 
-    A queue that drains still starts what was there before.
+    A draining queue still starts gangs that are older than the stop.
     """
     if queue.stop in (Stop.HOLD, Stop.EVICT):
-        return queue_stopped(queue.name, f"nothing of it starts (stop: {queue.stop})")
+        return queue_stopped(queue.name, f"none of its work starts (stop: {queue.stop})")
     if queue.stop is Stop.DRAIN and queue.stopped_since is not None and created[0] > queue.stopped_since:
-        return queue_stopped(queue.name, f"it takes nothing new (stop: {queue.stop})")
+        return queue_stopped(queue.name, f"it takes no new work (stop: {queue.stop})")
     return None
 
 
@@ -71,15 +73,16 @@ def limit_obstacle(key: GangKey, queue: Queue, user: str, usage: Usage) -> Reaso
     limits, name = queue.limits, queue.name
     whole, own = (name, None), (name, user)
     if limits.queued and usage.older(key, whole) >= limits.queued:
-        return queued(f"queue {name} has as many in line as it takes (max.queued: {limits.queued})")
+        return queued(f"queue {name} has as many gangs in line as it takes (max.queued: {limits.queued})")
     if limits.queued_per_user and usage.older(key, own) >= limits.queued_per_user:
         return over_user_limit(
-            name, f"{user} has as many in line as one user may (max.queuedPerUser: {limits.queued_per_user})"
+            name,
+            f"{user} has as many gangs in line as one user may (max.queuedPerUser: {limits.queued_per_user})",
         )
     if limits.running and usage.running(whole) >= limits.running:
-        return queued(f"queue {name} runs as many as it may (max.running: {limits.running})")
+        return queued(f"queue {name} runs as many gangs as it may (max.running: {limits.running})")
     if limits.running_per_user and usage.running(own) >= limits.running_per_user:
         return over_user_limit(
-            name, f"{user} runs as many as one user may (max.runningPerUser: {limits.running_per_user})"
+            name, f"{user} runs as many gangs as one user may (max.runningPerUser: {limits.running_per_user})"
         )
     return None

@@ -1,4 +1,4 @@
-"""Which nodes a Reservation closes, and what it says to the queue's engine.
+"""The nodes that a Reservation closes, and the Reservation as the queue's engine sees it.
 
 Its nodes are those that exist now: a node that gets the label later is closed from then on.
 """
@@ -16,7 +16,7 @@ from fluence_extender.queueing.reservation import OperatorReservation
 
 
 def covered(reservation: NodeReservation, nodes: Iterable[Node]) -> list[str]:
-    """Return the names of those ``nodes`` that a Reservation closes."""
+    """Return the names of the ``nodes`` that a Reservation closes."""
     return [node.name for node in nodes if _covers(reservation, node)]
 
 

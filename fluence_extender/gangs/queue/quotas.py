@@ -1,12 +1,12 @@
 """The quotas of the cluster's queues, and what gangs hold of them.
 
-A gang counts from its first place on: with all that its members hold, and while it is promised its other places with
-those, too. A member that is lost and made anew therefore finds its share of the quota, and if it asks for more than
-that, it has to find the rest. What has places keeps them, whatever becomes of the quota. Each place is charged to the
-queue in which its member got it, whatever gang and queue the member's labels and owners name since.
+A gang counts from its first place on: with all that its members hold, and also with the places that it is still
+promised. So a member that is lost and created anew finds its share of the quota kept; only if it asks for more does the
+quota need room for the difference. A gang keeps its places even if the quota shrinks. Each place is charged to the
+queue in which its member got it, even if the member's labels or owners name another gang or queue later.
 
-Invariants: where no queue has a quota nothing is counted or computed. Gangs are counted as of the last look at them,
-and what gets its places counts at once, so no quota is exceeded within a step.
+Invariants: where no queue has a quota, nothing is counted or computed. Gangs are counted as of the last look at them,
+and a gang that gets its places counts at once, so no quota is exceeded within a step.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class Quotas:
         self.version = 0
 
     def follow(self) -> None:
-        """Take in what the queues state and the cluster has."""
+        """Take in what the queues state, and the capacity of the cluster."""
         if self._stated != self._settings.revision:
             self._stated = self._settings.revision
             self.active = states_quota(self._settings.made.values())
             self._basis = None
         if not self.active:
-            # What ends from now on isn't counted, so what was counted mustn't be taken up again.
+            # Ends aren't counted from now on, so the old counts must not be used again.
             self._use = QuotaUse(QuotaTree({}, {}))
             return
         self._room.now()
@@ -70,7 +70,7 @@ class Quotas:
             self.version += 1
 
     def capacity(self) -> dict[str, int]:
-        """Return what the cluster has for our pods: what its nodes have beside pods of others, and its devices."""
+        """Return the cluster's capacity for our pods: its devices, and its nodes less the use of foreign pods."""
         table = self._room.now()
         amounts = table.free.sum(axis=0).tolist()
         found = {kind: max(amounts[column], 0) for kind, column in table.columns.items()}
@@ -85,7 +85,7 @@ class Quotas:
         return self._use
 
     def account(self, queue: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """Return what a queue uses, and what it borrows of it, as quantities."""
+        """Return what a queue uses and what of that it borrows, as quantities."""
         used, tree = self._use.used(queue), self._use.tree
         kinds = {*used, *tree.branch(queue).guaranteed, *tree.branch(queue).limit}
         shown = sorted(kind for kind in kinds if kind != PODS or kind in tree.ruled)
@@ -96,11 +96,11 @@ class Quotas:
         )
 
     def problems(self, queue: str) -> Sequence[str]:
-        """Return what of a queue's quota isn't in force as it is written, and why."""
+        """Return the problems of a queue's quota: each says what isn't in force as it is written, and why."""
         return self._use.tree.problems.get(queue, ()) if self.active else ()
 
     def moved(self, before: Place | None, after: Place | None) -> None:
-        """Count a gang that held what is said of it at ``before`` and holds what is said at ``after``."""
+        """Count that a gang held what ``before`` says and holds what ``after`` says now."""
         if not self.active:
             return
         for queue, amounts in () if before is None else before.holdings:
@@ -112,7 +112,7 @@ class Quotas:
             self._use.add(queue, amounts)
 
     def elsewhere(self, gang: Gang, queue: str) -> tuple[tuple[str, Resources], ...]:
-        """Return what members of a gang that is in ``queue`` hold of the quotas of other queues."""
+        """Return what members of a gang of ``queue`` hold of the quotas of other queues, by queue."""
         if not self.active:
             return ()
         others = {one.charged for one in _placed(gang)} - {"", queue}
@@ -122,21 +122,21 @@ class Quotas:
         )
 
     def held(self, gang: Gang, queue: str, before: Place | None) -> Resources:
-        """Return what a gang holds of the quota of ``queue``, in which it is."""
+        """Return what a gang of ``queue`` holds of that queue's quota."""
         if not self.active:
             return NOTHING
         found = Resources.total(one.pod.amounts for one in _charged(gang, queue))
         if not gang.promised:
             return found
         if before is None or not before.held:
-            lacking = [one for one in gang.pending() if one.assignment is None]
+            lacking = gang.placeless()
             there = sum(1 for one in _placed(gang) if one.alive)
             lacking = lacking[: max(gang.size - there - gang.ended, 0)]
             return found + Resources.total(one.pod.amounts for one in lacking)
         return Resources({kind: max(found[kind], before.held[kind]) for kind in {*found, *before.held}})
 
     def asks(self, gang: Gang) -> Resources:
-        """Return what a gang asks for that has nothing."""
+        """Return what a gang that holds nothing asks for."""
         if not self.active:
             return NOTHING
         return Resources.total(one.pod.amounts for one in gang.pending()[: max(gang.size - gang.ended, 1)])
@@ -144,9 +144,9 @@ class Quotas:
     def fitting(
         self, gang: Gang, ready: Sequence[Member], fewest: int, place: Place
     ) -> tuple[int, Reason | None]:
-        """Return how many of the ``ready`` members of a gang its quota has room for, and why for no more.
+        """Return for how many of the ``ready`` members of a gang its quota has room, and why for no more.
 
-        The planner says of the ``fewest`` that have to be placed together if they never fit.
+        If the ``fewest`` that have to be placed together fit at no time, no reason is given here: the planner gives it.
         """
         more = self._more(gang, place)
         for count, member in enumerate(ready):
@@ -156,7 +156,7 @@ class Quotas:
             judge = self._excess if count < fewest else self._use.excess
             excess = judge(place.queue, more)
             if excess is not None:
-                return count, _told(excess, place.queue, self._use.tree)
+                return count, _excess_reason(excess, place.queue, self._use.tree)
         return len(ready), None
 
     def allows(
@@ -166,7 +166,7 @@ class Quotas:
         place: Place,
         freed: Iterable[tuple[str, Resources]] = (),
     ) -> bool:
-        """Return whether there is room for ``members`` of a gang once what is ``freed`` of queues is."""
+        """Return whether there is room for ``members`` of a gang once queues have ``freed`` these amounts."""
         if not self.active:
             return True
         less = list(freed)
@@ -183,20 +183,20 @@ class Quotas:
                 self._use.add(queue, amounts)
 
     def _more(self, gang: Gang, place: Place) -> dict[str, int]:
-        """Return what the places that a gang has are more than what is counted for it.
+        """Return by how much the places of a gang exceed the amounts that are counted for it.
 
-        Each pod may name resources of its own, so only those count of which somebody has a quota.
+        Each pod may name resources of its own, so only resources with a quota count.
         """
         held = Resources.total(one.pod.amounts for one in _charged(gang, place.queue))
         return {kind: held[kind] - place.held[kind] for kind in self._use.tree.ruled}
 
     def obstacle(self, queue: str, asked: Resources) -> Reason | None:
-        """Return why a gang that asks for so much and has nothing would be over quota, None where it wouldn't."""
+        """Return why a gang that holds nothing and asks for this would be over quota, None if it wouldn't be."""
         excess = self._excess(queue, asked) if self.active else None
-        return None if excess is None else _told(excess, queue, self._use.tree)
+        return None if excess is None else _excess_reason(excess, queue, self._use.tree)
 
     def _excess(self, queue: str, more: Mapping[str, int]) -> Excess | None:
-        """Return what a queue would use too much of; None too for what never fits: the planner says that better."""
+        """Return what a queue would use too much of; None also where amounts never fit, which the planner reports."""
         excess = self._use.excess(queue, more)
         if excess is None or excess.most is not None:
             return excess
@@ -204,7 +204,7 @@ class Quotas:
 
 
 def _placed(gang: Gang) -> list[Member]:
-    """Return the members that hold something: one that is being deleted does until its containers have ended."""
+    """Return the members that hold something; a member that is being deleted does until its containers have ended."""
     return [
         one
         for one in gang.members.values()
@@ -213,11 +213,11 @@ def _placed(gang: Gang) -> list[Member]:
 
 
 def _charged(gang: Gang, queue: str) -> list[Member]:
-    """Return the members whose places are charged to ``queue``, in which the gang is; else their records say so."""
+    """Return the members of a gang of ``queue`` whose places are charged to it: those whose record names no other."""
     return [one for one in _placed(gang) if one.charged in ("", queue)]
 
 
-def _told(excess: Excess, queue: str, tree: QuotaTree) -> Reason:
+def _excess_reason(excess: Excess, queue: str, tree: QuotaTree) -> Reason:
     kind = excess.resource
     if excess.most is None:
         return over_quota(

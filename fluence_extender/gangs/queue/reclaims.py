@@ -1,7 +1,7 @@
-"""Which gangs a gang may take because of what queues are guaranteed, instead of by priority.
+"""Which victims a gang may have by the guarantees of queues, instead of by priority.
 
-If its queue takes back, a gang that fits into the guarantee of its queue may take gangs of queues that borrow, whatever
-their priority. Gangs of other queues don't take what such a queue holds within its guarantee, so nothing that was
+If its queue takes back, a gang that fits into the guarantee of its queue may have victims in queues that borrow,
+whatever their priority. Gangs within the guarantee of such a queue aren't victims of other queues, so nothing that was
 taken back is taken again.
 
 Invariant: where no queue states how it preempts, priority alone decides, and nothing is computed.
@@ -24,7 +24,7 @@ from fluence_extender.model.resources import Resources
 from fluence_extender.queueing.reclaim import HeldPlaces, beyond_guarantees, is_owed
 
 QuotaRoom = Callable[[Collection[str]], bool]
-"""Tells whether quotas have room once the pods with these uids are gone."""
+"""Returns whether quotas have room once the pods with these uids are gone."""
 
 LEAST = 1e-9
 """The smallest share that ``owed`` states for a queue, because 0 means that nothing has to be given back."""
@@ -32,9 +32,9 @@ LEAST = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class VictimClaim:
-    """What one gang may take: those of ``owed``, each with the share of its queue, and none of ``spared``.
+    """The victims that one gang may have: any of ``owed``, each with the share of its queue, and none of ``spared``.
 
-    From ``again_in`` seconds on it may be more, because something then has run for long enough.
+    In ``again_in`` seconds there may be more, because another gang will have run for its minimum time.
     """
 
     owed: Mapping[GangKey, float] = field(default_factory=dict)
@@ -46,7 +46,7 @@ NO_CLAIM = VictimClaim()
 
 
 class Reclaims:
-    """Says what gangs may take, by what the queues of ``settings`` are guaranteed and state."""
+    """Decides which victims gangs may have by the guarantees and statements of the queues of ``settings``."""
 
     def __init__(self, registry: Registry, settings: Queues, admission: QueueAdmission) -> None:
         self._registry = registry
@@ -56,7 +56,7 @@ class Reclaims:
         self._active = False
         self._known: tuple[int, Sequence[HeldPlaces[GangKey]]] = (-1, ())
         self._began: dict[GangKey, float] = {}
-        """When what runs began, as far as it was asked: a gang whose pods are made anew in turn grows no younger."""
+        """When the running gangs that were asked about began. New pods don't make a gang younger."""
 
     @property
     def active(self) -> bool:
@@ -68,7 +68,7 @@ class Reclaims:
         return self._active
 
     def is_owed(self, gang: Gang, members: Iterable[Member], ahead: Iterable[GangKey]) -> bool:
-        """Return whether the queue of a gang takes back for its ``members``, after what those ``ahead`` of it get."""
+        """Return whether the queue of a gang takes back for its ``members``, after the gangs ``ahead`` of it."""
         place = self._admission.usage.place(gang.key) if self.active else None
         if place is None or self._preemption(place.queue).reclaim is not Reclaim.BORROWED:
             return False
@@ -82,7 +82,7 @@ class Reclaims:
         leaving: Collection[GangKey],
         ahead: Iterable[GangKey],
     ) -> VictimClaim:
-        """Return what a gang may take for ``members``.
+        """Return the victims that a gang may have to place ``members``.
 
         The gangs ``leaving`` are gone soon, and those ``ahead`` of it take places for themselves.
         """
@@ -120,9 +120,9 @@ class Reclaims:
         return VictimClaim(owed, spared, again_in)
 
     def quota_room(self, gang: Gang, members: Sequence[Member]) -> QuotaRoom | None:
-        """Return what says whether the quotas of a gang have room for ``members`` without some pods.
+        """Return a function that tells whether quotas have room for ``members`` of a gang once some pods are gone.
 
-        None where they have room with these, too.
+        Return None where they have room already.
         """
         quotas, place = self._admission.quotas, self._admission.usage.place(gang.key)
         if not self.active or place is None or quotas.allows(gang, members, place):
@@ -130,7 +130,7 @@ class Reclaims:
         return lambda gone: quotas.allows(gang, members, place, self._freed(gone))
 
     def _freed(self, gone: Collection[str]) -> Iterable[tuple[str, Resources]]:
-        """Yield what the end of pods frees of quotas: with the last one of a gang also what it was promised."""
+        """Yield what the end of pods frees of quotas; the last pod of a gang also frees what the gang is promised."""
         gangs: dict[GangKey, list[Member]] = {}
         for uid in gone:
             found = self._registry.member(uid)
@@ -151,7 +151,7 @@ class Reclaims:
         return QueuePreemption() if found is None else found.preemption
 
     def _running(self) -> Sequence[HeldPlaces[GangKey]]:
-        """Return what runs, with the lowest priorities and the youngest first."""
+        """Return the running gangs, the lowest priority first, and then the youngest."""
         usage = self._admission.usage
         if self._known[0] != usage.revision:
             found: list[tuple[int, float, int, GangKey, Place]] = []

@@ -1,8 +1,8 @@
 """The Queues and Reservations of the cluster, and which queue a pod is in.
 
-Without any Queue there is one queue, `DEFAULT_QUEUE`, with no limits, and so it is while the cluster doesn't serve the
-kind. A workload, or else its pods, names its queue by a label. Work that names none is in the queue that is the default
-for its namespace, or in `DEFAULT_QUEUE`.
+Without any Queue, or in a cluster that doesn't serve the kind, there is one queue, `DEFAULT_QUEUE`, without limits. A
+workload, or else its pods, names its queue by a label. Work that names none is in the queue that is the default for its
+namespace, or in `DEFAULT_QUEUE`.
 
 Invariant: for each gang there is one queue, or a reason that says why there is none. The reason names no queue to which
 the gang's namespace may not submit.
@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 IMPLICIT = Queue(DEFAULT_QUEUE)
 MOST_REMEMBERED = 4096
-"""Answers that are remembered before they are all forgotten."""
+"""The most answers that are remembered; then all are forgotten."""
 
 Named = tuple[str, str]
 """The queues that the labels of one object name: by our label, and by Kueue's; "" for none."""
@@ -46,7 +46,7 @@ Kept = Queue | NodeReservation | Namespace | PriorityClass
 
 
 class Queues:
-    """Queues and Reservations, and what else decides which queue a pod is in and how it counts there.
+    """Queues and Reservations, and the other objects that decide in which queue a pod is and how it counts there.
 
     ``revision`` grows with each change that may matter to any pod.
     """
@@ -103,7 +103,7 @@ class Queues:
     # What happens.
 
     def observe(self, seen: Observation) -> bool:
-        """Take in an observation; return whether it is about a kind that matters here."""
+        """Take in an observation, and return whether its kind belongs here."""
         if seen.kind not in QUEUE_KINDS:
             return False
         match seen:
@@ -159,7 +159,7 @@ class Queues:
     def queue_of(self, members: Iterable[Pod], owner_labels: Mapping[str, str]) -> Queue | Reason:
         """Return the one queue of the members of a gang, or why it has none.
 
-        ``owner_labels`` are those labels of their workload that name a queue. They count for all of its pods.
+        ``owner_labels`` are the labels of their workload that name a queue. They count for all of its pods.
         """
         if self._served is False:
             return IMPLICIT
@@ -193,10 +193,10 @@ class Queues:
         name = ours or kueue or self._default_of(namespace)
         queue = self.queues.get(name)
         if queue is None:
-            return no_queue(f"there is no queue {name}{self._instead(namespace, name)}")
+            return no_queue(f"there is no queue {name}{self._nearest_queue(namespace, name)}")
         if not self.admits(queue, namespace):
             return no_queue(
-                f"namespace {namespace} may not submit to queue {name}{self._instead(namespace, name)}"
+                f"namespace {namespace} may not submit to queue {name}{self._nearest_queue(namespace, name)}"
             )
         return queue
 
@@ -224,7 +224,7 @@ class Queues:
         return {} if known is None else known.labels
 
     def problems(self, queue: Queue) -> list[str]:
-        """Return what of a queue isn't in force, and why."""
+        """Return the problems of a queue: each says what of it isn't in force and why."""
         found = list(queue.problems)
         said = queue.scheduling
         policies = {
@@ -255,7 +255,7 @@ class Queues:
             found.append(f"spec.defaults.priorityClassName: there is no PriorityClass {priority}")
         return found
 
-    def _instead(self, namespace: str, name: str) -> str:
+    def _nearest_queue(self, namespace: str, name: str) -> str:
         """Return the end of a sentence that names the queue with the most similar name."""
         open_ones = sorted(one.name for one in self.queues.values() if self.admits(one, namespace))
         nearest = difflib.get_close_matches(name, open_ones, 1, 0)
@@ -271,10 +271,10 @@ class Queues:
         return self._ages
 
     def head_start(self, queue: Queue, priority: int) -> float | None:
-        """Return how many seconds of waiting a priority is worth, None where the higher one always comes first.
+        """Return how many seconds of waiting a priority is worth, None where the higher priority always comes first.
 
-        The queue says it, or else the nearest of those above it. Each PriorityClass between 0 and the priority is a
-        step.
+        The queue states the seconds of one step, or else the nearest queue above it does. Each PriorityClass between 0
+        and the priority is a step.
         """
         known: Queue | None = queue
         for _ in range(LEVELS):
@@ -288,7 +288,7 @@ class Queues:
         return known.class_step * (up - down)
 
     def usual_priority(self, queue: Queue) -> int | None:
-        """Return the priority of work that names no PriorityClass, None where the queue doesn't say it."""
+        """Return the priority of a queue's work that names no PriorityClass, None where the queue states none."""
         named = self._classes.get(queue.default_priority_class)
         return None if named is None else named.value
 
@@ -298,6 +298,6 @@ def _named(labels: Mapping[str, str]) -> Named:
 
 
 def usual_seconds(queue: Queue) -> float | None:
-    """Return how many seconds work of a queue runs that declares no duration, None where the queue doesn't say it."""
+    """Return the seconds that work without a declared duration runs in a queue, None where the queue states none."""
     times = (queue.default_duration, queue.max_duration)
     return min((one for one in times if one is not None), default=None)

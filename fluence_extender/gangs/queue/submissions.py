@@ -58,7 +58,7 @@ UNGUARDED = (PodGroup, CoschedulingGroup)
 """The kinds on which admission records no user."""
 
 MOST_OWNERS = 64
-"""Owners of one gang's pods that are looked at."""
+"""The most owners of one gang's pods that are looked at."""
 
 
 def submission_of(gang: Gang, workloads: WorkloadIndex) -> Submission:
@@ -72,7 +72,7 @@ def submission_of(gang: Gang, workloads: WorkloadIndex) -> Submission:
 
 
 def objects_of(gang: Gang, alive: Iterable[Member], workloads: WorkloadIndex) -> Iterator[Workload]:
-    """Yield the workloads of a gang with these living members that are known, the outermost first."""
+    """Yield the known workloads of a gang with these living members, the outermost first."""
     namespace = gang.key.namespace
     kind = NAMED_BY.get(gang.key.convention)
     owners: dict[Owner, None] = {}
@@ -93,7 +93,7 @@ def objects_of(gang: Gang, alive: Iterable[Member], workloads: WorkloadIndex) ->
 
 
 def _of_pods(alive: Iterable[Member]) -> Submission:
-    """Return what pods say: one that is held holds its gang; else the one that was created first counts."""
+    """Return what pods say: if one is held, the gang is held; otherwise the pod that was created first counts."""
     hold = after = user = None
     met = NO_RECORD
     first: dict[str, tuple[float, str]] = {}

@@ -1,10 +1,11 @@
 """Where a gang stands in the queue.
 
-`queueing.order.rank` is the only order there is. Waiting gangs are tried in it, and it decides for which preemptor
-nodes and devices are held, who loses its place on a node that others have taken, and whose start is estimated after
-whose. A gang that was promised its places has begun, because it has to be completed; members beyond a gang's size were
-promised nothing. A promise doesn't count between preemptors: what is held for one of them is closed to every gang that
-could not preempt it, promised or not.
+`queueing.order.rank` is the only order there is. Waiting gangs are tried in it. It decides for which preemptor nodes
+and devices are held, which gang loses its place on a node that others have taken, and in which order starts are
+estimated.
+A gang that was promised its places has begun, because it has to be completed. Members beyond a gang's size were
+promised nothing. Between preemptors a promise doesn't count: nodes that are held for one of them are closed to every
+gang that couldn't preempt it, promised or not.
 """
 
 from __future__ import annotations
@@ -36,27 +37,27 @@ def turn(gang: Gang) -> Rank:
 
 
 def precedence(gang: Gang) -> Rank:
-    """Return a key that sorts preemptors: their turn, as if none had begun."""
+    """Return a key that sorts preemptors: their rank as if none had begun."""
     return newcomer(gang.key, gang.priority, gang.created)
 
 
 def newcomer(key: GangKey, priority: int, created: Age = NEWEST, entitlement: Entitlement = EQUAL) -> Rank:
-    """Return the turn of a gang that has nothing yet."""
+    """Return the rank of a gang that has no places yet."""
     return rank(False, entitlement, priority, created, entry_key(key))
 
 
 class InLine(NamedTuple):
-    """A gang that waits, and its turn."""
+    """A gang that waits, and its rank."""
 
     rank: Rank
     gang: Gang
 
 
 class Turns:
-    """The ``line`` of the gangs of ``registry`` that wait, in order: a step doesn't put thousands in order again.
+    """The ``line`` of the waiting gangs of ``registry``, kept in order so that no step has to sort thousands.
 
-    `put` is told of each gang in which something has changed. The turns of those that have changed since the last step
-    are computed each time. Invariant: a gang stands in line once at most.
+    The caller has to `put` each gang that has changed. The rank of a gang that has changed since the last step isn't
+    taken from the line but computed. Invariant: a gang stands in line at most once.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -65,7 +66,7 @@ class Turns:
         self.line: list[InLine] = []
 
     def of(self, gang: Gang) -> Rank:
-        """Return a gang's `turn`."""
+        """Return a gang's present rank."""
         place = self._places.get(gang.key)
         if place is None or place.gang is not gang or gang.key in self._registry.dirty:
             return turn(gang)
@@ -76,7 +77,7 @@ class Turns:
         return self._places.get(key)
 
     def put(self, gang: Gang) -> None:
-        """Let a gang stand where its turn is now, or nowhere if it doesn't wait."""
+        """Put a gang in line at its present rank, or take it out if it doesn't wait."""
         before = self._places.get(gang.key)
         after = InLine(turn(gang), gang) if waits(gang) else None
         if before is not None:

@@ -1,7 +1,7 @@
 """How many gangs of each queue run and wait, and what they hold, in all and for each user.
 
-A gang runs from its first place on, and waits before. Waiting gangs are kept in the order of their creation, because a
-queue that takes a limited number of them takes the oldest.
+A gang counts as running from its first place on, and as waiting before. Waiting gangs are kept in the order of their
+creation, because a queue that takes a limited number of them takes the oldest.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.resources import NOTHING, Resources
+from fluence_extender.queueing.entry import Age
 
-Age = tuple[float, int]
 Group = tuple[str, str | None]
-"""A queue and one of its users, or with None the whole queue."""
+"""A queue and one of its users; None stands for all users of the queue."""
 
 
 def _groups(queue: str, user: str) -> tuple[Group, Group]:
@@ -24,11 +24,11 @@ def _groups(queue: str, user: str) -> tuple[Group, Group]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a gang counts: in which queue, for which user, and whether it ``runs``.
+    """How a gang counts: in which queue, for which user, and whether it ``runs``.
 
-    ``created`` orders those that wait. ``held`` is what it holds of its queue's quota, and ``asks`` what it asks for
-    while it waits, as long as some queue has a quota or a weight. ``elsewhere`` is what members hold of other queues'
-    quotas, in which they got their places.
+    ``created`` orders waiting gangs. ``held`` is what the gang holds of its queue's quota. ``asks`` is what it asks for
+    while it waits. Both are empty unless some queue has a quota or a weight. ``elsewhere`` is what members hold of the
+    quotas of other queues, in which they got their places.
     """
 
     queue: str
@@ -41,12 +41,12 @@ class Place:
 
     @property
     def groups(self) -> tuple[Group, Group]:
-        """The groups in which it counts."""
+        """The groups in which the gang counts."""
         return _groups(self.queue, self.user)
 
     @property
     def holdings(self) -> tuple[tuple[str, Resources], ...]:
-        """What its members hold, by the queue to which it is charged."""
+        """What its members hold, with the queues to which that is charged."""
         return ((self.queue, self.held), *self.elsewhere) if self.held else self.elsewhere
 
 
@@ -72,7 +72,7 @@ class Usage:
             self._add(key, place)
 
     def place(self, key: GangKey) -> Place | None:
-        """Return where a gang counts, None where it doesn't."""
+        """Return how a gang counts, None if it doesn't count."""
         return self._places.get(key)
 
     def running(self, group: Group) -> int:
@@ -88,21 +88,21 @@ class Usage:
         return len(self._waiting.get(group, ()))
 
     def oldest(self, group: Group) -> float | None:
-        """Return when the gang of the group was created that waits longest, None if none waits."""
+        """Return when the oldest waiting gang of the group was created, None if none waits."""
         waiting = self._waiting.get(group)
         return waiting[0][0][0] if waiting else None
 
     def queues(self) -> set[str]:
-        """Return the queues in which gangs run or wait, or to which something is charged."""
+        """Return the queues in which gangs run or wait, or to which places are charged."""
         return {queue for queue, user in (*self._running, *self._waiting, *self._held) if user is None}
 
     def older(self, key: GangKey, group: Group) -> int:
-        """Return how many gangs of the group wait that were created before this one: all, if it doesn't exist yet."""
+        """Return how many waiting gangs of the group are older than this one; all, if it doesn't exist yet."""
         place, waiting = self._places.get(key), self._waiting.get(group, [])
         return len(waiting) if place is None else bisect_left(waiting, (place.created, key))
 
     def last_within(self, group: Group, most: int) -> GangKey | None:
-        """Return the youngest of the ``most`` oldest gangs of the group that wait, None where fewer wait."""
+        """Return the youngest of the ``most`` oldest waiting gangs of the group, None where fewer wait."""
         waiting = self._waiting.get(group, [])
         return waiting[most - 1][1] if len(waiting) >= most else None
 

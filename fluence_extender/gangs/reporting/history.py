@@ -97,7 +97,7 @@ class History:
             self._append(HistoryEntry(now, what, pod, detail, 1, now))
 
     def _same(self, what: HistoryKind, pod: str, detail: str, of_any: bool) -> HistoryEntry | None:
-        """Return the entry of this phase in which such an event is counted, ``of_any`` pod or of this one."""
+        """Return the entry of this phase that counts such events of the pod, or of any pod if ``of_any`` is set."""
         for entry in reversed(self.entries):
             if entry.what is HistoryKind.WAITING:
                 return None

@@ -1,12 +1,12 @@
 """What is written on Jobs: a condition for users, and notes for a restart.
 
-The condition is that of a Job whose pods can't be placed on this cluster, even if nothing else ran.
+The condition says that the Job's pods couldn't be placed on this cluster even if nothing else ran. So the Job itself
+shows why it doesn't start, and `kubectl wait` can wait for the condition. It is written when a gang of the Job's pods
+is found to be unsatisfiable, when the reason changes, and when no gang of the Job is unsatisfiable any more. After a
+restart the Job still shows it.
 
-The Job itself thus shows why it doesn't start, and `kubectl wait` can wait for the condition.
-The condition is written when a gang of the Job's pods is found to be unsatisfiable, when the reason changes, and when
-no gang of the Job is unsatisfiable any more. The Job itself shows what was written before a restart.
-
-What has met a Job's dependency may be deleted. So that is noted on the Job, for a restart and for the Job's next pods.
+Work that has met a dependency may be deleted. So the met dependency is noted on the Job that has it, for a restart and
+for the Job's next pods.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class JobReports:
             self._forget()
 
     def notes(self, gang: Gang) -> Iterator[NoteJob]:
-        """Return what to note on the Jobs of a gang."""
+        """Yield the notes to write on the Jobs of a gang."""
         for job in self._jobs(gang) if gang.met else ():
             met = gang.met | job.submission.met
             if met == job.submission.met:
@@ -74,7 +74,7 @@ class JobReports:
                 yield NoteJob(job, met)
 
     def not_noted(self, uid: str) -> None:
-        """Take in that a note on the Job couldn't be written: it is decided anew."""
+        """Take in that a note on the Job couldn't be written, so that it is decided anew."""
         self._noted.pop(uid, None)
         self._registry.dirty.update(self._registry.gangs_of(uid))
 

@@ -1,4 +1,4 @@
-"""Labels and annotations without an effect, told where the warnings of admission reach nobody.
+"""Reports labels and annotations that have no effect, where the warnings of admission reach nobody.
 
 Admission warns the client that creates a pod. For most pods that is a controller, which drops the warning. So the same
 sentences stand in the state API, and in one Event on the owner of the pods.
@@ -21,13 +21,13 @@ from fluence_extender.model.reason import Reason
 NO_EFFECT = "NoEffect"
 
 MOST_LOOKED_AT = 8
-"""Members of a gang whose labels and annotations are looked at: those of one owner have the same ones."""
+"""The most members of a gang whose labels and annotations are read: pods of one owner have the same ones."""
 
 MOST_TOLD = 5
-"""Sentences of one Event."""
+"""The most sentences of one Event."""
 
 MOST_KEPT = 1000
-"""Owners that are kept in mind; of one that is forgotten the Event is recorded again when it makes more gangs."""
+"""The most owners that are remembered; a forgotten one gets its Event again when it creates more gangs."""
 
 
 def remarks_on(gang: Gang) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ class RemarkReports:
 
     def __init__(self) -> None:
         self._told: dict[str, str] = {}
-        """By the uid of an owner: what was told of its pods last."""
+        """The last Event's text by the uid of the owner."""
 
     def due(self, gang: Gang) -> list[RecordEvent]:
         """Return the Event about a gang that is looked at for the first time."""

@@ -35,8 +35,8 @@ class QueueSummary(ApiValue):
     stop: Annotated[
         Literal["None", "Hold", "Drain", "Evict"],
         Field(
-            description="None: it works; Hold: nothing of it starts; Drain: it takes nothing new; Evict: what runs "
-            "goes back as well.",
+            description="None: it works; Hold: none of its work starts; Drain: it takes no new work; Evict: running "
+            "work goes back in line as well.",
             examples=["None"],
         ),
     ]

@@ -267,4 +267,4 @@ def test_gang_of_a_full_queue_is_told_so_though_its_equals_lack_room() -> None:
     full = Queue(DEFAULT_QUEUE, limits=QueueLimits(running=1), uid="default")
     controller.observe(Listed(Kind.QUEUE, (full,)))
     settle(controller)
-    assert reasons(controller) == {"queued: queue default runs as many as it may (max.running: 1)"}
+    assert reasons(controller) == {"queued: queue default runs as many gangs as it may (max.running: 1)"}

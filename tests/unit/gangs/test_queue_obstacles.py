@@ -187,7 +187,7 @@ def test_queue_that_drains_starts_what_was_there_before() -> None:
     assert stop_obstacle(draining, (100.0, 1)) is None
     late = stop_obstacle(draining, (101.0, 1))
     assert late is not None
-    assert late.text == "queue q is stopped: it takes nothing new (stop: Drain)"
+    assert late.text == "queue q is stopped: it takes no new work (stop: Drain)"
     assert stop_obstacle(replace(draining, stopped_since=None), (101.0, 1)) is None
     for stop in (Stop.HOLD, Stop.EVICT):
         assert stop_obstacle(Queue("q", stop=stop), (0.0, 0)) is not None
@@ -458,7 +458,7 @@ def test_limit_holds_within_one_step(world: MakeWorld) -> None:
     assert w.nodes_of(*pods, other) == ["n0", "", "", "n0"]
     assert why(w, "a1") == (
         "OverUserLimit",
-        "queue default is at its limit: ada runs as many as one user may (max.runningPerUser: 1)",
+        "queue default is at its limit: ada runs as many gangs as one user may (max.runningPerUser: 1)",
     )
     w.change(pods[0], phase="Succeeded")
     w.advance(3)
@@ -473,7 +473,9 @@ def test_next_in_line_moves_up_when_one_that_waits_is_deleted(world: MakeWorld) 
     first, second = single(w, "first", hold="true"), single(w, "second")
     w.change(runs, phase="Succeeded")
     w.advance(3)
-    assert why(w, "second")[1] == "queued: queue default has as many in line as it takes (max.queued: 1)"
+    assert (
+        why(w, "second")[1] == "queued: queue default has as many gangs in line as it takes (max.queued: 1)"
+    )
     w.cluster.remove(w.now(first))
     w.advance(3)
     assert w.nodes_of(second) == ["n0"]
@@ -505,7 +507,7 @@ def test_nothing_starts_in_a_queue_on_hold(world: MakeWorld) -> None:
     stopped(w, Stop.HOLD)
     pod = single(w, "a")
     w.advance(3)
-    assert why(w, "a") == ("QueueStopped", "queue default is stopped: nothing of it starts (stop: Hold)")
+    assert why(w, "a") == ("QueueStopped", "queue default is stopped: none of its work starts (stop: Hold)")
     stopped(w, Stop.NONE)
     w.advance(3)
     assert w.nodes_of(pod) == ["n0"]

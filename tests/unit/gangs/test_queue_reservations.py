@@ -64,7 +64,7 @@ def same_as_anew(w: World) -> None:
     followed.follow()
     anew = LedgerTimeline(w.ledger, w.controller.eligibility.nodes, followed._ends, w.loop.time)
     for pod in w.controller.pods.values():
-        anew.seen(pod)
+        anew.pod_seen(pod)
     anew._placed = dict(followed._placed)
     anew.follow()
     for name, row in anew.rows.items():

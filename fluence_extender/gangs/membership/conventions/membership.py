@@ -20,7 +20,7 @@ from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.workload import Job, Workload
 
 THE_POD = "pod {pod}"
-"""How a pod that states the size itself is named as the source: memberships don't differ by the names of pods."""
+"""The source of a size that the pod itself states. It has no pod's name, so that equal pods have equal memberships."""
 
 LARGEST_SIZE = 1_000_000
 LONGEST_SHOWN = 40

@@ -49,7 +49,7 @@ def test_when_a_queue_ends_what_runs(
 def test_reason_names_the_pod_and_what_it_was_allowed() -> None:
     queue = replace(PHYSICS, max_duration=5400.0)
     assert why_ended(queue, [POD], 1e6) == (
-        "pod p has run for 1h30m, and queue physics ends what runs longer"
+        "pod p has run for 1h30m, and queue physics ends work that runs longer"
     )
 
 
