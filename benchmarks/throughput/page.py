@@ -98,8 +98,8 @@ about 1.4 of stock's 3.4 ms for each pod have nothing to do with nodes: decoding
 the Event about it, its queue and its caches (profile of 1,500 single pods). Our pods take those too, plus one more
 watch event (0.1 ms) and the filter call (0.2 ms), which may still refuse a place between ungating and Binding.
 
-Single pods without a Job cost 1.75 times what stock's cost, 1.8 times in the API server (1,000 nodes, free machine),
-and what bounds that is the gate. A pod that waits at the gate takes the API server one more write than stock's, which
+Single pods without a Job cost 1.4 to 1.7 times what stock's cost, 1.5 to 1.7 times in the API server, and what bounds
+that is the gate. A pod that waits at the gate takes the API server one more write than stock's, which
 costs more than the Binding, one more watch event for each watcher, and the policy that adds the gate. To leave the gate
 off saves these: kube-scheduler then offers nodes to the filter verb, which plans among them. A trial of that took 1.26
 times stock's CPU, with a sample of the nodes offered, because kube-scheduler does all that it does for stock and the

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import ChainMap, Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
+from heapq import nsmallest
 
 from fluence_extender.devices.allocator import excess
 from fluence_extender.devices.classes import Classes
@@ -41,6 +42,9 @@ from fluence_extender.model.selectors import term_holds
 
 MOST_TERMS = 64
 """The most terms that a pod's affinity may have together with its claims' nodes; a pod with more isn't planned."""
+
+MOST_PODS = 256
+"""So many pods can use one claim (resource.k8s.io/v1, ResourceClaimReservedForMaxSize)."""
 
 MOST_SHARES = 128
 """A device that several claims may have counts as so many devices; `hosting` looks at what is left of it."""
@@ -193,13 +197,14 @@ class DeviceBook:
     def _note_sharers(self, pod: Pod) -> None:
         """Note the pods that have to be taken in again because this one comes or goes.
 
-        A claim's devices count for the first of its pods, so the first two of them are enough. A pod that names
-        several claims joins their pods to one group, so all of these are noted.
+        A claim's devices count for the first of its pods, so the first two of them are enough. All are noted where the
+        pod names several claims, which joins their pods to one group, and where it makes them too many.
         """
         named = [(pod.namespace, ref.claim) for ref in pod.claim_refs if ref.claim and not ref.template]
         for key in named:
-            others = sorted(self._users.get(key, set()) - {pod.uid})
-            self._stale.update(others[:2] if len(named) == 1 else others)
+            others = self._users.get(key, set()) - {pod.uid}
+            few = len(named) == 1 and len(others) != MOST_PODS
+            self._stale.update(nsmallest(2, others) if few else others)
 
     # Slices, classes, claims, templates.
 
@@ -394,6 +399,8 @@ class DeviceBook:
                 spec = self._classes.resolved(claim.spec, required)
                 if self._is_shared(claim):
                     spec = replace(spec, shared=f"{claim.namespace}/{claim.name}")
+                    if len(self._users[claim.namespace, claim.name]) > MOST_PODS:
+                        problem = problem or f"more than {MOST_PODS} pods share resource claim {spec.shared}"
                 waiting.append(spec)
             elif claim.nodes is not None:
                 affinity = claim.nodes if affinity is None else _intersection(affinity, claim.nodes)
@@ -409,7 +416,7 @@ class DeviceBook:
             affinity=affinity,
             claims=claims,
             interdependent=pod.interdependent or bool(extended),
-            claim_group=self._group(pod) if any(one.shared for one in waiting) else "",
+            claim_group=self._group(pod) if not problem and any(one.shared for one in waiting) else "",
             problem=pod.problem or problem or excess(claims),
         )
 
@@ -450,16 +457,14 @@ class DeviceBook:
     def _group(self, pod: Pod) -> str:
         """Return a name for the group of pods that unallocated claims tie together, directly or through other pods."""
         keys: set[ClaimKey] = set()
-        found, new = {pod.uid}, [pod]
+        new = [pod]
         while new:
             one = new.pop()
             for key in [(one.namespace, ref.claim) for ref in one.claim_refs]:
                 claim = self._claims.get(key)
-                if claim is not None and claim.devices is None and self._is_shared(claim):
+                if key not in keys and claim is not None and claim.devices is None and self._is_shared(claim):
                     keys.add(key)
-                    others = self._users[key] - found
-                    found |= others
-                    new.extend(self._pods[uid] for uid in others)
+                    new.extend(self._pods[uid] for uid in self._users[key])
         return "/".join(min(keys))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fluence_extender.devices.book import DeviceBook
+from fluence_extender.devices.book import MOST_PODS, DeviceBook
 from fluence_extender.model.claims import Choice, ClaimSpec, DeviceRequest
 from fluence_extender.model.devices import (
     Allocated,
@@ -166,6 +166,23 @@ def test_claim_that_pods_share_ties_them_until_it_is_allocated() -> None:
     assert (settled.claim_group, settled.claims) == ("", ())
     made.drop_pod("uid-a")
     assert made.stale() == {"uid-b"}
+
+
+def test_more_pods_than_kubernetes_lets_use_one_claim_are_told_so_until_there_are_fewer() -> None:
+    made = book()
+    made.put(ResourceClaim("ns", "ours", "uid-ours", SPEC))
+    names = [f"p{number}" for number in range(MOST_PODS + 1)]
+    found = {name: made.pod(pod(name, claim="ours")) for name in names}
+    assert found[names[-1]].problem == "more than 256 pods share resource claim ns/ours"
+    assert not found[names[-2]].problem
+
+    def problems() -> set[str]:
+        now = [made.pod_now(uid) for uid in made.stale()]
+        return {one.problem for one in now if one is not None}
+
+    assert problems() == {found[names[-1]].problem}
+    made.drop_pod("uid-p0")
+    assert problems() == {""}
 
 
 def test_pods_that_claims_join_are_one_group() -> None:
