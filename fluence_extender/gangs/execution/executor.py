@@ -185,6 +185,8 @@ class Executor:
                 await work
         except NotLeading as refused:
             log.debug("not written", reason=str(refused))
+        except Exception:
+            log.exception("a write was given up because of a fault")
 
     async def _clear(self, pod: Pod) -> None:
         try:
