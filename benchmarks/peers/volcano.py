@@ -44,7 +44,8 @@ class Volcano:
 
     def start(self) -> None:
         """Define its resources, and start both programs. Raise `NotBuilt` or `StartFailed`."""
-        define(self._plane, VOLCANO.manifests(f"{CHART}/crd/bases/*.yaml"))
+        for chart in (CHART, f"{CHART}/charts/jobflow"):
+            define(self._plane, VOLCANO.manifests(f"{chart}/crd/bases/*.yaml"))
         config = VOLCANO.folder / CHART / "config" / "volcano-scheduler.conf"
         for shown, package, arguments in (
             ("controllers", "cmd/controller-manager", ()),
