@@ -20,7 +20,7 @@ from heapq import nsmallest
 
 from fluence_extender.devices.allocator import excess
 from fluence_extender.devices.classes import Classes
-from fluence_extender.devices.pools import Pool, Pools, discard
+from fluence_extender.devices.pools import Pool, Pools
 from fluence_extender.devices.selectors import selects
 from fluence_extender.model.devices import (
     Allocated,
@@ -34,6 +34,7 @@ from fluence_extender.model.devices import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from fluence_extender.model.multimap import Multimap
 from fluence_extender.model.names import RESOURCE_PREFIX
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod
@@ -78,10 +79,10 @@ class DeviceBook:
         self._claims: MutableMapping[ClaimKey, ResourceClaim] = {}
         self._templates: MutableMapping[ClaimKey, ResourceClaimTemplate] = {}
         self._held: dict[DeviceId, dict[str, Holder]] = {}
-        self._claims_on: defaultdict[str, set[ClaimKey]] = defaultdict(set)
+        self._claims_on: Multimap[str, ClaimKey] = Multimap()
         self._extended: dict[str, ClaimKey] = {}
-        self._users: defaultdict[ClaimKey, set[str]] = defaultdict(set)
-        self._users_of_template: defaultdict[ClaimKey, set[str]] = defaultdict(set)
+        self._users: Multimap[ClaimKey, str] = Multimap()
+        self._users_of_template: Multimap[ClaimKey, str] = Multimap()
         self._nodes: dict[str, Node] = {}
         self._network: Node | None = None
         self._members: dict[Reach, set[str]] = {}
@@ -110,7 +111,7 @@ class DeviceBook:
         if node is None:
             return None
         reach = frozenset(one for one, members in self._members.items() if name in members)
-        if not (reach or self._pools.serves(name) or self._claims_on.get(name) or self._lost_devices()):
+        if not (reach or self._pools.serves(name) or name in self._claims_on or self._lost_devices()):
             return node
         devices = tuple(self._pools.devices(name, self._held))
         amounts = self._amounts(node, devices, reach)
@@ -160,8 +161,8 @@ class DeviceBook:
             return
         self._note_sharers(pod)
         for ref in pod.claim_refs:
-            discard(self._users, (pod.namespace, ref.claim), uid)
-            discard(self._users_of_template, (pod.namespace, ref.template), uid)
+            self._users.discard((pod.namespace, ref.claim), uid)
+            self._users_of_template.discard((pod.namespace, ref.template), uid)
 
     def stale(self) -> set[str]:
         """Return the pods, by uid, that have to be taken in again because others with their claims came or went."""
@@ -189,9 +190,9 @@ class DeviceBook:
     def _index(self, pod: Pod) -> None:
         for ref in pod.claim_refs:
             if ref.claim:
-                self._users[pod.namespace, ref.claim].add(pod.uid)
+                self._users.add((pod.namespace, ref.claim), pod.uid)
             if ref.template:
-                self._users_of_template[pod.namespace, ref.template].add(pod.uid)
+                self._users_of_template.add((pod.namespace, ref.template), pod.uid)
         self._note_sharers(pod)
 
     def _note_sharers(self, pod: Pod) -> None:
@@ -202,7 +203,7 @@ class DeviceBook:
         """
         named = [(pod.namespace, ref.claim) for ref in pod.claim_refs if ref.claim and not ref.template]
         for key in named:
-            others = self._users.get(key, set()) - {pod.uid}
+            others = self._users.of(key) - {pod.uid}
             few = len(named) == 1 and len(others) != MOST_PODS
             self._stale.update(nsmallest(2, others) if few else others)
 
@@ -249,7 +250,7 @@ class DeviceBook:
         if kind is ResourceClaim:
             return self._claim_changed(old, thing)  # type: ignore[arg-type]
         if kind is ResourceClaimTemplate:
-            return Touched(pods=set(self._users_of_template.get(name, ())))  # type: ignore[call-overload]
+            return Touched(pods=set(self._users_of_template.of(name)))  # type: ignore[arg-type]
         self._classes.changed()
         self._reachable.clear()
         self._lost = None
@@ -283,7 +284,7 @@ class DeviceBook:
             if one is None:
                 continue
             key = one.namespace, one.name
-            touched.pods.update(self._users.get(key, ()))
+            touched.pods.update(self._users.of(key))
             self._hold(one, one is new, touched)
             if one.extended_for:
                 touched.pods.add(one.extended_for)
@@ -310,9 +311,9 @@ class DeviceBook:
         if claim.node:
             touched.nodes.add(claim.node)
             if held:
-                self._claims_on[claim.node].add(key)
+                self._claims_on.add(claim.node, key)
             else:
-                discard(self._claims_on, claim.node, key)
+                self._claims_on.discard(claim.node, key)
         elif claim.devices:
             self._lost = None
             (self._unbound.add if held else self._unbound.discard)(key)
@@ -372,7 +373,7 @@ class DeviceBook:
     def _held_on(self, node: str) -> dict[DeviceId, Counter[str]]:
         """Return the devices that claims have on a node, each with how often it counts by which resource name."""
         held: defaultdict[DeviceId, Counter[str]] = defaultdict(Counter)
-        for key in self._claims_on.get(node, ()):
+        for key in self._claims_on.of(node):
             claim = self._claims[key]
             for one in claim.devices or ():
                 held[one.device][self._classes.resource(claim.class_of(one.request))] += 1
@@ -399,7 +400,7 @@ class DeviceBook:
                 spec = self._classes.resolved(claim.spec, required)
                 if self._is_shared(claim):
                     spec = replace(spec, shared=f"{claim.namespace}/{claim.name}")
-                    if len(self._users[claim.namespace, claim.name]) > MOST_PODS:
+                    if len(self._users.of((claim.namespace, claim.name))) > MOST_PODS:
                         problem = problem or f"more than {MOST_PODS} pods share resource claim {spec.shared}"
                 waiting.append(spec)
             elif claim.nodes is not None:
@@ -440,7 +441,7 @@ class DeviceBook:
 
     def _counts_for(self, pod: Pod, claim: ResourceClaim) -> bool:
         """Return whether a claim's devices count as requests of this pod: they count for one of the claim's pods."""
-        users = self._users.get((claim.namespace, claim.name))
+        users = self._users.of((claim.namespace, claim.name))
         return not claim.name or not users or min(users) == pod.uid
 
     def _claimed(self, claim: ResourceClaim) -> Resources:
@@ -452,7 +453,7 @@ class DeviceBook:
         )
 
     def _is_shared(self, claim: ResourceClaim) -> bool:
-        return bool(claim.name) and len(self._users.get((claim.namespace, claim.name), ())) > 1
+        return bool(claim.name) and len(self._users.of((claim.namespace, claim.name))) > 1
 
     def _group(self, pod: Pod) -> str:
         """Return a name for the group of pods that unallocated claims tie together, directly or through other pods."""
@@ -464,7 +465,7 @@ class DeviceBook:
                 claim = self._claims.get(key)
                 if key not in keys and claim is not None and claim.devices is None and self._is_shared(claim):
                     keys.add(key)
-                    new.extend(self._pods[uid] for uid in self._users[key])
+                    new.extend(self._pods[uid] for uid in self._users.of(key))
         return "/".join(min(keys))
 
 

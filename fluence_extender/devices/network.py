@@ -28,7 +28,7 @@ REMEMBERED = 10_000
 class Division:
     """The parts of a pod's claims for its node and for the network.
 
-    If ``joined``, they can't be divide_claims: all of them are asked of both together.
+    If ``joined``, the claims can't be divided, and node and network are asked for all of them together.
     """
 
     own: Claims

@@ -6,10 +6,9 @@ wide pool has is the network's; all other devices are their node's.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from fluence_extender.model.devices import (
     CounterId,
@@ -20,9 +19,7 @@ from fluence_extender.model.devices import (
     ResourceSlice,
     only,
 )
-
-Key = TypeVar("Key")
-Member = TypeVar("Member")
+from fluence_extender.model.multimap import Multimap
 
 Pool = tuple[str, str]
 """Driver and name."""
@@ -53,8 +50,8 @@ class Pools:
 
     def __init__(self) -> None:
         self.slices: dict[str, ResourceSlice] = {}
-        self._pools_of: defaultdict[str, set[Pool]] = defaultdict(set)
-        self._slices_in: defaultdict[Pool, set[str]] = defaultdict(set)
+        self._pools_of: Multimap[str, Pool] = Multimap()
+        self._slices_in: Multimap[Pool, str] = Multimap()
         self._newest: dict[Pool, _Pool] = {}
         self.wide: set[Pool] = set()
 
@@ -66,19 +63,19 @@ class Pools:
                 continue
             pool = one.driver, one.pool
             if one is old:
-                discard(self._slices_in, pool, one.name)
+                self._slices_in.discard(pool, one.name)
             else:
-                self._slices_in[pool].add(one.name)
+                self._slices_in.add(pool, one.name)
             self._newest.pop(pool, None)
-            nodes = {self.slices[name].node for name in self._slices_in.get(pool, ())}
+            nodes = {self.slices[name].node for name in self._slices_in.of(pool)}
             touched |= {one.node, *nodes}
             is_wide = pool in self._slices_in and self._pool(pool).wide
             (self.wide.add if is_wide else self.wide.discard)(pool)
             for node in {one.node, *nodes}:
                 if node in nodes and not is_wide:
-                    self._pools_of[node].add(pool)
+                    self._pools_of.add(node, pool)
                 else:
-                    discard(self._pools_of, node, pool)
+                    self._pools_of.discard(node, pool)
         return touched
 
     def serves(self, node: str) -> bool:
@@ -93,7 +90,7 @@ class Pools:
         """Yield the devices of a node in the order in which kube-scheduler goes through them."""
         yield from in_order(
             device
-            for pool in self._pools_of.get(node, ())
+            for pool in self._pools_of.of(node)
             for at, device in self._devices(pool, held)
             if at == node
         )
@@ -127,7 +124,7 @@ class Pools:
     def counters(self, node: str | None) -> dict[CounterId, int]:
         """Return the counters from which devices of a node take, or those of the network."""
         found: dict[CounterId, int] = {}
-        for pool in self.wide if node is None else self._pools_of.get(node, ()):
+        for pool in self.wide if node is None else self._pools_of.of(node):
             found.update(self._pool(pool).counters)
         return found
 
@@ -135,7 +132,7 @@ class Pools:
         found = self._newest.get(pool)
         if found is None:
             found = self._newest[pool] = _newest_slices(
-                [self.slices[name] for name in sorted(self._slices_in[pool])]
+                [self.slices[name] for name in sorted(self._slices_in.of(pool))]
             )
         return found
 
@@ -186,12 +183,3 @@ def _used(claims: Mapping[str, Holder]) -> Mapping[str, int]:
     for one in claims.values():
         used.update(one.used)
     return used
-
-
-def discard(index: MutableMapping[Key, set[Member]], key: Key, member: Member) -> None:
-    """Take a member out of the set under ``key``, and the key out of the index once its set is empty."""
-    members = index.get(key)
-    if members is not None:
-        members.discard(member)
-        if not members:
-            del index[key]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Generic, TypeVar
 
@@ -21,6 +21,14 @@ class Multimap(Generic[K, V]):
     def __len__(self) -> int:
         """Return how many keys have values."""
         return len(self._values)
+
+    def __iter__(self) -> Iterator[K]:
+        """Return the keys that have values."""
+        return iter(self._values)
+
+    def __contains__(self, key: object) -> bool:
+        """Return whether a key has a value."""
+        return key in self._values
 
     def of(self, key: K) -> AbstractSet[V]:
         """Return the values of a key; treat them as read-only, and as gone after the next change."""

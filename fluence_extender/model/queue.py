@@ -174,10 +174,11 @@ class Queue:
 
     ``default_for`` are the namespaces whose work is in this queue unless it names another one. Work that declares no
     duration has ``default_duration``, and no work may declare more than ``max_duration``, both in seconds; None where
-    the queue states none. ``parent`` is the queue of which this one is a part, "" for none. Its share is divided by
-    ``weight``. Past use counts half after each ``half_life``, in seconds. Each step of priority is worth ``class_step``
-    seconds of waiting. ``stopped_since`` is when the queue was first seen to be stopped, by its status; None where it
-    wasn't.
+    the queue states none. ``parent`` is the queue above this one, "" for none. Queues divide the share of their parent
+    by their ``weight``. Past use counts half after each ``half_life``, in seconds. Each step of priority is worth
+    ``class_step`` seconds of waiting. ``stopped_since`` is when the queue was first seen to be stopped, by its status;
+    None where it wasn't.
+
     ``problems`` say what of the object can't be read, and why. ``status`` is the status that was written last, None
     where none was, and isn't compared. Times are in seconds since the epoch.
     """

@@ -48,7 +48,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
-    """Return the first taint that excludes who has these tolerations, or None."""
+    """Return the first taint that keeps pods away and that these tolerations don't cover, None without one."""
     allowed = tuple(tolerations)
     for taint in taints:
         if taint.effect in BLOCKING_EFFECTS and not any(tolerates(one, taint) for one in allowed):

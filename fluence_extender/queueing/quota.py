@@ -51,7 +51,7 @@ class QuotaUse:
         return self._used.get(queue, NONE)
 
     def borrowed(self, queue: str) -> dict[str, int]:
-        """Return what a queue uses beyond its guarantee, for all resources of which any queue is guaranteed some."""
+        """Return what a queue uses beyond its guarantee, of each resource that some queue is guaranteed."""
         guaranteed = self.tree.branch(queue).guaranteed
         over = {kind: amount - guaranteed.get(kind, 0) for kind, amount in self.used(queue).items()}
         return {kind: amount for kind, amount in over.items() if amount > 0 and kind in self.tree.guaranteed}

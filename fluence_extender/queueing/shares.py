@@ -133,7 +133,7 @@ class Ranking:
         return found
 
     def _head(self, line: Sequence[ShareEntry]) -> _Head:
-        """Return a key that orders the first entries of users in one queue, for all of which its shares are equal."""
+        """Return a key that orders the first entries of the users of one queue, which all have the queue's share."""
         first = line[-1]
         tier = self._use.tier(first.group[0], first.asks, self._amounts)
         return (tier, self._user_share(first.group)), first.within, first.group
