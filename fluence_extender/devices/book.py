@@ -143,7 +143,12 @@ class DeviceBook:
         old = self._pods.get(pod.uid)
         if old is None or old.claim_refs != pod.claim_refs:
             self.drop_pod(pod.uid)
-            self._index(pod)
+            for ref in pod.claim_refs:
+                if ref.claim:
+                    self._users.add((pod.namespace, ref.claim), pod.uid)
+                if ref.template:
+                    self._users_of_template.add((pod.namespace, ref.template), pod.uid)
+            self._note_sharers(pod)
         if not pod.claim_refs and not any("/" in name for name in pod.requests):
             return pod
         self._pods[pod.uid] = pod
@@ -186,14 +191,6 @@ class DeviceBook:
         for key in (*keys, self._extended.get(pod.uid, ("", ""))):
             claim = self._claims.get(key)
             yield from (claim.devices or ()) if claim is not None else ()
-
-    def _index(self, pod: Pod) -> None:
-        for ref in pod.claim_refs:
-            if ref.claim:
-                self._users.add((pod.namespace, ref.claim), pod.uid)
-            if ref.template:
-                self._users_of_template.add((pod.namespace, ref.template), pod.uid)
-        self._note_sharers(pod)
 
     def _note_sharers(self, pod: Pod) -> None:
         """Note the pods that have to be taken in again because this one comes or goes.
@@ -394,14 +391,16 @@ class DeviceBook:
             if isinstance(claim, str):
                 problem = problem or claim
                 continue
-            if self._counts_for(pod, claim):
+            users = self._users.of((claim.namespace, claim.name))
+            # Devices that several pods share count as requests of one of them.
+            if not users or min(users) == pod.uid:
                 amounts += self._claimed(claim)
             if claim.devices is None:
                 spec = self._classes.resolved(claim.spec, required)
-                if self._is_shared(claim):
+                if len(users) > 1:
                     spec = replace(spec, shared=f"{claim.namespace}/{claim.name}")
-                    if len(self._users.of((claim.namespace, claim.name))) > MOST_PODS:
-                        problem = problem or f"more than {MOST_PODS} pods share resource claim {spec.shared}"
+                if len(users) > MOST_PODS:
+                    problem = problem or f"more than {MOST_PODS} pods share resource claim {spec.shared}"
                 waiting.append(spec)
             elif claim.nodes is not None:
                 affinity = claim.nodes if affinity is None else _intersection(affinity, claim.nodes)
@@ -439,11 +438,6 @@ class DeviceBook:
             return f"resource claim template {pod.namespace}/{template} doesn't exist"
         return ResourceClaim(pod.namespace, "", "", made.spec)
 
-    def _counts_for(self, pod: Pod, claim: ResourceClaim) -> bool:
-        """Return whether a claim's devices count as requests of this pod: they count for one of the claim's pods."""
-        users = self._users.of((claim.namespace, claim.name))
-        return not claim.name or not users or min(users) == pod.uid
-
     def _claimed(self, claim: ResourceClaim) -> Resources:
         """Return how many devices of each class a claim has, or asks for whichever choices are taken."""
         if claim.devices is None:
@@ -451,9 +445,6 @@ class DeviceBook:
         return Resources(
             Counter(self._classes.resource(claim.class_of(one.request)) for one in claim.devices)
         )
-
-    def _is_shared(self, claim: ResourceClaim) -> bool:
-        return bool(claim.name) and len(self._users.of((claim.namespace, claim.name))) > 1
 
     def _group(self, pod: Pod) -> str:
         """Return a name for the group of pods that unallocated claims tie together, directly or through other pods."""
@@ -463,9 +454,10 @@ class DeviceBook:
             one = new.pop()
             for key in [(one.namespace, ref.claim) for ref in one.claim_refs]:
                 claim = self._claims.get(key)
-                if key not in keys and claim is not None and claim.devices is None and self._is_shared(claim):
+                users = self._users.of(key)
+                if key not in keys and len(users) > 1 and claim is not None and claim.devices is None:
                     keys.add(key)
-                    new.extend(self._pods[uid] for uid in self._users.of(key))
+                    new.extend(self._pods[uid] for uid in users)
         return "/".join(min(keys))
 
 
