@@ -18,6 +18,7 @@ from rich.console import Console
 from benchmarks.peers.contests import CORES, HALVES, MIXED, TOO_LARGE, Arena
 from benchmarks.peers.coscheduling import Coscheduling
 from benchmarks.peers.figures import PeerFigures
+from benchmarks.peers.kueue import KueueJobs
 from benchmarks.peers.native import NativeGangs
 from benchmarks.peers.page import OURS, page
 from benchmarks.peers.volcano import Volcano
@@ -40,7 +41,10 @@ CONTENDERS: dict[str, Callable[[ControlPlane], Contender]] = {
     NativeGangs.name: NativeGangs,
     Coscheduling.name: Coscheduling,
     Volcano.name: Volcano,
+    KueueJobs.name: lambda plane: KueueJobs(plane, Bench.NAMESPACE),
 }
+OF_JOBS = (KueueJobs.name,)
+"""These know no gangs but Jobs."""
 ALWAYS = ("stock", "fluence")
 """Every run measures these, because figures are compared within a run."""
 
@@ -63,19 +67,21 @@ def main() -> None:
         with ControlPlane() as plane:
             for manifest in shipped(*ACCOUNT):
                 plane.api.apply(manifest)
-            names = _able(plane, names, figures)
             console.print(f"making {nodes:,} nodes")
             plane.add_nodes(nodes, cpu=CORES, memory="128Gi", timeout=900)
             plane.judge.stop()
             bench = Bench(plane)
+            names = _able(plane, names, figures)
+            of_gangs = [name for name in names if name not in OF_JOBS]
             for workload in workloads:
-                figures.forget(nodes, workload.name, names, ALWAYS)
+                measured = names if workload.jobs else of_gangs
+                figures.forget(nodes, workload.name, measured, ALWAYS)
                 for _ in range(arguments.rounds):
-                    _round(plane, bench, nodes, names, workload, figures)
+                    _round(plane, bench, nodes, measured, workload, figures)
                     save()
             arena = Arena(bench, plane.api, nodes)
             for contest in arguments.contests:
-                for name in names:
+                for name in of_gangs:
                     with (
                         _noted(figures, f"{name}, {contest} at {nodes:,} nodes"),
                         policies(plane, name == OURS),

@@ -1,7 +1,10 @@
-"""Kueue's manager, with its integration of Jobs alone, and with no webhook registered.
+"""Kueue's manager, with its integration of Jobs alone, and with no webhook registered; and as a peer that runs Jobs.
 
 Its webhooks fill in what users leave out and refuse what is wrong. The Jobs of a measurement are complete, and its own
 objects get their defaults from their definitions. So the API server calls no webhook, which saves Kueue that time.
+
+Kueue admits a Job where its quota has room, and leaves its pods to a scheduler. So nothing keeps a gang together on the
+nodes. A quota that the cluster's nodes can't give admits Jobs that then wait with some of their pods running.
 """
 
 from __future__ import annotations
@@ -12,9 +15,12 @@ import yaml
 
 from benchmarks.peers.peer import Programs, define
 from benchmarks.peers.programs import KUEUE
+from benchmarks.throughput.contenders import StockScheduler
+from benchmarks.throughput.workloads import STOCK, Form, Manifest
 from fluence_extender.demo.stack import free_ports
 from fluence_extender.localcluster import ControlPlane
 from fluence_extender.localcluster.credentials import LocalAuthority
+from fluence_extender.model.names import KUEUE_QUEUE_LABEL
 
 QPS, BURST = 2_000, 4_000
 """The limits of its client's rate, which are 300 and 500 by default."""
@@ -57,6 +63,62 @@ class Kueue:
     def own(self) -> dict[str, int]:
         """Return the manager's process."""
         return self._programs.own
+
+
+QUEUE, VERSION = "all", "kueue.x-k8s.io/v1beta2"
+
+
+def _queued(job: Manifest) -> None:
+    job["metadata"]["labels"][KUEUE_QUEUE_LABEL] = QUEUE
+    job["spec"]["suspend"] = True
+
+
+def _objects() -> tuple[Manifest, ...]:
+    """Return a queue without a bound that matters, for Jobs of all namespaces."""
+    quotas = [{"name": name, "nominalQuota": quota} for name, quota in (("cpu", "1M"), ("memory", "1Pi"))]
+    group = {
+        "coveredResources": ["cpu", "memory"],
+        "flavors": [{"name": QUEUE, "resources": quotas}],
+    }
+    return (
+        {"apiVersion": VERSION, "kind": "ResourceFlavor", "metadata": {"name": QUEUE}},
+        {
+            "apiVersion": VERSION,
+            "kind": "ClusterQueue",
+            "metadata": {"name": QUEUE},
+            "spec": {"namespaceSelector": {}, "resourceGroups": [group]},
+        },
+    )
+
+
+class KueueJobs(Kueue):
+    """Kueue admits Jobs in one queue of ``namespace``, and kube-scheduler with its defaults places their pods."""
+
+    name = "Kueue"
+    form = Form(STOCK, submitted=_queued)
+
+    def __init__(self, plane: ControlPlane, namespace: str) -> None:
+        super().__init__(plane)
+        self._namespace = namespace
+        self._scheduler = StockScheduler(plane)
+
+    def start(self) -> None:
+        """Start both, and make the queue. Raise `NotBuilt` or `StartFailed`."""
+        super().start()
+        local = {"apiVersion": VERSION, "kind": "LocalQueue", "metadata": {"name": QUEUE}}
+        for one in (*_objects(), local | {"spec": {"clusterQueue": QUEUE}}):
+            self._plane.api.apply(one, self._namespace)
+        self._scheduler.start()
+
+    def stop(self) -> None:
+        """Stop both."""
+        self._scheduler.stop()
+        super().stop()
+
+    @property
+    def processes(self) -> dict[str, int]:
+        """Return the processes of both and of the control plane."""
+        return self._scheduler.processes | self.own
 
 
 def _certificates(folder: Path) -> Path:

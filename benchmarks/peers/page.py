@@ -11,7 +11,7 @@ from benchmarks.peers.contests import HALVES, MIXED, PATIENCE, TOO_LARGE, Contes
 from benchmarks.peers.figures import PeerFigures
 from benchmarks.peers.native import GATES, VERSION
 from benchmarks.peers.notices import Notice
-from benchmarks.peers.programs import COSCHEDULING, VOLCANO
+from benchmarks.peers.programs import COSCHEDULING, KUEUE, VOLCANO
 from benchmarks.report import processor
 from benchmarks.throughput.contenders import PLANE
 from benchmarks.throughput.figures import Figure
@@ -56,15 +56,12 @@ SETTINGS = {
         f"`{VOLCANO}`, its scheduler with the chart's configuration and its controllers, without webhooks; its API "
         f"module is `{VOLCANO.part}`, the nearest that is published"
     ),
-}
-
-NOT_MEASURED = {
     "Kueue": (
-        "places no pods: it admits Jobs and leaves their pods to a scheduler. What that costs is on a "
-        "[page of its own](admission.md)"
+        f"`{KUEUE}` admits Jobs in one queue whose quota suffices for all, and kube-scheduler with its defaults places "
+        "their pods one by one. So it has rows for Jobs alone, and keeps no gang whole on the nodes. Its settings are "
+        "those of a [page of its own](admission.md) about quotas"
     ),
 }
-"""Why peers are missing whose programs couldn't be built or didn't run."""
 
 
 def page(figures: PeerFigures) -> str:
@@ -93,7 +90,7 @@ def _contenders(figures: PeerFigures) -> Iterator[str]:
     for name, settings in SETTINGS.items():
         if name in shown:
             yield f"| {name} | {settings} |"
-    for name, why in (*NOT_MEASURED.items(), *figures.failures.items()):
+    for name, why in figures.failures.items():
         yield f"| {name} | not measured: {_short(why)} |"
     yield "\nThe clients of all schedulers and controllers may send 1,000 requests a second or more.\n"
 

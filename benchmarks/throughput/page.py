@@ -107,8 +107,10 @@ extender comes on top. It would also give up what the queue promises: kube-sched
 that nothing may wait for a reservation, for a priority of ours or for its share, a pod that was refused comes back by
 kube-scheduler's backoff and not in its turn, and a sample of nodes may lack the only ones with devices. A rule that
 gates pods only while somebody waits doesn't keep these promises either: the API server sees the list of those who wait
-a moment late, and what has passed it can't be gated any more. So single pods keep the gate. Work for which speed counts
-more is a Job.
+a moment late, and what has passed it can't be gated any more. A webhook could plan while a pod is created, as is done
+for a Job's pods before. But then each creation waits for the service, and a pod that the API server refuses after that,
+by a quota or for its fields, takes a place from others for a while. So single pods keep the gate. Work for which speed
+counts more is a Job.
 
 On two cores that all processes share, pods/s is determined by the CPU of all of them before the last Binding, and the
 API server has one more write for each pod than with stock alone. In addition, stock's kube-scheduler keeps both cores

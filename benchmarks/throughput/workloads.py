@@ -19,19 +19,25 @@ def _alone(pod: Manifest, gang: str, size: int) -> None:
     """Leave the pod as it is: gangs mean nothing to this contender."""
 
 
+def _unchanged(job: Manifest) -> None:
+    """Leave the Job as it is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """How the users of a contender submit pods: ``scheduler`` is what the pods name.
 
     ``member`` adds to a pod what makes it one of the ``size`` members of a gang (a single pod is a gang of one).
-    ``group`` returns the object that users create before a gang's pods. ``reports`` is the collection, as
-    GROUP/VERSION/PLURAL, of the objects that stand for gangs, in whose conditions users read about them.
+    ``group`` returns the object that users create before a gang's pods. ``submitted`` adds to a Job what its users add.
+    ``reports`` is the collection, as GROUP/VERSION/PLURAL, of the objects that stand for gangs, in whose conditions
+    users read about them.
     """
 
     scheduler: str
     member: Callable[[Manifest, str, int], None] = _alone
     group: Callable[[str, int], Manifest] | None = None
     reports: str = ""
+    submitted: Callable[[Manifest], None] = _unchanged
 
     def collection(self, namespace: str) -> str:
         """Return the path of ``reports`` in a namespace, "" where there is none."""
@@ -143,10 +149,10 @@ def job(name: str, size: int, form: Form) -> Manifest:
     if form.group is not None:
         form.member(template, name, size)
     metadata = {key: value for key, value in template["metadata"].items() if key != "name"}
-    return {
+    made = {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "labels": {}},
         "spec": {
             "completionMode": "Indexed",
             "completions": size,
@@ -154,6 +160,8 @@ def job(name: str, size: int, form: Form) -> Manifest:
             "template": {"metadata": metadata, "spec": template["spec"]},
         },
     }
+    form.submitted(made)
+    return made
 
 
 def reference(owner: Manifest) -> Manifest:

@@ -9,12 +9,13 @@ import pytest
 
 from benchmarks.peers.contests import HALVES, MIXED, TOO_LARGE, Contest, contests, settled, standing
 from benchmarks.peers.figures import PeerFigures
+from benchmarks.peers.kueue import QUEUE, KueueJobs
 from benchmarks.peers.native import NativeGangs
 from benchmarks.peers.notices import Board, Notice
 from benchmarks.peers.page import outcome, page
 from benchmarks.throughput.figures import Figure
 from benchmarks.throughput.workloads import LABELLED, LOOSE, Workload
-from fluence_extender.model.names import GROUP_LABEL
+from fluence_extender.model.names import GROUP_LABEL, KUEUE_QUEUE_LABEL
 
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "owner", "uid": "u"}}
 PAIR = Workload("pair", "two gangs", 2, 2, alternate=True)
@@ -51,6 +52,15 @@ def test_groups_are_created_only_for_gangs_and_where_users_create_them() -> None
     single = Workload("single", "pods", 3, 1)
     assert [one["metadata"]["name"] for one in PAIR.groups(NativeGangs.form)] == ["pair-0", "pair-1"]
     assert PAIR.groups(LABELLED) == single.groups(NativeGangs.form) == []
+
+
+def test_jobs_for_kueue_are_suspended_in_its_queue_and_others_are_not() -> None:
+    work = Workload("work", "a Job", 1, 2, jobs=True)
+    queued, ours = (work.manifests(form, OWNER)[0] for form in (KueueJobs.form, LABELLED))
+    assert queued["spec"]["suspend"] is True
+    assert queued["metadata"]["labels"] == {KUEUE_QUEUE_LABEL: QUEUE}
+    assert "suspend" not in ours["spec"]
+    assert not ours["metadata"]["labels"]
 
 
 def test_the_objects_of_gangs_are_a_collection_of_the_namespace() -> None:
