@@ -101,6 +101,9 @@ class KnownAnswers:
     async def owned(self, namespace: str, kind: str, name: str) -> OwnedPods | None:
         return OwnedPods(4)
 
+    async def gated_jobs(self) -> str | None:
+        return ""
+
 
 class NoObjects:
     """Objects for a reconciler that isn't run here."""
@@ -128,7 +131,9 @@ def webhook_app() -> ASGIApp:
     )
     target = UrlTarget("https://127.0.0.1/mutate")
     source = SharedAuthority(objects, "default", target.hosts, lambda: datetime.now(UTC))
-    unused = RegistrationReconciler(objects, source, target, lambda identity: None, lambda: True)
+    unused = RegistrationReconciler(
+        objects, source, target, lambda identity: None, lambda: True, lambda: False
+    )
     admission = Admission(tuple(HANDLERS), lambda: context, lookups)
     return WebhookApp(admission, unused, WebhookMetrics(), lambda: "", OpenGate())
 

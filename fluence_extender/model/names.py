@@ -114,6 +114,10 @@ NODES_ANNOTATION = f"{DOMAIN}/nodes"
 PLACED_LABEL = f"{DOMAIN}/placed"
 AT_BIRTH = "at-birth"
 
+# What runs a Job, an MPIJob or a RayCluster unless `managedBy` names another controller.
+JOB_CONTROLLER = "kubernetes.io/job-controller"
+OPERATORS = ("kubeflow.org/mpi-operator", "ray.io/kuberay-operator")
+
 # Set by users on a Job or its namespace: with "never" the Job isn't suspended, and its pods wait at the gate.
 SUSPEND_LABEL = f"{DOMAIN}/suspend"
 NEVER_SUSPEND = "never"

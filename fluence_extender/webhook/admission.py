@@ -1,6 +1,6 @@
-"""Decide one review: look up what the pod needs, make its patch, write the answer.
+"""Decide one review: look up what the object needs, make its patch, write the answer.
 
-Invariants: the answer to a review that can be read allows the pod. If making the patch fails, the pod is allowed
+Invariants: the answer to a review that can be read allows the object. If making the patch fails, it is allowed
 without a patch and with a warning. A pod is judged by one context from beginning to end. Nothing in a user's namespace
 is made here, because a review may come from any client: what a pod needs beside itself is made once the pod exists.
 """
@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Protocol
 
 import structlog
 
+from fluence_extender.model.notation import format_time
+from fluence_extender.webhook.births import is_placed
 from fluence_extender.webhook.contract import (
     AdmissionRequest,
     Context,
@@ -22,10 +25,12 @@ from fluence_extender.webhook.contract import (
     ProducerUnknown,
 )
 from fluence_extender.webhook.declaration import NUMBERED, UNDECIDED, PodDeclaration, Unfit, read_declaration
+from fluence_extender.webhook.draft import Draft
 from fluence_extender.webhook.limit_ranges import Bounds
 from fluence_extender.webhook.metrics import ReviewResult
 from fluence_extender.webhook.mutate import concerns, is_shared_by_its_job, mutate, settle_role
-from fluence_extender.webhook.review import Review, encode_answer, read_review
+from fluence_extender.webhook.review import POD, Review, encode_answer, read_review
+from fluence_extender.webhook.suspension import admit_workload
 
 log = structlog.get_logger(__name__)
 
@@ -45,6 +50,10 @@ class Lookups(Protocol):
         """Return which pods a Job or StatefulSet wants, None if unknown. Doesn't raise."""
         ...
 
+    async def gated_jobs(self) -> str | None:
+        """Return the list of the Jobs whose pods wait at the gate, None if it can't be read. Doesn't raise."""
+        ...
+
 
 class Admission:
     """Answers reviews with ``handlers``, each by the context that ``context`` returns at that time."""
@@ -62,23 +71,38 @@ class Admission:
             return encode_answer(review.request.uid, outcome), result, len(outcome.warnings)
         except Exception as error:
             request = review.request
-            log.exception("a pod is admitted as it is", namespace=request.namespace, name=request.name)
+            log.exception(
+                f"a {review.what} is admitted as it is", namespace=request.namespace, name=request.name
+            )
             warning = (
-                f"fluence admitted the pod as it is, because of an internal error ({type(error).__name__}): see the "
-                "webhook's log"
+                f"fluence admitted the {review.what} as it is, because of an internal error "
+                f"({type(error).__name__}): see the webhook's log"
             )
             return encode_answer(request.uid, Outcome(warnings=(warning,))), ReviewResult.FAILED, 1
 
     async def _outcome(self, review: Review) -> tuple[ReviewResult, Outcome]:
-        if review.pod is None:
+        if review.object is None:
             warning = f"fluence admitted the object as it is: {review.unreadable}"
             return ReviewResult.UNREADABLE, Outcome(warnings=(warning,))
-        pod, request, context = review.pod, review.request, self._context()
+        pod, request, context = review.object, review.request, self._context()
+        if review.kind != POD:
+            outcome = _workload(review) if context.suspend_by_webhook else Outcome()
+            return ReviewResult.PATCHED if outcome.patch else ReviewResult.UNCHANGED, outcome
+        if context.gate_by_webhook and concerns(pod, request) and is_placed(pod):
+            listed, now = await self._lookups.gated_jobs(), format_time(datetime.now(UTC))
+            request = replace(request, gated_jobs=listed, now=now)
         declared = _declared(pod, request)
         if declared is not None:
             request = await look_up(declared, request, self._handlers, self._lookups)
         outcome = mutate(pod, request, self._handlers, context, declared)
         return ReviewResult.PATCHED if outcome.patch else ReviewResult.UNCHANGED, outcome
+
+
+def _workload(review: Review) -> Outcome:
+    assert review.object is not None
+    draft = Draft(review.object)
+    admit_workload(draft, review.kind, review.old)
+    return Outcome(tuple(draft.operations), draft.warnings)
 
 
 def _declared(pod: Json, request: AdmissionRequest) -> PodDeclaration | None:

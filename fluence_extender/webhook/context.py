@@ -29,10 +29,9 @@ from fluence_extender.webhook.contract import Context, GroupKind, GroupName
 
 log = structlog.get_logger(__name__)
 
-GATE_POLICY = "fluence-gate"
+GATE_POLICY, SUSPEND_POLICY = "fluence-gate", "fluence-suspend"
 ADMISSION_POLICIES = "/apis/admissionregistration.k8s.io/v1"
-POLICY = f"{ADMISSION_POLICIES}/mutatingadmissionpolicies/{GATE_POLICY}"
-POLICY_BINDING = f"{ADMISSION_POLICIES}/mutatingadmissionpolicybindings/{GATE_POLICY}"
+POLICY_KINDS = ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings")
 PRIORITY_CLASS = f"/apis/scheduling.k8s.io/v1/priorityclasses/{CONSUMER_PRIORITY_CLASS}"
 
 PERIOD = 10.0
@@ -87,13 +86,20 @@ class ContextTracker(Reconciler[str]):
 
     async def reconcile(self, key: str) -> float:
         """Read what isn't watched."""
-        gated = await self._exists(POLICY) and await self._exists(POLICY_BINDING)
-        has_class = await self._exists(PRIORITY_CLASS)
+        gated = await self._in_force(GATE_POLICY, unreadable=False)
+        # To suspend what a policy has suspended would make it look like its user's.
+        suspended = await self._in_force(SUSPEND_POLICY, unreadable=True)
+        has_class = await self._exists(PRIORITY_CLASS, unreadable=False)
         if not self._read_once and self._own_pod:
             await self._learn_image()
         if not self._read_once or gated is self.context.gate_by_webhook:
             log.info("the scheduling gate is added", by="the webhook" if not gated else "an admission policy")
-        self.context = replace(self.context, gate_by_webhook=not gated, priority_class=has_class)
+        self.context = replace(
+            self.context,
+            gate_by_webhook=not gated,
+            suspend_by_webhook=not suspended,
+            priority_class=has_class,
+        )
         self._read_once = True
         return jittered(PERIOD)
 
@@ -108,13 +114,19 @@ class ContextTracker(Reconciler[str]):
                 image = pod["spec"]["containers"][0]["image"]
                 self.context = replace(self.context, sidecar_image=image)
 
-    async def _exists(self, path: str) -> bool:
-        """Return whether there is such an object. One that we may not read counts as missing, which is always safe."""
+    async def _in_force(self, policy: str, unreadable: bool) -> bool:
+        """Return whether there are a mutating policy of that name and its binding."""
+        return all(
+            [await self._exists(f"{ADMISSION_POLICIES}/{kind}/{policy}", unreadable) for kind in POLICY_KINDS]
+        )
+
+    async def _exists(self, path: str, unreadable: bool) -> bool:
+        """Return whether there is such an object, and ``unreadable`` if we may not read it."""
         try:
             return await self._objects.read(path) is not None
         except Denied as error:
             log.warning("the webhook lacks a right", problem=str(error))
-            return False
+            return unreadable
 
 
 class ProducerNames:

@@ -1,7 +1,7 @@
-"""A pod that handlers change: each change is recorded as an operation of RFC 6902 (JSON Patch).
+"""A pod or workload that is changed: each change is recorded as an operation of RFC 6902 (JSON Patch).
 
-Only the parts that change are copied, because most of a pod stays as it is. Invariants: ``operations``, applied in
-order to the original pod, give ``pod``; the original pod itself isn't changed.
+Only the parts that change are copied, because most of an object stays as it is. Invariants: ``operations``, applied in
+order to the original, give ``object``; the original itself isn't changed.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ Step = str | int
 
 
 class Draft:
-    """A pod with the changes made to it and the warnings for its user.
+    """An object with the changes made to it and the warnings for its user.
 
     The draft keeps the values that it is given, so a caller must not change them afterwards.
     """
 
-    def __init__(self, pod: Json) -> None:
-        self.pod: Json = dict(pod)
+    def __init__(self, original: Json) -> None:
+        self.object: Json = dict(original)
         self.operations: list[Operation] = []
         self._warnings: dict[str, None] = {}
         self._own: dict[int, Any] = {}
@@ -29,7 +29,7 @@ class Draft:
     @property
     def spec(self) -> Json:
         """The spec. Change it through the methods below only."""
-        spec: Json = self.pod["spec"]
+        spec: Json = self.object["spec"]
         return spec
 
     @property
@@ -38,17 +38,17 @@ class Draft:
         return tuple(self._warnings)
 
     def warn(self, text: str) -> None:
-        """Warn the pod's user, once for each text."""
+        """Warn the user, once for each text."""
         self._warnings[text] = None
 
     def add_gate(self, name: str) -> None:
-        """Add a scheduling gate, unless the pod has it."""
+        """Add a scheduling gate to the pod, unless it has that gate."""
         if all(gate.get("name") != name for gate in self.spec.get("schedulingGates") or ()):
             self.insert("spec", "schedulingGates", values=[{"name": name}])
 
     def get(self, *path: Step) -> Any:
         """Return the value at ``path``, None if there is none."""
-        found: Any = self.pod
+        found: Any = self.object
         for step in path:
             if isinstance(step, int):
                 found = found[step]
@@ -60,7 +60,7 @@ class Draft:
 
     def put(self, *path: Step, value: Any) -> None:
         """Set the value at ``path``; missing maps on the way are made."""
-        found: Any = self.pod
+        found: Any = self.object
         for depth, step in enumerate(path[:-1]):
             found = found[step] if isinstance(step, int) else found.get(step)
             if found is None:
@@ -95,7 +95,7 @@ class Draft:
 
     def _owned(self, path: tuple[Step, ...]) -> Any:
         """Return the value at ``path`` for changing it: a copy of our own, like everything that contains it."""
-        holder: Any = self.pod
+        holder: Any = self.object
         for step in path:
             found = holder[step]
             if id(found) not in self._own:

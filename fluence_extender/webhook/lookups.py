@@ -16,6 +16,7 @@ import structlog
 
 from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.cluster.port import Objects
+from fluence_extender.model.names import GATED_JOBS, GATED_JOBS_ANNOTATION
 from fluence_extender.webhook.answers import Cached
 from fluence_extender.webhook.contract import Json, OwnedPods
 from fluence_extender.webhook.limit_ranges import Bounds, read_bounds
@@ -30,11 +31,15 @@ OWNERS = {"Job": "batch/v1", "StatefulSet": "apps/v1"}
 
 
 class ApiLookups:
-    """`admission.Lookups` on an API server; ``clock`` counts seconds."""
+    """`admission.Lookups` on an API server; ``namespace`` is the service's, and ``clock`` counts seconds."""
 
-    def __init__(self, objects: Objects, producers: ProducerClaims, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, objects: Objects, producers: ProducerClaims, namespace: str, clock: Callable[[], float]
+    ) -> None:
         self._objects = objects
         self._producers = producers
+        self._list = f"/api/v1/namespaces/{namespace}/serviceaccounts/{GATED_JOBS}"
+        self._gated_jobs = Cached(self._read_gated_jobs, clock)
         self._bounds = Cached(self._read_bounds, clock)
         self._owned = Cached(self._read_owner, clock)
 
@@ -53,6 +58,22 @@ class ApiLookups:
         path = f"/apis/{OWNERS[kind]}/namespaces/{namespace}/{kind.lower()}s/{name}"
         spec = await self._owned.get(path)
         return None if spec is None else owned_pods(kind, spec)
+
+    async def gated_jobs(self) -> str | None:
+        """Return the list of the Jobs whose pods wait at the gate, None if it can't be read.
+
+        No answer is believed longer than it is asked for: a pod that can't be at its node follows such a change.
+        """
+        return await self._gated_jobs.get(self._list)
+
+    async def _read_gated_jobs(self, path: str) -> tuple[str | None, float]:
+        try:
+            found = await self._objects.read(path)
+        except ClusterError as error:
+            log.warning("the list of gated Jobs can't be read", problem=str(error))
+            found = None
+        notes = None if found is None else found["metadata"].get("annotations") or {}
+        return (None if notes is None else notes.get(GATED_JOBS_ANNOTATION) or ""), 0.0
 
     async def _read_bounds(self, namespace: str) -> tuple[Bounds, float]:
         try:

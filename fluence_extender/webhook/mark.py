@@ -44,20 +44,21 @@ CONSTRAINING_VOLUMES = (
 )
 
 
-def mark(draft: Draft) -> None:
-    """Mark the draft's pod if the extender has to bind it and it isn't bound already."""
-    if draft.spec.get("nodeName") or not needs_mark(draft.pod):
+def mark(draft: Draft, always: bool = False) -> None:
+    """Mark the draft's pod if the extender has to bind it, or ``always``, unless it is bound already."""
+    if draft.spec.get("nodeName") or not (always or needs_mark(draft.object)):
         return
     for kind in ("requests", "limits"):
         draft.put("spec", "containers", 0, "resources", kind, MARK_RESOURCE, value="0")
 
 
-def take_off_copies(draft: Draft) -> None:
+def take_off_copies(draft: Draft, born: bool = False) -> None:
     """Remove the annotations that say when another pod came, and with which gang and on which node it was placed.
 
-    The nodes of its Job's pods go too: no pod is created with its node where the webhook adds the gate.
+    A pod that is ``born`` on its node keeps what its Job's template says of its gang.
     """
-    for name in (PINNED_ANNOTATION, PLACED_ANNOTATION, FIRST_SEEN_ANNOTATION, NODES_ANNOTATION):
+    kept = () if born else (PLACED_ANNOTATION,)
+    for name in (PINNED_ANNOTATION, *kept, FIRST_SEEN_ANNOTATION, NODES_ANNOTATION):
         if name in (draft.get("metadata", "annotations") or {}):
             draft.remove("metadata", "annotations", name)
 

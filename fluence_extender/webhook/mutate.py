@@ -17,6 +17,7 @@ from fluence_extender.model.coordination import (
     producer_group,
 )
 from fluence_extender.model.names import GATE, SCHEDULER_NAME
+from fluence_extender.webhook.births import birth, is_born, is_placed, settle
 from fluence_extender.webhook.contract import AdmissionRequest, Context, Json, Outcome
 from fluence_extender.webhook.declaration import NUMBERED, UNDECIDED, PodDeclaration, Unfit, read_declaration
 from fluence_extender.webhook.draft import Draft
@@ -49,18 +50,23 @@ def mutate(
     for text in settled.warnings:
         draft.warn(text)
     _warn_of_name_clash(draft, settled, request, context)
-    if context.gate_by_webhook and not draft.spec.get("nodeName"):
-        draft.add_gate(GATE)
-        take_off_copies(draft)
+    waits = context.gate_by_webhook and not draft.spec.get("nodeName") and not is_born(pod)
+    born = birth(pod, request.gated_jobs) if waits and is_placed(pod) else None
+    if waits:
+        take_off_copies(draft, born is not None)
+        if born is None:
+            draft.add_gate(GATE)
     for name in handlers:
         HANDLERS[name](draft, settled, request, context)
     if context.gate_by_webhook:
-        mark(draft)
+        mark(draft, always=waits and born is None and is_placed(pod) and not request.dry_run)
+    if born is not None:
+        settle(draft, born, request)
     if not draft.operations:
         return Outcome(warnings=draft.warnings)
-    if found := conflicts(draft.pod):
+    if found := conflicts(draft.object):
         return Outcome(warnings=(_not_patched("; ".join(found)),))
-    return Outcome(tuple(draft.operations), draft.warnings, draft.pod)
+    return Outcome(tuple(draft.operations), draft.warnings, draft.object)
 
 
 def is_ours(pod: Json) -> bool:

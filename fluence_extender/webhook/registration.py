@@ -6,6 +6,9 @@ pods are refused until the webhook answers again (``Fail``; Jobs and other contr
 other pod of ours is admitted as it is (``Ignore``): an admission policy adds its gate, and its label makes its gang.
 Pods of other schedulers never get here, because the API server itself evaluates ``matchConditions``.
 
+Where no admission policy suspends new workloads, a third entry sends these, too. While the webhook doesn't answer they
+are created as they are, and their pods wait at the gate.
+
 Invariant: the registration states everything, defaults included, so that the stored object can be compared with the
 wanted one.
 """
@@ -16,20 +19,28 @@ import base64
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from urllib.parse import urlsplit
 
 from fluence_extender.cluster.port import Objects
 from fluence_extender.identity.identity import Identity, IdentitySource
 from fluence_extender.identity.registration import OWNER, OWNER_LABEL, IdentityReconciler, RegisteredObject
-from fluence_extender.model.names import RESOURCE_PREFIX, SCHEDULER_NAME, WEBHOOK_NAME
+from fluence_extender.model.names import (
+    NEVER_SUSPEND,
+    RESOURCE_PREFIX,
+    SCHEDULER_NAME,
+    SUSPEND_LABEL,
+    SUSPENDED_FOR_ANNOTATION,
+    WEBHOOK_NAME,
+)
 from fluence_extender.webhook.contract import Json
+from fluence_extender.webhook.suspension import SUSPENDED
 
 PATH = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{WEBHOOK_NAME}"
 MUTATE = "/mutate"
 
 DEVICES = "devices.fluence.flux-framework.org"
 PODS = "pods.fluence.flux-framework.org"
+WORKLOADS = "workloads.fluence.flux-framework.org"
 
 DEVICES_TIMEOUT = 10
 """Seconds until the pod is refused, so this is rather long."""
@@ -48,6 +59,18 @@ ASKS_FOR_DEVICES = (
     f"object.spec.containers.exists(c, {_CONTAINER_ASKS}) || "
     f"(has(object.spec.initContainers) && object.spec.initContainers.exists(c, {_CONTAINER_ASKS}))"
 )
+
+
+OUR_JOBS = (
+    "request.kind.kind != 'Job' || has(object.spec.template.spec.schedulerName) && "
+    f"object.spec.template.spec.schedulerName == '{SCHEDULER_NAME}'"
+)
+NEW_OR_HELD = (
+    "oldObject == null || has(object.metadata.annotations) && "
+    f"'{SUSPENDED_FOR_ANNOTATION}' in object.metadata.annotations"
+)
+NOT_OPTED_OUT = {"matchExpressions": [{"key": SUSPEND_LABEL, "operator": "NotIn", "values": [NEVER_SUSPEND]}]}
+"""The namespaces whose workloads are sent, unless an administrator chooses others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,46 +102,77 @@ class UrlTarget:
 Target = ServiceTarget | UrlTarget
 
 
-def registration(target: Target, bundle: bytes = b"") -> Json:
-    """Return the MutatingWebhookConfiguration; ``bundle`` holds the authorities to trust, in PEM."""
+def registration(target: Target, bundle: bytes = b"", workloads: bool = False) -> Json:
+    """Return the MutatingWebhookConfiguration; ``bundle`` holds the authorities to trust, in PEM.
+
+    With ``workloads`` it also has the entry for what is created suspended.
+    """
+    entries = [
+        _of_pods(DEVICES, "Fail", DEVICES_TIMEOUT, "asks-for-devices", ASKS_FOR_DEVICES),
+        _of_pods(PODS, "Ignore", PODS_TIMEOUT, "asks-for-none", f"!({ASKS_FOR_DEVICES})"),
+        *([_of_workloads()] if workloads else []),
+    ]
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingWebhookConfiguration",
         "metadata": {"name": WEBHOOK_NAME, "labels": {OWNER_LABEL: OWNER}},
-        "webhooks": [
-            _webhook(DEVICES, "Fail", DEVICES_TIMEOUT, ASKS_FOR_DEVICES, target, bundle),
-            _webhook(PODS, "Ignore", PODS_TIMEOUT, f"!({ASKS_FOR_DEVICES})", target, bundle),
-        ],
+        "webhooks": [{**one, "clientConfig": _client(target, bundle)} for one in entries],
     }
 
 
-def _webhook(name: str, policy: str, seconds: int, condition: str, target: Target, bundle: bytes) -> Json:
+def _of_pods(name: str, policy: str, seconds: int, condition: str, expression: str) -> Json:
     return {
         "name": name,
         "admissionReviewVersions": ["v1"],
-        "clientConfig": _client(target, bundle),
         "failurePolicy": policy,
         "matchConditions": [
             {"name": "for-our-scheduler", "expression": OURS},
-            {"name": "asks-for-devices" if name == DEVICES else "asks-for-none", "expression": condition},
+            {"name": condition, "expression": expression},
         ],
         "matchPolicy": "Equivalent",
         "namespaceSelector": {},
         "objectSelector": {},
         # Other webhooks may set schedulerName or add containers after us. What we add isn't added twice.
         "reinvocationPolicy": "IfNeeded",
-        "rules": [
-            {
-                "apiGroups": [""],
-                "apiVersions": ["v1"],
-                "operations": ["CREATE"],
-                "resources": ["pods"],
-                "scope": "Namespaced",
-            }
-        ],
+        "rules": [_rule("", "v1", "pods", "CREATE")],
         # Which request creates a producer is recorded at admission, except in a dry run.
         "sideEffects": "NoneOnDryRun",
         "timeoutSeconds": seconds,
+    }
+
+
+def _of_workloads() -> Json:
+    """Return the entry for workloads: without the webhook each is created as it is, and its pods wait at the gate."""
+    rules = [
+        _rule(group, version, f"{kind.lower()}s", "CREATE", "UPDATE")
+        for kind, (group, version) in SUSPENDED.items()
+    ]
+    return {
+        "name": WORKLOADS,
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Ignore",
+        "matchConditions": [
+            {"name": "for-our-scheduler", "expression": OUR_JOBS},
+            {"name": "new-or-held", "expression": NEW_OR_HELD},
+        ],
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": NOT_OPTED_OUT,
+        "objectSelector": {},
+        # The second time a suspension of ours would look like its user's.
+        "reinvocationPolicy": "Never",
+        "rules": rules,
+        "sideEffects": "None",
+        "timeoutSeconds": PODS_TIMEOUT,
+    }
+
+
+def _rule(group: str, version: str, resource: str, *operations: str) -> Json:
+    return {
+        "apiGroups": [group],
+        "apiVersions": [version],
+        "operations": list(operations),
+        "resources": [resource],
+        "scope": "Namespaced",
     }
 
 
@@ -139,8 +193,9 @@ def corrected(stored: Json, wanted: Json) -> Json | None:
     webhooks = copy.deepcopy(wanted["webhooks"])
     narrowed = {one.get("name"): one for one in stored.get("webhooks") or ()}
     for one in webhooks:
-        for selector in ("namespaceSelector", "objectSelector"):
-            one[selector] = narrowed.get(one["name"], {}).get(selector) or {}
+        if one["name"] in narrowed:
+            for selector in ("namespaceSelector", "objectSelector"):
+                one[selector] = narrowed[one["name"]].get(selector) or {}
     if stored.get("webhooks") == webhooks:
         return None
     return {**stored, "webhooks": webhooks}
@@ -169,14 +224,16 @@ class RegistrationReconciler(IdentityReconciler):
         target: Target,
         install: Callable[[Identity], None],
         may_register: Callable[[], bool],
+        suspends: Callable[[], bool],
     ) -> None:
+        """``suspends`` returns whether the webhook suspends workloads, because no admission policy does."""
         registered = RegisteredObject(
             server="the webhook",
             kind="MutatingWebhookConfiguration",
             name=WEBHOOK_NAME,
             path=PATH,
             folder="deploy/webhook",
-            wanted=partial(registration, target),
+            wanted=lambda bundle: registration(target, bundle, suspends()),
             corrected=corrected,
             bundle=registered_bundle,
         )

@@ -13,15 +13,19 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from fluence_extender.webhook.contract import AdmissionRequest, Json, Outcome
+from fluence_extender.webhook.suspension import SUSPENDED
 from fluence_extender.webhook.validity import NAMESPACE
 
 VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
 
-LARGEST_POD = 2**20
-"""Bytes of JSON. Usual pods have a few thousand, and the work on a pod is bounded by its size."""
+POD = "Pod"
+
+LARGEST_OBJECT = 2**20
+"""Bytes of JSON. Usual pods have a few thousand, and the work on an object is bounded by its size."""
 
 WARNING_LENGTH = 400
 """Characters of one warning. The API server shows ten of them whole (k8s.io/apiserver, pkg/endpoints/filters)."""
@@ -42,6 +46,10 @@ class _Kind(Struct, frozen=True, gc=False):
     kind: str = ""
 
 
+class _User(Struct, frozen=True, gc=False):
+    username: str = ""
+
+
 class _WireRequest(Struct, frozen=True, gc=False, rename="camel"):
     uid: str
     kind: _Kind = _Kind()
@@ -50,7 +58,9 @@ class _WireRequest(Struct, frozen=True, gc=False, rename="camel"):
     name: str = ""
     operation: str = ""
     dry_run: bool | None = None
+    user_info: _User = _User()
     object: Raw = Raw(b"null")
+    old_object: Raw = Raw(b"null")
 
 
 class _Review(Struct, frozen=True, gc=False, rename="camel"):
@@ -79,11 +89,21 @@ _encoder = msgspec.json.Encoder()
 
 
 class Review(Struct, frozen=True):
-    """One request with its ``pod``, None if the object can't be read as a pod (``unreadable`` says why)."""
+    """One request with its ``object``, None if that can't be read (``unreadable`` says why).
+
+    ``kind`` is Pod or one of `suspension.SUSPENDED`. ``old`` is the object before an update.
+    """
 
     request: AdmissionRequest
-    pod: Json | None
+    kind: str
+    object: Json | None
     unreadable: str = ""
+    old: Json | None = None
+
+    @property
+    def what(self) -> str:
+        """What the object is, for messages."""
+        return "pod" if self.kind == POD else self.kind
 
 
 def read_review(body: bytes) -> Review:
@@ -107,19 +127,24 @@ def read_review(body: bytes) -> Review:
         dry_run=bool(wire.dry_run),
         operation=wire.operation,
         uid=wire.uid,
+        user=wire.user_info.username,
     )
-    if wire.kind.kind not in ("", "Pod") or wire.kind.group or wire.sub_resource:
+    kind = wire.kind.kind or POD
+    if wire.sub_resource or wire.kind.group != ("" if kind == POD else SUSPENDED.get(kind, ("-",))[0]):
         what = "/".join(filter(None, (wire.kind.group, wire.kind.kind, wire.sub_resource)))
-        return Review(request, None, f"the webhook handles pods only, not {what}")
-    if (size := len(wire.object)) > LARGEST_POD:
-        return Review(request, None, f"it has {size} bytes, and pods of up to {LARGEST_POD} are prepared")
+        return Review(request, kind, None, f"the webhook handles pods and {', '.join(SUSPENDED)}, not {what}")
+    unread = Review(request, kind, None)
+    if (size := max(len(wire.object), len(wire.old_object))) > LARGEST_OBJECT:
+        why = f"it has {size} bytes, and {unread.what}s of up to {LARGEST_OBJECT} are prepared"
+        return replace(unread, unreadable=why)
     if not wire.namespace:
-        return Review(request, None, "the request names no namespace")
+        return replace(unread, unreadable="the request names no namespace")
     try:
-        pod = _decode_object(wire.object)
+        made = _decode_object(wire.object)
+        old = None if bytes(wire.old_object) == b"null" else _decode_object(wire.old_object)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return Review(request, None, f"the object isn't a pod: {error}")
-    return Review(request, pod)
+        return replace(unread, unreadable=f"the object isn't a {unread.what}: {error}")
+    return Review(request, kind, made, old=old)
 
 
 def encode_answer(uid: str, outcome: Outcome) -> bytes:

@@ -46,7 +46,7 @@ def test_operations_lead_from_the_pod_to_its_draft(pod: Json, steps: list[Any]) 
     assert pod == before
     assert [step[3] for step in steps] == given_values
     written = msgspec.json.encode(draft.operations).decode()
-    assert jsonpatch.apply_patch(pod, written) == draft.pod
+    assert jsonpatch.apply_patch(pod, written) == draft.object
 
 
 def _step(

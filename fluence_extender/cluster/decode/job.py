@@ -23,6 +23,7 @@ from fluence_extender.model.names import (
     FLUX_SIZE,
     GROUP_SIZE_ANNOTATION,
     HOLD_ANNOTATION,
+    JOB_CONTROLLER,
     KUEUE_LONGEST_LABEL,
     KUEUE_QUEUE_LABEL,
     NEVER_SUSPEND,
@@ -46,7 +47,6 @@ JOB_SET = ("jobset.x-k8s.io", "JobSet")
 LEAVES_SUSPENSION = (JOB_SET, ("batch", "CronJob"))
 """The controllers whose Jobs the service may suspend: they don't resume them, or admission keeps them from it."""
 
-JOB_CONTROLLER = "kubernetes.io/job-controller"
 FLUX_K8S_LABELS = (COSCHEDULING_GROUP, FLUX_SIZE)
 Indexes = tuple[int, int]
 """A range of completion indexes: the first one and the last one."""

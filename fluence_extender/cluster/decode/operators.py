@@ -19,7 +19,7 @@ from fluence_extender.cluster.decode.job import (
     suspension_is_ours,
 )
 from fluence_extender.cluster.decode.objects import Conditions, Int64, Metadata, Unread, tolerant_decoder
-from fluence_extender.model.names import KUEUE_QUEUE_LABEL, QUEUE_LABEL
+from fluence_extender.model.names import KUEUE_QUEUE_LABEL, OPERATORS, QUEUE_LABEL
 from fluence_extender.model.workload import JobSet, LeaderWorkerSet, MpiJob, RayCluster, ReplicatedJob
 
 GANG_LABEL = "ray.io/gang-scheduling-enabled"
@@ -28,9 +28,6 @@ NODE_SELECTOR = "alpha.jobset.sigs.k8s.io/node-selector"
 NO_LIMIT = 2**31 - 1
 MPI_ENDING = ("Succeeded", "Failed")
 """The conditions of an MPIJob that has ended."""
-
-OPERATORS = ("kubeflow.org/mpi-operator", "ray.io/kuberay-operator")
-"""The values of managedBy with which the operators themselves create the pods."""
 
 
 class _JobTemplate(msgspec.Struct):

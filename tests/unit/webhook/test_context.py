@@ -10,10 +10,20 @@ from fluence_extender.cluster.errors import ClusterError, Denied
 from fluence_extender.cluster.port import Changed, Kind, Listed
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.model.pod import Pod
-from fluence_extender.webhook.context import POLICY, POLICY_BINDING, PRIORITY_CLASS, ContextTracker
+from fluence_extender.webhook.context import (
+    ADMISSION_POLICIES,
+    GATE_POLICY,
+    POLICY_KINDS,
+    PRIORITY_CLASS,
+    SUSPEND_POLICY,
+    ContextTracker,
+)
 from fluence_extender.webhook.contract import Context, GroupKind
 from tests.unit.webhook.stored_objects import StoredObjects, refusing, unreachable
 
+GATES, SUSPENDS = (
+    [f"{ADMISSION_POLICIES}/{kind}/{name}" for kind in POLICY_KINDS] for name in (GATE_POLICY, SUSPEND_POLICY)
+)
 OWN_POD = "/api/v1/namespaces/fluence-system/pods/webhook-1"
 
 
@@ -91,20 +101,25 @@ def test_live_edit_of_the_resources_is_followed() -> None:
         assert cluster.context.resources == VirtualResources(source)
 
 
-async def test_webhook_adds_the_gate_if_no_policy_does() -> None:
+@pytest.mark.parametrize(
+    ("policy", "field"),
+    [(GATES, "gate_by_webhook"), (SUSPENDS, "suspend_by_webhook")],
+    ids=["gate", "suspend"],
+)
+async def test_webhook_does_what_no_policy_does(policy: list[str], field: str) -> None:
     cluster = Cluster()
 
-    async def gates() -> bool:
+    async def does() -> bool:
         await cluster.look()
-        return cluster.context.gate_by_webhook
+        return bool(getattr(cluster.context, field))
 
-    assert await gates()
-    cluster.objects.put(POLICY, {})
-    assert await gates()
-    cluster.objects.put(POLICY_BINDING, {})
-    assert not await gates()
-    del cluster.objects.objects[POLICY]
-    assert await gates()
+    assert await does()
+    cluster.objects.put(policy[0], {})
+    assert await does()
+    cluster.objects.put(policy[1], {})
+    assert not await does()
+    del cluster.objects.objects[policy[0]]
+    assert await does()
 
 
 async def test_priority_class_is_used_if_it_exists() -> None:
@@ -118,7 +133,7 @@ async def test_priority_class_is_used_if_it_exists() -> None:
 
 async def test_outage_keeps_what_was_known() -> None:
     cluster = Cluster()
-    for path in (POLICY, POLICY_BINDING, PRIORITY_CLASS):
+    for path in (*GATES, PRIORITY_CLASS):
         cluster.objects.put(path, {})
     await cluster.look()
     before = cluster.context
@@ -137,11 +152,13 @@ async def test_outage_at_the_start_leaves_the_gate_unknown() -> None:
 
 async def test_webhook_adds_the_gate_if_it_may_not_read_the_policy() -> None:
     cluster = Cluster()
-    for path in (POLICY, POLICY_BINDING):
+    for path in (*GATES, *SUSPENDS):
         cluster.objects.put(path, {})
     cluster.objects.before = refusing("read")
     await cluster.look()
     assert cluster.context.gate_by_webhook
+    # What a policy suspends would look like suspended by its user.
+    assert not cluster.context.suspend_by_webhook
     assert "admission policy" not in cluster.tracker.missing
 
 

@@ -20,7 +20,7 @@ from fluence_extender.webhook.admission import Admission
 from fluence_extender.webhook.contract import Outcome
 from fluence_extender.webhook.declaration import Unfit, read_declaration
 from fluence_extender.webhook.mutate import mutate
-from fluence_extender.webhook.review import LARGEST_POD, WARNING_LENGTH, encode_answer
+from fluence_extender.webhook.review import LARGEST_OBJECT, WARNING_LENGTH, encode_answer
 from fluence_extender.webhook.server import LARGE
 from fluence_extender.webhook.validity import MOST_AMOUNTS, MOST_CONTAINERS, MOST_ENTRIES
 from tests.core.growth import assert_linear
@@ -127,7 +127,7 @@ def test_pod_of_3_mb_is_left_as_it_is_at_once(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_largest_pod_that_is_read_is_answered_soon(kind: str) -> None:
-    response, seconds = decided(largest(HOSTILE[kind], LARGEST_POD - 2048))
+    response, seconds = decided(largest(HOSTILE[kind], LARGEST_OBJECT - 2048))
     assert response["allowed"]
     assert seconds < SOON
     assert all(len(one) <= WARNING_LENGTH for one in response.get("warnings", ()))

@@ -56,6 +56,9 @@ class Lookups:
         self.requested.append(name)
         return None
 
+    async def gated_jobs(self) -> str | None:
+        return ""
+
 
 class Service:
     """One webhook without a network."""
@@ -68,10 +71,10 @@ class Service:
         target = UrlTarget("https://127.0.0.1:8443/mutate")
         source = SharedAuthority(self.objects, "fluence-system", target.hosts, lambda: datetime.now(UTC))
         self.registration = RegistrationReconciler(
-            self.objects, source, target, lambda identity: None, lambda: not self.missing
+            self.objects, source, target, lambda identity: None, lambda: not self.missing, lambda: False
         )
-        context = Context(gate_by_webhook=True)
-        judge = Admission(("fluxion", "quantum", "gang"), lambda: context, self.lookups)
+        self.context = Context(gate_by_webhook=True, suspend_by_webhook=True)
+        judge = Admission(("fluxion", "quantum", "gang"), lambda: self.context, self.lookups)
         app = WebhookApp(judge, self.registration, WebhookMetrics(), lambda: self.missing, self.gate)
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://webhook")
 
@@ -114,6 +117,21 @@ async def test_pods_of_other_schedulers_are_left_byte_identical(service: Service
     assert await service.review(pod(scheduler)) == {"uid": UID, "allowed": True}
     assert await service.answers("unchanged") == 1
     assert service.lookups.requested == []
+
+
+async def test_job_is_suspended_where_no_policy_does_it(service: Service) -> None:
+    shape = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
+    made = {"metadata": {"name": "j"}, "spec": {**shape, "template": {"spec": pod()["spec"]}}}
+    kind = {"group": "batch", "version": "v1", "kind": "Job"}
+    assert (await service.review(made, kind=kind))["patchType"] == "JSONPatch"
+    assert "patch" not in await service.review(made, kind=kind, operation="UPDATE", oldObject=made)
+    service.context = Context(gate_by_webhook=True)
+    assert "patch" not in await service.review(made, kind=kind)
+
+
+async def test_object_of_another_group_is_left_as_it_is(service: Service) -> None:
+    response = await service.review({}, kind={"group": "example.com", "version": "v1", "kind": "Job"})
+    assert "not example.com/Job" in response["warnings"][0]
 
 
 async def test_pod_without_a_scheduler_is_left_byte_identical(service: Service) -> None:
