@@ -13,10 +13,7 @@ from tests.e2e.admission import Admission, without_policies
 from tests.e2e.installation import Installation
 from tests.e2e.test_births import (
     test_crash_changes_no_plan,
-    test_foreign_pod_takes_a_planned_place_before_the_pods_exist,
     test_job_is_placed_whole_before_its_pods_exist,
-    test_job_that_does_not_fit_has_no_pods_and_says_why,
-    test_replacement_is_placed_anew_where_its_node_is_gone,
     test_replacement_of_a_failed_pod_goes_back_to_its_node,
 )
 from tests.e2e.test_suspended_operators import played, test_it_waits_without_pods_and_runs_in_its_turn
@@ -24,11 +21,8 @@ from tests.e2e.test_suspended_operators import played, test_it_waits_without_pod
 __all__ = [
     "played",
     "test_crash_changes_no_plan",
-    "test_foreign_pod_takes_a_planned_place_before_the_pods_exist",
     "test_it_waits_without_pods_and_runs_in_its_turn",
     "test_job_is_placed_whole_before_its_pods_exist",
-    "test_job_that_does_not_fit_has_no_pods_and_says_why",
-    "test_replacement_is_placed_anew_where_its_node_is_gone",
     "test_replacement_of_a_failed_pod_goes_back_to_its_node",
 ]
 
