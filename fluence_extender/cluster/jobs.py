@@ -19,6 +19,7 @@ from fluence_extender.cluster.bodies import gated_jobs_patch, hold_patch, note_p
 from fluence_extender.cluster.connection import MERGE_PATCH, METADATA_ONLY, ApiRequest, Connection
 from fluence_extender.cluster.decode.objects import Time, readable
 from fluence_extender.cluster.decode.pod import decode_pod
+from fluence_extender.cluster.decode.resource_quota import decode_charge
 from fluence_extender.cluster.errors import ClusterError, Conflict, Gone, Invalid, NoAnswer, Unforeseeable
 from fluence_extender.cluster.port import BINDS_FOR, Json
 from fluence_extender.cluster.resumables import RESUMABLES
@@ -80,12 +81,13 @@ class ApiJobs:
     async def _tried(self, job: Resumable, manifest: Json) -> Pod:
         """Return the pod that the API server would make, which is ours to place."""
         named = f"a pod of {_key(job)}"
-        pod = decode_pod(await self._try(job, manifest))
+        raw = await self._try(job, manifest)
+        pod = decode_pod(raw)
         if pod.node:
             raise Unforeseeable(f"{named} would be created on node {pod.node} (spec.nodeName)")
         if not pod.ours:
             raise Unforeseeable(f"{named} would be created for scheduler {pod.scheduler}")
-        return pod
+        return replace(pod, charge=decode_charge(raw))
 
     async def _try(self, job: Resumable, manifest: Json) -> bytes:
         """Return what the API server would make of the pod."""

@@ -31,6 +31,7 @@ from fluence_extender.model.queue import (
     QueueStatus,
     ReservationStatus,
 )
+from fluence_extender.model.resource_quota import ResourceQuota
 from fluence_extender.model.workload import (
     CoschedulingGroup,
     Job,
@@ -68,6 +69,7 @@ class Kind(StrEnum):
     RESERVATION = "reservation"
     NAMESPACE = "namespace"
     PRIORITY_CLASS = "priorityclass"
+    RESOURCE_QUOTA = "resourcequota"
     KUEUE_QUEUE = "kueue-localqueue"
     RESOURCE_SLICE = "resourceslice"
     DEVICE_CLASS = "deviceclass"
@@ -86,7 +88,9 @@ class ResourcesFile:
 
 
 QueueObject = Queue | NodeReservation | Namespace | PriorityClass | KueueQueue
-Watched = Node | Pod | Workload | ResourcesFile | QueueObject | DeviceObject | ProvisioningRequest
+Watched = (
+    Node | Pod | Workload | ResourcesFile | QueueObject | DeviceObject | ProvisioningRequest | ResourceQuota
+)
 
 WORKLOADS: Mapping[Kind, type[Workload]] = {
     Kind.JOB: Job,

@@ -41,6 +41,7 @@ from fluence_extender.cluster.decode.queue import (
     decode_reservation,
 )
 from fluence_extender.cluster.decode.replicas import decode_replica_set, decode_stateful_set
+from fluence_extender.cluster.decode.resource_quota import decode_resource_quota
 from fluence_extender.cluster.errors import Gone
 from fluence_extender.cluster.pacing import STANDARD, Timing
 from fluence_extender.cluster.port import Changed, Deleted, Kind, Observation, ResourcesFile, Watched
@@ -211,6 +212,7 @@ def sources(connection: Connection, timing: Timing = STANDARD) -> list[Source]:
             _at("/apis/scheduling.k8s.io/v1/priorityclasses"),
             decode_priority_class,
         ),
+        Source(Kind.RESOURCE_QUOTA, "resourcequotas", _at("/api/v1/resourcequotas"), decode_resource_quota),
         *(
             Source(kind, one.name, partial(discovery.find, kind), one.decode)
             for kind, one in OPTIONAL.items()

@@ -56,6 +56,7 @@ from fluence_extender.model.queue import (
     QueueStatus,
     ReservationStatus,
 )
+from fluence_extender.model.resource_quota import ResourceQuota
 from fluence_extender.model.submission import met_record
 from fluence_extender.model.workload import (
     CoschedulingGroup,
@@ -74,6 +75,7 @@ KINDS: dict[type, Kind] = {
     **{thing: kind for kind, thing in QUEUE_KINDS.items()},
     **{thing: kind for kind, thing in DEVICE_KINDS.items()},
     ProvisioningRequest: Kind.PROVISIONING_REQUEST,
+    ResourceQuota: Kind.RESOURCE_QUOTA,
 }
 Key = tuple[str, str]
 Found = TypeVar("Found", bound=Workload)

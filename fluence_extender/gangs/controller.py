@@ -119,6 +119,9 @@ class Controller:
         if seen.kind in DEVICE_KINDS:
             self._observe_devices(seen)
             return
+        if seen.kind is Kind.RESOURCE_QUOTA:
+            self.lifecycle.namespace_quotas.observe(seen)
+            return
         if seen.kind is Kind.PROVISIONING_REQUEST:
             self.lifecycle.growth.requests.observe(seen)
             return

@@ -78,6 +78,15 @@ class ClaimRef:
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaCharge:
+    """What a pod counts for in ResourceQuotas: ``amounts`` by the quotas' names, in quotas with one of ``scopes``."""
+
+    amounts: Resources
+    scopes: frozenset[str] = frozenset()
+    priority_class: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Pod:
     """One pod. All times are in seconds since the epoch.
 
@@ -105,7 +114,8 @@ class Pod:
     bind verb for it. ``has_managed_fields`` is true where it is gated, the API server records which manager wrote which
     field, and no manager uses server-side apply.
 
-    ``foreseen`` is true where it doesn't exist yet: its Job will have it. Its uid is one of ours then.
+    ``foreseen`` is true where it doesn't exist yet: its Job will have it. Its uid is one of ours then. ``charge`` is
+    what ResourceQuotas will count for it, None where that isn't known.
     """
 
     namespace: str
@@ -150,6 +160,7 @@ class Pod:
     claim_refs: tuple[ClaimRef, ...] = ()
     claims: tuple[ClaimSpec, ...] = ()
     claim_group: str = ""
+    charge: QuotaCharge | None = field(default=None, compare=False)
 
     @property
     def key(self) -> str:

@@ -8,7 +8,7 @@ from typing import TypedDict, Unpack
 
 from fluence_extender.model.claims import Claims
 from fluence_extender.model.node import Node
-from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod, Requirement
+from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod, QuotaCharge, Requirement
 from fluence_extender.model.resources import Resources
 from fluence_extender.model.taints import Taint, Toleration
 
@@ -54,6 +54,7 @@ class PodFields(TypedDict, total=False):
     claims: Claims
     claim_group: str
     repels: tuple[str, ...]
+    charge: QuotaCharge | None
 
 
 class NodeFields(TypedDict, total=False):

@@ -205,7 +205,8 @@ async def _start(
     # list.
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(GROUPS_TIMEOUT):
-            await session.synced(*WORKLOADS, *QUEUE_KINDS, *DEVICE_KINDS, Kind.PROVISIONING_REQUEST)
+            others = Kind.PROVISIONING_REQUEST, Kind.RESOURCE_QUOTA
+            await session.synced(*WORKLOADS, *QUEUE_KINDS, *DEVICE_KINDS, *others)
     try:
         await driver.start()
     except LoadFailed as error:

@@ -21,6 +21,7 @@ from fluence_extender.gangs.lifecycle.displacement import Displacement
 from fluence_extender.gangs.lifecycle.failures import FailureRecord, Failures
 from fluence_extender.gangs.lifecycle.incomplete import rejection
 from fluence_extender.gangs.lifecycle.limits import NEVER
+from fluence_extender.gangs.lifecycle.namespace_quotas import NamespaceQuotas
 from fluence_extender.gangs.lifecycle.pins import pinned
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.lifecycle.rounds import Round
@@ -71,10 +72,12 @@ class Attempts:
         preemption: PreemptionManager,
         displacement: Displacement,
         queue: QueueBook,
+        quotas: NamespaceQuotas,
         eligibility: EligibilityIndex,
         clock: Callable[[], float],
     ) -> None:
         self._queue = queue
+        self._quotas = quotas
         self._clock = clock
         self._displacement = displacement
         self._preemption = preemption
@@ -206,6 +209,7 @@ class Attempts:
         if got > 0:
             self._placed += got
             self._queue.admission.note(gang)
+            self._quotas.note(gang)
 
     def _recorded_reason(self, gang: Gang, rank: Rank, now: float) -> Reason | None:
         """Return why the gang still has no place, if the record of its demand tells it; None to try the gang."""
@@ -313,13 +317,16 @@ class Attempts:
         return _needs(gang, size) and self._blocks(gang, rank, ready[: max(missing, 1)], now)
 
     def _over_quota(self, gang: Gang, ready: Sequence[Member], fewest: int) -> Reason | None:
-        """Return why the quota has no room for the ``fewest`` members that have to be placed now.
+        """Return which quota of its namespace or its queue has no room for the members that have to be placed now.
 
-        Return None if it has room, or if the queue takes back what the members need.
+        In the namespace these are all whose pods don't exist yet, in the queue the ``fewest``. Return None if there is
+        room, or if the queue takes back what the members need.
         """
-        allowed, over = self._queue.admission.within_quota(gang, ready, fewest)
-        if over is None or allowed >= fewest or self._preemption.takes_back(gang, ready[:fewest]):
-            return None
+        over = self._quotas.obstacle(gang, ready)
+        if over is None:
+            allowed, over = self._queue.admission.within_quota(gang, ready, fewest)
+            if over is None or allowed >= fewest or self._preemption.takes_back(gang, ready[:fewest]):
+                return None
         if _needs(gang, gang.size) and any(one.assignment is not None for one in gang.pending()):
             # Some have places that the others can't join, so all give them back.
             self._places.withdraw(gang)

@@ -14,6 +14,7 @@ from fluence_extender.gangs.lifecycle.attempts import size_of
 from fluence_extender.gangs.lifecycle.deadlines import gather
 from fluence_extender.gangs.lifecycle.incomplete import explain_begun
 from fluence_extender.gangs.lifecycle.limits import Limits
+from fluence_extender.gangs.lifecycle.namespace_quotas import NamespaceQuotas
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.lifecycle.states import finish, settle
 from fluence_extender.gangs.membership.gang import Gang
@@ -34,6 +35,7 @@ class Evaluation:
         registry: Registry,
         places: Places,
         admission: QueueAdmission,
+        quotas: NamespaceQuotas,
         limits: Limits,
         clock: Callable[[], float],
         on_whole: Callable[[Gang], None],
@@ -41,6 +43,7 @@ class Evaluation:
         self._registry = registry
         self._places = places
         self._admission = admission
+        self._quotas = quotas
         self._limits = limits
         self._clock = clock
         self._on_whole = on_whole
@@ -63,6 +66,7 @@ class Evaluation:
                 dirty.discard(key)
                 self._evaluate(self._registry.gangs[key], now)
                 self._admission.note(self._registry.gangs[key])
+                self._quotas.note(self._registry.gangs[key])
                 looked_at.add(key)
             if self.left and self._clock() >= until:
                 return False

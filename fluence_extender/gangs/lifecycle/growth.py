@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from fluence_extender.gangs.execution.actions import Action, RecordEvent, ReportPod, WithdrawRequest
 from fluence_extender.gangs.lifecycle.births import Births
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
+from fluence_extender.gangs.lifecycle.namespace_quotas import NamespaceQuotas
 from fluence_extender.gangs.lifecycle.node_requests import NodeRequests, asks_itself, request_name
 from fluence_extender.gangs.lifecycle.node_sizes import NodeSizes
 from fluence_extender.gangs.membership.gang import Gang, Member
@@ -82,6 +83,7 @@ class ClusterGrowth:
         ledger: Ledger,
         eligibility: EligibilityIndex,
         births: Births,
+        quotas: NamespaceQuotas,
         limits: Limits,
         calendar: Callable[[], float],
     ) -> None:
@@ -89,6 +91,7 @@ class ClusterGrowth:
         self._ledger = ledger
         self._eligibility = eligibility
         self._births = births
+        self._quotas = quotas
         self._limits = limits
         self._calendar = calendar
         self.requests = NodeRequests(registry, births, limits.provisioning_class)
@@ -192,6 +195,7 @@ class ClusterGrowth:
             gang.consumes = {CONSUMES_ANNOTATION: one.request, CLASS_ANNOTATION: self.requests.class_name}
         elif gang.state is GangState.WAITING:
             gang.consumes = {}
+        self._quotas.note(gang)
         writes = list(self._wrong_conditions(gang, lacking, now))
         unsure = bool(writes) or by_request is (self.requests.find(gang.key) is None)
         return [*actions, *writes], min(look, now + self._limits.asked_again) if unsure else look
@@ -281,6 +285,8 @@ class ClusterGrowth:
     def _helps(self, gang: Gang, lacking: Sequence[Member]) -> bool:
         """Return whether more nodes may help the gang, and no user has asked for them."""
         if not lacks_nodes(gang) or asks_itself((one.pod for one in lacking), request_name(gang.key)):
+            return False
+        if self._quotas.obstacle(gang, lacking) is not None:
             return False
         kinds = {one.pod.requests for one in lacking}
         return self.sizes.may_come(kinds, self._ledger.whole.now())

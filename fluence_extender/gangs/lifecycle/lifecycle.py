@@ -42,6 +42,7 @@ from fluence_extender.gangs.lifecycle.member_states import (
     steer_again,
     update,
 )
+from fluence_extender.gangs.lifecycle.namespace_quotas import NamespaceQuotas
 from fluence_extender.gangs.lifecycle.node_holds import NodeHolds
 from fluence_extender.gangs.lifecycle.pins import forget_displaced
 from fluence_extender.gangs.lifecycle.places import Places
@@ -105,16 +106,19 @@ class Lifecycle:
             registry, ledger, self._places, planner, limits, clock, *taking, on_preempted
         )
         self._displacement = Displacement(self._places, planner, ledger, registry.workloads, limits)
+        quotas = self.namespace_quotas = NamespaceQuotas(ledger)
         waiting = registry, ledger, self._places, self.preemption, self._displacement, self.queue
-        self._attempts = Attempts(*waiting, planner.eligibility, clock)
+        self._attempts = Attempts(*waiting, quotas, planner.eligibility, clock)
         self.births = Births(registry, ledger, limits, clock, self.admission.admission_timeout)
         eligibility = planner.eligibility
-        self.growth = ClusterGrowth(registry, ledger, eligibility, self.births, limits, registry.gone.clock)
+        self.growth = ClusterGrowth(
+            registry, ledger, eligibility, self.births, quotas, limits, registry.gone.clock
+        )
         preemptions.keepers = self.growth.passes
         self.node_holds = NodeHolds(ledger, self.queue, limits.grow_after is not None)
         self._steering = Steering(planner, self._displacement, self.births, ledger.device_rooms)
         self._gang_index = GangIndex(registry, limits)
-        self._evaluation = Evaluation(registry, self._places, self.admission, limits, clock, on_whole)
+        self._evaluation = Evaluation(registry, self._places, self.admission, quotas, limits, clock, on_whole)
 
     def pod_changed(self, member: Member, before: Pod | None = None) -> None:
         """React to a new state of a pod of ours, which was ``before`` if it was known."""
@@ -399,6 +403,7 @@ class Lifecycle:
     def lead(self) -> None:
         """Begin to decide, after only following facts; keep the places to which the last leader steered pods."""
         self._places.clears()
+        self.namespace_quotas.forget_all()
         resume_steered(self._registry, self._ledger, self._planner.node)
         self.preemption.take_over()
         self.growth.take_over(self._clock())
@@ -424,6 +429,7 @@ class Lifecycle:
         now = self._clock()
         if self._ledger.overcommitted:
             self._places.relieve(sorted(self._gang_index.unsettled(), key=turn, reverse=True))
+        self.namespace_quotas.forget(self._registry.left)
         self.queue.take_up()
         self.growth.begin(now)
         looked_at = self._gang_index.take_due(now)

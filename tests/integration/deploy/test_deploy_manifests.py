@@ -110,6 +110,8 @@ CALLS = {
     ("scheduling.k8s.io", "priorityclasses", "watch"),
     ("", "namespaces", "list"),  # who may submit to which queue
     ("", "namespaces", "watch"),
+    ("", "resourcequotas", "list"),  # what pods that don't exist yet will count for
+    ("", "resourcequotas", "watch"),
     (DOMAIN, "queues/status", "patch"),
     (DOMAIN, "reservations/status", "patch"),
     ("batch", "jobs/status", "patch"),  # the condition of a Job whose pods can't be placed

@@ -24,6 +24,7 @@ PATHS = (
     "/apis/apps/v1/statefulsets",
     "/api/v1/namespaces",
     "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "/api/v1/resourcequotas",
     "/api/v1/namespaces/fluence/configmaps",
 )
 
