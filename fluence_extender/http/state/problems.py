@@ -44,7 +44,8 @@ async def only_known(request: Request) -> None:
     """Refuse parameters that the route doesn't know: a dependency of routes. Raises `BadQuery`."""
     route = request.scope["route"]
     assert isinstance(route, APIRoute)
-    known = [parameter.alias for parameter in route.dependant.query_params]
+    parts = route.dependant, *route.dependant.dependencies
+    known = [parameter.alias for part in parts for parameter in part.query_params]
     unknown = sorted(request.query_params.keys() - ALWAYS_ACCEPTED - set(known))
     if unknown:
         what = "parameter" if len(unknown) == 1 else "parameters"

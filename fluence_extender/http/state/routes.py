@@ -22,16 +22,25 @@ from fluence_extender.model.gang import Convention
 
 V = TypeVar("V")
 
-Limit = Annotated[
-    int, Query(ge=0, le=100_000, description="How many items at most; 0 for all.", examples=[500])
-]
-Continue = Annotated[
-    str,
-    Query(
-        alias="continue",
-        description="`metadata.continue` of the previous page; all other parameters as for that page.",
-    ),
-]
+
+def _asked(
+    request: Request,
+    limit: Annotated[
+        int, Query(ge=0, le=100_000, description="How many items at most; 0 for all.", examples=[500])
+    ] = 0,
+    continue_: Annotated[
+        str,
+        Query(
+            alias="continue",
+            description="`metadata.continue` of the previous page; all other parameters as for that page.",
+        ),
+    ] = "",
+) -> Page:
+    """Return the requested part of the list, which has the last name of the path."""
+    return Page(request.url.path.rpartition("/")[2], limit, continue_)
+
+
+Asked = Annotated[Page, Depends(_asked)]
 Namespace = Annotated[str, Query(description="Only of this namespace.", examples=["default"])]
 OnNode = Annotated[str, Query(description="Only what is on this node.", examples=["n7"])]
 OfBackend = Annotated[str, Query(description="Only of this backend.", examples=["ibm-a"])]
@@ -79,13 +88,12 @@ def _gangs_route(router: APIRouter, service: ServiceState, gate: AccessGate, res
     @router.get("/gangs", response_model=v1.ListOf[v1.Gang], summary="All gangs", responses=_LISTS)
     async def gangs(
         request: Request,
+        page: Asked,
         namespace: Namespace = "",
         state: Annotated[v1.State | None, Query(description="Only gangs in this state.")] = None,
         node: OnNode = "",
         backend: OfBackend = "",
         gone: Annotated[bool, Query(description="With gangs whose pods are gone, for an hour.")] = False,
-        limit: Limit = 0,
-        continue_: Continue = "",
     ) -> Response:
         """Every gang that is known, by namespace and name."""
         keep = _all_of(
@@ -97,7 +105,7 @@ def _gangs_route(router: APIRouter, service: ServiceState, gate: AccessGate, res
         )
         listing = service.gangs(gone or state == "gone")
         sight = await _sight(request, service, gate, namespace)
-        return responses.page(request, listing, Page("gangs", limit, continue_), keep, sight, sighted.gang)
+        return responses.page(request, listing, page, keep, sight, sighted.gang)
 
 
 def _gang_route(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
@@ -140,11 +148,10 @@ def _allocation_route(
     )
     async def allocations(
         request: Request,
+        page: Asked,
         namespace: Namespace = "",
         node: OnNode = "",
         backend: OfBackend = "",
-        limit: Limit = 0,
-        continue_: Continue = "",
     ) -> Response:
         """What each pod of this scheduler holds, by namespace and pod, including planned and committed shares."""
         keep = _all_of(
@@ -153,7 +160,6 @@ def _allocation_route(
             (node, lambda held: held.node == node),
             (backend, lambda held: held.backend == backend),
         )
-        page = Page("allocations", limit, continue_)
         sight = await _sight(request, service, gate, namespace)
         return responses.page(request, service.allocations(), page, keep, sight, sighted.allocation)
 
@@ -162,12 +168,11 @@ def _node_routes(router: APIRouter, service: ServiceState, gate: AccessGate, res
     @router.get("/nodes", response_model=v1.ListOf[v1_graph.Node], summary="All nodes", responses=_LISTS)
     async def nodes(
         request: Request,
+        page: Asked,
         schedulable: Annotated[
             bool | None,
             Query(description="Only nodes that are open to pods without tolerations, or only the others."),
         ] = None,
-        limit: Limit = 0,
-        continue_: Continue = "",
     ) -> Response:
         """What each node has, what uses it, what is free, and why nothing new may be placed there.
 
@@ -175,7 +180,7 @@ def _node_routes(router: APIRouter, service: ServiceState, gate: AccessGate, res
         """
         await gate.demand(request.scope, NODES)
         keep = _all_of(v1_graph.Node, (schedulable is not None, lambda node: node.schedulable == schedulable))
-        return responses.page(request, service.nodes(), Page("nodes", limit, continue_), keep)
+        return responses.page(request, service.nodes(), page, keep)
 
     @router.get(
         "/nodes/{name}",
@@ -204,6 +209,7 @@ def _backend_route(router: APIRouter, service: ServiceState, gate: AccessGate, r
     )
     async def backends(
         request: Request,
+        page: Asked,
         type_: Annotated[
             str, Query(alias="type", description="Only devices of this type.", examples=["qpu"])
         ] = "",
@@ -212,8 +218,6 @@ def _backend_route(router: APIRouter, service: ServiceState, gate: AccessGate, r
         usable: Annotated[
             bool | None, Query(description="Only devices that pods can request, or only the others.")
         ] = None,
-        limit: Limit = 0,
-        continue_: Continue = "",
     ) -> Response:
         """Every virtual device: what it is, how much of it is free, what holds the rest, why it can't be used."""
         keep = _all_of(
@@ -223,26 +227,23 @@ def _backend_route(router: APIRouter, service: ServiceState, gate: AccessGate, r
             (node, lambda device: device.node == node),
             (usable is not None, lambda device: device.usable == usable),
         )
-        page = Page("backends", limit, continue_)
         sight = await gate.sight(request.scope, service.holding_namespaces)
         return responses.page(request, service.backends(), page, keep, sight, sighted.backend)
 
 
 def _queue_routes(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
     @router.get("/queues", response_model=v1.ListOf[QueueSummary], summary="All queues", responses=_LISTS)
-    async def queues(request: Request, limit: Limit = 0, continue_: Continue = "") -> Response:
+    async def queues(request: Request, page: Asked) -> Response:
         """Every queue: how it is set, how much waits and runs in it, and which gang is the first in line."""
         sight = await _sight(request, service, gate, "")
-        page = Page("queues", limit, continue_)
         return responses.page(request, service.queues(), page, None, sight, sighted.queue_summary)
 
     @router.get("/queue", response_model=v1.ListOf[QueueEntry], summary="The line", responses=_LISTS)
     async def line(
         request: Request,
+        page: Asked,
         namespace: Namespace = "",
         queue: Annotated[str, Query(description="Only of this queue.", examples=["physics"])] = "",
-        limit: Limit = 0,
-        continue_: Continue = "",
     ) -> Response:
         """Every gang that waits, in the order in which they are served, with its place in the line of all queues."""
         keep = _all_of(
@@ -251,7 +252,6 @@ def _queue_routes(router: APIRouter, service: ServiceState, gate: AccessGate, re
             (queue, lambda entry: entry.queue == queue),
         )
         sight = await _sight(request, service, gate, namespace)
-        page = Page("queue", limit, continue_)
         return responses.page(request, service.line(), page, keep, sight, sighted.queue_entry)
 
     @router.get(
@@ -260,11 +260,10 @@ def _queue_routes(router: APIRouter, service: ServiceState, gate: AccessGate, re
         summary="What is kept free",
         responses=_LISTS,
     )
-    async def reservations(request: Request, limit: Limit = 0, continue_: Continue = "") -> Response:
+    async def reservations(request: Request, page: Asked) -> Response:
         """What the queue keeps free for gangs in line, and what administrators have reserved."""
         sight = await _sight(request, service, gate, "")
         listing = service.reservations(await _may(request, gate, NODES))
-        page = Page("reservations", limit, continue_)
         return responses.page(request, listing, page, None, sight, sighted.reserved_nodes)
 
 
