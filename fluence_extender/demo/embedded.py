@@ -27,7 +27,7 @@ from fluence_extender.demo.manifests import devices_file
 from fluence_extender.demo.site import NODE, PodView, Site
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.embeddedcluster.http_extenders import HttpExtenders
-from fluence_extender.embeddedcluster.kube_scheduler import KubeScheduler, NoExtenders
+from fluence_extender.embeddedcluster.kube_scheduler import Extenders, KubeScheduler
 from fluence_extender.embeddedcluster.kubelets import EmbeddedKubelets
 from fluence_extender.embeddedcluster.session import EmbeddedSession
 from fluence_extender.embeddedcluster.workloads import EmbeddedWorkloads
@@ -159,7 +159,7 @@ class EmbeddedSite(Site):
                 extenders = HttpExtenders(session, config["extenders"])
                 schedulers = {
                     "kube-scheduler": KubeScheduler(cluster, extenders).run(),
-                    DEFAULT_SCHEDULER: KubeScheduler(cluster, NoExtenders(), DEFAULT_SCHEDULER).run(),
+                    DEFAULT_SCHEDULER: KubeScheduler(cluster, Extenders(), DEFAULT_SCHEDULER).run(),
                 }
                 async with background(schedulers):
                     await _ready(session, f"http://{listeners.api_address}/readyz")

@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 
-from fluence_extender.embeddedcluster.kube_scheduler import ExtenderFailed, Filtered
+from fluence_extender.embeddedcluster.kube_scheduler import ExtenderFailed, Extenders, Filtered
 from fluence_extender.model.notation import parse_duration
 from fluence_extender.model.pod import Pod
 
@@ -20,7 +20,7 @@ DEFAULT_TIMEOUT = 5.0
 """Seconds: kube-scheduler's httpTimeout where the configuration gives none."""
 
 
-class HttpExtenders:
+class HttpExtenders(Extenders):
     """`Extenders` by the ``extenders`` of a KubeSchedulerConfiguration, over ``session``."""
 
     def __init__(self, session: aiohttp.ClientSession, extenders: Sequence[Mapping[str, Any]]) -> None:

@@ -65,43 +65,23 @@ class Filtered:
     refusal: str = ""
 
 
-class Extenders(Protocol):
-    """The extenders of one scheduler."""
+class Extenders:
+    """The extenders of one scheduler; these here are none."""
 
     async def filter(self, pod: Pod, nodes: Sequence[str]) -> Filtered:
         """Return which of ``nodes`` the pod may have. Raise `ExtenderFailed`."""
-        ...
-
-    async def prioritize(self, pod: Pod, nodes: Sequence[str]) -> Mapping[str, int]:
-        """Return the scores of ``nodes``, 0 to 10."""
-        ...
-
-    def binds(self, pod: Pod) -> bool:
-        """Return whether an extender binds the pod."""
-        ...
-
-    async def bind(self, pod: Pod, node: str) -> None:
-        """Let that extender bind the pod. Raise `ExtenderFailed`."""
-        ...
-
-
-class NoExtenders:
-    """The extenders of the default scheduler."""
-
-    async def filter(self, pod: Pod, nodes: Sequence[str]) -> Filtered:
-        """Return all nodes."""
         return Filtered(tuple(nodes))
 
     async def prioritize(self, pod: Pod, nodes: Sequence[str]) -> Mapping[str, int]:
-        """Return no scores."""
+        """Return the scores of ``nodes``, 0 to 10."""
         return {}
 
     def binds(self, pod: Pod) -> bool:
-        """Return False."""
+        """Return whether an extender binds the pod."""
         return False
 
     async def bind(self, pod: Pod, node: str) -> None:
-        """Raise `ExtenderFailed`: it is never called."""
+        """Let that extender bind the pod. Raise `ExtenderFailed`."""
         raise ExtenderFailed("no extender binds pods")
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.cluster.errors import ClusterError
-from fluence_extender.embeddedcluster.kube_scheduler import NEVER, KubeScheduler, NoExtenders
+from fluence_extender.embeddedcluster.kube_scheduler import NEVER, Extenders, KubeScheduler
 from fluence_extender.http.scheduler.port import BindRefused, Nowhere, On, RequestedPod, Undecided
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.node import Node
@@ -42,7 +42,7 @@ class FaultyScheduler(KubeScheduler):
     """
 
     def __init__(self, cluster: FaultyCluster | Link) -> None:
-        super().__init__(cluster, NoExtenders(), longest_backoff=LONGEST_BACKOFF)
+        super().__init__(cluster, Extenders(), longest_backoff=LONGEST_BACKOFF)
         self.placements: LivePlacements | None = None
         self.refusing: dict[str, int] = {}
         self.rules: list[Rule] = []
