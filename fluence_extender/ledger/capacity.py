@@ -113,6 +113,14 @@ class CapacityTable:
         row = self.free[self.rows[name]].tolist()
         return {resource: row[column] for resource, column in self.columns.items()}
 
+    def takes(self, placed: Mapping[str, int], requests: Resources) -> bool:
+        """Return whether the nodes have room for so many pods with these requests."""
+        for name, pods in placed.items():
+            free = self.of_node(name)
+            if any(amount * pods > free.get(one, 0) for one, amount in requests.items() if amount > 0):
+                return False
+        return True
+
     def at(self, nodes: Collection[str]) -> NDArray[np.intp]:
         """Return the rows of ``nodes``, in their order; treat the array as read-only.
 
@@ -168,15 +176,6 @@ class KeptRoom:
             if kind in self.columns:
                 found[:, column] = self.amounts[there, self.columns[kind]]
         return np.array([table.rows[self.nodes[at]] for at in there], dtype=np.intp), found
-
-
-def slots(size: Amounts, free: Amounts, most: int) -> Amounts:
-    """Return how many times ``size`` fits into each row of ``free``, at most ``most``."""
-    asked = np.flatnonzero(size)
-    counts = np.full(free.shape[0], min(most, LARGEST), dtype=np.int64)
-    for column in asked:
-        np.minimum(counts, free[:, column] // size[column], out=counts)
-    return np.maximum(counts, 0, out=counts)
 
 
 class LiveCapacity:

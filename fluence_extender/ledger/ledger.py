@@ -165,12 +165,8 @@ class Ledger:
             raise
         except MatcherError:
             return None
-        table = self.free.now()
-        for name, pods in placed.items():
-            free = table.of_node(name)
-            if any(amount * pods > free.get(one, 0) for one, amount in requests.items() if amount > 0):
-                return None
-        return placed if sum(placed.values()) == count else None
+        takes = self.free.now().takes(placed, requests)
+        return placed if takes and sum(placed.values()) == count else None
 
     @property
     def device_rooms(self) -> DeviceRooms:

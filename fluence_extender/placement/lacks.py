@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fluence_extender.ledger.capacity import Amounts, CapacityTable, slots
+from fluence_extender.ledger.capacity import Amounts, CapacityTable
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.resources import Resources
@@ -24,9 +24,7 @@ from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.reasons import Reasons
 from fluence_extender.placement.search import Shape
 from fluence_extender.placement.shortage import Part, short_names
-
-MANY = 2**31
-"""The count of a node for members that ask for nothing."""
+from fluence_extender.queueing.fitting import slots_by_row
 
 MOST_ROOMS = 256
 """The most sizes of members for which the counts of all nodes are remembered."""
@@ -102,7 +100,7 @@ class Lacks:
         closed = self._closed(room, table)
         less = rows[room.usable[rows]]
         left = table.free[less] - kept[room.usable[rows]]
-        still = int(slots(room.size, left, MANY)[~np.isin(less, closed)].sum())
+        still = int(slots_by_row(room.size, left)[~np.isin(less, closed)].sum())
         return room.fitting(np.union1d(closed, less)) + still >= lack.shape.count
 
     def _basis(self, table: CapacityTable) -> tuple[object, ...]:
@@ -162,7 +160,7 @@ class _Room:
         rows = np.array(list(changed), dtype=np.intp)
         rows = rows[self.usable[rows]]
         free = self.table.free[rows]
-        counts = slots(self.size, free, MANY)
+        counts = slots_by_row(self.size, free)
         left = free - counts[:, None] * self.size
         # What a row lacks is a number with a bit for each resource.
         codes = np.zeros(len(rows), dtype=np.int64)

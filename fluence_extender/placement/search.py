@@ -22,13 +22,14 @@ import numpy.ma  # Or np.unique would load it in the middle of the first plan.
 from numpy.typing import NDArray
 
 from fluence_extender.ledger.accounts import PortIndex
-from fluence_extender.ledger.capacity import Amounts, CapacityTable, slots
+from fluence_extender.ledger.capacity import LARGEST, Amounts, CapacityTable
 from fluence_extender.ledger.device_rooms import DeviceRoom
 from fluence_extender.model.claims import Claims
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.errors import SearchBudgetSpent
 from fluence_extender.placement.packing import EXACT, Bins, pack
+from fluence_extender.queueing.fitting import slots_by_row
 
 BUDGET = 20_000
 """The most ways to fill a node that the exact search looks at, in a fraction of a second; see `packing`."""
@@ -171,8 +172,8 @@ class _Problem:
         ``taken`` has for each row the clashes of the shapes that were placed there.
         """
         shape, rows, room = self.shapes[index], self.rows[index][part], self.rooms[index]
-        most = 1 if shape.exclusive else shape.count
-        counts = slots(self.sizes[index], free[rows], most)
+        most = 1 if shape.exclusive else min(shape.count, LARGEST)
+        counts = np.minimum(slots_by_row(self.sizes[index], free[rows]), most)
         if room is not None:
             np.minimum(counts, room[part], out=counts)
         if shape.exclusive:
@@ -301,7 +302,7 @@ def lacks_room(shape: Shape, table: CapacityTable) -> bool:
         part = slice(first, first + PART)
         if shape.free:
             taking = rows[part][problem.takes(size, rows[part], table.free)]
-            found += int(slots(size, table.free[taking], shape.count).sum())
+            found += int(np.minimum(slots_by_row(size, table.free[taking]), min(shape.count, LARGEST)).sum())
         else:
             found += int(problem.capacity(0, table.free, {}, part).sum())
         if found >= shape.count:

@@ -35,7 +35,7 @@ class PlannerPort(Protocol):
         ...
 
 
-def slots_by_row(size: Sequence[int], view: Amounts, usable: Mask | None = None) -> Amounts:
+def slots_by_row(size: Sequence[int] | Amounts, view: Amounts, usable: Mask | None = None) -> Amounts:
     """Return how many slots of ``size`` fit on each row of ``view``, none on rows that aren't ``usable``."""
     counts: Amounts | None = None
     for column, amount in enumerate(size):

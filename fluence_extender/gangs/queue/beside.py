@@ -106,12 +106,7 @@ class LedgerBeside:
     def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int] | None:
         """Return where the matcher puts equal pods, None where these places don't fit into the view."""
         placed = self._ledger.match_equal(requests, count, nodes)
-        table = self._free.now()
-        for name, pods in (placed or {}).items():
-            free = table.of_node(name)
-            if any(amount * pods > free.get(kind, 0) for kind, amount in requests.items() if amount > 0):
-                return None
-        return placed
+        return placed if placed is not None and self._free.now().takes(placed, requests) else None
 
     def take_all(self, places: Sequence[tuple[Pod, Assignment]], gang: object) -> None:
         """Allocate the places of a gang's pods in the ledger."""

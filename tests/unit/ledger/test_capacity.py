@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,12 +13,12 @@ from fluence_extender.ledger.capacity import (
     CopiedCapacity,
     LiveCapacity,
     NodeCapacity,
-    slots,
 )
 from fluence_extender.ledger.pod_use import PodUse, RemovablePods
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
+from fluence_extender.queueing.fitting import slots_by_row
 from tests.core.values import asks
 
 NODES = tuple(f"n{number}" for number in range(4))
@@ -113,10 +112,10 @@ def test_resources_that_only_pods_name_do_not_make_the_table_wider() -> None:
     for number in range(100):
         strange = Resources({"cpu": 10, f"example.com/r{number}": 1})
         account.add(f"u{number}", strange, foreign=True)
-        assert not slots(live.now().row_of(strange), live.now().free, 1).any()
+        assert not slots_by_row(live.now().row_of(strange).tolist(), live.now().free).any()
         copy = CopiedCapacity(live.now().copy())
         copy.add_free("n0", strange, (), 1)
-        assert not slots(copy.now().row_of(strange), copy.now().free, 1).any()
+        assert not slots_by_row(copy.now().row_of(strange).tolist(), copy.now().free).any()
     assert live.now().free.shape[1] == width
     assert live.now().of_node("n0")["cpu"] == 3000
 
@@ -141,7 +140,3 @@ def test_what_pods_use_beyond_a_node_counts_once_a_node_has_that_resource() -> N
     assert "example.com/fpga" not in live.now().of_node("n0")
     accounts["n1"].resize(Resources({**asks(4000, 8), "example.com/fpga": 4}))
     assert [live.now().of_node(name)["example.com/fpga"] for name in NODES] == [-2, 4, 0, 0]
-
-
-def test_more_pods_than_can_be_counted_are_as_many_as_fit() -> None:
-    assert slots(np.array([0, 2]), np.array([[0, 8], [0, 1]]), 2**126).tolist() == [4, 0]

@@ -13,7 +13,7 @@ from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.ledger.capacity import CapacityTable, NodeCapacity
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
-from fluence_extender.placement.search import Counts, Shape, place
+from fluence_extender.placement.search import Counts, Shape, capacity, lacks_room, place
 from fluence_extender.placement.shortage import largest_part, part_that_fits
 
 NAMES = ("n0", "n1", "n2")
@@ -170,3 +170,13 @@ def test_search_finds_within_its_budget_what_first_fit_does_not() -> None:
 
 def rich(cpu: int, memory: int) -> Resources:
     return Resources({"cpu": cpu, "memory": memory, "pods": 3})
+
+
+def test_more_pods_than_can_be_counted_are_as_many_as_fit() -> None:
+    table = CapacityTable.of(
+        {name: NodeCapacity(vector(cpu, 8)) for name, cpu in zip(NAMES, (8, 1), strict=False)}
+    )
+    for ports in ((), PORT):
+        shape = Shape(Resources({"cpu": 2}), 2**126, NAMES[:2], ports)
+        assert capacity(shape, table).tolist() == ([1, 0] if ports else [4, 0])
+        assert lacks_room(shape, table)
