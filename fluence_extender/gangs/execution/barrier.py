@@ -1,15 +1,13 @@
 """The bind barrier: no member of a gang is bound before every member has reached bind.
 
-kube-scheduler runs each bind call in a goroutine of its own, so holding one delays nothing else. A barrier opens once
+kube-scheduler runs each bind call in a goroutine of its own, so a call that waits delays no other. A barrier opens once
 and stays open. A plan that changes gets a new barrier, and the waits at the old one fail.
 
-A member that has waited in vain still counts as having arrived on its node, because it has passed the scheduler's
-filters there and will come again. So a gang gathers however long the scheduler takes for all of it. This no longer
-holds once a member was refused: members that keep each other away (by anti-affinity, for example) can pass one
-after the other, but never together.
-Then the barrier is in doubt. Only members that wait at the same time count, and all waits end with the first one:
-kube-scheduler backs all of them off at the same moment, so that they come back together. Waits that began and ended at
-different times could miss each other again and again.
+A member that has waited in vain still counts as arrived on its node: it has passed the scheduler's filters there and
+will come again. So a gang gathers however long the scheduler takes. Once a member was refused, this no longer holds:
+members that keep each other away (by anti-affinity, say) may pass one after the other, and never together. Then only
+members that wait at the same time count, and all waits end with the first one. kube-scheduler backs all of them off at
+that moment, so they come back together.
 """
 
 from __future__ import annotations

@@ -1,22 +1,22 @@
 """Jobs whose pods get their nodes when they are created.
 
 Admission creates such a Job suspended. The service foresees its pods and places them as a gang. Then one patch resumes
-the Job and writes the nodes into its pod template, and an admission policy confines each new pod to the node of its
-index. So nothing is written for a single pod. A Job that can't be placed this way is resumed without a plan, and its
-pods wait at the gate.
+the Job and writes the nodes into its pod template. An admission policy confines each new pod to the node of its index,
+so nothing is written for a single pod. If its pods can't be placed this way, the Job is resumed without a plan, and
+they wait at the gate.
 
 Some workloads can't have their pods pinned: Jobs that aren't Indexed, that run fewer pods at a time than they have, or
-whose pods are gangs by themselves, and all MPIJobs and RayClusters. If such a workload is in a queue, it waits
-suspended for its turn, too. It is resumed without a plan once its gang has places, or once its first pod has one if
-each pod is a gang. The places of its foreseen pods are held until its pods take them over at the gate, or for the
-queue's ``admissionTimeout``. Below, "Job" includes such workloads.
+whose pods are gangs by themselves, and all MPIJobs and RayClusters. In a queue they wait suspended for their turn, too.
+They are resumed without a plan once their gang has places, or once the first pod has one if each pod is a gang. The
+places are held until the pods take them over at the gate, or for the queue's ``admissionTimeout``. Below, "Job"
+includes such workloads.
 
 Each real pod takes over the place of a foreseen one. If a place of the plan is lost, the Job is *gated*: an object
 tells the policy to give its new pods the gate, and they are placed anew.
 
 Invariants: only the leader foresees pods. Between the resume and the end of a Job, each index that isn't done has one
-pod, real or foreseen, and so it keeps its share of a node, unless the Job is gated. The API server lets nobody change
-the template while the Job has pods, so a plan is changed by suspending the Job again.
+pod, real or foreseen, and so keeps its share of a node, unless the Job is gated. A template can't be changed while the
+Job has pods, so a plan is changed by suspending the Job again.
 """
 
 from __future__ import annotations

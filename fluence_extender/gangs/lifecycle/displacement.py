@@ -1,17 +1,15 @@
 """Pinned members that have no room on their nodes, and when they are replaced.
 
-A pin can't be changed (module `pins`). A pinned member whose gang waits holds nothing, and gets its nodes again when
-its gang is placed, so it is left alone. It is displaced only if its gang would have its places at once if no member
-were pinned. A member that stays displaced for a while is evicted, and its controller creates a successor, which is
-planned anew.
+A pin can't be changed (module `pins`). While its gang waits, a pinned member holds nothing and is left alone. It is
+displaced if the gang would have its places at once without any pin. A member that stays displaced for a while is
+evicted. Its controller creates a successor, which is planned anew.
 
 For a Job an evicted pod is a failed one, unless its podFailurePolicy ignores the condition DisruptionTarget (Kubernetes
 1.36, pkg/controller/job).
 
-Invariants: a member with room on its nodes beside the others is displaced only if the rest of the gang needs that room.
-A member is replaced only if it was displaced for a while and still is at the end of it. After the first replacement in
-a gang, no other member of the gang is pinned, so that no member is replaced twice. No Job fails because of a
-replacement.
+Invariants: a member that has room beside the others is displaced only if the rest of the gang needs that room. After
+the first replacement no other member of the gang is pinned, so no member is replaced twice. A replacement makes no Job
+fail.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
 """Gangs that have to give their places back, and go back in line instead of being evicted.
 
-An evicted pod counts against its Job's ``backoffLimit``. The Job controller deletes the pods of a suspended Job without
-counting them, and so do the operators of MPIJobs and RayClusters. So where all pods of a gang belong to workloads that
-the service may suspend, it suspends them and holds them for placement, and `births` resumes them in their turn. All
-other gangs are evicted.
+An evicted pod counts against its Job's ``backoffLimit``. The pods of a suspended Job are deleted without being counted,
+and so are those of suspended MPIJobs and RayClusters. So the service suspends the workloads of a gang if it may suspend
+them all, and `births` resumes them in their turn. All other gangs are evicted.
 
-The workloads of one gang are suspended one after the other. If the service ends in between, the next one finds a gang
-that has begun and lacks members. While there is still a reason for sending it back, it suspends the others; otherwise
-it completes the gang before it serves anyone else.
+The workloads of a gang are suspended one after the other. If the service ends in between, the next leader finds a gang
+that has begun and lacks members. It suspends the others while the reason for that lasts. Otherwise it completes the
+gang before it serves anyone else.
 
-Invariants: a suspension takes away the pods of one gang and of no other; and a gang that goes back keeps the place in
-line that it had, which is recorded on its workloads and so outlives a restart.
+Invariants: a suspension takes away the pods of one gang alone. A gang that goes back keeps its place in line, which is
+recorded on its workloads and so outlives a restart.
 """
 
 from __future__ import annotations

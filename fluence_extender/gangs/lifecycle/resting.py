@@ -1,21 +1,18 @@
-"""Members that have a place but aren't bound to it, and gangs that therefore give their places back for a while.
+"""Members that have a place and don't get bound, and gangs that give their places back for a while because of that.
 
-There are three ways in which a place is held in vain:
+A place is held in vain in three cases:
 
-* kube-scheduler's filters refuse the member on each node where it is placed;
-* kube-scheduler refuses the member before it requests the member's node, for instance because its PersistentVolumeClaim
-  is missing, and no filter call ever tells us;
-* the Binding fails. The API server may refuse it (an admission webhook or policy on pods/binding, a quota), or
-  kube-scheduler may be unable to write any. Of its own Bindings kube-scheduler reports failures in the PodScheduled
-  condition (reason SchedulerError), or nothing is seen of them at all.
+1. kube-scheduler's filters refuse the member on each node where it is placed.
+2. kube-scheduler refuses the member before it asks about the node, for instance because a PersistentVolumeClaim is
+   missing. Then no filter call comes.
+3. The Binding fails. An admission webhook, a policy or a quota refuses it, or kube-scheduler can't write any. The
+   PodScheduled condition reports that (reason SchedulerError), or nothing does.
 
-After a failed Binding both kube-scheduler and we try again, and the member keeps its place. In the other two cases the
-gang gives its places back and rests, twice as long each time up to a limit, so that what can't succeed costs less and
-less.
+In case 3 the Binding is tried again, and the member keeps its place. In the other two the gang gives its places back
+and rests. Each rest is twice as long as the last one, up to a limit.
 
-Invariants: when a rest begins, the member has no place, nor has any other member of a gang that isn't begun; the gang's
-reason tells why. The reason of a failed Binding changes only when a failure has another text or another member is
-named.
+Invariants: when a rest begins, the member has no place, and no other member has one unless the gang has begun. The
+gang's reason tells why. The reason of a failed Binding changes only with the failure's text or the member it names.
 """
 
 from __future__ import annotations

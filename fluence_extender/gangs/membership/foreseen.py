@@ -1,22 +1,18 @@
 """The pods that a workload will have, as the cluster shows them before they exist.
 
-A Job says how many pods of one shape it will have. A workload of an operator says how many of each shape. So the pods
-can be placed before any of them exists. A *foreseen* pod is one that doesn't exist yet. It is a member of its gang like
-any other, with a uid of ours.
-
-Which pods are foreseen follows from the cluster alone, so that a restart foresees the same ones:
+A Job says how many pods of one shape it will have, and a workload of an operator how many of each shape. So the pods
+can be placed before any of them exists. A *foreseen* pod doesn't exist yet. It is a member of its gang like any other,
+with a uid of ours. Which pods are foreseen follows from the cluster alone, so a restart foresees the same ones:
 
 * All pods of a Job that admission has suspended until they are placed, unless the Job's JobSet is suspended.
 * Of a Job that was resumed with a plan: the indexes that have no pod and aren't done. Each is confined to the node that
-  the plan gives its index. So the index keeps its share of that node until the Job controller has created its pod, for
-  the first time or as a replacement.
+  the plan gives its index, and keeps its share of it until the Job controller has created its pod.
 * None of any other Job: its pods wait at the gate.
 
 Pods can be *pinned* only if their Job has one for each index, all at once, and they are one gang: the plan names the
-node of each index. Any other workload that waits for its turn is resumed without a plan. As many pods are foreseen for
-it as it will create at first. From the resume on, those foreseen pods that have a place are *claims*: as the workload's
-pods come, each takes over a claim of the same role. A claim exists in memory only, so after a
-restart such a pod waits in line like any other.
+node of each index. Any other workload that waits for its turn is resumed without a plan, and the pods that it creates
+at first are foreseen. From the resume on, those that have a place are *claims*: each of the workload's pods takes over
+a claim of its role. Claims exist in memory only. After a restart such a pod waits in line like any other.
 
 Invariant: no index has a foreseen pod while it has a real one that holds a place or has succeeded.
 """
