@@ -1,4 +1,4 @@
-"""Gangs that may not start although there is room: holds, dependencies, limits, and queues that are stopped."""
+"""Gangs that may not start although there is room: dependencies, limits, and queues that are stopped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fluence_extender.gangs.queue.dependencies import Dependee, circle, unmet
-from fluence_extender.gangs.queue.obstacles import hold_obstacle, limit_obstacle, stop_obstacle
+from fluence_extender.gangs.queue.obstacles import limit_obstacle, stop_obstacle
 from fluence_extender.gangs.queue.usage import Place, Usage
 from fluence_extender.model.dependency import (
     MOST_DEPENDENCIES,
@@ -29,7 +29,7 @@ from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.queue import DEFAULT_QUEUE, Queue, QueueLimits, Stop
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.submission import Submission, met_record, submission
-from fluence_extender.model.workload import Job, JobSet, LeaderWorkerSet, PodGroup, ReplicaSet
+from fluence_extender.model.workload import Job, ReplicaSet
 from fluence_extender.queueing.entry import NEVER
 from tests.core.values import asks, node
 from tests.core.world import World
@@ -68,21 +68,6 @@ def stopped(w: World, stop: Stop, since: float | None = None) -> None:
 
 
 # Annotations.
-
-
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        (None, None),
-        ("false", None),
-        ("true", ReasonCode.HELD),
-        ("yes", ReasonCode.INVALID_REQUEST),
-        ("", ReasonCode.INVALID_REQUEST),
-    ],
-)
-def test_hold_is_true_or_false(text: str | None, code: ReasonCode | None) -> None:
-    found = hold_obstacle(text)
-    assert (found.code if found else None) is code
 
 
 def test_dependencies_are_read_once_each() -> None:
@@ -235,88 +220,6 @@ def test_gang_that_never_waited_in_line_has_no_event(world: MakeWorld) -> None:
     single(w, "a")
     w.advance(5)
     assert w.cluster.events == []
-
-
-def test_held_pod_waits_until_it_is_released(world: MakeWorld) -> None:
-    w = world(node("n0"))
-    pod = single(w, "a", hold="true")
-    w.advance(3)
-    assert why(w, "a")[0] == "Held"
-    w.change(pod, annotations={HOLD_ANNOTATION: "false"})
-    w.advance(3)
-    assert w.nodes_of(pod) == ["n0"]
-
-
-def test_held_job_gets_no_pods_and_starts_once_it_is_released(world: MakeWorld) -> None:
-    w = world(node("n0"))
-    w.jobs.quota = 0
-    job = w.jobs.submit("a", 2)
-    w.change_job(job, submission=Submission(hold="true"))
-    w.advance(3)
-    assert why(w, "a")[0] == "Held"
-    w.jobs.quota = None
-    w.advance(3)
-    assert not w.jobs.pods(job)
-    w.change_job(job, submission=Submission(hold="false"))
-    w.advance(3)
-    assert w.jobs.nodes(job) == ["n0", "n0"]
-
-
-def test_what_runs_is_not_held(world: MakeWorld) -> None:
-    w = world(node("n0"))
-    pod = single(w, "a")
-    w.advance(3)
-    w.change(pod, annotations={**w.now(pod).annotations, HOLD_ANNOTATION: "true"})
-    w.advance(3)
-    assert w.gang("a").state is GangState.BOUND
-
-
-def test_word_of_the_workload_counts_before_that_of_its_pods(world: MakeWorld) -> None:
-    w = world(node("n0"))
-    owner = Owner("ReplicaSet", "web", "uid-web", "apps/v1")
-    w.cluster.put(ReplicaSet("default", "web", "uid-web", 1, submission=Submission(hold="true")))
-    w.advance(1)
-    pod = single(w, "web-1", owner=owner)
-    w.advance(3)
-    assert why(w, "web-1")[0] == "Held"
-    w.cluster.put(ReplicaSet("default", "web", "uid-web", 1, submission=Submission(hold="false")))
-    w.change(pod, annotations={HOLD_ANNOTATION: "true"})
-    w.advance(3)
-    assert w.nodes_of(pod) == ["n0"]
-
-
-@pytest.mark.parametrize(
-    ("thing", "labels"),
-    [
-        (JobSet("default", "js", "u1"), {"jobset.sigs.k8s.io/jobset-name": "js"}),
-        (
-            LeaderWorkerSet("default", "lw", "u1"),
-            {"leaderworkerset.sigs.k8s.io/name": "lw", "leaderworkerset.sigs.k8s.io/group-index": "0"},
-        ),
-        (PodGroup("default", "pg", "u1", 1), {}),
-    ],
-    ids=["jobset", "leaderworkerset", "podgroup"],
-)
-def test_gang_is_held_by_the_object_it_is_named_after(
-    world: MakeWorld, thing: JobSet | LeaderWorkerSet | PodGroup, labels: dict[str, str]
-) -> None:
-    w = world(node("n0"))
-    w.cluster.put(replace(thing, submission=Submission(hold="true")))
-    pod = w.pod(
-        "member",
-        labels=labels,
-        annotations={"leaderworkerset.sigs.k8s.io/size": "1"},
-        group="pg" if isinstance(thing, PodGroup) else "",
-        gates=(GATE,),
-        requests=asks(1000, 1),
-    )
-    w.advance(3)
-    (found,) = w.controller.registry.gangs.values()
-    assert found.reason is not None
-    assert found.reason.code is ReasonCode.HELD
-    w.cluster.put(thing)
-    w.advance(3)
-    assert w.nodes_of(pod) == ["n0"]
 
 
 def test_gang_starts_once_the_job_before_it_has_succeeded(world: MakeWorld) -> None:
