@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fluence_extender.localcluster import ControlPlane
 from tests.e2e.births import held, path_of
 from tests.e2e.harness import Manifest, Namespace, wait_for
@@ -14,8 +16,7 @@ def limit(namespace: Namespace, spec: Manifest) -> None:
     """Give the namespace a ResourceQuota, and wait until its controller has counted."""
     body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}, "spec": spec}
     namespace.create(body)
-    counted = lambda: quota(namespace).get("status", {}).get("used")  # noqa: E731
-    wait_for(counted, what="the quota to be counted")
+    wait_for(lambda: quota(namespace).get("status", {}).get("used"), what="the quota to be counted")
 
 
 def quota(namespace: Namespace) -> Manifest:
@@ -25,6 +26,10 @@ def quota(namespace: Namespace) -> Manifest:
 def waiting(namespace: Namespace, *names: str) -> list[str]:
     """Which of the Jobs are suspended until they are placed."""
     return [one for one in names if held(namespace.api.get(path_of(namespace, one)))]
+
+
+def fewer(namespace: Namespace, names: list[str]) -> bool:
+    return len(waiting(namespace, *names)) < len(names)
 
 
 def test_job_waits_until_the_quota_has_room_for_all_its_pods(
@@ -56,10 +61,9 @@ def test_jobs_that_are_resumed_together_hold_no_more_places_than_the_quota_has_r
             fluence.wait_for_reason(namespace.name, name, "over quota: ResourceQuota team")
         assert len(waiting(namespace, *names)) == 3
     running(namespace, 4)
-    for _ in range(3):
-        done = next(one for one in names if one not in waiting(namespace, *names))
+    while left := waiting(namespace, *names):
+        done = next(one for one in names if one not in left)
         names.remove(done)
-        left = len(waiting(namespace, *names))
         delete(namespace, done)
-        wait_for(lambda left=left: len(waiting(namespace, *names)) == left - 1, what="the next Job")
+        wait_for(partial(fewer, namespace, left), what="the next Job")
         running(namespace, 4)
