@@ -74,7 +74,7 @@ def test_requests_that_cannot_be_read_count_for_nothing() -> None:
 
 
 NAMESPACED = {"requiredDuringSchedulingIgnoredDuringExecution": [{"namespaces": ["other"]}]}
-PREFERRED = {
+PREFERRED: dict[str, Any] = {
     "preferredDuringSchedulingIgnoredDuringExecution": [{"podAffinityTerm": {"namespaceSelector": {}}}]
 }
 
