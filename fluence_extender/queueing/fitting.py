@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fluence_extender.queueing.entry import Amounts, Entry, Footprint, Mask, Slots
+from fluence_extender.queueing.entry import Amounts, Entry, Footprint, Mask
 from fluence_extender.queueing.reservation import OperatorReservation
 
 MANY = 2**31
@@ -49,11 +49,6 @@ def slots_by_row(size: Sequence[int], view: Amounts, usable: Mask | None = None)
     if usable is not None:
         counts *= usable
     return counts
-
-
-def may_fit(slots: Sequence[Slots], view: Amounts, usable: Mask | None = None) -> bool:
-    """Return whether there is room for the slots of each size if no other size competes with it."""
-    return all(int(slots_by_row(one.size, view, usable).sum()) >= one.count for one in slots)
 
 
 def open_rows(

@@ -107,6 +107,8 @@ class Attempts:
         Return the gangs that may have changed in more than their reason; ``explained`` has the others.
         """
         self.explained = []
+        # Until all reservations are found, a step has time for them: gangs behind them are tried again anyway.
+        within = 0.0 if self._queue.restless else TRIED_WITHIN
         self._begin(looked_at)
         self._preemption.begin_round()
         self._idle.clear()
@@ -118,7 +120,7 @@ class Attempts:
             if self._placed != before:
                 # The first gangs get places, so the next ones in order may fit, too.
                 break
-            until = self._clock() + TRIED_WITHIN
+            until = self._clock() + within
             while self._placed - before < PLACED_AT_ONCE and (nothing_yet or self._clock() < until):
                 place = turn() if self._queue.ready() else None
                 if place is None:
