@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from fluence_extender.model.dependency import Ending
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import (
     GATE,
@@ -21,7 +22,8 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.queue import Queue, SchedulingOptions
-from fluence_extender.model.workload import MpiJob, RayCluster
+from fluence_extender.model.submission import Submission
+from fluence_extender.model.workload import Job, MpiJob, RayCluster
 from tests.core.invariants import check
 from tests.core.values import asks, node
 from tests.core.world import World
@@ -288,6 +290,31 @@ def test_restart_between_resumption_and_pods_starts_the_workload_all_the_same(
     finish(w, pods)
     w.advance(2)
     assert resumed(w, waiting)
+    check(w)
+
+
+@SUBMIT
+@pytest.mark.parametrize("restarted", [False, True])
+def test_met_dependency_of_a_workload_without_pods_stays_met(
+    world: MakeWorld, submit: Submit, restarted: bool
+) -> None:
+    w = world(node("n0", unschedulable=True))
+    thing = submit(w, "a", 1000, 1500, 2)
+    w.cluster.put(replace(thing, submission=Submission(after="ok:job/prep")))
+    w.cluster.fail("note_job", times=2)
+    w.advance(3)
+    prepared = Job("default", "prep", "uid-prep", 1, outcome=Ending.SUCCEEDED)
+    w.cluster.put(prepared)
+    w.advance(6)
+    w.cluster.remove(prepared)
+    w.advance(1)
+    assert w.cluster.job(thing).submission.met == {"ok:job/prep"}
+    assert not resumed(w, thing)
+    if restarted:
+        w.restart()
+    w.change(node("n0"), unschedulable=False)
+    w.advance(3)
+    assert resumed(w, thing)
     check(w)
 
 
