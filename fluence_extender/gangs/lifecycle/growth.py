@@ -191,7 +191,7 @@ class ClusterGrowth:
         if one is not None and by_request:
             gang.consumes = {CONSUMES_ANNOTATION: one.request, CLASS_ANNOTATION: self.requests.class_name}
         elif gang.state is GangState.WAITING:
-            gang.consumes = {}
+            gang.consumes = None
         writes = list(self._wrong_conditions(gang, lacking, now))
         unsure = bool(writes) or by_request is (self.requests.find(gang.key) is None)
         return [*actions, *writes], min(look, now + self._limits.asked_again) if unsure else look
