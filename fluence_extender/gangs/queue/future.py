@@ -105,7 +105,7 @@ class FuturePlanner:
         view = view[: len(followed.names)]
         names = followed.names
         if all(any(one.size) for one in entry.slots):
-            offering = (view > 0).any(axis=1)
+            offering: Mask = np.any(view > 0, axis=1)
             offering[[followed.rows[name] for name in own if name in followed.rows]] = True
             view = view[offering]
             names = [names[row] for row in np.flatnonzero(offering).tolist()]
