@@ -125,7 +125,9 @@ def make_pods(w: World, thing: Operated, backwards: bool = False) -> list[Pod]:
             owner = Owner("Job", f"{thing.name}-launcher", f"launcher-{thing.uid}", "batch/v1")
         for _ in range(count):
             number = next(numbers)
-            made.append(replace(first, name=f"{thing.name}-{number}", uid=f"{thing.uid}-{number}", owner=owner))
+            made.append(
+                replace(first, name=f"{thing.name}-{number}", uid=f"{thing.uid}-{number}", owner=owner)
+            )
     for pod in reversed(made) if backwards else made:
         w.cluster.put(pod)
     return made
