@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fluence_extender.queueing.entry import NEVER, Amounts, Entry, Footprint, Mask, Times
-from fluence_extender.queueing.fitting import PlannerPort, open_rows, place, slots_by_row
+from fluence_extender.queueing.fitting import PlannerPort, open_rows, place
+from fluence_extender.queueing.growth import slots_by_row
 from fluence_extender.queueing.reservation import OperatorReservation
 from fluence_extender.queueing.timeline import Timeline
 

@@ -11,8 +11,26 @@ from collections.abc import Sequence
 import numpy as np
 
 from fluence_extender.queueing.entry import Amounts, Mask, Times
-from fluence_extender.queueing.fitting import slots_by_row
 from fluence_extender.queueing.steps import Steps
+
+MANY = 2**31
+"""The number of slots that fit on a row if they ask for nothing."""
+
+
+def slots_by_row(size: Sequence[int], view: Amounts, usable: Mask | None = None) -> Amounts:
+    """Return how many slots of ``size`` fit on each row of ``view``, none on rows that aren't ``usable``."""
+    counts: Amounts | None = None
+    for column, amount in enumerate(size):
+        if amount > 0:
+            have = view[:, column]
+            fitting = have // amount if amount > 1 else have
+            counts = fitting.copy() if counts is None else np.minimum(counts, fitting, out=counts)
+    if counts is None:
+        counts = np.full(len(view), MANY, dtype=np.int64)
+    np.maximum(counts, 0, out=counts)
+    if usable is not None:
+        counts *= usable
+    return counts
 
 
 class Growth:
