@@ -320,8 +320,8 @@ def hold_patch(
     return {"metadata": {**_observed(thing), "annotations": held}, "spec": spec}
 
 
-def note_patch(job: Job, met: Collection[str]) -> dict[str, Any]:
-    """Return the merge patch that records the dependencies of a Job that were ``met``."""
+def note_patch(job: Resumable, met: Collection[str]) -> dict[str, Any]:
+    """Return the merge patch that records the dependencies of a workload that were ``met``."""
     return {"metadata": {"uid": job.uid, "annotations": {MET_ANNOTATION: met_record(job.uid, met)}}}
 
 

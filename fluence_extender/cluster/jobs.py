@@ -129,9 +129,13 @@ class ApiJobs:
             lambda now: now.held_for_placement,
         )
 
-    async def note_job(self, job: Job, met: Collection[str]) -> None:
-        """See `Cluster.note_job`. One PATCH of jobs/status, which changes no spec whatever its body says."""
-        path, attempt = f"{RESUMABLES[Job].path(job)}/status", f"note what {_key(job)} has met"
+    async def note_job(self, job: Resumable, met: Collection[str]) -> None:
+        """See `Cluster.note_job`. One PATCH: of jobs/status for a Job, which changes no spec whatever its body says.
+
+        The status of other kinds, which are custom resources, takes no annotations.
+        """
+        path, attempt = RESUMABLES[type(job)].path(job), f"note what {_key(job)} has met"
+        path += "/status" if isinstance(job, Job) else ""
         body = note_patch(job, met)
         await self._connection.call(
             ApiRequest("PATCH", path, attempt, None, body, MERGE_PATCH, METADATA_ONLY)

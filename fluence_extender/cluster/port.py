@@ -400,8 +400,8 @@ class Cluster(Protocol):
         """
         ...
 
-    async def note_job(self, job: Job, met: Collection[str]) -> None:
-        """Record on a Job its dependencies that were ``met``. Raise `Gone` where it doesn't exist any more."""
+    async def note_job(self, job: Resumable, met: Collection[str]) -> None:
+        """Record on a workload its dependencies that were ``met``. Raise `Gone` where it doesn't exist any more."""
         ...
 
     async def gated_jobs(self) -> Mapping[str, str]:

@@ -388,7 +388,7 @@ class EmbeddedCluster:
             since = now.queued_since if queued_since is None else queued_since
             self.put(replace(now, suspended=True, held_for_placement=True, queued_since=since))
 
-    async def note_job(self, job: Job, met: Collection[str]) -> None:
+    async def note_job(self, job: Resumable, met: Collection[str]) -> None:
         """See `Cluster.note_job`."""
         await self._begin("note_job", f"{job.namespace}/{job.name}")
         now = self.job(job)

@@ -10,15 +10,20 @@ will do, and bisection finds the first one.
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from fluence_extender.queueing.entry import NEVER, Amounts, Entry, Footprint, Mask
-from fluence_extender.queueing.fitting import PlannerPort, may_fit, open_rows, place
+from fluence_extender.queueing.entry import NEVER, Amounts, Entry, Footprint, Mask, Times
+from fluence_extender.queueing.fitting import PlannerPort, open_rows, place
+from fluence_extender.queueing.growth import slots_by_row
 from fluence_extender.queueing.reservation import OperatorReservation
 from fluence_extender.queueing.timeline import Timeline
+
+AT_ONCE = 32
+"""For how many groups the slots are counted at once."""
 
 Found = tuple[float, Footprint]
 
@@ -41,11 +46,14 @@ def earliest(
     It yields where the caller may pause.
     """
     sweep = _Sweep(timeline, entry, planner, operators)
-    for group in sweep.groups():
+    groups = sweep.groups()
+    while block := list(itertools.islice(groups, AT_ONCE)):
+        for group in sweep.fitting(block):
+            yield
+            found = yield from sweep.search(group)
+            if found is not None:
+                return found
         yield
-        found = yield from sweep.search(group)
-        if found is not None:
-            return found
     return None
 
 
@@ -64,16 +72,24 @@ class _Sweep:
         self._planner = planner
         self._closing = [one for one in operators if one.closes(entry, timeline.now, NEVER)]
         ends = [one.end for one in self._closing if one.end < NEVER]
-        times = np.union1d(timeline.returns(), np.array(ends, dtype=np.float64))
-        self._times: list[float] = times.tolist()
-        self._minimum = _SlidingMinimum([timeline.level(number) for number in range(len(timeline.starts))])
-        self._reached: tuple[float, Amounts] = (timeline.now, timeline.free)
+        self._times: Times = np.union1d(timeline.returns(), np.array(ends, dtype=np.float64))
+        self._usable = open_rows(planner, entry, (), len(timeline.room))
+        self._part = timeline.reserved
+        if self._closing:
+            rows = np.unique(np.concatenate([self._part.rows, *(one.rows for one in self._closing)]))
+            self._part = timeline.part(rows, self._part.times)
+        others = np.ones(len(timeline.room), dtype=np.bool_) if self._usable is None else self._usable.copy()
+        others[self._part.rows] = False
+        growth = timeline.growth
+        self._others = np.stack([growth.slots(one.size, others, self._times) for one in entry.slots], axis=1)
+        self._needed = [one.count for one in entry.slots]
+        self._during = _SlidingMinimum(self._slots(self._part.levels[1:]))
 
     def groups(self) -> Iterator[_Group]:
         """Yield the groups."""
-        if not self._times:
+        if not len(self._times):
             return
-        times, starts = np.array(self._times), np.array(self._timeline.starts)
+        times, starts = self._times, np.array(self._timeline.starts)
         until = times + self._entry.duration
         within = [
             np.searchsorted(starts, times, side="right"),
@@ -85,34 +101,50 @@ class _Sweep:
         for first, following in zip(firsts, [*firsts[1:], len(times)], strict=True):
             yield _Group(first, following - 1, int(within[0][first]), int(within[1][first]))
 
+    def fitting(self, groups: Sequence[_Group]) -> Iterator[_Group]:
+        """Yield those of some groups at whose last candidate there is room for the slots of each size."""
+        lasts = [group.last for group in groups]
+        slots = self._slots(self._part.at(self._times[lasts]))
+        # Most groups lack room even if nothing starts while the entry runs.
+        most = slots.sum(axis=2) + self._others[lasts]
+        for at in np.flatnonzero((most >= self._needed).all(axis=1)).tolist():
+            if self._suffice(groups[at], groups[at].last, slots[at]):
+                yield groups[at]
+
     def search(self, group: _Group) -> Generator[None, None, Found | None]:
         """Return the first candidate of a group at which the entry fits, and its places."""
-        since, base = self._reached
-        starts = self._timeline.starts
-        if group.low and starts[group.low - 1] > since:
-            since, base = starts[group.low - 1], self._timeline.level(group.low - 1)
-        during = self._minimum.of(group.low, group.high)
-        usable = self._usable(group.first)
-
-        latest = self._timeline.grown(base, since, self._times[group.last])
-        self._reached = self._times[group.last], latest
-
-        def view(number: int) -> Amounts:
-            found = latest
-            if number < group.last:
-                found = self._timeline.grown(base, since, self._times[number])
-            return found if during is None else np.minimum(found, during)
+        timeline, part = self._timeline, self._part
+        usable = self._open_rows(group.first)
+        starts = part.levels[group.low + 1 : group.high + 1]
 
         def counted(number: int) -> bool:
-            return may_fit(self._entry.slots, view(number), usable)
+            (slots,) = self._slots(part.at(self._times[number : number + 1]))
+            return self._suffice(group, number, slots)
 
         def planned(number: int) -> Footprint | None:
-            return place(self._planner, self._entry, view(number), usable, self._timeline.free)
+            view = timeline.unreserved(self._times[number])
+            view[part.rows] = np.concatenate((part.at(self._times[number : number + 1]), starts)).min(axis=0)
+            return place(self._planner, self._entry, view, usable, timeline.free)
 
-        if not counted(group.last):
-            return None
-        yield
         return (yield from self._first(_first(group.first, group.last, counted), group.last, planned))
+
+    def _slots(self, levels: Amounts) -> Amounts:
+        """Return how many slots each row of the part has at each level: levels x sizes x rows."""
+        flat = levels.reshape(-1, levels.shape[2])
+        found = [slots_by_row(one.size, flat).reshape(levels.shape[:2]) for one in self._entry.slots]
+        return np.stack(found, axis=1)
+
+    def _suffice(self, group: _Group, number: int, slots: Amounts) -> bool:
+        """Return whether there is room for the slots of each size, given those of the part at the candidate."""
+        during, usable = self._during.of(group.low, group.high), self._open_rows(group.first)
+        slots = slots if during is None else np.minimum(slots, during)
+        counts = slots.sum(axis=1) if usable is None else slots @ usable[self._part.rows]
+        return all(
+            others + count >= needed
+            for others, count, needed in zip(
+                self._others[number].tolist(), counts.tolist(), self._needed, strict=True
+            )
+        )
 
     def _first(
         self, low: int, high: int, planned: Callable[[int], Footprint | None]
@@ -125,9 +157,11 @@ class _Sweep:
             if places is not None:
                 low = _first(low + 1, high, lambda number: planned(number) is not None)
                 places = planned(low)
-        return None if places is None else (self._times[low], places)
+        return None if places is None else (float(self._times[low]), places)
 
-    def _usable(self, number: int) -> Mask | None:
+    def _open_rows(self, number: int) -> Mask | None:
+        if not self._closing:
+            return self._usable
         start = self._times[number]
         closing = [
             one for one in self._closing if one.closes(self._entry, start, start + self._entry.duration)
@@ -143,7 +177,7 @@ def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:
 class _SlidingMinimum:
     """The minimum of the arrays ``low`` to ``high`` - 1, where neither bound ever goes back."""
 
-    def __init__(self, arrays: Sequence[Amounts]) -> None:
+    def __init__(self, arrays: Amounts) -> None:
         self._arrays = arrays
         self._front: list[Amounts] = []  # front[i] is the minimum of arrays middle - 1 - i to middle - 1
         self._middle = 0

@@ -16,6 +16,7 @@ Amounts = NDArray[np.int64]
 """Rows x resources, or one amount for each row."""
 
 Rows = NDArray[np.intp]
+Times = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 """Whether something is true of each row."""
 
@@ -46,18 +47,15 @@ class Entry:
 
     ``slots`` has one element for each different size. ``where`` stands for everything else that restricts its places:
     two entries with equal slots and an equal ``where`` fit or don't fit alike. ``duration`` is the longest time that it
-    runs, in seconds. ``begun`` says that a part of it has places already. ``queue`` is the name of its queue.
+    runs, in seconds. ``queue`` is the name of its queue.
     """
 
     key: str
     slots: tuple[Slots, ...]
     created: Age
     duration: float = NEVER
-    priority: int = 0
-    begun: bool = False
     where: str = ""
     queue: str = ""
-    entitlement: Entitlement = EQUAL
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,11 +13,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fluence_extender.queueing.entry import Amounts, Entry, Footprint, Mask, Slots
+from fluence_extender.queueing.entry import Amounts, Entry, Footprint, Mask
+from fluence_extender.queueing.growth import MANY, slots_by_row
 from fluence_extender.queueing.reservation import OperatorReservation
-
-MANY = 2**31
-"""The number of slots that fit on a row if they ask for nothing."""
 
 
 class PlannerPort(Protocol):
@@ -33,27 +31,6 @@ class PlannerPort(Protocol):
         ``view`` has the free amounts of each row. They may be negative where more is taken than there is.
         """
         ...
-
-
-def slots_by_row(size: Sequence[int] | Amounts, view: Amounts, usable: Mask | None = None) -> Amounts:
-    """Return how many slots of ``size`` fit on each row of ``view``, none on rows that aren't ``usable``."""
-    counts: Amounts | None = None
-    for column, amount in enumerate(size):
-        if amount > 0:
-            have = view[:, column]
-            fitting = have // amount if amount > 1 else have
-            counts = fitting.copy() if counts is None else np.minimum(counts, fitting, out=counts)
-    if counts is None:
-        counts = np.full(len(view), MANY, dtype=np.int64)
-    np.maximum(counts, 0, out=counts)
-    if usable is not None:
-        counts *= usable
-    return counts
-
-
-def may_fit(slots: Sequence[Slots], view: Amounts, usable: Mask | None = None) -> bool:
-    """Return whether there is room for the slots of each size if no other size competes with it."""
-    return all(int(slots_by_row(one.size, view, usable).sum()) >= one.count for one in slots)
 
 
 def open_rows(

@@ -1,68 +1,56 @@
-"""What is free on each node: now, and at the start of every reservation.
+"""What is free on each node, now and later.
 
 Room comes back when a pod or a reservation ends, and is lost only when a reservation starts. So between two starts of
 reservations room only grows. An entry may take for some duration the minimum of the free amounts now and at the starts
-within that duration. So one array for each start is enough. It is kept up to date by small changes: the amounts of a
-pod are subtracted now and at each start before the pod's end.
+within that duration. Few rows have reservations, so the amounts at these starts are added up for those rows alone.
 
-Invariant: the arrays equal those of a timeline that is built anew from the same room, holds and reservations. Amounts
-may be negative where more is taken than there is. All arrays have the shape rows x resources and are read-only for
-callers.
+Invariant: a timeline tells the same as one that is built anew from the same room, holds and reservations. Amounts may
+be negative where more is taken than there is. Arrays have the shape rows x resources unless a docstring says otherwise,
+and are read-only for callers.
 """
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluence_extender.queueing.ends import expected_end
-from fluence_extender.queueing.entry import NEVER, Amounts, Footprint, Rows, Running
+from fluence_extender.queueing.entry import NEVER, Amounts, Footprint, Rows, Running, Times
+from fluence_extender.queueing.growth import Growth
 from fluence_extender.queueing.reservation import Reservation
-
-FEW = 8
-"""The number of starts for which there are arrays at first."""
+from fluence_extender.queueing.steps import Part, Steps
 
 MANY_ENDS = 256
 """The most changes of ends that are taken in one by one. After more of them, all ends are sorted anew."""
-
-MANY_ROWS = 256
-"""A change of more rows drops the minima, which are then computed again when they are asked for."""
 
 
 class Timeline:
     """Room, holds and reservations over time.
 
     ``room`` has the total amounts of each row. ``capacity`` is the room less what foreign pods without a declared end
-    hold. ``loosened`` grows whenever something may have become free, and whenever a reservation comes or goes.
-    ``revision`` grows with each change of room or holds. A reservation that is lifted keeps its array, which then has
-    the free amounts at its start without it. So it costs little to lift a reservation for a search and put it back.
+    hold. ``free`` is what is free now. ``loosened`` grows whenever something may have become free, and whenever a
+    reservation comes or goes. ``revision`` grows with each change of room or holds.
     """
 
     def __init__(self, room: Amounts, now: float = 0.0) -> None:
         self.now = now
         self.room = _by_column(room)
         self.capacity = _by_column(room)
+        self.free = _by_column(room)
         self.loosened = 0
         self.revision = 0
-        rows, columns = room.shape
-        self._columns = np.arange(columns)
-        self._levels = np.empty((FEW, columns, rows), dtype=np.int64)
-        self._minima = np.empty((FEW + 1, columns, rows), dtype=np.int64)
-        self._minima[0] = room.T
-        self._computed = 0
         self._starts: list[float] = []
-        self._order: list[int] = []
-        self._spare = list(range(FEW))
         self._holds: dict[str, Running] = {}
         self._until: dict[str, float] = {}
         self._ends: list[tuple[float, str]] = []
         self._reservations: dict[str, Reservation] = {}
-        self._lifted: dict[str, Reservation] = {}
-        self._sorted_holds: tuple[NDArray[np.float64], Rows, Amounts] | None = None
+        self._on_row: dict[int, set[str]] = {}
+        self._sorted_holds: Steps | None = None
         self._resorted: list[tuple[Footprint, float, bool]] = []
+        self._growth: tuple[int, Growth | None] = (-1, None)
+        self._reserved: Part | None = None
 
     # Reading.
 
@@ -73,24 +61,13 @@ class Timeline:
 
     @property
     def reservations(self) -> Mapping[str, Reservation]:
-        """The reservations by the keys of their entries, without lifted ones."""
+        """The reservations by the keys of their entries."""
         return self._reservations
 
     @property
     def starts(self) -> list[float]:
-        """The sorted starts of reservations after now, lifted ones included."""
+        """The sorted starts of reservations after now."""
         return self._starts
-
-    @property
-    def free(self) -> Amounts:
-        """What is free now."""
-        found: Amounts = self._minima[0].T
-        return found
-
-    def level(self, number: int) -> Amounts:
-        """Return what is free at the start ``starts[number]``."""
-        found: Amounts = self._levels[self._order[number]].T
-        return found
 
     def until(self, key: str) -> float:
         """Return when the running work with this key is expected to end."""
@@ -98,11 +75,9 @@ class Timeline:
 
     def slack(self, levels: int) -> Amounts:
         """Return what may be taken from now until after the first ``levels`` starts, beside all reservations."""
-        while self._computed < levels:
-            at = self._computed
-            np.minimum(self._minima[at], self._levels[self._order[at]], out=self._minima[at + 1])
-            self._computed += 1
-        found: Amounts = self._minima[levels].T
+        part = self.reserved
+        found = self.free.copy(order="K")
+        found[part.rows] = part.minima[levels]
         return found
 
     def levels_within(self, duration: float) -> int:
@@ -111,35 +86,24 @@ class Timeline:
 
     def at(self, time: float) -> Amounts:
         """Return what is free at a time, now or later."""
-        number = bisect.bisect_right(self._starts, time)
-        if number:
-            return self.grown(self.level(number - 1), self._starts[number - 1], time)
-        return self.grown(self.free, self.now, time)
+        found = self.unreserved(time)
+        for one in self._reservations.values():
+            if one.draining or one.start <= time < one.end:
+                found[one.places.rows] -= one.places.amounts
+        return found
 
     def available(self, rows: Rows, start: float, duration: float) -> Amounts:
         """Return what is free on some rows from ``start`` on for ``duration``."""
-        first, last = (bisect.bisect_left(self._starts, time) for time in (start, start + duration))
-        found = None
-        if first == len(self._starts) or self._starts[first] != start:
-            found = self.at(start)[rows]
-        if first < last:
-            levels = self._levels[np.ix_(np.array(self._order[first:last]), self._columns, rows)]
-            least: Amounts = levels.min(axis=0).T
-            found = least if found is None else np.minimum(found, least)
-        assert found is not None
+        some = self.reservations_on(rows)
+        starts = {one.start for one in some if start < one.start < start + duration}
+        part = self._part(rows, np.array(sorted({start, *starts})), some)
+        found: Amounts = part.levels.min(axis=0)
         return found
 
-    def grown(self, base: Amounts, since: float, until: float) -> Amounts:
-        """Return ``base``, the amounts free at ``since``, with all that comes back by ``until``.
-
-        No reservation may start in between.
-        """
-        found = base.copy(order="K")
-        self._end_holds(found, since, until)
-        for one in self._reservations.values():
-            if since < one.end <= until:
-                found[one.places.rows] += one.places.amounts
-        return found
+    def reservations_on(self, rows: Rows) -> frozenset[Reservation]:
+        """Return the reservations that use any of some rows."""
+        keys = {key for row in rows.tolist() for key in self._on_row.get(row, ())}
+        return frozenset(self._reservations[key] for key in keys)
 
     def unreserved(self, time: float) -> Amounts:
         """Return what would be free at a time if nothing were reserved."""
@@ -148,13 +112,54 @@ class Timeline:
             if self._counts_now(one):
                 found[one.places.rows] += one.places.amounts
         if time > self.now:
-            self._end_holds(found, self.now, time)
+            ends = self._holds_by_end()
+            ends.add_to(found, slice(0, int(np.searchsorted(ends.times, time, side="right"))))
         return found
 
-    def returns(self) -> NDArray[np.float64]:
+    def returns(self) -> Times:
         """Return the times after now at which something comes back, sorted and each once."""
         ends = [one.end for one in self._reservations.values() if self.now < one.end < NEVER]
-        return np.unique(np.concatenate((self._holds_by_end()[0], np.array(ends, dtype=np.float64))))
+        times = self._holds_by_end().times
+        first = np.ones(len(times), dtype=np.bool_)
+        first[1:] = times[1:] != times[:-1]
+        found: Times = np.union1d(times[first], np.array(ends, dtype=np.float64))
+        return found
+
+    @property
+    def growth(self) -> Growth:
+        """How room comes back on rows without reservations."""
+        revision, found = self._growth
+        if found is None or revision != self.revision:
+            found = Growth(self.unreserved(self.now), self._holds_by_end())
+            self._growth = self.revision, found
+        return found
+
+    @property
+    def reserved(self) -> Part:
+        """The rows with reservations, now and at the `starts`."""
+        if self._reserved is None:
+            places = [one.places.rows for one in self._reservations.values()]
+            rows = np.unique(np.concatenate(places)) if places else np.empty(0, dtype=np.intp)
+            self._reserved = self.part(rows, np.array([self.now, *self._starts]))
+        return self._reserved
+
+    def part(self, rows: Rows, times: Times) -> Part:
+        """Return what is free on some rows at some times, which are sorted and not before now."""
+        return self._part(rows, times, self._reservations.values())
+
+    def _part(self, rows: Rows, times: Times, reservations: Iterable[Reservation]) -> Part:
+        """Return `part`, given the ``reservations`` on the rows."""
+        steps = Steps.of(list(self._steps(reservations)), self.room.shape[1])
+        return Part.of(rows, times, self.free, self._holds_by_end(), steps)
+
+    def _steps(self, reservations: Iterable[Reservation]) -> Iterator[tuple[Footprint, float]]:
+        """Yield the changes at the starts of reservations, which are negative, and at their ends."""
+        for one in reservations:
+            places = one.places
+            if not self._counts_now(one):
+                yield Footprint(places.rows, -places.amounts), one.start
+            if one.end < NEVER:
+                yield places, one.end
 
     # Changes.
 
@@ -171,26 +176,26 @@ class Timeline:
             bisect.insort(self._ends, (self._until[key], key))
             self._resort(hold.places, before, comes=False)
             self._resort(hold.places, self._until[key], comes=True)
-            self._change(hold.places, -1, before, self._until[key], now_too=False)
             overrun.append(hold)
         self.revision += bool(overrun)
         while self._starts and self._starts[0] <= now:
-            self._drop_level(0)
+            del self._starts[0]
             self.loosened += 1
         for due in [one for one in self._reservations.values() if self.now < one.start <= now]:
-            self._change(due.places, -1, NEVER, NEVER, now_too=True)
-        self._lifted = {key: one for key, one in self._lifted.items() if one.start > now}
+            self.free[due.places.rows] -= due.places.amounts
         self.now = now
+        self._reserved = None
         for over in [one for one in self._reservations.values() if one.end <= now]:
             self.cancel(over.key)
         return overrun
 
     def resize(self, rows: Rows, amounts: Amounts) -> None:
         """Set the total amounts of rows; those of a node that may not be used are 0."""
-        grown = Footprint(rows, amounts - self.room[rows])
+        grown = amounts - self.room[rows]
         self.room[rows] = amounts
-        self.capacity[rows] += grown.amounts
-        self._change(grown, 1, self.now, NEVER, now_too=True)
+        self.capacity[rows] += grown
+        self.free[rows] += grown
+        self._reserved = None
         self.revision += 1
         self.loosened += 1
 
@@ -203,14 +208,10 @@ class Timeline:
         if until < NEVER:
             bisect.insort(self._ends, (until, hold.key))
             self._resort(hold.places, until, comes=True)
-        self._count(hold, -1, until)
+        self._count(hold, -1)
 
     def hold_all(self, holds: Sequence[Running]) -> None:
-        """Count new running work; while nothing is reserved, this is faster than a `hold` for each."""
-        if self._starts:
-            for hold in holds:
-                self.hold(hold)
-            return
+        """Count new running work; this is faster than a `hold` for each."""
         for hold in holds:
             until = expected_end(hold.end, self.now)
             self._holds[hold.key] = hold
@@ -219,7 +220,8 @@ class Timeline:
                 self._ends.append((until, hold.key))
         self._ends.sort()
         self._sorted_holds = None
-        _subtract(self._minima[0].T, [hold.places for hold in holds])
+        self._reserved = None
+        _subtract(self.free, [hold.places for hold in holds])
         lasting = [hold.places for hold in holds if hold.foreign and hold.end == NEVER]
         _subtract(self.capacity, lasting)
         self.revision += 1
@@ -233,118 +235,47 @@ class Timeline:
         if until < NEVER:
             del self._ends[bisect.bisect_left(self._ends, (until, key))]
             self._resort(hold.places, until, comes=False)
-        self._count(hold, 1, until)
+        self._count(hold, 1)
         self.loosened += 1
         return hold
 
     def reserve(self, reservation: Reservation) -> None:
-        """Keep places free, from a time after now on, for an entry that has no reservation yet."""
-        key, start = reservation.key, reservation.start
-        lifted = self._lifted.get(key)
-        if lifted is not None and lifted.start != start:
-            self.cancel(key)
-            lifted = None
-        if reservation.draining:
-            self._change(reservation.places, -1, self.now, NEVER, now_too=True)
+        """Keep places free for an entry that has no reservation yet."""
+        if self._counts_now(reservation):
+            self.free[reservation.places.rows] -= reservation.places.amounts
         else:
-            if lifted is None:
-                self._add_level(start)
-            self._lifted.pop(key, None)
-            self._change(reservation.places, -1, start, reservation.end, now_too=False)
-        self._reservations[key] = reservation
-        self.loosened += 1
-
-    def lift(self, key: str) -> None:
-        """Take the reservation of an entry, if it has one, off the timeline, so that it costs little to put back."""
-        one = self._reservations.get(key)
-        if one is None:
-            return
-        if self._counts_now(one):
-            self.cancel(key)
-            return
-        del self._reservations[key]
-        self._lifted[key] = one
-        self._change(one.places, 1, one.start, one.end, now_too=False)
+            bisect.insort(self._starts, reservation.start)
+        self._reservations[reservation.key] = reservation
+        for row in reservation.places.rows.tolist():
+            self._on_row.setdefault(row, set()).add(reservation.key)
+        self._reserved = None
         self.loosened += 1
 
     def cancel(self, key: str) -> None:
-        """Drop the reservation of an entry if it has one, lifted or not."""
-        lifted, gone = self._lifted.pop(key, None), self._reservations.pop(key, None)
-        if lifted is not None:
-            self._drop_level(self._level_of(lifted))
+        """Drop the reservation of an entry if it has one."""
+        gone = self._reservations.pop(key, None)
         if gone is None:
             return
-        due = self._counts_now(gone)
-        if not due:
-            self._drop_level(self._level_of(gone))
-        until = NEVER if gone.draining else gone.end
-        self._change(gone.places, 1, self.now if due else gone.start, until, now_too=due)
+        if self._counts_now(gone):
+            self.free[gone.places.rows] += gone.places.amounts
+        else:
+            del self._starts[bisect.bisect_left(self._starts, gone.start)]
+        for row in gone.places.rows.tolist():
+            self._on_row[row].discard(key)
+        self._reserved = None
         self.loosened += 1
 
-    # Arrays.
+    # How it is kept.
 
     def _counts_now(self, reservation: Reservation) -> bool:
         return reservation.draining or reservation.start <= self.now
 
-    def _count(self, hold: Running, sign: int, until: float) -> None:
-        self._change(hold.places, sign, self.now, until, now_too=True)
+    def _count(self, hold: Running, sign: int) -> None:
+        self.free[hold.places.rows] += sign * hold.places.amounts
         if hold.foreign and hold.end == NEVER:
             self.capacity[hold.places.rows] += sign * hold.places.amounts
+        self._reserved = None
         self.revision += 1
-
-    def _change(self, places: Footprint, sign: int, since: float, until: float, now_too: bool) -> None:
-        """Add ``sign`` times ``places`` to what is free from ``since`` to before ``until``, and now if ``now_too``."""
-        rows, amounts = places.rows, (sign * places.amounts).T
-        first, last = bisect.bisect_left(self._starts, since), bisect.bisect_left(self._starts, until)
-        if now_too:
-            self._minima[0][:, rows] += amounts
-        if first < last:
-            self._levels[np.ix_(np.array(self._order[first:last]), self._columns, rows)] += amounts
-        if now_too or first < self._computed:
-            self._follow(rows)
-
-    def _follow(self, rows: Rows) -> None:
-        """Compute the minima of ``rows`` again."""
-        if len(rows) > MANY_ROWS:
-            self._computed = 0
-        if self._computed:
-            levels = self._levels[np.ix_(np.array(self._order[: self._computed]), self._columns, rows)]
-            stacked = np.concatenate((self._minima[:1][:, :, rows], levels))
-            self._minima[: self._computed + 1, :, rows] = np.minimum.accumulate(stacked)
-
-    def _add_level(self, start: float) -> None:
-        level, place = self.at(start), bisect.bisect_right(self._starts, start)
-        number = self._take_spare()
-        self._levels[number] = level.T
-        self._starts.insert(place, start)
-        self._order.insert(place, number)
-        self._computed = min(self._computed, place)
-
-    def _take_spare(self) -> int:
-        if not self._spare:
-            have = len(self._levels)
-            self._levels = np.concatenate((self._levels, np.empty_like(self._levels)))
-            wider = np.empty((2 * have + 1, *self._minima.shape[1:]), dtype=np.int64)
-            wider[: self._computed + 1] = self._minima[: self._computed + 1]
-            self._minima = wider
-            self._spare = list(range(have, 2 * have))
-        return self._spare.pop()
-
-    def _drop_level(self, place: int) -> None:
-        del self._starts[place]
-        self._spare.append(self._order.pop(place))
-        self._computed = min(self._computed, place)
-
-    def _level_of(self, reservation: Reservation) -> int:
-        """Return the number of a level at the start of a reservation; levels of the same start are equal."""
-        return bisect.bisect_left(self._starts, reservation.start)
-
-    def _end_holds(self, found: Amounts, since: float, until: float) -> None:
-        times, rows, amounts = self._holds_by_end()
-        first, last = np.searchsorted(times, (since, until), side="right")
-        if first < last:
-            for column in self._columns:
-                np.add.at(found[:, column], rows[first:last], amounts[first:last, column])
 
     def _resort(self, places: Footprint, end: float, comes: bool) -> None:
         """Record that an end comes or goes, so that a pass with many starts doesn't sort all ends each time."""
@@ -353,12 +284,11 @@ class Timeline:
             if len(self._resorted) > MANY_ENDS:
                 self._sorted_holds = None
 
-    def _holds_by_end(self) -> tuple[NDArray[np.float64], Rows, Amounts]:
-        """Return the amounts that come back when pods end, sorted by time: times, rows, amounts."""
+    def _holds_by_end(self) -> Steps:
+        """Return what comes back when pods end, sorted by time."""
         if self._sorted_holds is None:
-            self._sorted_holds = _concatenated(
-                [(self._holds[key].places, end) for end, key in self._ends], len(self._columns)
-            )
+            ends = [(self._holds[key].places, end) for end, key in self._ends]
+            self._sorted_holds = Steps.of(ends, self.room.shape[1])
         elif self._resorted:
             self._sorted_holds = _resorted(self._sorted_holds, self._resorted)
         self._resorted = []
@@ -379,20 +309,7 @@ def _subtract(amounts: Amounts, some: Sequence[Footprint]) -> None:
             np.subtract.at(amounts[:, column], rows, taken[:, column])
 
 
-def _concatenated(
-    some: Sequence[tuple[Footprint, float]], columns: int
-) -> tuple[NDArray[np.float64], Rows, Amounts]:
-    if not some:
-        return np.empty(0), np.empty(0, dtype=np.intp), np.empty((0, columns), dtype=np.int64)
-    rows = np.concatenate([places.rows for places, _ in some])
-    amounts = np.concatenate([places.amounts for places, _ in some])
-    times = np.repeat([end for _, end in some], [len(places.rows) for places, _ in some])
-    return times, rows, amounts
-
-
-def _resorted(
-    ends: tuple[NDArray[np.float64], Rows, Amounts], changes: Sequence[tuple[Footprint, float, bool]]
-) -> tuple[NDArray[np.float64], Rows, Amounts]:
+def _resorted(ends: Steps, changes: Sequence[tuple[Footprint, float, bool]]) -> Steps:
     """Return ends by time after some have come and gone; the third part of a change says that the end comes."""
     # An end that both comes and goes is in neither list.
     coming: list[tuple[Footprint, float]] = []
@@ -405,7 +322,7 @@ def _resorted(
             going.append((places, end))
         else:
             del coming[known]
-    times, rows, amounts = ends
+    times, rows, amounts = ends.times, ends.rows, ends.amounts
     left = np.ones(len(times), dtype=np.bool_)
     for places, end in going:
         first, last = np.searchsorted(times, end, "left"), np.searchsorted(times, end, "right")
@@ -413,11 +330,11 @@ def _resorted(
             same = left[first:last] & (rows[first:last] == row) & (amounts[first:last] == amount).all(axis=1)
             left[first + int(same.argmax())] = False
     coming.sort(key=lambda one: one[1])
-    more_times, more_rows, more_amounts = _concatenated(coming, amounts.shape[1])
+    more = Steps.of(coming, amounts.shape[1])
     times, rows, amounts = times[left], rows[left], amounts[left]
-    at = np.searchsorted(times, more_times)
-    return (
-        np.insert(times, at, more_times),
-        np.insert(rows, at, more_rows),
-        np.insert(amounts, at, more_amounts, axis=0),
+    at = np.searchsorted(times, more.times)
+    return Steps(
+        np.insert(times, at, more.times),
+        np.insert(rows, at, more.rows),
+        np.insert(amounts, at, more.amounts, axis=0),
     )

@@ -197,7 +197,7 @@ class Link:
         """See `Cluster.hold_job`."""
         await self._send(self._cluster.hold_job(job, queued_since))
 
-    async def note_job(self, job: Job, met: Collection[str]) -> None:
+    async def note_job(self, job: Resumable, met: Collection[str]) -> None:
         """See `Cluster.note_job`."""
         await self._send(self._cluster.note_job(job, met))
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from fluence_extender.model.names import DURATION_ANNOTATION
-from tests.e2e.harness import Manifest, Namespace, node_of
-from tests.e2e.installation import Installation
+import pytest
+
+from fluence_extender.model.names import DURATION_ANNOTATION, GATE, QUEUE_LABEL
+from tests.core import manifests
+from tests.e2e.harness import Manifest, Namespace, node_of, wait_for
+from tests.e2e.installation import Installation, gates_of
 from tests.e2e.nodes import NodeFactory
+from tests.e2e.operators import written
 from tests.e2e.service import Fluence
+from tests.e2e.test_conventions import member
+from tests.e2e.test_owner_sizes import replicated
 from tests.e2e.workloads import gang
 
 BEHIND = "behind a reservation"
@@ -38,6 +44,47 @@ def test_equal_gangs_start_in_the_order_of_their_creation(
         namespace.wait_for_phase(f"{following}-0", "Running")
         later = names[names.index(following) + 1 :]
         assert [node_of(namespace.pod(f"{name}-0")) for name in later] == [""] * len(later)
+
+
+def waits_its_turn(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, *work: Manifest, pods: int
+) -> None:
+    """Assert that work of the default queue waits with gated pods for its room, and starts before what is later."""
+    own_nodes(1, cpu=str(pods))
+    namespace.create(*gang("full", 1, cpu=str(pods)))
+    namespace.wait_for_phase("full-0", "Running")
+    namespace.create(*work)
+
+    def line() -> list[Manifest]:
+        return [one for one in fluence.items("/v1/queue") if one["namespace"] == namespace.name]
+
+    wait_for(lambda: [one["queue"] for one in line()] == ["default"], what="it to be in line", seen=line)
+    namespace.create(*gang("later", 1, cpu="1"))
+    wait_for(lambda: len(line()) == 2, what="the later gang to be in line", seen=line)
+    assert line()[1]["name"] == "later"
+    mine = [one for one in namespace.pods() if not one["metadata"]["name"].startswith(("full", "later"))]
+    assert [gates_of(one) for one in mine] == [[GATE]] * pods
+    namespace.delete_pod("full-0")
+    for one in mine:
+        namespace.wait_for_phase(one["metadata"]["name"], "Running")
+    assert not node_of(namespace.pod("later-0"))
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
+def test_workload_of_a_queue_that_has_pods_waits_at_the_gate(
+    kind: str, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    made = replicated(kind, "web", 2)
+    made["spec"]["template"]["metadata"]["labels"][QUEUE_LABEL] = "default"
+    waits_its_turn(fluence, namespace, own_nodes, made, pods=2)
+
+
+def test_group_of_a_leader_worker_set_of_a_queue_waits_at_the_gate(
+    operators: None, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    made = written("LeaderWorkerSet", "vllm", labels={QUEUE_LABEL: "default"}, startupPolicy="LeaderCreated")
+    pods = (member(manifests.leader_worker_pod("vllm", 0, worker, 2)) for worker in range(2))
+    waits_its_turn(fluence, namespace, own_nodes, made, *pods, pods=2)
 
 
 def test_short_gang_overtakes_a_wide_one_and_a_long_one_waits_also_after_a_restart(

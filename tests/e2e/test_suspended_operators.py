@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from fluence_extender.localcluster import Api, ApiError
-from fluence_extender.model.names import GATE, QUEUE_LABEL, SUSPEND_LABEL, SUSPENDED_FOR_ANNOTATION
+from fluence_extender.model.names import (
+    GATE,
+    MET_ANNOTATION,
+    QUEUE_LABEL,
+    SUSPEND_LABEL,
+    SUSPENDED_FOR_ANNOTATION,
+)
 from tests.e2e.births import Leader, created, held, tried
 from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, phase_of, wait_for
 from tests.e2e.installation import Installation, gates_of
@@ -360,6 +366,10 @@ def test_the_service_may_resume_what_admission_has_suspended_and_nothing_else(
             lambda change=change: api.patch(path_of(namespace, waiting), change)  # type: ignore[misc]
         )
     assert "fluence-accounts-operators" in refusal(lambda: api.patch(path_of(namespace, mine), resume))
+    forged = {"metadata": {"annotations": {SUSPENDED_FOR_ANNOTATION: "placement"}}}
+    assert "fluence-accounts-operators" in refusal(lambda: api.patch(path_of(namespace, mine), forged))
+    noted = {"metadata": {"annotations": {MET_ANNOTATION: "u ok:job/prep"}}}
+    assert suspended(api.patch(path_of(namespace, waiting), noted))
     stored = api.patch(path_of(namespace, waiting), resume)
     assert not suspended(stored)
     assert SUSPENDED_FOR_ANNOTATION not in annotations_of(stored)

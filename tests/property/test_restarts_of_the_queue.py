@@ -1,6 +1,7 @@
 """A restart decides the same: what the API server has is all that the queue goes by.
 
-Jobs and pods of several queues come, wait for each other, are held, preempted, sent back in line, end and are deleted.
+Jobs, MPIJobs, RayClusters and pods of several queues come, wait for each other, are held, preempted, sent back in line,
+end and are deleted.
 Whenever nothing is under way, a core that knows nothing but the objects on the API server must find the line, the
 reasons, the reservations and the shares that the running one has, and must want to do nothing.
 
@@ -11,6 +12,7 @@ order of Jobs of one second, of which there are none here.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from zlib import crc32
@@ -35,9 +37,12 @@ from fluence_extender.model.queue import (
 from fluence_extender.model.submission import Submission
 from fluence_extender.model.workload import Job
 from tests.core.anew import anew, standing
+from tests.core.operated import Operated, Said, mpi, operate, pods_of, ray
 from tests.core.shapes import allocatable, requests
 from tests.core.values import PodFields
 from tests.core.world import World
+
+Create = Callable[..., Operated]
 
 SHARE = 10
 CORES = 4
@@ -57,6 +62,7 @@ class Restarts(RuleBasedStateMachine):
     def begin(self, count: int, policy: PolicyName) -> None:
         nodes = [Node(f"n{number}", allocatable=allocatable(CORES, 64, 0)) for number in range(count)]
         self.made = 0
+        self.operated: list[Operated] = []
         default = Queue(DEFAULT_QUEUE, scheduling=SchedulingOptions(policy), uid="d")
         self.world = World(*nodes, default, Queue("a", uid="a"), Queue("b", uid="b"))
 
@@ -114,6 +120,33 @@ class Restarts(RuleBasedStateMachine):
                 created=self._now(),
             )
 
+    @rule(
+        create=st.sampled_from([ray, mpi]),
+        count=st.integers(1, 3),
+        queue=st.sampled_from(["a", "b"]),
+        priority=priorities,
+        after=after,
+        held=st.sampled_from([None, None, "true"]),
+        duration=durations,
+        random=choice,
+    )
+    def submit_to_an_operator(
+        self,
+        create: Create,
+        count: int,
+        queue: str,
+        priority: int,
+        after: str,
+        held: str | None,
+        duration: float | None,
+        random: Random,
+    ) -> None:
+        name, labels = self._name("o"), {QUEUE_LABEL: queue}
+        waits_for = f"{after}:job/{random.choice(self._jobs()).name}" if after and self._jobs() else None
+        said = Submission(held, waits_for, None, tuple(labels.items()))
+        fields = Said(said, priority, duration, self._now(), labels)
+        self.operated.append(create(self.world, name, 1000, 1000, count, said=fields))
+
     @rule(random=choice, held=st.sampled_from([None, "true"]))
     def hold_or_release(self, random: Random, held: str | None) -> None:
         if jobs := [job for job in self._jobs() if not job.finished]:
@@ -149,6 +182,31 @@ class Restarts(RuleBasedStateMachine):
             if pod.node and not pod.deleting:
                 self.world.change(pod, phase="Succeeded" if ending is Ending.SUCCEEDED else "Failed")
         self.world.change_job(job, finished=True, outcome=ending)
+
+    @rule(random=choice)
+    def work_of_an_operator_ends(self, random: Random) -> None:
+        running = [one for one in self.operated if any(pod.node for pod in pods_of(self.world, one))]
+        if running:
+            one = random.choice(running)
+            for pod in pods_of(self.world, one):
+                if pod.node and not pod.deleting:
+                    self.world.change(pod, phase="Succeeded")
+            self.world.cluster.put(replace(self.world.cluster.job(one), finished=True))
+
+    @rule(random=choice, held=st.sampled_from([None, "true"]))
+    def hold_or_release_work_of_an_operator(self, random: Random, held: str | None) -> None:
+        if self.operated:
+            now = self.world.cluster.job(random.choice(self.operated))
+            self.world.cluster.put(replace(now, submission=replace(now.submission, hold=held)))
+
+    @rule(random=choice)
+    def delete_work_of_an_operator(self, random: Random) -> None:
+        if self.operated:
+            one = self.operated.pop(random.randrange(len(self.operated)))
+            self.world.cluster.remove(self.world.cluster.job(one))
+            for pod in pods_of(self.world, one):
+                if not pod.deleting:
+                    self.world.cluster.delete(pod)
 
     @rule(random=choice)
     def gang_ends(self, random: Random) -> None:
@@ -223,6 +281,8 @@ class Restarts(RuleBasedStateMachine):
             before = self.world.cluster.revision
             self.world.advance(2.0)
             self.world.cluster.reap()
+            for thing in self.operated:
+                operate(self.world, thing)
             for pod in self.world.cluster.pods():
                 if pod.node and not pod.started and not pod.finished:
                     self.world.change(pod, started=self.world.loop.time(), phase="Running")

@@ -138,9 +138,9 @@ class ReportJob:
 
 @dataclass(frozen=True, slots=True)
 class NoteJob:
-    """Record on a Job its dependencies that were met."""
+    """Record on a workload its dependencies that were met."""
 
-    job: Job
+    job: Resumable
     met: frozenset[str]
 
 

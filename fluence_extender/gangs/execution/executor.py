@@ -202,7 +202,7 @@ class Executor:
         if found is None or found[1].assignment is None or found[1].assignment.node != node:
             return
         gang, member = found
-        latest, annotations = member.pod, dict(gang.consumes)
+        latest, annotations = member.pod, dict(gang.consumes or {})
         if member.promise is not None:
             annotations[PLACED_ANNOTATION] = str(member.promise)
         pin = pin if latest.affinity == pod.affinity and not latest.nominated else None

@@ -192,7 +192,7 @@ class JobWrites:
             await self._fence.write(lambda cluster: cluster.note_job(job, action.met))
         except ClusterError as error:
             if not isinstance(error, Gone):
-                log.warning("not noted on a Job; trying again", job=_named(job), error=str(error))
+                log.warning("not noted on a workload; trying again", job=_named(job), error=str(error))
             self._later(_patience(error), self._lifecycle.job_reports.not_noted, job.uid)
 
     async def _gate(self, action: GateJobs) -> None:

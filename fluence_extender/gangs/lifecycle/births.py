@@ -309,11 +309,10 @@ class Births:
         These are the Jobs with a plan, and the first ones that wait: no gang behind them may be tried before them.
         """
         workloads = self._registry.workloads
-        jobs = [one for one in self._jobs.values() if isinstance(one.job, Job)]
-        unshaped = [one.job for one in jobs if self._wanted(one) and not one.shaped(workloads)]
-        unshaped.sort(key=lambda one: (one.suspended, one.queued_since or (one.created, 0)))
-        planned = sum(1 for one in unshaped if not one.suspended)
-        return unshaped[: planned + MOST_UNKNOWN]
+        unshaped = [one for one in self._jobs.values() if self._wanted(one) and not one.shaped(workloads)]
+        unshaped.sort(key=lambda one: (one.job.suspended, one.age))
+        planned = sum(1 for one in unshaped if not one.job.suspended)
+        return [one.job for one in unshaped[: planned + MOST_UNKNOWN]]
 
     def changes(self) -> tuple[list[Pod], list[Pod]]:
         """Return the foreseen pods to remove, and those that are new or have changed."""
@@ -393,6 +392,7 @@ class Births:
     def actions(self, now: float) -> list[Action]:
         """Return the other actions that unsettled Jobs need."""
         found: list[Action] = []
+        asked: list[JobPods] = []
         for uid in sorted(self._open):
             known = self._jobs[uid]
             job = known.job
@@ -405,12 +405,14 @@ class Births:
             elif not known.shapes and self._wanted(known):
                 if not known.asked:
                     known.asked = True
-                    found.append(Foresee(job))
+                    asked.append(known)
             elif not (job.suspended or known.written):
                 for one in [known] if known.leaving else self._given_up(known, now):
                     assert isinstance(one.job, Job), "only pods of Jobs are pinned"
                     one.written = True
                     found.append(HoldJob(one.job))
+        # The oldest are known first, so that none behind them is tried before them.
+        found.extend(Foresee(one.job) for one in sorted(asked, key=lambda one: one.age))
         if self.leading and self.gated != self._written:
             self._written = dict(self.gated)
             found.append(GateJobs(dict(self.gated)))

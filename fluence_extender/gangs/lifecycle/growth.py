@@ -194,7 +194,7 @@ class ClusterGrowth:
         if one is not None and by_request:
             gang.consumes = {CONSUMES_ANNOTATION: one.request, CLASS_ANNOTATION: self.requests.class_name}
         elif gang.state is GangState.WAITING:
-            gang.consumes = {}
+            gang.consumes = None
         self._quotas.note(gang)
         writes = list(self._wrong_conditions(gang, lacking, now))
         unsure = bool(writes) or by_request is (self.requests.find(gang.key) is None)

@@ -182,6 +182,12 @@ class JobPods:
         return self.job.held_for_placement and self.indexes > 0 and not self.refused and not self.paused
 
     @property
+    def age(self) -> tuple[float, int]:
+        """Since when it stands in line, as for `Gang.created`."""
+        version = int(self.version) if re.fullmatch("[0-9]{1,18}", self.version) else 0
+        return self.job.queued_since or (self.job.created, version)
+
+    @property
     def spent(self) -> bool:
         """Whether it was resumed without a plan, and none of its foreseen pods is a claim any more."""
         return not (self.pinned or self.job.suspended or self.claims)

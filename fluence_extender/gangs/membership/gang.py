@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from fluence_extender.gangs.execution.barrier import Barrier
 from fluence_extender.gangs.lifecycle.failures import FailureRecord
 from fluence_extender.gangs.lifecycle.limits import NEVER
@@ -217,8 +219,7 @@ class Assembly:
 NO_REST, ASSEMBLED, NOTHING_FORETOLD = Rest(), Assembly(), Foretold()
 
 
-@dataclass(slots=True)
-class Reports:
+class Reports(msgspec.Struct, gc=False):
     """What was reported of a gang.
 
     ``reason_since`` is when its reason began, ``announced`` the text of the reason that was announced last.
@@ -257,7 +258,7 @@ class Gang:
     Times, in seconds since the epoch: ``starts_about`` is when it is expected to get its places, None if unknown.
     ``undone_about`` is when its bound members are evicted, None if they aren't. Its pods have asked autoscalers for
     nodes since ``asks_since``, 0 where they don't ask. ``consumes`` are the annotations that name the
-    ProvisioningRequest by which it has asked, and that request's class.
+    ProvisioningRequest by which it has asked, and that request's class; None where it hasn't.
 
     Queue: ``queue`` is the name of its queue, "" if nobody has made that queue. ``usual_priority`` is the priority that
     the queue gives work without a PriorityClass, None where it gives none. ``head_start`` is how many seconds of
@@ -289,7 +290,7 @@ class Gang:
     history: History = field(default_factory=History)
     foretold: Foretold = NOTHING_FORETOLD
     asks_since: float = 0.0
-    consumes: Mapping[str, str] = field(default_factory=dict)
+    consumes: Mapping[str, str] | None = None
     met: frozenset[str] = frozenset()
 
     def alive(self) -> list[Member]:

@@ -415,17 +415,7 @@ class QueueBook:
         """Record that the ``members`` of a gang lack capacity, and so may get a reservation."""
         duration = self.ends.duration([one.pod for one in members], self.followed.now())
         key, queue = entry_key(gang.key), self._queue_name(gang)
-        entry = Entry(
-            key,
-            (),
-            gang.created,
-            duration,
-            gang.priority,
-            begun=not rank[0],
-            where=key,
-            queue=queue,
-            entitlement=rank[1],
-        )
+        entry = Entry(key, (), gang.created, duration, where=key, queue=queue)
         self.heads.block(gang, rank, entry, request, alike)
 
     def unblock(self, gang: Gang) -> None:

@@ -1,8 +1,8 @@
 """What gangs wait for: Jobs and other gangs of their namespace, which have to end first.
 
 Jobs and gangs can be deleted once they have ended. So a dependency that was met stays met for the waiting gang. This is
-recorded on the gang's Jobs and its pods. After a restart the service reads it there, and it also counts for later pods
-of such a Job.
+recorded on the gang's workloads and its pods. After a restart the service reads it there, and it also counts for later
+pods of such a workload.
 
 Invariant: the work for one gang is bounded, however long the chains of its dependencies are. Only the first Jobs and
 gangs on them are followed to find out whether a chain leads back to the gang.

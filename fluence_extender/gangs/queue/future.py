@@ -86,17 +86,8 @@ class FuturePlanner:
     def place(self, entry: Entry, view: Amounts) -> Footprint | None:
         """Fix places for a gang within ``view``; None when it doesn't fit."""
         request, followed = self.requests[entry.where], self._followed
-        now = self._ledger.free.now()
-        ports = {
-            followed.rows[now.names[row]]: ports
-            for row, ports in now.ports.items()
-            if now.names[row] in followed.rows
-        }
-        names = [*followed.names, *("" for _ in range(len(view) - len(followed.names)))]
-        table = CapacityTable(
-            followed.rows, followed.columns, np.array(view, dtype=np.int64, order="C"), ports, names
-        )
         own = frozenset(one.node for one in request.settled)
+        table = self._table(entry, view, own)
         closed = self._closed(request)
         if self._ledger.gang_nodes.exclusive:
             taken = view[: len(followed.names), EXCLUSIVE] < 1
@@ -107,6 +98,20 @@ class FuturePlanner:
         planner = Planner(copy, self._planner.eligibility, self._planner.topology)
         found = planner.find(request.demands, request.gang, request.settled)
         return None if found is None else self._footprint(request, found, own)
+
+    def _table(self, entry: Entry, view: Amounts, own: Collection[str]) -> CapacityTable:
+        """Return the nodes of ``view``: where something is free, and the gang's ``own``; all if it asks for nothing."""
+        followed, now = self._followed, self._ledger.free.now()
+        view = view[: len(followed.names)]
+        names = followed.names
+        if all(any(one.size) for one in entry.slots):
+            offering: Mask = np.any(view > 0, axis=1)
+            offering[[followed.rows[name] for name in own if name in followed.rows]] = True
+            view = view[offering]
+            names = [names[row] for row in np.flatnonzero(offering).tolist()]
+        rows = {name: row for row, name in enumerate(names)}
+        ports = {rows[now.names[row]]: ports for row, ports in now.ports.items() if now.names[row] in rows}
+        return CapacityTable(rows, followed.columns, np.array(view, dtype=np.int64, order="C"), ports, names)
 
     def _closed(self, request: Request) -> set[str]:
         with self._ledger.preemptor_holds.ignoring(request.passes):

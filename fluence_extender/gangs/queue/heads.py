@@ -49,7 +49,7 @@ class Head:
     ``alike`` stands for its demand: while it stays the same, the promise may stay, too. ``possible`` says that the gang
     would fit on empty nodes; a gang that wouldn't blocks nobody. ``promise`` is its reservation. ``basis`` is the state
     in which the promise was found, with the counters ``freed`` and ``built`` of the `LedgerTimeline` at that time.
-    ``postponed`` is the last basis on which no time was left to find the promise anew, and whether it could be kept.
+    ``kept`` is the last basis on which it was looked at whether the promise can be kept, and whether it could.
     """
 
     gang: Gang
@@ -61,7 +61,7 @@ class Head:
     basis: object = None
     freed: int = -1
     built: int = -1
-    postponed: tuple[object, bool] = (None, False)
+    kept: tuple[object, bool] = (None, False)
 
 
 class Heads:
@@ -251,7 +251,7 @@ class Heads:
                     head.basis = basis
                 else:
                     self.unfinished = True
-                    if (due or not there) and promise is not None and self._may_keep(head, promise, basis):
+                    if (due or not there) and promise is not None and self._is_still_free(head, promise):
                         timeline.reserve(promise)
             elif promise is not None and not there:
                 timeline.reserve(promise)
@@ -268,12 +268,6 @@ class Heads:
             or bool(self._operators())
             or any(head.promise is not None or self._starves(head) for head in self._heads)
         )
-
-    def _may_keep(self, head: Head, promise: Reservation, basis: object) -> bool:
-        """Return whether a gang keeps its promise until there is time to find it anew."""
-        if head.postponed[0] != basis or promise.start <= self._followed.timeline.now:
-            head.postponed = basis, self._is_still_free(head, promise)
-        return head.postponed[1]
 
     def _decide(self, head: Head, prefix: tuple[Reservation | None, ...]) -> None:
         """Find a new reservation for a gang, or keep its promise."""
@@ -333,8 +327,16 @@ class Heads:
 
     def _is_still_free(self, head: Head, promise: Reservation) -> bool:
         """Return whether the promised places are still free at the promised start, on the same timeline."""
-        if head.built != self._followed.built:
+        timeline = self._followed.timeline
+        if head.built != self._followed.built or promise.start <= timeline.now:
             return False
+        others = timeline.reservations_on(promise.places.rows)
+        basis = promise, others, timeline.revision, self._state()
+        if head.kept[0] != basis:
+            head.kept = basis, self._is_free_beside_others(head, promise)
+        return head.kept[1]
+
+    def _is_free_beside_others(self, head: Head, promise: Reservation) -> bool:
         usable = self._planner.usable(head.entry.where)
         closed = any(
             one.closes(head.entry, promise.start, promise.end)
@@ -356,7 +358,7 @@ class Heads:
 
     def _lift(self, heads: Sequence[Head]) -> None:
         for head in heads:
-            self._followed.timeline.lift(head.entry.key)
+            self._followed.timeline.cancel(head.entry.key)
 
     def _record_delay(self, head: Head, promise: Reservation, start: float) -> None:
         """Record that a gang starts later than it was promised, at ``start``, and why."""

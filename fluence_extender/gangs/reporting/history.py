@@ -13,9 +13,11 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from sys import intern
 from typing import Generic, TypeVar
+
+import msgspec
 
 from fluence_extender.model.gang import HistoryKind
 
@@ -52,8 +54,8 @@ TURNS = frozenset(
 """The entries that begin a new phase, as a wait does: later events aren't counted into an entry before them."""
 
 
-@dataclass(slots=True)
-class HistoryEntry:
+# Neither of these can be a part of a cycle, so they go without what the garbage collector keeps of each object.
+class HistoryEntry(msgspec.Struct, gc=False):
     """One entry: ``count`` times between ``at`` and ``until`` (seconds since the epoch).
 
     ``pod`` and ``detail`` are those of all events, "" if they differ or there is none. ``why`` is the kind of reason of
@@ -76,12 +78,11 @@ class HistoryEntry:
         self.detail = self.detail if self.detail == detail else ""
 
 
-@dataclass(slots=True)
-class History:
+class History(msgspec.Struct, gc=False):
     """One gang's entries. ``noted`` counts every change of them, ``forgotten`` the dropped entries."""
 
     clock: Clock = time.time
-    entries: list[HistoryEntry] = field(default_factory=list)
+    entries: list[HistoryEntry] = msgspec.field(default_factory=list)
     noted: int = 0
     forgotten: int = 0
 

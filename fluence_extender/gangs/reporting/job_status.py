@@ -5,8 +5,8 @@ shows why it doesn't start, and `kubectl wait` can wait for the condition. It is
 is found to be unsatisfiable, when the reason changes, and when no gang of the Job is unsatisfiable any more. After a
 restart the Job still shows it.
 
-Work that has met a dependency may be deleted. So the met dependency is noted on the Job that has it, for a restart and
-for the Job's next pods.
+Work that has met a dependency may be deleted. So the met dependency is noted on the Job, MPIJob or RayCluster that has
+it, for a restart and for the workload's next pods.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from fluence_extender.gangs.execution.actions import NoteJob, ReportJob
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.queue.submissions import OWNERS
 from fluence_extender.gangs.reporting.remarks import RemarkReports
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.model.workload import Job
+from fluence_extender.model.workload import Job, Resumable
 
 LASTING = (ReasonCode.UNSATISFIABLE, ReasonCode.NO_BACKEND)
 """The reasons that nothing but another request or another cluster can change."""
@@ -42,7 +43,7 @@ class JobReports:
         self._said: dict[str, str] = {}
         self._forget_at = FEWEST_KEPT
         self._noted: dict[str, frozenset[str]] = {}
-        """By the uid of a Job: the dependencies that are being noted on it."""
+        """By the uid of a workload: the dependencies that are being noted on it."""
 
     def due(self, gang: Gang, reason: Reason | None) -> list[ReportJob]:
         """Return what to write now that ``gang`` waits for ``reason``, None where it has its places."""
@@ -64,8 +65,8 @@ class JobReports:
             self._forget()
 
     def notes(self, gang: Gang) -> Iterator[NoteJob]:
-        """Yield the notes to write on the Jobs of a gang."""
-        for job in self._jobs(gang) if gang.met else ():
+        """Yield the notes to write on the workloads of a gang."""
+        for job in self._owners(gang) if gang.met else ():
             met = gang.met | job.submission.met
             if met == job.submission.met:
                 self._noted.pop(job.uid, None)
@@ -74,17 +75,22 @@ class JobReports:
                 yield NoteJob(job, met)
 
     def not_noted(self, uid: str) -> None:
-        """Take in that a note on the Job couldn't be written, so that it is decided anew."""
+        """Take in that a note on the workload couldn't be written, so that it is decided anew."""
         self._noted.pop(uid, None)
         self._registry.dirty.update(self._registry.gangs_of(uid))
 
     def _jobs(self, gang: Gang) -> Iterator[Job]:
         """Iterate over the Jobs that own the gang's members."""
+        return (one for one in self._owners(gang) if isinstance(one, Job))
+
+    def _owners(self, gang: Gang) -> Iterator[Resumable]:
+        """Iterate over the workloads that own the gang's members, if the service may resume their kinds."""
         owners = {one.pod.owner for one in gang.alive() if one.pod.owner is not None}
         for owner in sorted(owners, key=lambda one: one.name):
-            job = self._registry.workloads.find(Job, gang.key.namespace, owner.name)
-            if job is not None and owner.is_a("Job", "batch") and owner.uid == job.uid:
-                yield job
+            kind = OWNERS.get(owner.kind)
+            thing = self._registry.workloads.find(kind, gang.key.namespace, owner.name) if kind else None
+            if isinstance(thing, Resumable) and owner.uid == thing.uid:
+                yield thing
 
     def _text(self, gangs: set[GangKey]) -> str:
         """Return what the first of the gangs that still exist has told; drop the others."""

@@ -28,6 +28,7 @@ from fluence_extender.model.names import (
     GATE,
     GATED_JOBS,
     GATED_JOBS_ANNOTATION,
+    MET_ANNOTATION,
     NODES_ANNOTATION,
     PLACED_ANNOTATION,
     SUSPENDED_FOR_ANNOTATION,
@@ -433,3 +434,15 @@ async def test_operators_workload_is_resumed_by_one_patch_of_the_observed_versio
     assert server.bodies == [{"metadata": observed, "spec": spec}]
     server.scripts["GET", path].append(answer(of_operator(spec)))
     await cluster.resume(thing, ())
+
+
+@pytest.mark.parametrize(
+    ("thing", "path"), [(JOB, f"{PATH}/status"), (RAY, RAY_PATH), (MPI, MPI_PATH)], ids=["Job", "Ray", "MPI"]
+)
+async def test_met_dependencies_are_recorded_by_a_patch_of_annotations_alone(
+    server: FakeApiServer, cluster: ApiCluster, thing: Job | RayCluster | MpiJob, path: str
+) -> None:
+    server.scripts["PATCH", path].append(answer({}))
+    await cluster.note_job(thing, {"ok:job/prep"})
+    noted = {MET_ANNOTATION: "u1 ok:job/prep"}
+    assert server.bodies == [{"metadata": {"uid": "u1", "annotations": noted}}]

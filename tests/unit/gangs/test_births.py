@@ -516,3 +516,23 @@ def test_user_who_resumes_a_job_a_moment_after_its_plan_is_refused(world: MakeWo
     assert w.jobs.nodes(other) == ["n0"] * 4
     assert "n0" not in w.jobs.nodes(job)
     check(w)
+
+
+def test_jobs_that_are_foreseen_after_a_restart_start_in_order(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(births, "MOST_UNKNOWN", 3)
+    w = world(node("n0", cpu=8000))
+    full = w.jobs.submit("full", 8)
+    w.advance(2)
+    # Neither their names nor their uids have the order in which they were created.
+    waiting = [w.jobs.submit(f"{20 - number:02}", 2) for number in range(20)]
+    w.advance(2)
+    w.kill()
+    for pod in w.jobs.pods(full):
+        w.change(pod, phase="Succeeded")
+    w.start()
+    w.advance(3)
+    started = [number for number, job in enumerate(waiting) if not w.cluster.job(job).suspended]
+    assert started == list(range(4))
+    check(w)

@@ -2,121 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
+from fluence_extender.model.dependency import Ending
 from fluence_extender.model.gang import GangState
-from fluence_extender.model.names import (
-    GATE,
-    MPI_OPERATOR,
-    RAY_CLUSTER,
-    RAY_GROUP,
-    RAY_NODE,
-    TRAINING_JOB_NAME,
-    TRAINING_OPERATOR,
-    TRAINING_ROLE,
-)
-from fluence_extender.model.pod import Owner, Pod
+from fluence_extender.model.names import GATE
+from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import Queue, SchedulingOptions
-from fluence_extender.model.workload import MpiJob, RayCluster
+from fluence_extender.model.submission import Submission
+from fluence_extender.model.workload import Job
 from tests.core.invariants import check
+from tests.core.operated import Operated, Submit, make_pods, mpi, ray
 from tests.core.values import asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld
 
-Operated = MpiJob | RayCluster
-Submit = Callable[[World, str, int, int, int], Operated]
-numbers = itertools.count(1)
-
-
-def _first(name: str, owner: Owner, cpu: int, labels: dict[str, str], created: float) -> Pod:
-    return Pod(
-        "default",
-        f"{name}-trial",
-        "trial",
-        labels=labels,
-        owner=owner,
-        gates=(GATE,),
-        requests=asks(cpu, 1),
-        created=created,
-    )
-
-
-def ray(w: World, name: str, head: int, workers: int, count: int, gang: bool = True) -> RayCluster:
-    """Create a RayCluster as admission lets it through; ``head`` and ``workers`` are what its pods request."""
-    created = float(next(numbers))
-    uid = f"ray-{name}-{created}"
-    owner = Owner("RayCluster", name, uid, "ray.io/v1")
-    labels = {RAY_CLUSTER: name, RAY_NODE: "yes"}
-    w.cluster.first_pods[uid] = tuple(
-        _first(name, owner, cpu, {**labels, RAY_GROUP: group}, created)
-        for group, cpu in (("headgroup", head), ("workers", workers))
-    )
-    cluster = RayCluster(
-        "default",
-        name,
-        uid,
-        pods=1 + count,
-        groups=(1, count),
-        gang=gang,
-        ours=True,
-        suspended=True,
-        held_for_placement=True,
-        queued=True,
-        created=created,
-        generation=1,
-    )
-    w.cluster.put(cluster)
-    return w.cluster.job(cluster)
-
-
-def mpi(w: World, name: str, launcher: int, workers: int, count: int) -> MpiJob:
-    """Create an MPIJob as admission lets it through."""
-    created = float(next(numbers))
-    uid = f"mpi-{name}-{created}"
-    labels = {TRAINING_OPERATOR: MPI_OPERATOR, TRAINING_JOB_NAME: name}
-    owner = Owner("MPIJob", name, uid, "kubeflow.org/v2beta1")
-    w.cluster.first_pods[uid] = tuple(
-        _first(name, owner, cpu, {**labels, TRAINING_ROLE: role}, created)
-        for role, cpu in (("worker", workers), ("launcher", launcher))
-    )
-    job = MpiJob(
-        "default",
-        name,
-        uid,
-        workers=count,
-        groups=(count, 1),
-        ours=True,
-        suspended=True,
-        held_for_placement=True,
-        queued=True,
-        created=created,
-        generation=1,
-    )
-    w.cluster.put(job)
-    return w.cluster.job(job)
-
 
 def resumed(w: World, thing: Operated) -> bool:
     return not w.cluster.job(thing).suspended
-
-
-def make_pods(w: World, thing: Operated, backwards: bool = False) -> list[Pod]:
-    """Create the pods of a workload as its operator does; the launcher of an MPIJob belongs to a Job."""
-    made = []
-    for count, first in zip(thing.groups, w.cluster.first_pods[thing.uid], strict=True):
-        owner = first.owner
-        if first.labels.get(TRAINING_ROLE) == "launcher":
-            owner = Owner("Job", f"{thing.name}-launcher", f"launcher-{thing.uid}", "batch/v1")
-        for _ in range(count):
-            number = next(numbers)
-            made.append(replace(first, name=f"{thing.name}-{number}", uid=f"pod-{number}", owner=owner))
-    for pod in reversed(made) if backwards else made:
-        w.cluster.put(pod)
-    return made
 
 
 def nodes(w: World, pods: list[Pod]) -> list[str]:
@@ -288,6 +193,52 @@ def test_restart_between_resumption_and_pods_starts_the_workload_all_the_same(
     finish(w, pods)
     w.advance(2)
     assert resumed(w, waiting)
+    check(w)
+
+
+@SUBMIT
+def test_workload_keeps_its_turn_when_room_comes_back_while_nobody_decides(
+    world: MakeWorld, submit: Submit
+) -> None:
+    w = world(node("n0"))
+    full = submit(w, "full", 1000, 1500, 2)
+    w.advance(2)
+    running = make_pods(w, full)
+    w.advance(2)
+    first = submit(w, "a", 1000, 1500, 2)
+    second = w.jobs.submit("b", 4, created=1000.0)
+    w.advance(2)
+    w.kill()
+    finish(w, running)
+    w.start()
+    w.advance(3)
+    assert resumed(w, first)
+    assert w.cluster.job(second).suspended
+    check(w)
+
+
+@SUBMIT
+@pytest.mark.parametrize("restarted", [False, True])
+def test_met_dependency_of_a_workload_without_pods_stays_met(
+    world: MakeWorld, submit: Submit, restarted: bool
+) -> None:
+    w = world(node("n0", unschedulable=True))
+    thing = submit(w, "a", 1000, 1500, 2)
+    w.cluster.put(replace(thing, submission=Submission(after="ok:job/prep")))
+    w.cluster.fail("note_job", times=2)
+    w.advance(3)
+    prepared = Job("default", "prep", "uid-prep", 1, outcome=Ending.SUCCEEDED)
+    w.cluster.put(prepared)
+    w.advance(6)
+    w.cluster.remove(prepared)
+    w.advance(1)
+    assert w.cluster.job(thing).submission.met == {"ok:job/prep"}
+    assert not resumed(w, thing)
+    if restarted:
+        w.restart()
+    w.change(node("n0"), unschedulable=False)
+    w.advance(3)
+    assert resumed(w, thing)
     check(w)
 
 
