@@ -19,10 +19,11 @@ from fluence_extender.localcluster import Api, ApiError, Component, ControlPlane
 from fluence_extender.model.names import DEFAULT_NAMESPACE, RESOURCES_CONFIGMAP, RESOURCES_KEY
 from tests.e2e.admitted import registered, wait_until_called
 from tests.e2e.births import Leader, wait_until_in_force
+from tests.e2e.deployed import Deployed, Operations
 from tests.e2e.harness import LONGEST, Cluster, Namespace, documents, wait_for
 from tests.e2e.history import History, recorded
 from tests.e2e.installation import BASE, Installation
-from tests.e2e.nodes import NodeFactory, existing_nodes, local_nodes
+from tests.e2e.nodes import FilledNodes, NodeFactory, existing_nodes, local_nodes
 from tests.e2e.operators import KINDS, installed
 from tests.e2e.proxied import OTHERS
 from tests.e2e.service import (
@@ -200,6 +201,32 @@ def own_nodes(control_plane: ControlPlane, nodes: NodeFactory) -> NodeFactory:
     return make
 
 
+@pytest.fixture
+def room(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[NodeFactory]:
+    """Gives nodes with exactly the asked room, and no other node has any: `own_nodes`, or a cluster's own, filled.
+
+    What depends on the size of nodes, and not on their room alone, is for ``own_nodes``.
+    """
+    if cluster.plane:
+        yield request.getfixturevalue("own_nodes")
+        return
+    name = f"filling-{uuid.uuid4().hex[:6]}"
+    cluster.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    filled = FilledNodes(cluster, Namespace(name, cluster.api))
+    yield filled
+    filled.close()
+    empty(cluster.api, name)
+
+
+@pytest.fixture
+def operations(cluster: Cluster, request: pytest.FixtureRequest) -> Operations:
+    """What an operator may do to the service under test."""
+    if cluster.plane:
+        installed: Installation = request.getfixturevalue("installation")
+        return installed
+    return Deployed(cluster.api)
+
+
 @pytest.fixture(scope="session")
 def installation(control_plane: ControlPlane) -> Iterator[Installation]:
     """The service on the local control plane, under the rights that deploy/ grants it."""
@@ -331,9 +358,7 @@ def history(namespace: Namespace) -> Iterator[History]:
 
 
 @pytest.fixture
-def resources(
-    cluster: Cluster, fluence: Fluence, control_plane: ControlPlane
-) -> Iterator[Callable[[str], None]]:
+def resources(cluster: Cluster, fluence: Fluence) -> Iterator[Callable[[str], None]]:
     """Writes resources.yaml into its ConfigMap; it is gone again after the test."""
     path = f"/api/v1/namespaces/{DEFAULT_NAMESPACE}/configmaps/{RESOURCES_CONFIGMAP}"
 

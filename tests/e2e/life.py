@@ -6,7 +6,6 @@ part of it: the last test removes the installation.
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,13 +23,12 @@ from tests.e2e.harness import Cluster, Manifest, Namespace, documents, node_of, 
 from tests.e2e.history import recorded
 from tests.e2e.service import Fluence, discrepancies
 from tests.e2e.workloads import gang, labelled, ours
+from tests.images.building import EARLIER, write_earlier
 from tests.nodes.node import Node
 from tests.nodes.rig import PRODUCT, Rig
-from tests.nodes.store import ctr
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 LONG = 300.0
-EARLIER = "0.0.9"
 WORKER = "worker-1"
 ON_WORKER = {"kubernetes.io/hostname": WORKER}
 DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/queues.fluence.flux-framework.org"
@@ -120,13 +118,10 @@ def images(rig: Rig) -> set[str]:
 
 
 @pytest.fixture
-def earlier(rig: Rig, tmp_path: Path) -> Path:
-    """deploy/ of an earlier release: another tag, an object less, another configuration, a right and a field less."""
-    for node in rig.nodes.values():
-        name = "docker.io/library/fluence-extender:"
-        ctr(node.folder, "images", "tag", "--force", f"{name}0.1.0", f"{name}{EARLIER}")
-    folder = tmp_path / "earlier"
-    shutil.copytree(DEPLOY, folder)
+def earlier(tmp_path: Path) -> Path:
+    """deploy/ of the release before this one, with its image, and with a policy and a field of a CRD less."""
+    write_earlier(tmp_path)
+    folder = tmp_path / "deploy"
     base = folder / "base"
     for file in (base, folder / "webhook"):
         kustomization = yaml.safe_load((file / "kustomization.yaml").read_text())

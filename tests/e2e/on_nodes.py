@@ -6,6 +6,8 @@ other clusters.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from fluence_extender.model.coordination import READY_GATE
 from fluence_extender.model.names import BACKEND_ANNOTATION, GROUP_LABEL
 from tests.e2e.admitted import gates_of
@@ -20,7 +22,10 @@ from tests.e2e.harness import (
     wait_for,
 )
 from tests.e2e.in_containers import FOLDER, LONG, backends, log, wait_for_log
+from tests.e2e.nodes import NodeFactory
+from tests.e2e.plugin import user_shell
 from tests.e2e.service import Fluence
+from tests.e2e.workloads import gang
 from tests.nodes.network import CONTROL
 from tests.unit.coordination.servers import FakeBraket, FakeIbm, serving
 
@@ -29,6 +34,7 @@ __all__ = ["backends"]
 EXAMPLES = FOLDER.parent
 CONFINED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
+ROUNDED = "this engine takes whole cores and GiB: 500m cpu counts as 1 cpu"
 ARN = "arn:aws:braket:us-west-1:123456789012:quantum-task/made-0"
 
 
@@ -79,6 +85,23 @@ def test_gangs_of_the_examples_run(cluster: Cluster, namespace: Namespace, fluen
     apply(namespace, "08-too-big")
     fluence.wait_for_reason(namespace.name, "too-big", "unsatisfiable")
     assert nodes_of(namespace, "too-big") == ["", ""]
+
+
+def test_engine_of_the_image_counts_as_it_says(
+    cluster: Cluster, namespace: Namespace, fluence: Fluence, room: NodeFactory, tmp_path: Path
+) -> None:
+    room(1, cpu="2")
+    namespace.create(*gang("whole", 2, cpu="1"))
+    fluence.wait_for_state(namespace.name, "whole", "bound")
+    for number in range(2):
+        namespace.delete_pod(f"whole-{number}")
+    namespace.create(*gang("halves", 4, cpu="500m"))
+    if fluence.metric("fluence_extender_engine_info", engine="embedded"):
+        fluence.wait_for_state(namespace.name, "halves", "bound")
+        return
+    fluence.wait_for_reason(namespace.name, "halves", f"busy: 2 of 4 fit now, short of cpu; {ROUNDED}")
+    told = user_shell(cluster.kubeconfig, namespace.name, tmp_path).fluence("why", "halves")
+    assert ROUNDED in " ".join(told.stdout.split()), told.stderr
 
 
 def test_jobs_of_the_examples_run_to_their_end(namespace: Namespace, fluence: Fluence) -> None:
