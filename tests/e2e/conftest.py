@@ -174,15 +174,12 @@ def default_scheduler(cluster: Cluster) -> Iterator[Component | None]:
 
 
 @pytest.fixture
-def service_account(cluster: Cluster, namespace: Namespace) -> Callable[[str], Path]:
-    """Makes a ServiceAccount in the test's namespace and gives a kubeconfig with its token (local clusters
-    only).
-    """
+def service_account(control_plane: ControlPlane, namespace: Namespace) -> Callable[[str], Path]:
+    """Makes a ServiceAccount in the test's namespace and gives a kubeconfig with its token."""
 
     def make(name: str) -> Path:
-        assert cluster.plane, "only the local control plane hands out kubeconfigs"
         namespace.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}})
-        return cluster.plane.kubeconfig_for_service_account(namespace.name, name)
+        return control_plane.kubeconfig_for_service_account(namespace.name, name)
 
     return make
 

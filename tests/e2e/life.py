@@ -34,6 +34,7 @@ ON_WORKER = {"kubernetes.io/hostname": WORKER}
 DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/queues.fluence.flux-framework.org"
 WEBHOOK = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/fluence-webhook"
 INTAKE = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies/fluence-intake"
+VIEW = "/apis/rbac.authorization.k8s.io/v1/clusterroles/fluence-view"
 STATE = "/apis/apiregistration.k8s.io/v1/apiservices/v1.fluence.flux-framework.org"
 HOLD = """
 apiVersion: admissionregistration.k8s.io/v1
@@ -119,7 +120,7 @@ def images(rig: Rig) -> set[str]:
 
 @pytest.fixture
 def earlier(tmp_path: Path) -> Path:
-    """deploy/ of the release before this one, with its image, and with a policy and a field of a CRD less."""
+    """deploy/ of the release before this one, with its image, and with a policy, a right and a field of a CRD less."""
     write_earlier(tmp_path)
     folder = tmp_path / "deploy"
     base = folder / "base"
@@ -129,6 +130,9 @@ def earlier(tmp_path: Path) -> Path:
         if file == base:
             kustomization["resources"].remove("intake.yaml")
         (file / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    view, *roles = documents(base / "users.yaml")
+    view["rules"].pop()
+    (base / "users.yaml").write_text(yaml.safe_dump_all([view, *roles]))
     config = base / "scheduler.yaml"
     config.write_text(config.read_text().replace("podMaxBackoffSeconds: 5", "podMaxBackoffSeconds: 10"))
     kinds = documents(base / "queues.yaml")
@@ -152,6 +156,8 @@ def test_upgrade_and_roll_back_keep_what_runs_what_waits_and_what_is_half_bound(
             with half_bound(cluster, namespace):
                 half = places(namespace, "soon")
                 rig.kubectl("apply", "--kustomize", str(folder))
+                if folder == earlier:
+                    rig.kubectl("delete", "--filename", str(DEPLOY / "base/intake.yaml"))
                 rolled_out(rig)
                 assert images(rig) == {f"fluence-extender:{tag}"}
                 assert {name: node for name, node in places(namespace).items() if name in before} == before
@@ -163,6 +169,7 @@ def test_upgrade_and_roll_back_keep_what_runs_what_waits_and_what_is_half_bound(
             namespace.delete_pod(name)
         fields = cluster.api.get(DEFINITION)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
         assert ("stop" in fields["spec"]["properties"]) is (folder == DEPLOY)
+        assert len(cluster.api.get(VIEW)["rules"]) == (2 if folder == DEPLOY else 1)
     assert cluster.api.get(INTAKE)["metadata"]["name"] == "fluence-intake"
 
 

@@ -94,6 +94,12 @@ def sidecar() -> Iterator[Running]:
     yield from running(building.sidecar)
 
 
+@pytest.fixture(scope="module", params=[*ENGINES.values(), building.sidecar], ids=[*ENGINES, "sidecar"])
+def container(request: pytest.FixtureRequest) -> Iterator[Running]:
+    """Each of the images."""
+    yield from running(request.param)
+
+
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
     """An API server with the service's namespace."""
@@ -138,17 +144,13 @@ def test_the_images_are_small(
     assert sidecar.image.size <= LARGEST_SIDECAR
 
 
-@pytest.mark.parametrize("which", ["extender", "sidecar"])
-def test_no_package_manager_of_python_is_in_an_image(which: str, request: pytest.FixtureRequest) -> None:
-    container: Running = request.getfixturevalue(which)
+def test_no_package_manager_of_python_is_in_an_image(container: Running) -> None:
     for module in ("pip", "setuptools"):
         assert "ModuleNotFoundError" in container.run("python3", "-c", f"import {module}", code=1)
     assert (container.root / "opt/fluence/sbom.cdx.json").stat().st_size
 
 
-@pytest.mark.parametrize("which", ["extender", "sidecar"])
-def test_an_image_has_the_bytecode_of_all_its_modules(which: str, request: pytest.FixtureRequest) -> None:
-    container: Running = request.getfixturevalue(which)
+def test_an_image_has_the_bytecode_of_all_its_modules(container: Running) -> None:
     (site,) = container.root.glob("opt/fluence/lib/python3.*/site-packages")
     version = site.parent.name.removeprefix("python").replace(".", "")
     without = [
@@ -200,9 +202,7 @@ def test_the_sidecar_asks_for_its_pod(sidecar: Running) -> None:
     assert "fluence-sidecar: " in sidecar.run("fluence-sidecar", code=2)
 
 
-@pytest.mark.parametrize("which", ["extender", "sidecar"])
-def test_an_image_stages_the_interceptor(which: str, request: pytest.FixtureRequest) -> None:
-    container: Running = request.getfixturevalue(which)
+def test_an_image_stages_the_interceptor(container: Running) -> None:
     container.run("python3", "-m", "fluence_extender.apps.sidecar", "stage", "/tmp/staged")
     assert any((container.root / "tmp/staged").rglob("*.py"))
 
