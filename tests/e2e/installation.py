@@ -126,13 +126,13 @@ def wait_for_gate(api: Api, wanted: bool) -> None:
 def ungated(api: Api) -> Iterator[None]:
     """While this lasts, pods are created without our gate, and marked all the same."""
     marking = only_marking(*documents(BASE / "gate.yaml"))
-    for document in marking:
-        api.apply(document)
-    for binding in GATE_BINDINGS:
-        api.delete(binding)
-    wait_for_gate(api, False)
-    wait_for(lambda: marked(api), what="the policy that only marks")
     try:
+        for document in marking:
+            api.apply(document)
+        for binding in GATE_BINDINGS:
+            api.delete(binding)
+        wait_for_gate(api, False)
+        wait_for(lambda: marked(api), what="the policy that only marks")
         yield
     finally:
         for file in ("gate.yaml", "suspend.yaml"):

@@ -13,10 +13,10 @@ from fluence_extender.model.names import (
     BACKEND_ANNOTATION,
     REQUIRE_PREFIX,
 )
-from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of
+from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, wait_for
 from tests.e2e.history import History
 from tests.e2e.nodes import NodeFactory
-from tests.e2e.service import Fluence
+from tests.e2e.service import Fluence, backends
 from tests.e2e.workloads import ONE_DEVICE, QPU, RESOURCES, gang, labelled, ours
 
 Write = Callable[[str], None]
@@ -104,6 +104,7 @@ def test_impossible_requirement_is_told_and_holds_nothing(
 ) -> None:
     room(1, cpu="4")
     resources(RESOURCES)
+    wait_for(lambda: backends(fluence) == set(ATTRIBUTES), what="the devices to be known")
     namespace.create(quantum("circuit", **requires))
     waiting = fluence.wait_for_reason(namespace.name, "circuit", "no backend")
     for key, value in requires.items():
