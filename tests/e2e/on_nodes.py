@@ -1,5 +1,7 @@
 """The examples on real nodes, as far as in_containers.py doesn't go: gangs, vendors, and a restricted namespace.
 
+And what shows on real nodes alone: how the image's own engine counts, and a pod that kubelet itself rejects.
+
 Run by ``python -m tests.nodes``, whose images have stand-ins for the vendors' SDKs; the name keeps it out of runs on
 other clusters.
 """
@@ -102,6 +104,24 @@ def test_engine_of_the_image_counts_as_it_says(
     fluence.wait_for_reason(namespace.name, "halves", f"busy: 2 of 4 fit now, short of cpu; {ROUNDED}")
     told = user_shell(cluster.kubeconfig, namespace.name, tmp_path).fluence("why", "halves")
     assert ROUNDED in " ".join(told.stdout.split()), told.stderr
+
+
+def test_member_that_its_kubelet_rejects_is_named_at_once(
+    cluster: Cluster, namespace: Namespace, fluence: Fluence, tmp_path: Path
+) -> None:
+    sound, unsound = gang("pair", 2, cpu="100m")
+    # Kubelet takes it from nobody unless it is told to.
+    unsound["spec"]["securityContext"] = {"sysctls": [{"name": "kernel.msgmax", "value": "65536"}]}
+    namespace.create(sound, unsound)
+    seen = fluence.wait_for_reason(namespace.name, "pair", "kubelet rejected pair-1 on ")
+    assert (seen["state"], seen["why"]) == ("committed", "Rejected")
+    assert "SysctlForbidden" in seen["reason"]
+    assert "1 of 2 member is bound and evicted unless the gang is completed within" in seen["reason"]
+    told = user_shell(cluster.kubeconfig, namespace.name, tmp_path).fluence("why", "pair")
+    assert "kubelet rejected pair-1" in " ".join(told.stdout.split()), told.stderr
+    namespace.delete_pod("pair-1")
+    namespace.create(*gang("pair", 1, first=2, size=2, cpu="100m"))
+    fluence.wait_for_state(namespace.name, "pair", "bound")
 
 
 def test_jobs_of_the_examples_run_to_their_end(namespace: Namespace, fluence: Fluence) -> None:
