@@ -30,6 +30,7 @@ OURS = re.compile(
 )
 
 OF_OTHERS = {
+    "buildah": "oci-archive build-arg",
     "fluence": "fluence-deviceplugin jobid",
     "flux-k8s": "plugins",
     "fluxqueue": "fluxqueue FluxJob FluxionScheduler River",
@@ -69,7 +70,7 @@ OF_OTHERS = {
     "Prometheus": "process_resident_memory_bytes",
     "QRMI": "qrmi_ibm_qrs_endpoint QRMI_IBM_QRS_ENDPOINT _QRMI_IBM_QRS_IAM_APIKEY _QRMI_IBM_QRS_SERVICE_CRN",
     "tests": """
-        FLUENCE_RACERS test_gang_waits_for_the_gates_of_others_and_leaves_them_alone
+        FLUENCE_RACERS FLUXION_BASE test_gang_waits_for_the_gates_of_others_and_leaves_them_alone
     """,
 }
 """The names of others that the product itself doesn't have."""

@@ -19,10 +19,11 @@ from fluence_extender.localcluster import Api, ApiError, Component, ControlPlane
 from fluence_extender.model.names import DEFAULT_NAMESPACE, RESOURCES_CONFIGMAP, RESOURCES_KEY
 from tests.e2e.admitted import registered, wait_until_called
 from tests.e2e.births import Leader, wait_until_in_force
+from tests.e2e.deployed import Deployed, Operations
 from tests.e2e.harness import LONGEST, Cluster, Namespace, documents, wait_for
 from tests.e2e.history import History, recorded
 from tests.e2e.installation import BASE, Installation
-from tests.e2e.nodes import NodeFactory, existing_nodes, local_nodes
+from tests.e2e.nodes import FilledNodes, NodeFactory, existing_nodes, local_nodes
 from tests.e2e.operators import KINDS, installed
 from tests.e2e.proxied import OTHERS
 from tests.e2e.service import (
@@ -173,15 +174,12 @@ def default_scheduler(cluster: Cluster) -> Iterator[Component | None]:
 
 
 @pytest.fixture
-def service_account(cluster: Cluster, namespace: Namespace) -> Callable[[str], Path]:
-    """Makes a ServiceAccount in the test's namespace and gives a kubeconfig with its token (local clusters
-    only).
-    """
+def service_account(control_plane: ControlPlane, namespace: Namespace) -> Callable[[str], Path]:
+    """Makes a ServiceAccount in the test's namespace and gives a kubeconfig with its token."""
 
     def make(name: str) -> Path:
-        assert cluster.plane, "only the local control plane hands out kubeconfigs"
         namespace.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}})
-        return cluster.plane.kubeconfig_for_service_account(namespace.name, name)
+        return control_plane.kubeconfig_for_service_account(namespace.name, name)
 
     return make
 
@@ -198,6 +196,32 @@ def own_nodes(control_plane: ControlPlane, nodes: NodeFactory) -> NodeFactory:
         return [name for number in range(count) for name in nodes(1, names=[f"{unique}-{number}"], **shape)]
 
     return make
+
+
+@pytest.fixture
+def room(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[NodeFactory]:
+    """Gives nodes with exactly the asked room, and no other node has any: `own_nodes`, or a cluster's own, filled.
+
+    What depends on the size of nodes, and not on their room alone, is for ``own_nodes``.
+    """
+    if cluster.plane:
+        yield request.getfixturevalue("own_nodes")
+        return
+    name = f"filling-{uuid.uuid4().hex[:6]}"
+    cluster.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    filled = FilledNodes(cluster, Namespace(name, cluster.api))
+    yield filled
+    filled.close()
+    empty(cluster.api, name)
+
+
+@pytest.fixture
+def operations(cluster: Cluster, request: pytest.FixtureRequest) -> Operations:
+    """What an operator may do to the service under test."""
+    if cluster.plane:
+        installed: Installation = request.getfixturevalue("installation")
+        return installed
+    return Deployed(cluster.api)
 
 
 @pytest.fixture(scope="session")
@@ -331,9 +355,7 @@ def history(namespace: Namespace) -> Iterator[History]:
 
 
 @pytest.fixture
-def resources(
-    cluster: Cluster, fluence: Fluence, control_plane: ControlPlane
-) -> Iterator[Callable[[str], None]]:
+def resources(cluster: Cluster, fluence: Fluence) -> Iterator[Callable[[str], None]]:
     """Writes resources.yaml into its ConfigMap; it is gone again after the test."""
     path = f"/api/v1/namespaces/{DEFAULT_NAMESPACE}/configmaps/{RESOURCES_CONFIGMAP}"
 

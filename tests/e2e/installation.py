@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from fluence_extender.demo.stack import Stack
@@ -110,27 +110,37 @@ class Installation:
 
     def wait_for_gate(self, wanted: bool) -> None:
         """Wait until new pods of ours get the gate, or don't any more."""
-        wait_for(lambda: gated(self.plane.api) is wanted, what=f"the admission policy to be {wanted}")
+        wait_for_gate(self.plane.api, wanted)
 
-    @contextmanager
-    def ungated(self) -> Iterator[None]:
+    def ungated(self) -> AbstractContextManager[None]:
         """While this lasts, pods are created without our gate, and marked all the same."""
-        api, marking = self.plane.api, only_marking(*documents(BASE / "gate.yaml"))
+        return ungated(self.plane.api)
+
+
+def wait_for_gate(api: Api, wanted: bool) -> None:
+    """Wait until new pods of ours get the gate, or don't any more."""
+    wait_for(lambda: gated(api) is wanted, what=f"the admission policy to be {wanted}")
+
+
+@contextmanager
+def ungated(api: Api) -> Iterator[None]:
+    """While this lasts, pods are created without our gate, and marked all the same."""
+    marking = only_marking(*documents(BASE / "gate.yaml"))
+    try:
         for document in marking:
             api.apply(document)
         for binding in GATE_BINDINGS:
             api.delete(binding)
-        self.wait_for_gate(False)
+        wait_for_gate(api, False)
         wait_for(lambda: marked(api), what="the policy that only marks")
-        try:
-            yield
-        finally:
-            for file in ("gate.yaml", "suspend.yaml"):
-                for document in documents(BASE / file):
-                    api.apply(document)
-            self.wait_for_gate(True)
-            for document in reversed(marking):
-                api.delete(api.path_of(document))
+        yield
+    finally:
+        for file in ("gate.yaml", "suspend.yaml"):
+            for document in documents(BASE / file):
+                api.apply(document)
+        wait_for_gate(api, True)
+        for document in reversed(marking):
+            api.delete(api.path_of(document))
 
 
 def only_marking(policy: Manifest, binding: Manifest, *_others: Manifest) -> list[Manifest]:

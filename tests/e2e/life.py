@@ -6,7 +6,6 @@ part of it: the last test removes the installation.
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,18 +23,18 @@ from tests.e2e.harness import Cluster, Manifest, Namespace, documents, node_of, 
 from tests.e2e.history import recorded
 from tests.e2e.service import Fluence, discrepancies
 from tests.e2e.workloads import gang, labelled, ours
+from tests.images.building import EARLIER, write_earlier
 from tests.nodes.node import Node
 from tests.nodes.rig import PRODUCT, Rig
-from tests.nodes.store import ctr
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 LONG = 300.0
-EARLIER = "0.0.9"
 WORKER = "worker-1"
 ON_WORKER = {"kubernetes.io/hostname": WORKER}
 DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/queues.fluence.flux-framework.org"
 WEBHOOK = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/fluence-webhook"
 INTAKE = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies/fluence-intake"
+VIEW = "/apis/rbac.authorization.k8s.io/v1/clusterroles/fluence-view"
 STATE = "/apis/apiregistration.k8s.io/v1/apiservices/v1.fluence.flux-framework.org"
 HOLD = """
 apiVersion: admissionregistration.k8s.io/v1
@@ -120,13 +119,10 @@ def images(rig: Rig) -> set[str]:
 
 
 @pytest.fixture
-def earlier(rig: Rig, tmp_path: Path) -> Path:
-    """deploy/ of an earlier release: another tag, an object less, another configuration, a right and a field less."""
-    for node in rig.nodes.values():
-        name = "docker.io/library/fluence-extender:"
-        ctr(node.folder, "images", "tag", "--force", f"{name}0.1.0", f"{name}{EARLIER}")
-    folder = tmp_path / "earlier"
-    shutil.copytree(DEPLOY, folder)
+def earlier(tmp_path: Path) -> Path:
+    """deploy/ of the release before this one, with its image, and with a policy, a right and a field of a CRD less."""
+    write_earlier(tmp_path)
+    folder = tmp_path / "deploy"
     base = folder / "base"
     for file in (base, folder / "webhook"):
         kustomization = yaml.safe_load((file / "kustomization.yaml").read_text())
@@ -134,6 +130,9 @@ def earlier(rig: Rig, tmp_path: Path) -> Path:
         if file == base:
             kustomization["resources"].remove("intake.yaml")
         (file / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    view, *roles = documents(base / "users.yaml")
+    view["rules"].pop()
+    (base / "users.yaml").write_text(yaml.safe_dump_all([view, *roles]))
     config = base / "scheduler.yaml"
     config.write_text(config.read_text().replace("podMaxBackoffSeconds: 5", "podMaxBackoffSeconds: 10"))
     kinds = documents(base / "queues.yaml")
@@ -157,6 +156,8 @@ def test_upgrade_and_roll_back_keep_what_runs_what_waits_and_what_is_half_bound(
             with half_bound(cluster, namespace):
                 half = places(namespace, "soon")
                 rig.kubectl("apply", "--kustomize", str(folder))
+                if folder == earlier:
+                    rig.kubectl("delete", "--filename", str(DEPLOY / "base/intake.yaml"))
                 rolled_out(rig)
                 assert images(rig) == {f"fluence-extender:{tag}"}
                 assert {name: node for name, node in places(namespace).items() if name in before} == before
@@ -168,6 +169,7 @@ def test_upgrade_and_roll_back_keep_what_runs_what_waits_and_what_is_half_bound(
             namespace.delete_pod(name)
         fields = cluster.api.get(DEFINITION)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
         assert ("stop" in fields["spec"]["properties"]) is (folder == DEPLOY)
+        assert len(cluster.api.get(VIEW)["rules"]) == (2 if folder == DEPLOY else 1)
     assert cluster.api.get(INTAKE)["metadata"]["name"] == "fluence-intake"
 
 

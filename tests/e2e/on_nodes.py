@@ -1,10 +1,14 @@
 """The examples on real nodes, as far as in_containers.py doesn't go: gangs, vendors, and a restricted namespace.
 
+And what shows on real nodes alone: how the image's own engine counts, and a pod that kubelet itself rejects.
+
 Run by ``python -m tests.nodes``, whose images have stand-ins for the vendors' SDKs; the name keeps it out of runs on
 other clusters.
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from fluence_extender.model.coordination import READY_GATE
 from fluence_extender.model.names import BACKEND_ANNOTATION, GROUP_LABEL
@@ -20,7 +24,10 @@ from tests.e2e.harness import (
     wait_for,
 )
 from tests.e2e.in_containers import FOLDER, LONG, backends, log, wait_for_log
+from tests.e2e.nodes import NodeFactory
+from tests.e2e.plugin import user_shell
 from tests.e2e.service import Fluence
+from tests.e2e.workloads import gang
 from tests.nodes.network import CONTROL
 from tests.unit.coordination.servers import FakeBraket, FakeIbm, serving
 
@@ -29,6 +36,7 @@ __all__ = ["backends"]
 EXAMPLES = FOLDER.parent
 CONFINED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
+ROUNDED = "this engine takes whole cores and GiB: 500m cpu counts as 1 cpu"
 ARN = "arn:aws:braket:us-west-1:123456789012:quantum-task/made-0"
 
 
@@ -79,6 +87,41 @@ def test_gangs_of_the_examples_run(cluster: Cluster, namespace: Namespace, fluen
     apply(namespace, "08-too-big")
     fluence.wait_for_reason(namespace.name, "too-big", "unsatisfiable")
     assert nodes_of(namespace, "too-big") == ["", ""]
+
+
+def test_engine_of_the_image_counts_as_it_says(
+    cluster: Cluster, namespace: Namespace, fluence: Fluence, room: NodeFactory, tmp_path: Path
+) -> None:
+    room(1, cpu="2")
+    namespace.create(*gang("whole", 2, cpu="1"))
+    fluence.wait_for_state(namespace.name, "whole", "bound")
+    for number in range(2):
+        namespace.delete_pod(f"whole-{number}")
+    namespace.create(*gang("halves", 4, cpu="500m"))
+    if fluence.metric("fluence_extender_engine_info", engine="embedded"):
+        fluence.wait_for_state(namespace.name, "halves", "bound")
+        return
+    fluence.wait_for_reason(namespace.name, "halves", f"busy: 2 of 4 fit now, short of cpu; {ROUNDED}")
+    told = user_shell(cluster.kubeconfig, namespace.name, tmp_path).fluence("why", "halves")
+    assert ROUNDED in " ".join(told.stdout.split()), told.stderr
+
+
+def test_member_that_its_kubelet_rejects_is_named_at_once(
+    cluster: Cluster, namespace: Namespace, fluence: Fluence, tmp_path: Path
+) -> None:
+    sound, unsound = gang("pair", 2, cpu="100m")
+    # Kubelet takes it from nobody unless it is told to.
+    unsound["spec"]["securityContext"] = {"sysctls": [{"name": "kernel.msgmax", "value": "65536"}]}
+    namespace.create(sound, unsound)
+    seen = fluence.wait_for_reason(namespace.name, "pair", "kubelet rejected pair-1 on ")
+    assert (seen["state"], seen["why"]) == ("committed", "Rejected")
+    assert "SysctlForbidden" in seen["reason"]
+    assert "1 of 2 member is bound and evicted unless the gang is completed within" in seen["reason"]
+    told = user_shell(cluster.kubeconfig, namespace.name, tmp_path).fluence("why", "pair")
+    assert "kubelet rejected pair-1" in " ".join(told.stdout.split()), told.stderr
+    namespace.delete_pod("pair-1")
+    namespace.create(*gang("pair", 1, first=2, size=2, cpu="100m"))
+    fluence.wait_for_state(namespace.name, "pair", "bound")
 
 
 def test_jobs_of_the_examples_run_to_their_end(namespace: Namespace, fluence: Fluence) -> None:

@@ -155,10 +155,10 @@ def test_gang_times_out_by_its_annotation(
 
 
 def test_two_jobs_that_claim_one_gang_with_different_sizes_are_both_named(
-    fluence: Fluence, namespace: Namespace, nodes: NodeFactory, history: History
+    fluence: Fluence, namespace: Namespace, room: NodeFactory, history: History
 ) -> None:
     # Too small for either: the first Job's pods are a whole gang until the second Job's are seen.
-    nodes(1, cpu="8")
+    room(1, cpu="8")
     for name, parallelism in (("first", 2), ("second", 3)):
         namespace.create(job(name, labelled(ours("x", cpu="5"), "both"), parallelism=parallelism))
     reason = (
@@ -169,7 +169,7 @@ def test_two_jobs_that_claim_one_gang_with_different_sizes_are_both_named(
     namespace.api.delete(
         f"/apis/batch/v1/namespaces/{namespace.name}/jobs/first", propagationPolicy="Background"
     )
-    nodes(2, cpu="8")
+    room(1, cpu="10")
     namespace.wait_until_bound(3)
 
 

@@ -13,10 +13,10 @@ from fluence_extender.model.names import (
     BACKEND_ANNOTATION,
     REQUIRE_PREFIX,
 )
-from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of
+from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, wait_for
 from tests.e2e.history import History
 from tests.e2e.nodes import NodeFactory
-from tests.e2e.service import Fluence
+from tests.e2e.service import Fluence, backends
 from tests.e2e.workloads import ONE_DEVICE, QPU, RESOURCES, gang, labelled, ours
 
 Write = Callable[[str], None]
@@ -45,9 +45,9 @@ def stamped(pod: Manifest) -> tuple[str, dict[str, str]]:
 
 
 def test_backend_and_attributes_come_with_the_binding(
-    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, resources: Write, history: History
+    fluence: Fluence, namespace: Namespace, room: NodeFactory, resources: Write, history: History
 ) -> None:
-    (node,) = own_nodes(1, cpu="4")
+    (node,) = room(1, cpu="4")
     resources(RESOURCES)
     namespace.create(quantum("circuit"))
     namespace.wait_for_phase("circuit", "Running")
@@ -79,10 +79,10 @@ def test_requirement_decides_the_backend(
     backend: str,
     fluence: Fluence,
     namespace: Namespace,
-    own_nodes: NodeFactory,
+    room: NodeFactory,
     resources: Write,
 ) -> None:
-    own_nodes(1, cpu="4")
+    room(1, cpu="4")
     resources(RESOURCES)
     namespace.create(quantum("circuit", **requires))
     assert stamped(namespace.wait_for_phase("circuit", "Running")) == (backend, ATTRIBUTES[backend])
@@ -98,12 +98,13 @@ def test_impossible_requirement_is_told_and_holds_nothing(
     requires: dict[str, str],
     fluence: Fluence,
     namespace: Namespace,
-    own_nodes: NodeFactory,
+    room: NodeFactory,
     resources: Write,
     history: History,
 ) -> None:
-    own_nodes(1, cpu="4")
+    room(1, cpu="4")
     resources(RESOURCES)
+    wait_for(lambda: backends(fluence) == set(ATTRIBUTES), what="the devices to be known")
     namespace.create(quantum("circuit", **requires))
     waiting = fluence.wait_for_reason(namespace.name, "circuit", "no backend")
     for key, value in requires.items():
@@ -113,17 +114,17 @@ def test_impossible_requirement_is_told_and_holds_nothing(
 
 
 def test_device_that_nobody_configured_is_told(
-    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+    fluence: Fluence, namespace: Namespace, room: NodeFactory
 ) -> None:
-    own_nodes(1, cpu="4")
+    room(1, cpu="4")
     namespace.create(quantum("circuit"))
     assert "qpu" in fluence.wait_for_reason(namespace.name, "circuit", "no backend")["reason"]
 
 
 def test_cores_are_not_held_while_the_device_is_busy(
-    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, resources: Write
+    fluence: Fluence, namespace: Namespace, room: NodeFactory, resources: Write
 ) -> None:
-    own_nodes(1, cpu="3")
+    room(1, cpu="3")
     resources(ONE_DEVICE)
     namespace.create(quantum("first"))
     namespace.wait_for_phase("first", "Running")
@@ -135,16 +136,16 @@ def test_cores_are_not_held_while_the_device_is_busy(
 
 
 def test_device_is_not_held_while_cores_are_busy(
-    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, resources: Write
+    fluence: Fluence, namespace: Namespace, room: NodeFactory, resources: Write
 ) -> None:
-    own_nodes(1, cpu="2")
+    room(1, cpu="3")
     resources(ONE_DEVICE)
     namespace.create(ours("classical", cpu="2"))
     namespace.wait_for_phase("classical", "Running")
-    namespace.create(quantum("circuit"))
+    namespace.create(ours("circuit", cpu="2", requests={QPU: 1}))
     fluence.wait_for_reason(namespace.name, "circuit", "busy: 0 of 1 fit now, short of cpu")
     assert [one["pod"] for one in fluence.allocations(namespace.name)] == ["classical"]
-    # Asks for no core, and so can have the device at once.
+    # Asks for no core, or for what the webhook's containers do, and so can have the device at once.
     free = ours("free", requests={QPU: 1})
     namespace.create(free)
     assert stamped(namespace.wait_for_phase("free", "Running"))[0] == "ibm_fez"
@@ -153,9 +154,9 @@ def test_device_is_not_held_while_cores_are_busy(
 
 
 def test_gang_of_quantum_and_classical_pods_starts_together(
-    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, resources: Write, history: History
+    fluence: Fluence, namespace: Namespace, room: NodeFactory, resources: Write, history: History
 ) -> None:
-    own_nodes(2, cpu="2")
+    room(2, cpu="2")
     resources(ONE_DEVICE)
     namespace.create(quantum("holder"))
     namespace.wait_for_phase("holder", "Running")
@@ -170,9 +171,9 @@ def test_gang_of_quantum_and_classical_pods_starts_together(
 
 
 def test_requests_meet_pools_and_whole_devices_at_any_level(
-    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, resources: Write
+    fluence: Fluence, namespace: Namespace, room: NodeFactory, resources: Write
 ) -> None:
-    own_nodes(1, cpu="8")
+    room(1, cpu="8")
     resources(
         "resources: [{type: qdevice, name: eagle, with: [{type: qpu, with: [{type: qubit, count: 100}]}]}]"
     )

@@ -29,8 +29,13 @@ def example(name: str, **annotations: str) -> Manifest:
 
 
 def for_seconds(name: str, seconds: int) -> Manifest:
-    """A Job of the page whose pods succeed after some seconds."""
-    return example(name, **{f"demo.{DOMAIN}/run-for": f"{seconds}s"})
+    """A Job of the page whose pods succeed after some seconds, on played nodes too, which start no container."""
+    made = example(name, **{f"demo.{DOMAIN}/run-for": f"{seconds}s"})
+    made["spec"]["template"]["spec"]["containers"][0] |= {
+        "image": "busybox:1.37",
+        "command": ["sleep", str(seconds)],
+    }
+    return made
 
 
 def names_of_gangs(fluence: Fluence, namespace: Namespace) -> dict[str, int]:

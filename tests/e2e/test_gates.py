@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from fluence_extender.model.names import GATE
 from tests.core.marks import CONTROLLED
+from tests.e2e.deployed import Operations
 from tests.e2e.harness import Manifest, Namespace, node_of, wait_for
 from tests.e2e.history import History
-from tests.e2e.installation import Installation, gates_of
+from tests.e2e.installation import gates_of
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence, bound_at_once
 from tests.e2e.workloads import gang, ours
@@ -17,17 +18,17 @@ OTHERS = "example.com/quota"
 def test_pods_without_the_gate_are_bound_together_or_not_at_all(
     fluence: Fluence,
     namespace: Namespace,
-    own_nodes: NodeFactory,
-    installation: Installation,
+    room: NodeFactory,
+    operations: Operations,
     history: History,
 ) -> None:
-    own_nodes(2, cpu="2")
+    room(2, cpu="2")
 
     def told_to_wait() -> float:
         return fluence.metric("fluence_extender_answers_total", verb="filter", outcome="no-place")
 
     before = told_to_wait()
-    with installation.ungated():
+    with operations.ungated():
         created = namespace.create(*gang("late", 3, size=4, cpu="1"))
         assert not any(gates_of(one) for one in created)
         fluence.wait_for_reason(namespace.name, "late", "waiting for members (3 of 4 exist)")
@@ -43,12 +44,13 @@ def test_pods_without_the_gate_are_bound_together_or_not_at_all(
 def test_of_two_gangs_without_the_gate_one_is_bound_whole(
     fluence: Fluence,
     namespace: Namespace,
-    own_nodes: NodeFactory,
-    installation: Installation,
+    room: NodeFactory,
+    operations: Operations,
     history: History,
 ) -> None:
-    own_nodes(3, cpu="1")
-    with installation.ungated():
+    room(1, cpu="1")
+    room(1, cpu="2")
+    with operations.ungated():
         for number in range(2):
             for name in ("alpha", "beta"):
                 namespace.create(*gang(name, 1, first=number, size=2, cpu="1"))
@@ -64,17 +66,18 @@ def test_of_two_gangs_without_the_gate_one_is_bound_whole(
 
 
 def test_gang_waits_for_the_gates_of_others_and_leaves_them_alone(
-    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, history: History
+    fluence: Fluence, namespace: Namespace, room: NodeFactory, history: History
 ) -> None:
-    own_nodes(1, cpu="2")
+    room(1, cpu="2")
     free, held = gang("mixed", 2, cpu="1")
     held["spec"]["schedulingGates"] = [{"name": OTHERS}]
     namespace.create(free, held)
     assert set(gates_of(namespace.pod("mixed-1"))) == {OTHERS, GATE}
     fluence.wait_for_reason(namespace.name, "mixed", f"waiting for scheduling gates of others: {OTHERS}")
     # What a gang that waits for gates doesn't hold, others use.
-    namespace.create(ours("quick", cpu="2", run_for="100ms"))
-    namespace.wait_for_phase("quick", "Succeeded")
+    namespace.create(ours("quick", cpu="2"))
+    namespace.wait_for_phase("quick", "Running")
+    namespace.delete_pod("quick")
     assert set(gates_of(namespace.pod("mixed-1"))) == {OTHERS, GATE}
     history.wait(1)
     assert history.names() == ["quick"]
@@ -113,15 +116,15 @@ def test_controlled_pods_are_accounted_for_only_where_somebody_applies_them(
 def test_pod_created_while_the_service_is_down_waits_for_it_behind_its_gate(
     fluence: Fluence,
     namespace: Namespace,
-    own_nodes: NodeFactory,
-    installation: Installation,
+    room: NodeFactory,
+    operations: Operations,
     history: History,
 ) -> None:
-    (node,) = own_nodes(1, cpu="2")
-    installation.crash()
+    (node,) = room(1, cpu="2")
+    operations.crash()
     (created,) = namespace.create(ours("early", cpu="1"))
     assert gates_of(created) == [GATE]
-    installation.revive()
+    operations.revive()
     assert node_of(namespace.wait_for_phase("early", "Running")) == node
     history.wait(1)
     assert history.names() == ["early"]

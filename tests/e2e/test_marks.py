@@ -18,7 +18,10 @@ from tests.e2e.service import Fluence
 from tests.e2e.workloads import QPU, gang, indexed_job, ours
 
 
-def test_policy_and_webhook_mark_the_same_pods(fluence: Fluence, namespace: Namespace) -> None:
+def test_policy_and_webhook_mark_the_same_pods(
+    fluence: Fluence, namespace: Namespace, control_plane: ControlPlane
+) -> None:
+    # Where the webhook is called, it puts pods that name a group into a native one; so this is for the policy alone.
     path = f"/api/v1/namespaces/{namespace.name}/pods"
     for what, (body, marked) in PODS.items():
         created = namespace.api.request("POST", path, body, query={"dryRun": "All"})

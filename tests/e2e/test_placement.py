@@ -8,56 +8,56 @@ from contextlib import nullcontext
 
 import pytest
 
+from tests.e2e.deployed import Operations
 from tests.e2e.harness import Namespace, node_of
 from tests.e2e.history import History
-from tests.e2e.installation import ENGINE, Installation
+from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import gang, labelled, ours
 
 
-def test_unequal_pair_goes_where_each_fits(
-    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
-) -> None:
-    (small,) = own_nodes(1, cpu="1", prefix="small")
-    (large,) = own_nodes(1, cpu="3", prefix="large")
+def test_unequal_pair_goes_where_each_fits(fluence: Fluence, namespace: Namespace, room: NodeFactory) -> None:
+    (small,) = room(1, cpu="1", prefix="small")
+    (large,) = room(1, cpu="3", prefix="large")
     namespace.create(labelled(ours("light", cpu="1"), "pair", 2), labelled(ours("heavy", cpu="3"), "pair", 2))
     heavy, light = namespace.wait_until_bound(2)
     assert (node_of(heavy), node_of(light)) == (large, small)
 
 
 def test_unequal_pair_that_only_fits_crosswise_takes_nothing_else(
-    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+    fluence: Fluence, namespace: Namespace, room: NodeFactory
 ) -> None:
-    (many_cores,) = own_nodes(1, cpu="4", memory="4Gi", prefix="cores")
-    (much_memory,) = own_nodes(1, cpu="2", memory="16Gi", prefix="memory")
+    (many_cores,) = room(1, cpu="4", memory="2Gi", prefix="cores")
+    (much_memory,) = room(1, cpu="2", memory="8Gi", prefix="memory")
     namespace.create(
-        labelled(ours("thinks", cpu="4", memory="1Gi"), "odd", 3),
-        labelled(ours("stores", cpu="1", memory="12Gi"), "odd", 3),
-        labelled(ours("helps", cpu="1", memory="4Gi"), "odd", 3),
+        labelled(ours("thinks", cpu="4", memory="512Mi"), "odd", 3),
+        labelled(ours("stores", cpu="1", memory="6Gi"), "odd", 3),
+        labelled(ours("helps", cpu="1", memory="2Gi"), "odd", 3),
     )
     helps, stores, thinks = namespace.wait_until_bound(3)
     assert node_of(thinks) == many_cores
     assert {node_of(stores), node_of(helps)} == {much_memory}
 
 
-def test_three_pods_share_one_node(fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory) -> None:
-    (node,) = own_nodes(1, cpu="3")
+def test_three_pods_share_one_node(fluence: Fluence, namespace: Namespace, room: NodeFactory) -> None:
+    (node,) = room(1, cpu="3")
     namespace.create(*gang("trio", 3, cpu="1"))
     assert {node_of(one) for one in namespace.wait_until_bound(3)} == {node}
 
 
 @pytest.fixture
-def fine_units(installation: Installation) -> Iterator[None]:
+def fine_units(fluence: Fluence, operations: Operations) -> Iterator[None]:
     """The embedded engine, which counts in millicores."""
-    with installation.other("--engine", "embedded") if ENGINE != "embedded" else nullcontext():
+    embedded = fluence.metric("fluence_extender_engine_info", engine="embedded")
+    with nullcontext() if embedded else operations.other("--engine", "embedded"):
         yield
 
 
 def test_four_quarters_of_a_core_fill_one_core(
-    fine_units: None, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+    fine_units: None, fluence: Fluence, namespace: Namespace, room: NodeFactory
 ) -> None:
-    (node,) = own_nodes(1, cpu="1", memory="1Gi")
+    (node,) = room(1, cpu="1", memory="1Gi")
     namespace.create(*gang("quarters", 4, cpu="250m", memory="256Mi"))
     fluence.wait_for_state(namespace.name, "quarters", "bound")
     assert {node_of(one) for one in namespace.wait_until_bound(4)} == {node}
@@ -74,11 +74,9 @@ def test_pod_slots_are_counted(fluence: Fluence, namespace: Namespace, own_nodes
     fluence.wait_for_reason(namespace.name, "third", "busy: 0 of 1 fit now, short of pods")
 
 
-def test_devices_of_a_node_are_counted(
-    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
-) -> None:
-    own_nodes(1, cpu="8", prefix="plain")
-    (node,) = own_nodes(1, cpu="8", extended={"nvidia.com/gpu": 2}, prefix="gpu")
+def test_devices_of_a_node_are_counted(fluence: Fluence, namespace: Namespace, room: NodeFactory) -> None:
+    room(1, cpu="8", prefix="plain")
+    (node,) = room(1, cpu="8", extended={"nvidia.com/gpu": 2}, prefix="gpu")
     requests = {"nvidia.com/gpu": 1}
     namespace.create(*gang("train", 2, cpu="1", requests=requests))
     assert {node_of(one) for one in namespace.wait_until_bound(2)} == {node}
@@ -99,10 +97,8 @@ def test_sixty_four_pods_fill_eight_nodes(
     assert fluence.wait_for_state(namespace.name, "grid", "bound")["size"] == 64
 
 
-def test_host_ports_keep_members_apart(
-    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
-) -> None:
-    names = own_nodes(2, cpu="8")
+def test_host_ports_keep_members_apart(fluence: Fluence, namespace: Namespace, room: NodeFactory) -> None:
+    names = room(2, cpu="8")
     members = gang("servers", 2, cpu="1")
     for member in members:
         member["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
@@ -111,17 +107,17 @@ def test_host_ports_keep_members_apart(
 
 
 def test_lonode_fills_nodes_from_the_lowest_up(
-    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+    fluence: Fluence, namespace: Namespace, room: NodeFactory
 ) -> None:
-    names = own_nodes(3, cpu="2")
+    names = room(2, cpu="2")
     fills_from(names, fluence, namespace)
 
 
 def test_hinode_fills_nodes_from_the_highest_down(
-    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, installation: Installation
+    fluence: Fluence, namespace: Namespace, room: NodeFactory, operations: Operations
 ) -> None:
-    names = own_nodes(3, cpu="2")
-    with installation.other("--policy", "hinode"):
+    names = room(2, cpu="2")
+    with operations.other("--policy", "hinode"):
         fills_from(names[::-1], fluence, namespace)
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from fluence_extender.localcluster import ApiError
 from fluence_extender.model.names import GROUP_SIZE_ANNOTATION
+from tests.e2e.deployed import Operations
 from tests.e2e.harness import Manifest, Namespace, pod, wait_for
 from tests.e2e.history import History
-from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import QPU, gang, indexed_job, labelled, ours
@@ -127,9 +127,9 @@ def test_first_member_of_a_gang_too_large_for_the_cluster_is_told_at_once(
 
 
 def test_each_waiting_member_of_a_busy_gang_has_the_event(
-    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+    fluence: Fluence, namespace: Namespace, room: NodeFactory
 ) -> None:
-    own_nodes(1, cpu="2")
+    room(1, cpu="2")
     namespace.create(ours("runs", cpu="1"))
     namespace.wait_for_phase("runs", "Running")
     namespace.create(*gang("pair", 2, cpu="1"))
@@ -139,10 +139,10 @@ def test_each_waiting_member_of_a_busy_gang_has_the_event(
 
 
 def test_kube_scheduler_repeats_the_reason_for_a_pod_without_the_gate(
-    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, installation: Installation
+    fluence: Fluence, namespace: Namespace, room: NodeFactory, operations: Operations
 ) -> None:
-    own_nodes(1, cpu="2")
-    with installation.ungated():
+    room(1, cpu="2")
+    with operations.ungated():
         namespace.create(*gang("late", 1, size=2, cpu="1"))
 
         def told() -> str:

@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,10 +23,18 @@ from typing import Any
 from fluence_extender import __version__
 from fluence_extender.localcluster.binaries import cache_folder
 
-SCRIPTS = Path(__file__).parents[2] / "deploy" / "image"
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "deploy" / "image"
+EARLIER = "0.0.9"
+EARLIER_COMMIT = "6acdf377"
+"""What stands for the release before this one, as long as there is none."""
+
 TOOLS = ("buildah", "debootstrap")
 TRUST = ("/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt")
 """Where a machine says by which authority it reaches the package index."""
+
+FLUXION_BASE = os.environ.get("FLUXION_BASE", "")
+"""A base with libreapi_cli, where one is at hand, as buildah finds it: docker.io/NAME, oci-archive:FILE."""
 
 
 def missing() -> list[str]:
@@ -78,12 +87,34 @@ class Image:
 
 def extender() -> Image:
     """Return the extender's image without libreapi_cli; it is built unless the store has it as it would become."""
-    return _built("fluence-extender", "--build-arg", "ENGINE=embedded")
+    return _built("fluence-extender", "--build-arg=ENGINE=embedded")
+
+
+def extender_with_library() -> Image:
+    """Return the extender's image on the base with libreapi_cli, as `extender` does."""
+    return _built("fluence-extender-fluxion", f"--build-arg=BASE={FLUXION_BASE}")
+
+
+def earlier() -> Image:
+    """Return the extender's image of the release before this one, as `extender` does."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_earlier(Path(folder))
+        return _built("fluence-extender-earlier", "--build-arg=ENGINE=embedded", sources=Path(folder))
+
+
+def write_earlier(folder: Path) -> None:
+    """Write the sources of the release before this one into a folder, or today's if a shallow clone lacks them."""
+    git = ("git", "-C", str(ROOT))
+    known = subprocess.run([*git, "cat-file", "-e", EARLIER_COMMIT], capture_output=True, check=False)
+    archive = folder / "sources.tar"
+    _run(*git, "archive", f"--output={archive}", "HEAD" if known.returncode else EARLIER_COMMIT)
+    _run("tar", "--extract", f"--file={archive}", f"--directory={folder}")
+    archive.unlink()
 
 
 def sidecar() -> Image:
     """Return the sidecar's image, as `extender` does."""
-    return _built("fluence-sidecar", "--target", "sidecar")
+    return _built("fluence-sidecar", "--target=sidecar")
 
 
 def base() -> Image:
@@ -107,13 +138,13 @@ def on_base(name: str, folder: Path) -> Image:
     return image
 
 
-def _built(name: str, *options: str) -> Image:
+def _built(name: str, *options: str, sources: Path = ROOT) -> Image:
     with _alone():
         base = _base()
         trust = [f"--volume={file}:{file}:ro" for file in TRUST if Path(file).exists()]
         bases = [f"--build-arg={argument}={base.name}" for argument in ("BASE", "SIDECAR_BASE")]
         image = Image(f"localhost/{name}:{__version__}")
-        _run(str(SCRIPTS / "build"), image.name, *trust, *bases, *options)
+        _run(str(sources / "deploy/image/build"), image.name, *trust, *bases, *options)
     return image
 
 

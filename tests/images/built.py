@@ -1,7 +1,8 @@
 """The images themselves: their sizes, and that all their programs run in them as Kubernetes starts them.
 
 They are built for this, which takes minutes the first time. Their programs run in the images' own root folders
-(chroot), as their own user and with their own environment.
+(chroot), as their own user and with their own environment. The extender's image is built without libreapi_cli, and
+where FLUXION_BASE names a base that has it, with it too.
 """
 
 from __future__ import annotations
@@ -69,16 +70,34 @@ def running(built: Callable[[], building.Image]) -> Iterator[Running]:
         yield Running(image, root)
 
 
+ENGINES = {"embedded": building.extender}
+if building.FLUXION_BASE:
+    ENGINES["fluxion"] = building.extender_with_library
+SAID = {"embedded": "embedded, needs no native library", "fluxion": "fluxion, libreapi_cli.so"}
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    """The engine of an image."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def extender() -> Iterator[Running]:
-    """The extender's image without libreapi_cli."""
-    yield from running(building.extender)
+def extender(engine: str) -> Iterator[Running]:
+    """The extender's image with this engine."""
+    yield from running(ENGINES[engine])
 
 
 @pytest.fixture(scope="module")
 def sidecar() -> Iterator[Running]:
     """The sidecar's image."""
     yield from running(building.sidecar)
+
+
+@pytest.fixture(scope="module", params=[*ENGINES.values(), building.sidecar], ids=[*ENGINES, "sidecar"])
+def container(request: pytest.FixtureRequest) -> Iterator[Running]:
+    """Each of the images."""
+    yield from running(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -114,25 +133,24 @@ def answers(url: str) -> bool:
 
 
 def test_the_images_are_small(
-    extender: Running, sidecar: Running, capsys: pytest.CaptureFixture[str]
+    engine: str, extender: Running, sidecar: Running, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with capsys.disabled():
-        print(f"\nextender {extender.image.size / MB:.0f} MB, sidecar {sidecar.image.size / MB:.0f} MB")
-    assert extender.image.size <= LARGEST_EXTENDER
+        sizes = (
+            f"extender ({engine}) {extender.image.size / MB:.0f} MB, sidecar {sidecar.image.size / MB:.0f} MB"
+        )
+        print(f"\n{sizes}")
+    assert engine == "fluxion" or extender.image.size <= LARGEST_EXTENDER
     assert sidecar.image.size <= LARGEST_SIDECAR
 
 
-@pytest.mark.parametrize("which", ["extender", "sidecar"])
-def test_no_package_manager_of_python_is_in_an_image(which: str, request: pytest.FixtureRequest) -> None:
-    container: Running = request.getfixturevalue(which)
+def test_no_package_manager_of_python_is_in_an_image(container: Running) -> None:
     for module in ("pip", "setuptools"):
         assert "ModuleNotFoundError" in container.run("python3", "-c", f"import {module}", code=1)
     assert (container.root / "opt/fluence/sbom.cdx.json").stat().st_size
 
 
-@pytest.mark.parametrize("which", ["extender", "sidecar"])
-def test_an_image_has_the_bytecode_of_all_its_modules(which: str, request: pytest.FixtureRequest) -> None:
-    container: Running = request.getfixturevalue(which)
+def test_an_image_has_the_bytecode_of_all_its_modules(container: Running) -> None:
     (site,) = container.root.glob("opt/fluence/lib/python3.*/site-packages")
     version = site.parent.name.removeprefix("python").replace(".", "")
     without = [
@@ -148,9 +166,9 @@ def test_everything_that_the_product_imports_is_in_the_image(extender: Running) 
     assert "sqlalchemy" in extender.run("python3", program).split()
 
 
-def test_programs_of_the_image_start(extender: Running) -> None:
-    said = f"fluence-extender {__version__} (engine: embedded, needs no native library)"
-    assert extender.run("fluence-extender", "version").strip() == said
+def test_programs_of_the_image_start(engine: str, extender: Running) -> None:
+    said = f"fluence-extender {__version__} (engine: {SAID[engine]}"
+    assert extender.run("fluence-extender", "version").startswith(said)
     for command in (["kubectl-fluence"], ["fluence-extender", "demo"], ["fluence-extender", "dashboard"]):
         assert "usage:" in extender.run(*command, "--help").lower()
 
@@ -184,9 +202,7 @@ def test_the_sidecar_asks_for_its_pod(sidecar: Running) -> None:
     assert "fluence-sidecar: " in sidecar.run("fluence-sidecar", code=2)
 
 
-@pytest.mark.parametrize("which", ["extender", "sidecar"])
-def test_an_image_stages_the_interceptor(which: str, request: pytest.FixtureRequest) -> None:
-    container: Running = request.getfixturevalue(which)
+def test_an_image_stages_the_interceptor(container: Running) -> None:
     container.run("python3", "-m", "fluence_extender.apps.sidecar", "stage", "/tmp/staged")
     assert any((container.root / "tmp/staged").rglob("*.py"))
 

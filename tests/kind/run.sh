@@ -51,4 +51,4 @@ kubectl apply -k deploy
 for deployment in fluence fluence-webhook; do
     kubectl rollout status --namespace fluence-system "deployment/$deployment" --timeout 300s
 done
-"$python" -m pytest tests/e2e tests/e2e/in_containers.py --kubeconfig "$KUBECONFIG" "$@"
+"$python" -m pytest "--override-ini=python_files=test_*.py in_containers.py" tests/e2e --kubeconfig "$KUBECONFIG" "$@"

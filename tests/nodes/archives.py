@@ -1,8 +1,9 @@
 """The images that the nodes have, each as an archive: our own, and stand-ins for those that no registry gives the rig.
 
-Our own image is what the Dockerfile makes, without the native library, on a small Debian. The kube-scheduler of deploy/
-is named by its digest, so what the rig has under that name is its own kube-scheduler. All that busybox and python have
-to do in the examples the small Debian does; its pip knows the stand-ins of the vendors' SDKs and no index.
+Our own image is what the Dockerfile makes on a small Debian: without the native library, or with it if FLUXION_BASE
+names a base that has it. The kube-scheduler of deploy/ is named by its digest, so what the rig has under that name is
+its own kube-scheduler. All that busybox and python have to do in the examples the small Debian does; its pip knows the
+stand-ins of the vendors' SDKs and no index.
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ def archives(home: Path) -> list[Path]:
     """Return the archives of all images; those that are missing, or not of these sources, are made below ``home``."""
     at = home / IMAGES
     at.mkdir(exist_ok=True)
+    ours = building.extender_with_library() if building.FLUXION_BASE else building.extender()
     made = [
-        written(at, building.extender(), f"fluence-extender:{__version__}"),
+        written(at, ours, f"fluence-extender:{__version__}"),
+        written(at, building.earlier(), f"fluence-extender:{building.EARLIER}"),
         written(at, building.base(), "busybox:1.37"),
         written(at, python(), "python:3.12-slim"),
         of_program(at, PAUSE, "pause", programs.pause()),

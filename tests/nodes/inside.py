@@ -21,6 +21,10 @@ from tests.nodes.programs import kubelet
 from tests.nodes.rig import NAMES, Rig
 from tests.nodes.store import STORE, link, prepared
 
+ALL = "tests/e2e"
+FILES = "test_*.py in_containers.py on_nodes.py life.py"
+"""Of these names: pytest drops files that are named beside their folder."""
+
 
 class Plugin:
     """Gives tests the rig."""
@@ -51,9 +55,12 @@ def main(folder: Path, group: str, arguments: Sequence[str]) -> int:
         tell("The nodes are ready")
         rig.install()
         tell("What deploy/ installs is ready")
-        if arguments[0] == "--shell":
+        if arguments[:1] == ["--shell"]:
             return subprocess.call(["bash", *arguments[1:]], env=rig.environment)
-        code = pytest.main([*arguments, "--kubeconfig", str(rig.plane.kubeconfig)], plugins=[Plugin(rig)])
+        named = any(Path(one.partition("::")[0]).exists() for one in arguments)
+        where = arguments if named else [ALL, *arguments]
+        options = [f"--override-ini=python_files={FILES}", f"--kubeconfig={rig.plane.kubeconfig}", *where]
+        code = pytest.main(options, plugins=[Plugin(rig)])
         if code != pytest.ExitCode.OK:
             rig.tell_logs()
         return int(code)

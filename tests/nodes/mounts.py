@@ -9,7 +9,7 @@ from tests.nodes.network import run
 RIG = Path("/run/rig")
 """Where the rig's folder is seen inside, wherever on the machine it is."""
 
-CPUS = 16
+CPUS = 20
 """Of each node. Containers share the machine's, so this is a promise without cover; nothing in the tests computes."""
 
 CPU_FOLDER = Path("/sys/devices/system/cpu")
