@@ -25,6 +25,11 @@ LONGEST_VERSION = 20
 """Digits of a resourceVersion, which has 64 bits."""
 
 
+def revision(version: str) -> int:
+    """Return a resourceVersion as a number, 0 for one that isn't a number."""
+    return int(version) if version.isdecimal() and len(version) <= LONGEST_VERSION else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Requirement:
     """One selector expression (core/v1); ``operator`` is In, NotIn, Exists, DoesNotExist, Gt or Lt."""
@@ -170,8 +175,7 @@ class Pod:
     @property
     def revision(self) -> int:
         """Its resourceVersion as a number, 0 if it has none."""
-        version = self.resource_version
-        return int(version) if version.isdecimal() and len(version) <= LONGEST_VERSION else 0
+        return revision(self.resource_version)
 
     @property
     def ours(self) -> bool:

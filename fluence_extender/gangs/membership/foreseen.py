@@ -43,7 +43,7 @@ from fluence_extender.model.names import (
     RAY_GROUP,
     TRAINING_ROLE,
 )
-from fluence_extender.model.pod import Pod
+from fluence_extender.model.pod import Pod, revision
 from fluence_extender.model.workload import Job, Resumable
 
 WRITTEN_LATER = (ALLOCATION_ANNOTATION, FIRST_SEEN_ANNOTATION, PINNED_ANNOTATION, PLACED_ANNOTATION)
@@ -184,8 +184,7 @@ class JobPods:
     @property
     def age(self) -> tuple[float, int]:
         """Since when it stands in line, as for `Gang.created`."""
-        version = int(self.version) if re.fullmatch("[0-9]{1,18}", self.version) else 0
-        return self.job.queued_since or (self.job.created, version)
+        return self.job.queued_since or (self.job.created, revision(self.version))
 
     @property
     def spent(self) -> bool:

@@ -21,7 +21,7 @@ from fluence_extender.model.dependency import Target
 from fluence_extender.model.gang import Convention, GangKey, HistoryKind
 from fluence_extender.model.multimap import Multimap
 from fluence_extender.model.names import GROUP_LABEL
-from fluence_extender.model.pod import Pod
+from fluence_extender.model.pod import Pod, revision
 from fluence_extender.model.submission import NOTHING_SAID
 from fluence_extender.model.workload import (
     CoschedulingGroup,
@@ -178,7 +178,10 @@ class Registry:
         return member
 
     def _submitted(self, member: Member) -> tuple[float, int] | None:
-        """Return the place in line that its owner keeps, or that of one in a queue, None where the pod has its own."""
+        """Return the place in line that its owner keeps, or that of one in a queue, None where the pod has its own.
+
+        An owner that was resumed before its pods existed was in line before them.
+        """
         owner = member.pod.owner
         kind = QUEUED.get(owner.kind) if owner is not None else None
         if owner is None or kind is None:
@@ -186,7 +189,8 @@ class Registry:
         job = self.workloads.find(kind, member.pod.namespace, owner.name)
         if job is None or job.uid != owner.uid:
             return None
-        return job.queued_since or ((job.created, member.first_seen) if job.queued else None)
+        seen = min(member.first_seen, revision(job.version))
+        return job.queued_since or ((job.created, seen) if job.queued else None)
 
     def _gang(self, key: GangKey) -> Gang:
         """Return the gang of that key, new if need be; a gang that comes back continues its history."""

@@ -14,7 +14,7 @@ from fluence_extender.model.queue import Queue, SchedulingOptions
 from fluence_extender.model.submission import Submission
 from fluence_extender.model.workload import Job
 from tests.core.invariants import check
-from tests.core.operated import Operated, Submit, make_pods, mpi, ray
+from tests.core.operated import Operated, Said, Submit, make_pods, mpi, ray
 from tests.core.values import asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld
@@ -178,11 +178,14 @@ def test_workload_that_is_deleted_gives_its_room_back(world: MakeWorld, submit: 
 
 
 @SUBMIT
+@pytest.mark.parametrize("said", [Said(), Said(created=1.0)], ids=["", "created in one second"])
 def test_restart_between_resumption_and_pods_starts_the_workload_all_the_same(
-    world: MakeWorld, submit: Submit
+    world: MakeWorld, submit: Submit, said: Said
 ) -> None:
     w = world(node("n0"))
-    thing, waiting = submit(w, "a", 1000, 1500, 2), submit(w, "b", 1000, 1500, 2)
+    thing = submit(w, "a", 1000, 1500, 2, said=said)
+    w.advance(2)
+    waiting = submit(w, "b", 1000, 1500, 2, said=said)
     w.advance(2)
     assert [resumed(w, thing), resumed(w, waiting)] == [True, False]
     pods = make_pods(w, thing)
