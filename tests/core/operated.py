@@ -150,4 +150,5 @@ def operate(w: World, thing: Operated) -> None:
         make_pods(w, now)
 
 
-Submit = Callable[[World, str, int, int, int], Operated]
+Submit = Callable[..., Operated]
+"""`ray` or `mpi`."""

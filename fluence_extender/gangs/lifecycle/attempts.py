@@ -204,7 +204,8 @@ class Attempts:
         except Exception as error:
             # One gang that can't be planned must not keep the others from being placed.
             log.exception("a gang could not be planned", gang=str(gang.key))
-            gang.explain(_failed(self._ledger.graph.fault or repr(error)), now)
+            why = f"the service's fault, not yours: {self._ledger.graph.fault or repr(error)} (see its log)"
+            gang.explain(Reason(ReasonCode.PLANNING_FAILED, f"planning failed, which is {why}"), now)
         if not blocked:
             self._queue.unblock(gang)
         self._queue.admission.shares.explained(gang)
@@ -434,13 +435,6 @@ class Attempts:
                     gang.attempt.beyond = at % len(beyond)
                     break
         return reason
-
-
-def _failed(why: str) -> Reason:
-    return Reason(
-        ReasonCode.PLANNING_FAILED,
-        f"planning failed, which is the service's fault, not yours: {why} (see its log)",
-    )
 
 
 def size_of(gang: Gang) -> int | Reason:

@@ -1,9 +1,8 @@
 """Jobs whose pods get their nodes when they are created.
 
 Admission creates such a Job suspended. The service foresees its pods and places them as a gang. Then one patch resumes
-the Job and writes the nodes into its pod template. An admission policy confines each new pod to the node of its index,
-so nothing is written for a single pod. If its pods can't be placed this way, the Job is resumed without a plan, and
-they wait at the gate.
+the Job and writes the nodes into its pod template. Admission confines each new pod to the node of its index. If its
+pods can't be placed this way, the Job is resumed without a plan, and they wait at the gate.
 
 Some workloads can't have their pods pinned: Jobs that aren't Indexed, that run fewer pods at a time than they have, or
 whose pods are gangs by themselves, and all MPIJobs and RayClusters. In a queue they wait suspended for their turn, too.
@@ -304,15 +303,15 @@ class Births:
             one.asked = one.written = one.leaving = False
 
     def unshaped(self) -> list[Resumable]:
-        """Return the Jobs whose pods have an unknown shape that has to be known before anything is decided.
+        """Return the Jobs whose pods' shape is unknown and has to be known first: those with a plan, and the oldest.
 
-        These are the Jobs with a plan, and the first ones that wait: no gang behind them may be tried before them.
+        No gang behind them may be tried before them.
         """
         workloads = self._registry.workloads
         unshaped = [one for one in self._jobs.values() if self._wanted(one) and not one.shaped(workloads)]
         unshaped.sort(key=lambda one: (one.job.suspended, one.age))
-        planned = sum(1 for one in unshaped if not one.job.suspended)
-        return [one.job for one in unshaped[: planned + MOST_UNKNOWN]]
+        most = MOST_UNKNOWN + sum(not one.job.suspended for one in unshaped)
+        return [one.job for one in unshaped[:most]]
 
     def changes(self) -> tuple[list[Pod], list[Pod]]:
         """Return the foreseen pods to remove, and those that are new or have changed."""
@@ -391,8 +390,7 @@ class Births:
 
     def actions(self, now: float) -> list[Action]:
         """Return the other actions that unsettled Jobs need."""
-        found: list[Action] = []
-        asked: list[JobPods] = []
+        found, asked = list[Action](), list[JobPods]()
         for uid in sorted(self._open):
             known = self._jobs[uid]
             job = known.job
