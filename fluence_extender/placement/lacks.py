@@ -24,7 +24,7 @@ from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.reasons import Reasons
 from fluence_extender.placement.search import Shape
 from fluence_extender.placement.shortage import Part, short_names
-from fluence_extender.queueing.growth import slots_by_row
+from fluence_extender.queueing.freed_slots import slots_by_row
 
 MOST_ROOMS = 256
 """The most sizes of members for which the counts of all nodes are remembered."""

@@ -29,7 +29,7 @@ from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.errors import SearchBudgetSpent
 from fluence_extender.placement.packing import EXACT, Bins, pack
-from fluence_extender.queueing.growth import slots_by_row
+from fluence_extender.queueing.freed_slots import slots_by_row
 
 BUDGET = 20_000
 """The most ways to fill a node that the exact search looks at, in a fraction of a second; see `packing`."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from fluence_extender.queueing.entry import NEVER, Entry, Footprint, Mask, Rows
 from fluence_extender.queueing.fitting import PlannerPort, open_rows
-from fluence_extender.queueing.growth import slots_by_row
+from fluence_extender.queueing.freed_slots import slots_by_row
 from fluence_extender.queueing.reservation import OperatorReservation
 from fluence_extender.queueing.timeline import Timeline
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from fluence_extender.queueing.entry import NEVER, Amounts, Entry, Footprint, Mask, Times
 from fluence_extender.queueing.fitting import PlannerPort, open_rows, place
-from fluence_extender.queueing.growth import slots_by_row
+from fluence_extender.queueing.freed_slots import slots_by_row
 from fluence_extender.queueing.reservation import OperatorReservation
 from fluence_extender.queueing.timeline import Timeline
 
@@ -80,8 +80,8 @@ class _Sweep:
             self._part = timeline.part(rows, self._part.times)
         others = np.ones(len(timeline.room), dtype=np.bool_) if self._usable is None else self._usable.copy()
         others[self._part.rows] = False
-        growth = timeline.growth
-        self._others = np.stack([growth.slots(one.size, others, self._times) for one in entry.slots], axis=1)
+        freed = timeline.freed_slots
+        self._others = np.stack([freed.slots(one.size, others, self._times) for one in entry.slots], axis=1)
         self._needed = [one.count for one in entry.slots]
         self._during = _SlidingMinimum(self._slots(self._part.levels[1:]))
 

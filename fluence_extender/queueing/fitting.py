@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluence_extender.queueing.entry import Amounts, Entry, Footprint, Mask
-from fluence_extender.queueing.growth import MANY, slots_by_row
+from fluence_extender.queueing.freed_slots import MANY, slots_by_row
 from fluence_extender.queueing.reservation import OperatorReservation
 
 

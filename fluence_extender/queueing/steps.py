@@ -41,7 +41,7 @@ class Steps:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class TimelinePart:
     """What is free on ``rows`` at each of the sorted ``times``: ``levels`` has the shape times x rows x resources.
 
     ``steps`` are all changes after the first of the times, sorted, with places in ``rows`` as their rows.
@@ -53,7 +53,7 @@ class Part:
     steps: Steps
 
     @classmethod
-    def of(cls, rows: Rows, times: Times, free: Amounts, *all_steps: Steps) -> Part:
+    def of(cls, rows: Rows, times: Times, free: Amounts, *all_steps: Steps) -> TimelinePart:
         """Return the part of these rows, given what is ``free`` before all steps."""
         place = np.full(len(free), -1, dtype=np.intp)
         place[rows] = np.arange(len(rows))

@@ -18,9 +18,9 @@ import numpy as np
 
 from fluence_extender.queueing.ends import expected_end
 from fluence_extender.queueing.entry import NEVER, Amounts, Footprint, Rows, Running, Times
-from fluence_extender.queueing.growth import Growth
+from fluence_extender.queueing.freed_slots import FreedSlots
 from fluence_extender.queueing.reservation import Reservation
-from fluence_extender.queueing.steps import Part, Steps
+from fluence_extender.queueing.steps import Steps, TimelinePart
 
 MANY_ENDS = 256
 """The most changes of ends that are taken in one by one. After more of them, all ends are sorted anew."""
@@ -49,8 +49,8 @@ class Timeline:
         self._on_row: dict[int, set[str]] = {}
         self._sorted_holds: Steps | None = None
         self._resorted: list[tuple[Footprint, float, bool]] = []
-        self._growth: tuple[int, Growth | None] = (-1, None)
-        self._reserved: Part | None = None
+        self._freed_slots: tuple[int, FreedSlots | None] = (-1, None)
+        self._reserved: TimelinePart | None = None
 
     # Reading.
 
@@ -126,16 +126,16 @@ class Timeline:
         return found
 
     @property
-    def growth(self) -> Growth:
+    def freed_slots(self) -> FreedSlots:
         """How room comes back on rows without reservations."""
-        revision, found = self._growth
+        revision, found = self._freed_slots
         if found is None or revision != self.revision:
-            found = Growth(self.unreserved(self.now), self._holds_by_end())
-            self._growth = self.revision, found
+            found = FreedSlots(self.unreserved(self.now), self._holds_by_end())
+            self._freed_slots = self.revision, found
         return found
 
     @property
-    def reserved(self) -> Part:
+    def reserved(self) -> TimelinePart:
         """The rows with reservations, now and at the `starts`."""
         if self._reserved is None:
             places = [one.places.rows for one in self._reservations.values()]
@@ -143,14 +143,14 @@ class Timeline:
             self._reserved = self.part(rows, np.array([self.now, *self._starts]))
         return self._reserved
 
-    def part(self, rows: Rows, times: Times) -> Part:
+    def part(self, rows: Rows, times: Times) -> TimelinePart:
         """Return what is free on some rows at some times, which are sorted and not before now."""
         return self._part(rows, times, self._reservations.values())
 
-    def _part(self, rows: Rows, times: Times, reservations: Iterable[Reservation]) -> Part:
+    def _part(self, rows: Rows, times: Times, reservations: Iterable[Reservation]) -> TimelinePart:
         """Return `part`, given the ``reservations`` on the rows."""
         steps = Steps.of(list(self._steps(reservations)), self.room.shape[1])
-        return Part.of(rows, times, self.free, self._holds_by_end(), steps)
+        return TimelinePart.of(rows, times, self.free, self._holds_by_end(), steps)
 
     def _steps(self, reservations: Iterable[Reservation]) -> Iterator[tuple[Footprint, float]]:
         """Yield the changes at the starts of reservations, which are negative, and at their ends."""

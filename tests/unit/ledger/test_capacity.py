@@ -18,7 +18,7 @@ from fluence_extender.ledger.pod_use import PodUse, RemovablePods
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
-from fluence_extender.queueing.growth import slots_by_row
+from fluence_extender.queueing.freed_slots import slots_by_row
 from tests.core.values import asks
 
 NODES = tuple(f"n{number}" for number in range(4))

@@ -33,7 +33,7 @@ def slots_by_row(size: Sequence[int] | Amounts, view: Amounts, usable: Mask | No
     return counts
 
 
-class Growth:
+class FreedSlots:
     """What is ``free`` now, and all ``ends`` of pods, sorted by time."""
 
     def __init__(self, free: Amounts, ends: Steps) -> None:
