@@ -18,7 +18,7 @@ from tests.integration.cluster.lab import ApiLab, Lab, MemoryLab
 ACCOUNT = "extender"
 NODES = ("node-0", "node-1")
 RIGHTS = [
-    {"apiGroups": [""], "resources": ["nodes", "namespaces"], "verbs": ["list", "watch"]},
+    {"apiGroups": [""], "resources": ["nodes", "namespaces", "resourcequotas"], "verbs": ["list", "watch"]},
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "get", "list", "watch", "patch"]},
     {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]},
     {"apiGroups": [""], "resources": ["pods/binding", "pods/eviction"], "verbs": ["create"]},
