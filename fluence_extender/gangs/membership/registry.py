@@ -21,7 +21,7 @@ from fluence_extender.model.dependency import Target
 from fluence_extender.model.gang import Convention, GangKey, HistoryKind
 from fluence_extender.model.multimap import Multimap
 from fluence_extender.model.names import GROUP_LABEL
-from fluence_extender.model.pod import Pod, revision
+from fluence_extender.model.pod import Pod
 from fluence_extender.model.submission import NOTHING_SAID
 from fluence_extender.model.workload import (
     CoschedulingGroup,
@@ -189,7 +189,7 @@ class Registry:
         job = self.workloads.find(kind, member.pod.namespace, owner.name)
         if job is None or job.uid != owner.uid:
             return None
-        seen = min(member.first_seen, revision(job.version))
+        seen = min(member.first_seen, self.workloads.first_seen(job))
         return job.queued_since or ((job.created, seen) if job.queued else None)
 
     def _gang(self, key: GangKey) -> Gang:

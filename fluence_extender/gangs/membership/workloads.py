@@ -14,9 +14,16 @@ from fluence_extender.gangs.membership.conventions import recognize
 from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads, number
 from fluence_extender.model.multimap import Multimap
 from fluence_extender.model.names import JOB_SET_NAME, REPLICATED_JOB, REPLICATED_JOB_REPLICAS
-from fluence_extender.model.pod import Pod
+from fluence_extender.model.pod import Pod, revision
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.model.workload import CoschedulingGroup, Job, JobSet, PodGroup, Workload
+from fluence_extender.model.workload import (
+    CoschedulingGroup,
+    Job,
+    JobSet,
+    PodGroup,
+    ResumableObject,
+    Workload,
+)
 from fluence_extender.placement.topology_constraints import sliced
 
 Found = TypeVar("Found", bound=Workload)
@@ -37,6 +44,7 @@ class WorkloadIndex:
         self._unserved: set[type[Workload]] = set()
         self._dependents: Multimap[Ref, str] = Multimap()
         self._dependencies: dict[str, tuple[Ref, ...]] = {}
+        self._first_seen: dict[str, int] = {}
 
     def find(self, kind: type[Found], namespace: str, name: str) -> Found | None:
         """Return the object of that name, or None while it isn't known."""
@@ -81,14 +89,24 @@ class WorkloadIndex:
         """Record an object; return the pods to look at again if it has changed."""
         name = thing.namespace, thing.name
         objects = self._objects.setdefault(type(thing), {})
-        changed = objects.get(name) != thing
+        before = objects.get(name)
+        changed = before != thing
+        if before is not None and before.uid != thing.uid:
+            self._first_seen.pop(before.uid, None)
         objects[name] = thing
+        if isinstance(thing, ResumableObject):
+            self._first_seen.setdefault(thing.uid, revision(thing.version))
         return self._on(name) if changed else []
+
+    def first_seen(self, thing: ResumableObject) -> int:
+        """Return the resourceVersion at which a workload was first seen: it orders those of the same second."""
+        return self._first_seen.get(thing.uid, revision(thing.version))
 
     def drop(self, thing: Workload) -> list[str]:
         """Forget an object; return the pods to look at again."""
         name = thing.namespace, thing.name
         gone = self._objects.get(type(thing), {}).pop(name, None)
+        self._first_seen.pop(thing.uid, None)
         return self._on(name) if gone is not None else []
 
     def replace(self, kind: type[Workload], objects: Iterable[Workload], served: bool) -> list[str]:
