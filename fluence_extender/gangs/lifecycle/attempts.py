@@ -57,9 +57,6 @@ After a start or a change of leader thousands of gangs may wait, and the first n
 TRIED_WITHIN = 0.003
 """Seconds for which a step tries the first gangs in order, and again those after the last one that was reached."""
 
-TRIED_BESIDE_SEARCHES = 0.0005
-"""The same seconds until all reservations are found: gangs behind these are tried again anyway."""
-
 MOST_HOPELESS = 64
 """The most kinds of members beyond a gang's size that may fail in one attempt; after them no more are tried."""
 
@@ -113,7 +110,6 @@ class Attempts:
         Return the gangs that may have changed in more than their reason; ``explained`` has the others.
         """
         self.explained = []
-        within = TRIED_BESIDE_SEARCHES if self._queue.restless else TRIED_WITHIN
         self._begin(looked_at)
         self._preemption.begin_round()
         self._idle.clear()
@@ -125,7 +121,7 @@ class Attempts:
             if self._placed != before:
                 # The first gangs get places, so the next ones in order may fit, too.
                 break
-            until = self._clock() + within
+            until = self._clock() + TRIED_WITHIN
             while self._placed - before < PLACED_AT_ONCE and (nothing_yet or self._clock() < until):
                 place = turn() if self._queue.ready() else None
                 if place is None:
