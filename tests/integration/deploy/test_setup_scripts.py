@@ -329,6 +329,14 @@ def test_ci_fails_if_a_part_of_it_does(checkout: Checkout, failing: str) -> None
     assert ("make node-test" in result.stdout) is (failing == "node-test")
 
 
+def test_ci_runs_three_files_on_real_nodes_when_half_an_hour_has_passed(checkout: Checkout) -> None:
+    complete(checkout, 'echo "make $*"')
+    result = checkout.run("bash", "-c", "SECONDS=1600; . .ci/run")
+    assert result.returncode == 0, result.stderr
+    files = [f"tests/e2e/{name}.py" for name in ("on_nodes", "in_containers", "life")]
+    assert result.stdout.splitlines()[-1] == f"make node-test ARGS={' '.join(files)}"
+
+
 def test_ci_says_that_real_nodes_are_left_out_when_its_hour_is_late(checkout: Checkout) -> None:
     complete(checkout, 'echo "make $*"')
     result = checkout.run("bash", "-c", "SECONDS=2500; . .ci/run")
