@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from benchmarks.admission.contenders import Admitter
 from benchmarks.admission.execution import PlayedExecution
-from benchmarks.admission.shape import CLASSES, VERSION, Submitted
+from benchmarks.admission.shape import CLASSES, Submitted
+from benchmarks.peers.kueue import VERSION
 from benchmarks.throughput.measure import IDLE, QUIET, WRITERS, TooSlow, load_now, rates
 from benchmarks.throughput.usage import Used, between, read
 from fluence_extender.localcluster import ApiError, ControlPlane

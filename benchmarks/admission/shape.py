@@ -2,7 +2,7 @@
 
 Five cohorts have six ClusterQueues each, with 20 cores, which may borrow 100 more. Each queue gets small, medium and
 large workloads at fixed intervals; larger ones have a higher priority and run longer. Kueue's generator makes Workload
-objects, which only Kueue knows, and lets them run in its mind. Here each is a Job of one pod, which both can admit.
+objects, which only Kueue knows, and only pretends to run them. Here each is a Job of one pod, which both can admit.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.peers.kueue import VERSION
 from fluence_extender.apps.kubectl.from_kueue import migrated
 from fluence_extender.apps.kubectl.kueue import objects_of_kueue
 
@@ -18,8 +19,6 @@ Manifest = dict[str, Any]
 
 COHORTS, QUEUES = 5, 6
 NOMINAL, BORROWING = "20", "100"
-KUEUE = "kueue.x-k8s.io"
-VERSION = f"{KUEUE}/v1beta2"
 FLAVOR = "default"
 
 

@@ -43,7 +43,8 @@ TEMPLATE = ("spec", "template", "metadata")
 def admit_workload(draft: Draft, kind: str, old: Json | None) -> None:
     """Suspend a new workload that has to wait, or take the record of its suspension off one that is resumed.
 
-    ``old`` is the object before an update, None at its creation. Copies of what the service writes are taken off.
+    ``old`` is the object before an update, and None when the object is created. What the service writes on workloads
+    is removed from a new one, which may be a copy of another.
     """
     if kind == "Job" and draft.get("spec", "template", "spec", "schedulerName") != SCHEDULER_NAME:
         return

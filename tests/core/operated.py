@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from fluence_extender.model.names import (
     GATE,
@@ -55,6 +56,19 @@ def _first(name: str, owner: Owner, cpu: int, labels: dict[str, str], created: f
     )
 
 
+def _waiting(created: float, said: Said) -> dict[str, Any]:
+    """Return the fields of a workload of a queue that admission has suspended."""
+    return {
+        "ours": True,
+        "suspended": True,
+        "held_for_placement": True,
+        "queued": True,
+        "created": created,
+        "generation": 1,
+        "submission": said.submission,
+    }
+
+
 def ray(
     w: World, name: str, head: int, workers: int, count: int, gang: bool = True, said: Said = USUAL
 ) -> RayCluster:
@@ -75,13 +89,7 @@ def ray(
         pods=1 + count,
         groups=(1, count),
         gang=gang,
-        ours=True,
-        suspended=True,
-        held_for_placement=True,
-        queued=True,
-        created=created,
-        generation=1,
-        submission=said.submission,
+        **_waiting(created, said),
     )
     w.cluster.put(cluster)
     return w.cluster.job(cluster)
@@ -104,13 +112,7 @@ def mpi(w: World, name: str, launcher: int, workers: int, count: int, said: Said
         uid,
         workers=count,
         groups=(count, 1),
-        ours=True,
-        suspended=True,
-        held_for_placement=True,
-        queued=True,
-        created=created,
-        generation=1,
-        submission=said.submission,
+        **_waiting(created, said),
     )
     w.cluster.put(job)
     return w.cluster.job(job)
