@@ -12,6 +12,7 @@ from typing import Protocol
 from fluence_extender.cluster.api import ApiCluster, open_cluster
 from fluence_extender.cluster.budgets import PreemptionRules
 from fluence_extender.cluster.early_watch import EarlyWatch
+from fluence_extender.cluster.leader import mark_leader
 from fluence_extender.cluster.port import Cluster, Kind, Lease, OwnPods, Sink
 from fluence_extender.cluster.reads import list_own_pods, preemption_rules, read_lease
 
@@ -60,6 +61,10 @@ class ClusterSession(Protocol):
         """Return the current Lease; see `reads.read_lease`. Raise `ClusterError`."""
         ...
 
+    async def mark_leader(self, namespace: str, name: str) -> None:
+        """Label the pod ``name`` as the one that leads; see `leader.mark_leader`. Raise `ClusterError`."""
+        ...
+
     async def preemption_rules(self) -> PreemptionRules:
         """Return the PriorityClasses and PodDisruptionBudgets, None for those that can't be read in time."""
         ...
@@ -89,6 +94,10 @@ class ApiSession:
     async def read_lease(self, namespace: str, name: str, limit: float) -> Lease | None:
         """See `ClusterSession`."""
         return await read_lease(self._connection, namespace, name, limit)
+
+    async def mark_leader(self, namespace: str, name: str) -> None:
+        """See `ClusterSession`."""
+        await mark_leader(self._connection, namespace, name)
 
     async def preemption_rules(self) -> PreemptionRules:
         """See `ClusterSession`."""

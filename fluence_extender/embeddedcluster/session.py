@@ -54,6 +54,9 @@ class EmbeddedSession:
         """Return None."""
         return None
 
+    async def mark_leader(self, namespace: str, name: str) -> None:
+        """Do nothing: there are no replicas."""
+
     async def preemption_rules(self) -> PreemptionRules:
         """Return no PriorityClasses and no PodDisruptionBudgets."""
         return PreemptionRules((), ())

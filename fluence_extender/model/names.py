@@ -58,6 +58,9 @@ QUEUE_LABEL = f"{DOMAIN}/queue"
 # Set by users on pods: the account that the use of resources is added to. It has no effect on placement.
 ACCOUNT_LABEL = f"{DOMAIN}/account"
 
+# Written on the pod of the replica that leads, which the Service selects by it.
+LEADS_LABEL = f"{DOMAIN}/leads"
+
 # Results, written in the Binding.
 BACKEND_ANNOTATION = f"{DOMAIN}/backend"
 ATTRIBUTE_PREFIX = f"{DOMAIN}/attr-"

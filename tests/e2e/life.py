@@ -205,6 +205,7 @@ def test_drain_leaves_one_replica_of_each_and_moves_the_lead(
         namespace.create(*gang("meanwhile", 2, cpu="100m"))
         fluence.wait_for_state(namespace.name, "meanwhile", "bound", LONG)
         rolled_out(rig)
+    wait_for(lambda: asked(rig) == {leader(rig)["metadata"]["name"]}, LONG, "the Service to follow the lead")
     assert drained not in {node_of(one) for one in product_pods(rig)}
     assert all(ready >= 1 for ready in least.values()), least
     rig.kubectl("uncordon", drained)
@@ -221,6 +222,18 @@ def leader(rig: Rig) -> Manifest:
     lease = rig.plane.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{DEFAULT_NAMESPACE}/leases/fluence")
     holder = lease["spec"]["holderIdentity"].partition("_")[0]
     return next(one for one in product_pods(rig) if one["metadata"]["name"] == holder)
+
+
+def asked(rig: Rig) -> set[str]:
+    """The pods to which the Service of the state API leads."""
+    path = f"/apis/discovery.k8s.io/v1/namespaces/{DEFAULT_NAMESPACE}/endpointslices"
+    return {
+        endpoint["targetRef"]["name"]
+        for one in rig.plane.api.get(path)["items"]
+        if one["metadata"]["labels"].get("kubernetes.io/service-name") == "fluence"
+        for endpoint in one.get("endpoints") or ()
+        if endpoint["conditions"].get("ready")
+    }
 
 
 @contextmanager

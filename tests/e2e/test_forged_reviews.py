@@ -9,13 +9,21 @@ from typing import Any
 
 import pytest
 
+from fluence_extender.cluster.connection import connect
+from fluence_extender.cluster.leader import mark_leader
 from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.coordination import COORDINATION_ANNOTATION, SHARED
-from fluence_extender.model.names import CREATED_BY_ANNOTATION, GATE, WEBHOOK_NAME
+from fluence_extender.model.names import (
+    CREATED_BY_ANNOTATION,
+    DEFAULT_NAMESPACE,
+    GATE,
+    LEADS_LABEL,
+    WEBHOOK_NAME,
+)
 from fluence_extender.webhook.registration import PATH
 from tests.e2e.admission import Admission, environment, made_for_sidecars, quantum, running
-from tests.e2e.harness import Manifest, Namespace, pod, wait_for
-from tests.e2e.installation import Installation
+from tests.e2e.harness import Manifest, Namespace, documents, pod, wait_for
+from tests.e2e.installation import BASE, Installation
 from tests.e2e.workloads import labelled, ours
 from tests.unit.webhook.reviews import written
 
@@ -169,6 +177,102 @@ def test_account_of_the_extender_changes_nothing_of_pods_but_what_steering_does(
     ungated = {"spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}}
     assert answer_to(api, "PATCH", path, ungated) == ""
     api.close()
+
+
+LEADS = {"metadata": {"labels": {LEADS_LABEL: "true"}}}
+
+
+@pytest.fixture
+def replica(control_plane: ControlPlane) -> Iterator[str]:
+    """The path of a pod of the extender's Deployment, which no scheduler takes."""
+    (deployment,) = documents(BASE / "deployment.yaml")
+    template = deployment["spec"]["template"]
+    name = "fluence-7d4c-x"
+    control_plane.api.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "namespace": DEFAULT_NAMESPACE,
+                "labels": template["metadata"]["labels"],
+            },
+            "spec": template["spec"] | {"schedulerName": "nobody"},
+        }
+    )
+    path = f"/api/v1/namespaces/{DEFAULT_NAMESPACE}/pods/{name}"
+    yield path
+    control_plane.api.delete(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spec": {"containers": [{"name": "extender", "image": "evil"}]}},
+        {"metadata": {"labels": {"team": "evil"}}},
+        {"metadata": {"labels": {LEADS_LABEL: "true", "team": "evil"}}},
+        {"metadata": {"labels": {LEADS_LABEL: "true", "app.kubernetes.io/name": "fluence-webhook"}}},
+        {"metadata": {"labels": {LEADS_LABEL: "true"}, "annotations": {"evil": "yes"}}},
+        {"metadata": {"labels": {LEADS_LABEL: "true"}, "finalizers": ["example.com/evil"]}},
+    ],
+    ids=str,
+)
+def test_account_of_the_extender_changes_nothing_of_its_own_pods_but_which_one_leads(
+    admission: Admission, replica: str, account: Api, change: Manifest
+) -> None:
+    api = Api(admission.plane.kubeconfig_for_service_account(DEFAULT_NAMESPACE, "fluence"))
+    wait_for(
+        lambda: "fluence-accounts-pods" in answer_to(api, "PATCH", replica, change), what="it to be refused"
+    )
+    assert answer_to(api, "PATCH", replica, LEADS) == ""
+    assert answer_to(account, "PATCH", replica, LEADS) != ""
+    api.close()
+
+
+def test_account_of_the_extender_labels_no_other_pod_as_the_leader(
+    admission: Admission, namespace: Namespace
+) -> None:
+    labels = {"app.kubernetes.io/name": "fluence"}
+    namespace.create(pod("posing", scheduler="nobody", labels=labels))
+    api = Api(admission.plane.kubeconfig_for_service_account(DEFAULT_NAMESPACE, "fluence"))
+    path = f"/api/v1/namespaces/{namespace.name}/pods/posing"
+    wait_for(lambda: "fluence-accounts-pods" in answer_to(api, "PATCH", path, LEADS), what="it to be refused")
+    api.close()
+
+
+async def test_leader_takes_the_label_from_the_pod_that_led_before(
+    control_plane: ControlPlane, admission: Admission, replica: str
+) -> None:
+    def labels(path: str) -> Manifest:
+        found: Manifest = control_plane.api.get(path)["metadata"]["labels"]
+        return found
+
+    before = control_plane.api.get(replica)
+    other = f"{replica}-2"
+    metadata = {"name": other.rpartition("/")[2], "namespace": DEFAULT_NAMESPACE}
+    spec = {key: value for key, value in before["spec"].items() if key != "nodeName"}
+    control_plane.api.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": metadata | {"labels": before["metadata"]["labels"] | LEADS["metadata"]["labels"]},
+            "spec": spec,
+        }
+    )
+    kubeconfig = admission.plane.kubeconfig_for_service_account(DEFAULT_NAMESPACE, "fluence")
+    try:
+        async with connect(str(kubeconfig)) as connection:
+            name = replica.rpartition("/")[2]
+            await mark_leader(connection, DEFAULT_NAMESPACE, name)
+            assert labels(replica)[LEADS_LABEL] == "true"
+            assert LEADS_LABEL not in labels(other)
+            version = control_plane.api.get(replica)["metadata"]["resourceVersion"]
+            await mark_leader(connection, DEFAULT_NAMESPACE, name)
+            assert control_plane.api.get(replica)["metadata"]["resourceVersion"] == version
+            await mark_leader(connection, DEFAULT_NAMESPACE, "runs-outside-of-a-pod")
+            assert labels(replica)[LEADS_LABEL] == "true"
+    finally:
+        control_plane.api.delete(other)
 
 
 def test_its_account_changes_no_pod_of_another_scheduler(account: Api, namespace: Namespace) -> None:

@@ -31,7 +31,7 @@ from fluence_extender.gangs.execution.actions import RecordEvent
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.gangs.execution.graph_rebuilder import GraphRebuilder
 from fluence_extender.gangs.leadership.audit import SETTLE, Auditor
-from fluence_extender.gangs.leadership.election import Election
+from fluence_extender.gangs.leadership.election import Election, keep_marked
 from fluence_extender.gangs.leadership.lease import ALONE, ByLease, Leadership
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.http.listeners.serving import Address, background, stop_signals
@@ -173,6 +173,8 @@ async def _run(
         }
         if election is not None:
             work["follow the lease"] = election.run()
+            mark = partial(session.mark_leader, namespace, settings.identity)
+            work["mark the leader"] = keep_marked(lambda: driver.leading, mark)
         async with background(work):
             await serve(
                 VerbsApp(placements, metrics),

@@ -169,7 +169,7 @@ class StateApiClient:
             return StateApiError("the cluster doesn't know you; log in again, or check kubectl config view")
         if any(part in message for part in ("(ServiceUnavailable)", "no endpoints", "(InternalError)")):
             return StateApiError(
-                f"no replica of {self._where()} is ready; see"
+                f"no replica of {self._where()} leads now; ask again in a few seconds, or see"
                 f" kubectl get pods -n {self.service_namespace} -l app.kubernetes.io/name={SERVICE}"
             )
         if message.startswith("Error from server: "):

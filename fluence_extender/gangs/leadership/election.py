@@ -16,12 +16,15 @@ import structlog
 from fluence_extender.cluster.errors import ClusterError, NotLeading
 from fluence_extender.cluster.port import Lease, ListOwnPods
 from fluence_extender.gangs.execution.driver import Driver
-from fluence_extender.gangs.leadership.lease import ASKED_OF_DURATION, ByLease, Term
+from fluence_extender.gangs.leadership.lease import ASKED_OF_DURATION, NEVER, ByLease, Term, since_boot
 
 log = structlog.get_logger(__name__)
 
 ReadLease = Callable[[float], Awaitable[Lease | None]]
 """Reads the Lease within that many seconds. Raises `ClusterError`."""
+
+MarkLeader = Callable[[], Awaitable[None]]
+"""Has the Service select this replica. Raises `ClusterError` or `NotLeading`."""
 
 AT_LEAST = 0.1
 """Seconds between two reads of the Lease."""
@@ -34,6 +37,12 @@ USUAL = 15.0
 
 AGAIN = 0.5
 """Seconds until a failed look is tried again."""
+
+UNMARKED_AGAIN = 5.0
+"""Seconds until a failed mark is tried again."""
+
+MARKED_EVERY = 30.0
+"""Seconds after which the leader's mark is looked at again, because anybody may take it away."""
 
 
 class Election:
@@ -136,3 +145,25 @@ class Election:
             log.info("leading", holder=term[0], transitions=term[1], seconds=round(self._clock() - began, 3))
             break
         self._taking_over = None
+
+
+async def keep_marked(
+    leading: Callable[[], bool], mark: MarkLeader, clock: Callable[[], float] = since_boot
+) -> None:
+    """Have the Service select this replica while it is ``leading``, until cancelled.
+
+    What the leader does doesn't depend on that. A failure is logged and tried again.
+    """
+    due = NEVER
+    while True:
+        if not leading():
+            due = NEVER
+        elif clock() >= due:
+            try:
+                await mark()
+            except (ClusterError, NotLeading) as error:
+                log.warning("the Service doesn't select this leader yet; trying again", error=str(error))
+                due = clock() + UNMARKED_AGAIN
+            else:
+                due = clock() + MARKED_EVERY
+        await asyncio.sleep(AGAIN)

@@ -18,6 +18,7 @@ from fluence_extender.apps.extender.exposure import SECRET as STATE_SECRET
 from fluence_extender.apps.kubectl.doctor.policies import POLICIES
 from fluence_extender.apps.kubectl.state_api import ROLE, SERVICE
 from fluence_extender.apps.scheduler_config import ENVIRONMENT, scheduler_config
+from fluence_extender.cluster.leader import LEADS
 from fluence_extender.cluster.resumables import RESUMABLES
 from fluence_extender.cluster.sources import OPTIONAL
 from fluence_extender.gangs.leadership.lease import OURS_OF_DURATION
@@ -44,6 +45,7 @@ from fluence_extender.model.names import (
     KEEPING,
     KEPT_ANNOTATION,
     KUEUE_QUEUE_LABEL,
+    LEADS_LABEL,
     MARK_RESOURCE,
     MARKS,
     NEVER_SUSPEND,
@@ -391,7 +393,8 @@ def test_probes_service_and_network_policy_agree_on_the_api_port(objects: Object
     labels = objects["Deployment", "fluence"]["spec"]["template"]["metadata"]["labels"]
     service = objects["Service", "fluence"]["spec"]
     policy = objects["NetworkPolicy", "fluence"]["spec"]
-    assert service["selector"].items() <= labels.items()
+    # The leader gives its own pod that label.
+    assert service["selector"].items() == labels.items() | {(LEADS_LABEL, LEADS)}
     assert policy["podSelector"]["matchLabels"].items() <= labels.items()
     assert [port["targetPort"] for port in service["ports"]] == ["api"]
     state, scheduler = policy["ingress"]

@@ -147,7 +147,7 @@ def test_what_a_role_can_not_restrict_a_policy_does(objects: Objects, policy: st
 def test_condition_for_writes_of_pods_says_what_the_validations_say(objects: Objects) -> None:
     """The validations are evaluated only where it says that one isn't met. It can't use variables."""
     spec = objects["ValidatingAdmissionPolicy", "fluence-accounts-pods"]["spec"]
-    (condition,) = (" ".join(one["expression"].split()) for one in spec["matchConditions"])
+    condition, _ = (" ".join(one["expression"].split()) for one in spec["matchConditions"])
     _, _, admitted = condition.partition(" && !( ")
     written_out = []
     for one in spec["validations"]:

@@ -577,7 +577,7 @@ def test_the_matchers_graph_is_printed_as_it_is(service: Fluence, kubectl: Progr
         ),
         (
             "Error from server (ServiceUnavailable): the server is currently unable to handle the request",
-            "no replica of the service fluence-system/fluence is ready; see kubectl get pods",
+            "no replica of the service fluence-system/fluence leads now; ask again in a few seconds, or see",
         ),
         (
             "Error from server (NotFound): the server could not find the requested resource",
