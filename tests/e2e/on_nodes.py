@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import yaml
+
 from fluence_extender.model.coordination import READY_GATE
 from fluence_extender.model.names import BACKEND_ANNOTATION, GROUP_LABEL
 from tests.e2e.admitted import gates_of
@@ -36,6 +38,8 @@ __all__ = ["backends"]
 EXAMPLES = FOLDER.parent
 CONFINED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
+# Kubelet takes it from nobody unless it is told to.
+FORBIDDEN = {"sysctls": [{"name": "kernel.msgmax", "value": "65536"}]}
 ROUNDED = "this engine takes whole cores and GiB: 500m cpu counts as 1 cpu"
 ARN = "arn:aws:braket:us-west-1:123456789012:quantum-task/made-0"
 
@@ -102,16 +106,20 @@ def test_engine_of_the_image_counts_as_it_says(
         fluence.wait_for_state(namespace.name, "halves", "bound")
         return
     fluence.wait_for_reason(namespace.name, "halves", f"busy: 2 of 4 fit now, short of cpu; {ROUNDED}")
-    told = user_shell(cluster.kubeconfig, namespace.name, tmp_path).fluence("why", "halves")
+    shell = user_shell(cluster.kubeconfig, namespace.name, tmp_path)
+    told = shell.fluence("why", "halves")
     assert ROUNDED in " ".join(told.stdout.split()), told.stderr
+    file = tmp_path / "more.yaml"
+    file.write_text(yaml.safe_dump_all(gang("more", 4, cpu="500m")))
+    simulated = shell.fluence("simulate", "-f", str(file))
+    assert ROUNDED in " ".join(simulated.stdout.split()), simulated.stderr
 
 
 def test_member_that_its_kubelet_rejects_is_named_at_once(
     cluster: Cluster, namespace: Namespace, fluence: Fluence, tmp_path: Path
 ) -> None:
     sound, unsound = gang("pair", 2, cpu="100m")
-    # Kubelet takes it from nobody unless it is told to.
-    unsound["spec"]["securityContext"] = {"sysctls": [{"name": "kernel.msgmax", "value": "65536"}]}
+    unsound["spec"]["securityContext"] = FORBIDDEN
     namespace.create(sound, unsound)
     seen = fluence.wait_for_reason(namespace.name, "pair", "kubelet rejected pair-1 on ")
     assert (seen["state"], seen["why"]) == ("committed", "Rejected")
@@ -122,6 +130,24 @@ def test_member_that_its_kubelet_rejects_is_named_at_once(
     namespace.delete_pod("pair-1")
     namespace.create(*gang("pair", 1, first=2, size=2, cpu="100m"))
     fluence.wait_for_state(namespace.name, "pair", "bound")
+
+
+def test_podgroup_names_the_member_that_its_kubelet_rejects(
+    cluster: Cluster, namespace: Namespace, fluence: Fluence
+) -> None:
+    group, sound, unsound = documents(EXAMPLES / "04-native-podgroup.yaml")
+    unsound["spec"]["securityContext"] = FORBIDDEN
+    namespace.create(group, sound, unsound)
+    path = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{namespace.name}/podgroups/native"
+
+    def rejected() -> str:
+        conditions = {one["type"]: one for one in cluster.api.get(path)["status"].get("conditions") or ()}
+        found = conditions.get("PodGroupScheduled", {})
+        return str(found["message"]) if found.get("reason") == "Rejected" else ""
+
+    told = wait_for(rejected, LONG, "the condition of the PodGroup")
+    assert told.startswith("kubelet rejected native-1 on ")
+    assert "SysctlForbidden" in told
 
 
 def test_jobs_of_the_examples_run_to_their_end(namespace: Namespace, fluence: Fluence) -> None:
