@@ -40,6 +40,9 @@ DASHBOARD_ACCESS_LABEL = f"{DOMAIN}/dashboard-access"
 CREATED_BY_ANNOTATION = f"{DOMAIN}/created-by"
 WEBHOOK_NAME = "fluence-webhook"
 
+# The entry of its registration that has workloads sent to it, where no policies suspend them.
+WORKLOADS_WEBHOOK = f"workloads.{DOMAIN}"
+
 # The same annotation on ProvisioningRequests and PodTemplates that the extender creates has this value.
 SERVICE_NAME = "fluence-extender"
 

@@ -31,6 +31,7 @@ from fluence_extender.model.names import (
     SUSPEND_LABEL,
     SUSPENDED_FOR_ANNOTATION,
     WEBHOOK_NAME,
+    WORKLOADS_WEBHOOK,
 )
 from fluence_extender.webhook.contract import Json
 from fluence_extender.webhook.suspension import SUSPENDED
@@ -40,7 +41,6 @@ MUTATE = "/mutate"
 
 DEVICES = "devices.fluence.flux-framework.org"
 PODS = "pods.fluence.flux-framework.org"
-WORKLOADS = "workloads.fluence.flux-framework.org"
 
 DEVICES_TIMEOUT = 10
 """Seconds until the pod is refused, so this is rather long."""
@@ -148,7 +148,7 @@ def _of_workloads() -> Json:
         for kind, (group, version) in SUSPENDED.items()
     ]
     return {
-        "name": WORKLOADS,
+        "name": WORKLOADS_WEBHOOK,
         "admissionReviewVersions": ["v1"],
         "failurePolicy": "Ignore",
         "matchConditions": [

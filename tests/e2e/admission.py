@@ -15,9 +15,9 @@ import yaml
 from fluence_extender.demo.stack import Webhook
 from fluence_extender.identity.authority import SECRET
 from fluence_extender.localcluster import ApiError, ControlPlane
-from fluence_extender.model.names import WEBHOOK_NAME
+from fluence_extender.model.names import WEBHOOK_NAME, WORKLOADS_WEBHOOK
 from fluence_extender.webhook.producers import CLAIMS
-from fluence_extender.webhook.registration import PATH, WORKLOADS
+from fluence_extender.webhook.registration import PATH
 from tests.e2e.harness import Manifest, documents, pod, wait_for
 from tests.e2e.installation import BASE, Installation
 from tests.e2e.workloads import QPU
@@ -117,7 +117,7 @@ def without_policies(installation: Installation) -> Iterator[Admission]:
         with running(installation.plane, replicas=1) as admission:
             admission.wait_until_called(quantum())
             wait_for(
-                lambda: WORKLOADS in {one["name"] for one in admission.registration()["webhooks"]},
+                lambda: WORKLOADS_WEBHOOK in {one["name"] for one in admission.registration()["webhooks"]},
                 what="the webhook to be registered for workloads",
             )
             yield admission

@@ -11,11 +11,10 @@ from fluence_extender.cluster.errors import ClusterError, Conflict
 from fluence_extender.identity.authority import SECRET, SharedAuthority
 from fluence_extender.identity.certificates import read_bundle, signed_by
 from fluence_extender.identity.identity import Identity
-from fluence_extender.model.names import WEBHOOK_NAME
+from fluence_extender.model.names import WEBHOOK_NAME, WORKLOADS_WEBHOOK
 from fluence_extender.webhook.registration import (
     NOT_OPTED_OUT,
     PATH,
-    WORKLOADS,
     RegistrationReconciler,
     UrlTarget,
     registered_bundle,
@@ -117,16 +116,16 @@ async def test_workloads_are_sent_only_while_the_webhook_suspends_them() -> None
         entries = replica.objects.objects[PATH]["webhooks"]
         return {one["name"]: one["namespaceSelector"] for one in entries}
 
-    assert WORKLOADS not in await selected()
+    assert WORKLOADS_WEBHOOK not in await selected()
     replica.suspends = True
-    assert (await selected())[WORKLOADS] == NOT_OPTED_OUT
+    assert (await selected())[WORKLOADS_WEBHOOK] == NOT_OPTED_OUT
     narrowed = copy.deepcopy(replica.objects.objects[PATH])
     narrowed["webhooks"][-1]["namespaceSelector"] = {"matchLabels": {"team": "physics"}}
     replica.objects.put(PATH, narrowed)
-    assert (await selected())[WORKLOADS] == {"matchLabels": {"team": "physics"}}
+    assert (await selected())[WORKLOADS_WEBHOOK] == {"matchLabels": {"team": "physics"}}
     assert replica.accepted()
     replica.suspends = False
-    assert WORKLOADS not in await selected()
+    assert WORKLOADS_WEBHOOK not in await selected()
 
 
 async def test_deleted_registration_is_made_again() -> None:

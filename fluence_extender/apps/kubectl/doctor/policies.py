@@ -17,19 +17,23 @@ from fluence_extender.apps.kubectl.doctor.examination import (
     Finding,
 )
 from fluence_extender.apps.kubectl.errors import KubectlFailed
-from fluence_extender.model.names import INTAKE_LABEL, SCHEDULER_NAME
+from fluence_extender.model.names import INTAKE_LABEL, SCHEDULER_NAME, WEBHOOK_NAME, WORKLOADS_WEBHOOK
 
 MUTATING, VALIDATING = "mutatingadmissionpolicy", "validatingadmissionpolicy"
 
 
 @dataclass(frozen=True, slots=True)
 class DeployedPolicy:
-    """A policy of ``deploy/``: what is so ``without`` it, and the ``status`` of the finding then."""
+    """A policy of ``deploy/``: what is so ``without`` it, and the ``status`` of the finding then.
+
+    ``replaceable`` says that the webhook does its work where the cluster has no gate policy.
+    """
 
     kind: str
     name: str
     status: str
     without: str
+    replaceable: bool = False
 
     @property
     def parts(self) -> tuple[tuple[str, str], ...]:
@@ -44,24 +48,28 @@ POLICIES = (
         WARNING,
         "pods are placed all the same, only slower, but those that ask for devices wait, unless the webhook marks them "
         "or the service binds every pod (scheduler-config --barrier)",
+        replaceable=True,
     ),
     DeployedPolicy(
         MUTATING,
         "fluence-suspend",
         WARNING,
         "the pods of Jobs are placed all the same, but only after they were created",
+        replaceable=True,
     ),
     DeployedPolicy(
         MUTATING,
         "fluence-suspend-operators",
         WARNING,
         "MPIJobs and RayClusters of a queue have their pods while they wait",
+        replaceable=True,
     ),
     DeployedPolicy(
         MUTATING,
         "fluence-births",
         FAULT,
         "the pods of Jobs that are placed before they exist are refused",
+        replaceable=True,
     ),
     DeployedPolicy(
         MUTATING,
@@ -168,6 +176,9 @@ POLICIES = (
     ),
 )
 
+OLDER = "the cluster is older than Kubernetes 1.36"
+REPLACED = "the webhook does the work of " + ", ".join(one.name for one in POLICIES if one.replaceable)
+
 
 def policies(examination: Examination) -> Iterator[Finding]:
     """Check that each policy of ``deploy/`` is there with its binding, and that nothing marks pods a second time."""
@@ -181,12 +192,15 @@ def _of_kind(examination: Examination, kind: str) -> Iterator[Finding]:
     try:
         names = examination.kubectl("get", f"{kind},{kind}binding", "-o", "name").decode().split()
     except KubectlFailed as error:
-        yield _unseen(kind, str(error))
+        yield _unseen(examination, kind, str(error))
         return
     found = {tuple(name.replace(".admissionregistration.k8s.io/", "/").split("/")) for name in names}
+    replaced = (MUTATING, "fluence-gate") not in found and kind == MUTATING and _webhook_replaces(examination)
+    if replaced:
+        yield Finding("policies", OK, REPLACED)
     for policy in POLICIES:
         missing = [part for part in policy.parts if part not in found]
-        if policy.kind == kind and missing:
+        if policy.kind == kind and missing and not (replaced and policy.replaceable):
             fix = f"{policy.without}; kubectl apply -k deploy adds it"
             yield Finding("policies", policy.status, f"there is no {' '.join(missing[0])}", fix)
     if (f"{kind}binding", "fluence-mark") in found:
@@ -196,15 +210,21 @@ def _of_kind(examination: Examination, kind: str) -> Iterator[Finding]:
         )
 
 
-def _unseen(kind: str, message: str) -> Finding:
+def _webhook_replaces(examination: Examination) -> bool:
+    """Return whether the webhook is registered for what policies do otherwise."""
+    found = examination.object("policies", "mutatingwebhookconfiguration", WEBHOOK_NAME)
+    return not isinstance(found, Finding) and any(
+        one.get("name") == WORKLOADS_WEBHOOK for one in found.get("webhooks") or ()
+    )
+
+
+def _unseen(examination: Examination, kind: str, message: str) -> Finding:
+    if "have a resource type" in message and kind == MUTATING and _webhook_replaces(examination):
+        return Finding("policies", OK, f"{OLDER}; {REPLACED}")
     if "have a resource type" in message:
-        text = f"the API server has no {kind}: it is older than Kubernetes 1.36"
-        return Finding(
-            "policies",
-            WARNING,
-            text,
-            'docs/security.md says what is lost ("Where policies fail or are missing")',
-        )
+        text = f"the API server has no {kind}: {OLDER}"
+        fix = 'docs/security.md says what is lost ("Where policies fail or are missing")'
+        return Finding("policies", WARNING, text, fix)
     return Finding(
         "policies", UNKNOWN, f"you may not list {kind} objects" if "(Forbidden)" in message else message
     )

@@ -12,7 +12,14 @@ import pytest
 
 from fluence_extender import __version__
 from fluence_extender.apps.kubectl.doctor import installation
-from fluence_extender.apps.kubectl.doctor.policies import MUTATING, POLICIES, VALIDATING, DeployedPolicy
+from fluence_extender.apps.kubectl.doctor.policies import (
+    MUTATING,
+    POLICIES,
+    REPLACED,
+    VALIDATING,
+    DeployedPolicy,
+)
+from fluence_extender.model.names import WORKLOADS_WEBHOOK
 from tests.unit.apps.kubectl.programs import Ended, Fluence, Program
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -46,6 +53,13 @@ def registration(bundle: str = "Q0E=", **client: Any) -> str:
     return json.dumps({"webhooks": [{"clientConfig": {**where, "caBundle": bundle}}] * 2})
 
 
+def registered_for_workloads() -> str:
+    found = json.loads(registration())
+    found["webhooks"].append({**found["webhooks"][0], "name": WORKLOADS_WEBHOOK})
+    return json.dumps(found)
+
+
+NOT_SERVED = 'error: the server doesn\'t have a resource type "mutatingadmissionpolicy"'
 ADMISSION = ".admissionregistration.k8s.io/"
 
 
@@ -234,7 +248,7 @@ QUEUE_PARTLY_IGNORED = {
         ),
         (
             "get mutatingadmissionpolicy,",
-            {"err": 'error: the server doesn\'t have a resource type "mutatingadmissionpolicy"', "code": 1},
+            {"err": NOT_SERVED, "code": 1},
             *("policies", "warning", "older than Kubernetes 1.36", "docs/security.md"),
         ),
         (
@@ -371,6 +385,26 @@ def test_each_fault_is_found_with_its_fix(
     assert fix in found[2], found
     assert bool(found[2]) == bool(fix)
     assert ended.code == int("fault" in {one[0] for one in findings(ended).values()})
+
+
+def test_policies_whose_work_the_webhook_does_are_no_fault(healthy: Fluence, kubectl: Program) -> None:
+    kubectl.answers("get mutatingwebhookconfiguration fluence-webhook", out=registered_for_workloads())
+    kubectl.answers(f"get {MUTATING},", out=installed(MUTATING, *(f"/{one.name}" for one in POLICIES)))
+    ended = healthy("doctor", "-o", "json")
+    found = [one for one in json.loads(ended.out)["items"] if one["check"] == "policies"]
+    assert (found[0]["status"], found[0]["text"]) == ("ok", REPLACED)
+    missing = [one.name for one in POLICIES if one.kind == MUTATING and not one.replaceable]
+    assert [one["text"] for one in found[1:]] == [f"there is no {MUTATING} {name}" for name in missing]
+    assert {one["status"] for one in found[1:]} == {"warning"}
+
+
+def test_older_cluster_whose_webhook_does_the_work_of_policies_is_healthy(
+    healthy: Fluence, kubectl: Program
+) -> None:
+    kubectl.answers("get mutatingwebhookconfiguration fluence-webhook", out=registered_for_workloads())
+    kubectl.answers(f"get {MUTATING},", err=NOT_SERVED, code=1)
+    found = findings(healthy("doctor", "-o", "json"))["policies"]
+    assert found == ("ok", f"the cluster is older than Kubernetes 1.36; {REPLACED}", "")
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
