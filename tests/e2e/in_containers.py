@@ -62,7 +62,7 @@ def log(namespace: Namespace, pod: str, container: str) -> str:
     try:
         answer = namespace.api.get(path, container=container)
     except ApiError as error:
-        if "waiting to start" in error.message:
+        if "waiting to start" in error.message or "is not available" in error.message:
             return ""
         raise
     return str(answer.get("text", answer))
