@@ -88,7 +88,11 @@ class Controller:
             self.queue, self.lifecycle.admission.usage, self.eligibility.nodes, calendar
         )
         self._endings = Endings(
-            self.registry.gangs, self.lifecycle.admission.usage, self.lifecycle.requeues, calendar
+            self.registry.gangs,
+            self.queue.ends,
+            self.lifecycle.admission.usage,
+            self.lifecycle.requeues,
+            calendar,
         )
         self._accounts = (
             PodAccounts(sink, self.registry, self.lifecycle.admission, calendar) if sink is not None else None

@@ -125,6 +125,9 @@ OURS = f"{names.DOMAIN}/"
 OF_THE_QUEUE = frozenset({names.QUEUE_LABEL, names.HOLD_ANNOTATION, names.AFTER_ANNOTATION})
 """The keys that users set on pods or on the objects that create pods."""
 
+ON_JOBS_TOO = (names.GROUP_SIZE_ANNOTATION, names.DURATION_ANNOTATION)
+"""The annotations that users set on pods or on their Job."""
+
 TEMPLATED = (
     (REQUESTED_LABELS | REQUESTED)
     - OF_THE_QUEUE
@@ -165,7 +168,7 @@ def ineffective(kind: str, own: Collection[str], on_pods: Collection[str]) -> It
     # The Deployment controller copies annotations to ReplicaSets, which the service reads, but no labels.
     counted_on_pods = TEMPLATED | {names.QUEUE_LABEL} if kind == "Deployment" else TEMPLATED
     for key in sorted(counted_on_pods.intersection(own).difference(on_pods)):
-        if (kind, key) == ("Job", names.GROUP_SIZE_ANNOTATION):
+        if kind == "Job" and key in ON_JOBS_TOO:
             continue
         yield f"{key} does nothing on a {kind} itself: write it under the metadata of its pod template"
 

@@ -51,12 +51,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A waiting gang as the computation needs it; ``duration`` is None if a member doesn't declare one."""
+    """A waiting gang as the computation needs it; ``duration`` is `NEVER` if nothing says how long a member runs."""
 
     key: GangKey
     demands: tuple[Demand, ...]
     settled: tuple[SettledMember, ...]
-    duration: float | None
+    duration: float
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ def estimate(
             if at is None:
                 continue
             found[gang.key] = at
-            until_end = at + gang.duration if gang.duration is not None else None
+            until_end = at + gang.duration if gang.duration < NEVER else None
             forecast.promise(gang.demands, gang.key, at, until_end, gang.settled)
     except OutOfTime:
         log.info("estimates of starts took too long", estimated=len(found), waiting=len(queue))
@@ -196,8 +196,7 @@ class Estimates:
             if one.assignment is not None
         ]
         missing = max(gang.size - len(settled) - gang.ended, 1)
-        durations = [pod.duration for pod in pods]
-        longest = None if None in durations else max(one for one in durations if one is not None)
+        longest = self._controller.queue.ends.duration(pods, self._now())
         return Queued(gang.key, tuple(demand(pod) for pod in pods[:missing]), tuple(settled), longest)
 
     def _publish(self, found: Mapping[GangKey, float]) -> None:

@@ -25,9 +25,10 @@ from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
 from fluence_extender.cluster.decode.replicas import decode_replica_set, decode_stateful_set
 from fluence_extender.gangs.membership.assembly import agreed_size
-from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads
+from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads, job_of
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.workloads import Found, WorkloadIndex, owner_topology
+from fluence_extender.gangs.queue.ends import declared
 from fluence_extender.gangs.queue.submissions import submission_of
 from fluence_extender.model.devices import DeviceObject
 from fluence_extender.model.gang import GangKey
@@ -319,7 +320,7 @@ def _gangs(pods: list[Pod], index: WorkloadIndex) -> list[RequestedGang]:
     for pod in pods:
         membership = index.membership(pod)
         gang = found.setdefault(membership.key, RequestedGang(membership.key))
-        gang.pods.append(pod)
+        gang.pods.append(replace(pod, duration=declared(pod, job_of(pod, index))))
         memberships.setdefault(membership.key, []).append(membership)
         gang.topology[pod.uid] = owner_topology(index, pod)
     for key, gang in found.items():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection, Container, Iterable, Mapping
 from datetime import datetime
 
 import msgspec
 
+from fluence_extender.cluster.decode.durations import stated_duration
 from fluence_extender.cluster.decode.objects import (
     Conditions,
     Int64,
@@ -20,11 +21,11 @@ from fluence_extender.model.dependency import Ending
 from fluence_extender.model.names import (
     AFTER_ANNOTATION,
     COSCHEDULING_GROUP,
+    DURATION_ANNOTATION,
     FLUX_SIZE,
     GROUP_SIZE_ANNOTATION,
     HOLD_ANNOTATION,
     JOB_CONTROLLER,
-    KUEUE_LONGEST_LABEL,
     KUEUE_QUEUE_LABEL,
     NEVER_SUSPEND,
     NODES_ANNOTATION,
@@ -38,7 +39,7 @@ from fluence_extender.model.names import (
     SUSPENDED_FOR_PLACEMENT,
     UNSATISFIABLE_CONDITION,
 )
-from fluence_extender.model.notation import parse_seconds
+from fluence_extender.model.pod_keys import remarks
 from fluence_extender.model.submission import NOTHING_SAID, Submission
 from fluence_extender.model.workload import BACKOFF_LIMIT, Job
 
@@ -176,8 +177,7 @@ def decode_job(raw: bytes) -> Job:
     labels = meta.labels or {}
     annotations = meta.annotations or {}
     stated = {**labels, **annotations}.get(GROUP_SIZE_ANNOTATION, "")
-    limits = (spec.active_deadline_seconds, parse_seconds(labels.get(KUEUE_LONGEST_LABEL)))
-    deadline = min((one for one in limits if one), default=None)
+    deadline = spec.active_deadline_seconds
     failed = read_indexes(status.failed_indexes or "")
     suspended = bool(spec.suspend)
     noted = spec.noted
@@ -190,8 +190,10 @@ def decode_job(raw: bytes) -> Job:
         labels=tuple((key, labels[key]) for key in FLUX_K8S_LABELS if key in labels),
         stated_size=stated,
         submits_ray_job=labels.get(ORIGIN_LABEL) == "RayJob",
+        duration=stated_duration(annotations, labels, deadline),
         ends=status.start_time.timestamp() + deadline if status.start_time and deadline else None,
         evictions_left=0 if problem else _evictions_left(spec, status.failed or 0),
+        remark=_remark(annotations),
         unsatisfiable=_unsatisfiable(status.conditions or ()),
         ours=spec.ours,
         suspended=suspended,
@@ -269,6 +271,12 @@ def _job_set(meta: Metadata) -> str:
     """Return the name of the JobSet that controls the object, "" where none does."""
     owners = (one for one in meta.owner_references or () if one.controller)
     return next((one.name for one in owners if (one.api_version.partition("/")[0], one.kind) == JOB_SET), "")
+
+
+def _remark(annotations: Mapping[str, str]) -> str:
+    """Return a sentence that says that the Job's duration can't be read, "" where it can."""
+    text = annotations.get(DURATION_ANNOTATION)
+    return "" if text is None else next(remarks({}, {DURATION_ANNOTATION: text}), "")
 
 
 def _unsatisfiable(conditions: Iterable[StatusCondition]) -> str:

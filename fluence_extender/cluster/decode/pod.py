@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
+from fluence_extender.cluster.decode.durations import stated_duration
 from fluence_extender.cluster.decode.ends import ended_at
 from fluence_extender.cluster.decode.objects import (
     Int64,
@@ -24,12 +25,9 @@ from fluence_extender.cluster.decode.objects import (
 from fluence_extender.model.names import (
     ASKS_FOR_NODES,
     DEFAULT_SCHEDULER,
-    DURATION_ANNOTATION,
-    KUEUE_LONGEST_LABEL,
     MARKS,
     PINNED_ANNOTATION,
 )
-from fluence_extender.model.notation import parse_duration, parse_seconds
 from fluence_extender.model.pod import (
     ENDED,
     ClaimRef,
@@ -311,7 +309,7 @@ def decode_pod(raw: bytes) -> Pod:
         ready=is_ready(status.get("conditions")),
         started=started.timestamp() if (started := status.get("startTime")) else 0.0,
         ended=ended_at(raw) if status.get("phase") in ENDED else 0.0,
-        duration=_duration(meta.annotations, meta.labels, spec.get("activeDeadlineSeconds")),
+        duration=stated_duration(meta.annotations, meta.labels, spec.get("activeDeadlineSeconds")),
         interdependent=_interdependent(spec),
         marked=_marked(spec),
         has_managed_fields=bool(gates) and MANAGED_FIELDS in raw and SERVER_SIDE_APPLY not in raw,
@@ -334,17 +332,6 @@ def _claim_refs(spec: PodSpec, status: PodStatus) -> tuple[ClaimRef, ...]:
 def is_ready(conditions: Iterable[Condition] | None) -> bool:
     """Return whether the Ready condition of a pod or node is true."""
     return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions or ())
-
-
-def _duration(
-    annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None, deadline: int | None
-) -> float | None:
-    """Return how long the pod runs at most: the shortest of its duration annotation, Kueue's label and its deadline."""
-    text = (annotations or {}).get(DURATION_ANNOTATION)
-    annotated = parse_duration(text) if text is not None else None
-    labelled = parse_seconds((labels or {}).get(KUEUE_LONGEST_LABEL))
-    said = (annotated, labelled, deadline if deadline is not None and deadline > 0 else None)
-    return min((float(one) for one in said if one is not None), default=None)
 
 
 def _rejection(status: PodStatus) -> str:

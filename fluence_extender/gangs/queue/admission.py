@@ -7,15 +7,17 @@ each, and a gang that gets its places counts at once, so no limit is exceeded wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from sys import intern
 from typing import TypedDict
 
 from fluence_extender.gangs.lifecycle.member_states import BOUND
+from fluence_extender.gangs.membership.conventions.membership import job_of
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.dependencies import Dependee, Dependencies, unmet
+from fluence_extender.gangs.queue.ends import declared
 from fluence_extender.gangs.queue.fair_shares import FairShares
 from fluence_extender.gangs.queue.obstacles import (
     duration_obstacle,
@@ -119,7 +121,7 @@ class QueueAdmission:
         )
         if waits is not None or isinstance(queue, Reason):
             return waits or (queue if isinstance(queue, Reason) else None)
-        durations = (one.pod.duration for one in gang.alive())
+        durations = self._declared(gang)
         return queue_obstacle(gang.key, queue, _user(gang.key, said), gang.created, durations, self.usage)
 
     def is_unobstructed(self, gang: Gang) -> bool:
@@ -130,7 +132,11 @@ class QueueAdmission:
         queue = self.queue_of(gang, said)
         if isinstance(queue, Reason) or queue.stop is not Stop.NONE or queue.limits != NO_LIMITS:
             return False
-        return duration_obstacle(queue, (one.pod.duration for one in gang.alive())) is None
+        return duration_obstacle(queue, self._declared(gang)) is None
+
+    def _declared(self, gang: Gang) -> Iterator[float | None]:
+        workloads = self._registry.workloads
+        return (declared(one.pod, job_of(one.pod, workloads)) for one in gang.alive())
 
     def is_limited(self, gang: Gang) -> bool:
         """Return whether limits of its queue keep a gang waiting now, however much room there is."""

@@ -16,6 +16,7 @@ from fluence_extender.gangs.execution.actions import Evict, Requeue
 from fluence_extender.gangs.lifecycle.member_states import BOUND
 from fluence_extender.gangs.lifecycle.requeues import Requeues
 from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.queue.ends import Ends
 from fluence_extender.gangs.queue.usage import Usage
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.notation import format_duration
@@ -35,11 +36,13 @@ class Endings:
     def __init__(
         self,
         gangs: Mapping[GangKey, Gang],
+        ends: Ends,
         usage: Usage,
         requeues: Requeues,
         calendar: Callable[[], float],
     ) -> None:
         self._gangs = gangs
+        self._ends = ends
         self._usage = usage
         self._requeues = requeues
         self._calendar = calendar
@@ -63,7 +66,7 @@ class Endings:
 
     def _end(self, gang: Gang, queue: Queue, now: float) -> Sequence[Evict | Requeue]:
         pods = [member.pod for member in gang.alive() if member.state is BOUND]
-        why = why_ended(queue, pods, self._calendar())
+        why = why_ended(queue, pods, self._ends.declared, self._calendar())
         if not why:
             return []
         fresh = [pod for pod in pods if pod.uid not in self._ended]
@@ -75,12 +78,12 @@ class Endings:
         return [Evict(pod, reason) for pod in fresh]
 
 
-def why_ended(queue: Queue, pods: list[Pod], now: float) -> str:
-    """Return why a gang with these bound pods may not run on, "" where it may."""
+def why_ended(queue: Queue, pods: list[Pod], declared: Callable[[Pod], float | None], now: float) -> str:
+    """Return why a gang with these bound pods may not run on, "" where it may; each runs as long as is ``declared``."""
     if queue.stop is Stop.EVICT:
         return f"queue {queue.name} is stopped, which ends its work"
     for pod in pods:
-        allowed = _allowed(queue, pod)
+        allowed = _allowed(queue, declared(pod))
         if allowed is not None and pod.started and now >= pod.started + allowed:
             ran = format_duration(allowed)
             return f"pod {pod.name} has run for {ran}, and queue {queue.name} ends work that runs longer"
@@ -92,11 +95,11 @@ def _goes_back(queue: Queue) -> bool:
     return queue.stop is Stop.EVICT or queue.overrun is OverrunAction.REQUEUE
 
 
-def _allowed(queue: Queue, pod: Pod) -> float | None:
-    """Return how many seconds the pod may run, None where the queue doesn't end it."""
+def _allowed(queue: Queue, declared: float | None) -> float | None:
+    """Return how many seconds a pod with that declared duration may run, None where the queue doesn't end it."""
     times = [queue.max_duration]
     if queue.overrun is not OverrunAction.EXTEND:
-        times.append(queue.default_duration if pod.duration is None else pod.duration)
+        times.append(queue.default_duration if declared is None else declared)
     return min((one for one in times if one is not None), default=None)
 
 

@@ -1,7 +1,7 @@
 """The declared ends of pods, and the declared durations of waiting gangs.
 
-A pod may declare a duration, and its Job a deadline; the earlier end counts. Work that declares neither has the default
-of its queue. If that states none either, no end is known.
+A pod and its Job may declare how long the pod runs, and the Job has an end once its deadline runs; the earliest counts.
+Work that declares nothing has the default of its queue. If that states none either, no end is known.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from fluence_extender.gangs.membership.conventions.membership import Workloads, job_of
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import Job
 from fluence_extender.queueing.entry import NEVER
 
 LATEST = datetime.max.replace(second=0, microsecond=0, tzinfo=UTC).timestamp()
@@ -29,30 +30,36 @@ class Ends:
 
     def has_end(self, pod: Pod) -> bool:
         """Return whether anything tells when the pod ends."""
-        return pod.duration is not None or self._job_ends(pod) < NEVER or self._default(pod) is not None
+        return self._declared_end(pod, 0.0) < NEVER or self._default(pod) is not None
 
     def end(self, pod: Pod, placed: float) -> float:
         """Return when a pod ends that has had its place since ``placed``, `NEVER` where no end is known."""
-        end = min((pod.started or placed) + self._declared(pod), self._job_ends(pod))
-        return self._or_default(pod, end, pod.started or placed)
+        return self._end(pod, pod.started or placed)
 
     def duration(self, pods: Iterable[Pod], now: float) -> float:
         """Return how many seconds a gang of these pods would run from ``now`` on, `NEVER` where no end is known."""
-        ends = (
-            self._or_default(pod, min(now + self._declared(pod), self._job_ends(pod)), now) for pod in pods
-        )
-        return max(max(ends, default=NEVER) - now, 1.0)
+        return max(max((self._end(pod, now) for pod in pods), default=NEVER) - now, 1.0)
 
-    @staticmethod
-    def _declared(pod: Pod) -> float:
-        return NEVER if pod.duration is None else pod.duration
+    def declared(self, pod: Pod) -> float | None:
+        """Return how many seconds a pod runs by what it and its Job declare, None where they declare nothing."""
+        return declared(pod, job_of(pod, self._workloads))
 
-    def _job_ends(self, pod: Pod) -> float:
+    def _declared_end(self, pod: Pod, since: float) -> float:
         job = job_of(pod, self._workloads)
-        return NEVER if job is None or job.ends is None else job.ends
+        seconds = declared(pod, job)
+        end = NEVER if seconds is None else since + seconds
+        return end if job is None or job.ends is None else min(end, job.ends)
 
-    def _or_default(self, pod: Pod, end: float, since: float) -> float:
+    def _end(self, pod: Pod, since: float) -> float:
+        end = self._declared_end(pod, since)
         if end == NEVER:
             default = self._default(pod)
             end = NEVER if default is None else since + default
         return end if end <= LATEST else NEVER
+
+
+def declared(pod: Pod, job: Job | None) -> float | None:
+    """Return the shorter of the durations that a pod and its ``job`` declare, None where neither declares one."""
+    if job is None or job.duration is None:
+        return pod.duration
+    return job.duration if pod.duration is None else min(pod.duration, job.duration)

@@ -46,8 +46,10 @@ def queue_obstacle(
 def duration_obstacle(queue: Queue, declared: Iterable[float | None]) -> Reason | None:
     """Return why a queue doesn't take a gang whose pods declare these durations in seconds, None if it does."""
     most = queue.max_duration
+    if most is None:
+        return None
     longest = max((one for one in declared if one is not None), default=None)
-    if most is None or longest is None or longest <= most:
+    if longest is None or longest <= most:
         return None
     said, allowed = format_duration(longest), format_duration(most)
     return Reason(

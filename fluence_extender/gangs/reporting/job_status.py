@@ -36,7 +36,7 @@ class JobReports:
     """
 
     def __init__(self, registry: Registry) -> None:
-        self.remarks = RemarkReports()
+        self.remarks = RemarkReports(registry.workloads)
         self._registry = registry
         self._gangs: dict[str, set[GangKey]] = {}
         """By the uid of a Job: the gangs of its pods that were unsatisfiable when they were last looked at."""

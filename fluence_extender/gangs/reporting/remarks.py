@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from fluence_extender.cluster.port import Regarding
 from fluence_extender.gangs.execution.actions import RecordEvent
-from fluence_extender.gangs.membership.conventions.membership import annotated_size
+from fluence_extender.gangs.membership.conventions.membership import Workloads, annotated_size, job_of
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import GROUP_LABEL
@@ -30,8 +30,11 @@ MOST_KEPT = 1000
 """The most owners that are remembered; a forgotten one gets its Event again when it creates more gangs."""
 
 
-def remarks_on(gang: Gang) -> tuple[str, ...]:
-    """Return one sentence for each label or annotation of the gang's members that has no effect, or that is missing."""
+def remarks_on(gang: Gang, workloads: Workloads) -> tuple[str, ...]:
+    """Return one sentence for each label or annotation of the gang's members that has no effect, or that is missing.
+
+    What their Jobs say about durations counts, too.
+    """
     found: dict[str, None] = {}
     living = sorted(gang.alive(), key=lambda member: member.pod.name)
     before: Pod | None = None
@@ -42,6 +45,9 @@ def remarks_on(gang: Gang) -> tuple[str, ...]:
         before = pod
         found.update(dict.fromkeys(missing_on(pod, gang.key.convention, gang.size)))
         found.update(dict.fromkeys(remarks(pod.labels, pod.annotations)))
+        job = job_of(pod, workloads)
+        if job is not None and job.remark:
+            found[job.remark] = None
     return tuple(found)
 
 
@@ -64,7 +70,8 @@ def missing_on(pod: Pod, convention: Convention, size: int | Reason) -> Iterator
 class RemarkReports:
     """Decides on which objects the Event has to be recorded: once on each owner, or on a pod without one."""
 
-    def __init__(self) -> None:
+    def __init__(self, workloads: Workloads) -> None:
+        self._workloads = workloads
         self._told: dict[str, str] = {}
         """The last Event's text by the uid of the owner."""
 
@@ -76,7 +83,7 @@ class RemarkReports:
         if not living:
             return []
         gang.reports.remarked = True
-        found = remarks_on(gang)
+        found = remarks_on(gang, self._workloads)
         if not found:
             return []
         about, text = owner_or_pod(living[0].pod), "; ".join(found[:MOST_TOLD])

@@ -287,7 +287,7 @@ def _detail(controller: Controller, gang: Gang, shape: v1.Gang, leading: bool) -
     )
     detail = v1.GangDetail.extending(
         shape,
-        notes=remarks_on(gang),
+        notes=remarks_on(gang, controller.registry.workloads),
         asks=_requests(gang),
         fitting=gang.reason.fitting if gang.reason is not None else None,
         lacking=gang.reason.lacking if gang.reason is not None else (),

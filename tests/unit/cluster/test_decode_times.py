@@ -72,7 +72,7 @@ def test_kueues_label_limits_pods_and_jobs() -> None:
     raw["metadata"]["labels"] = {KUEUE_LONGEST_LABEL: "soon"}
     assert decode_pod(json.dumps(raw).encode()).duration == 60
     raw["metadata"]["labels"] = labels
-    assert decode_job(json.dumps(raw).encode()).ends == AT + 40
+    assert decode_job(json.dumps(raw).encode()).duration == 40
 
 
 def test_pod_that_has_not_started_is_to_run_from_its_placement_on() -> None:
@@ -97,10 +97,37 @@ def test_job_with_a_deadline_has_an_end() -> None:
         "status": {"startTime": START},
     }
     job = decode_job(json.dumps(document).encode())
-    assert job.ends == AT + 30
+    assert (job.duration, job.ends) == (30, AT + 30)
     assert end_of(pod({}), job) == AT + 30
     assert end_of(pod({"activeDeadlineSeconds": 10}), job) == AT + 10
     assert end_of(pod({}), Job("d", "j", "u", 1)) == NEVER
+
+
+@pytest.mark.parametrize(
+    ("job", "seconds"),
+    [
+        ({"spec": {"activeDeadlineSeconds": 30}}, 30),
+        ({"metadata": {"annotations": {DURATION_ANNOTATION: "1m"}}}, 60),
+        (
+            {
+                "metadata": {"annotations": {DURATION_ANNOTATION: "10s"}},
+                "spec": {"activeDeadlineSeconds": 30},
+            },
+            10,
+        ),
+        ({"metadata": {"labels": {KUEUE_LONGEST_LABEL: "40"}}}, 40),
+        ({"metadata": {"annotations": {DURATION_ANNOTATION: "soon"}}}, None),
+        ({}, None),
+    ],
+)
+def test_job_that_has_not_started_says_how_long_its_pods_run(
+    job: dict[str, Any], seconds: float | None
+) -> None:
+    meta = {"name": "j", "namespace": "d", "uid": "u", **job.get("metadata", {})}
+    made = decode_job(json.dumps({"metadata": meta, "spec": job.get("spec", {})}).encode())
+    assert made.ends is None
+    assert end_of(pod({}, start=None), made) == (NEVER if seconds is None else AT - 1 + seconds)
+    assert end_of(pod({}, "5s", start=None), made) == AT - 1 + 5
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,26 @@ def test_short_gang_overtakes_the_head_and_a_long_one_does_not(world: MakeWorld)
     same_as_anew(w)
 
 
+def test_suspended_job_overtakes_the_head_if_the_job_itself_says_that_it_is_short(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    running(w, "runs", 3000, 1000)
+    wide = gang(w, "wide", 3000, 3000, duration=100)
+    w.advance(1)
+    long, short = w.jobs.submit("long", 2, 1500), w.jobs.submit("short", 2, 1500)
+    w.change_job(long, duration=5000.0)
+    w.change_job(short, duration=500.0)
+    w.advance(2)
+    assert code(w, "long") is ReasonCode.BEHIND_RESERVATION
+    assert w.jobs.nodes(short) == ["n1"] * 2
+    assert w.nodes_of(*wide) == ["", ""]
+    for pod in w.jobs.pods(short):
+        w.change(pod, phase="Succeeded")
+    w.change_job(long, duration=400.0)
+    w.advance(2)
+    assert w.jobs.nodes(long) == ["n1"] * 2
+    same_as_anew(w)
+
+
 def test_head_starts_when_its_room_is_there_and_others_follow(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"))
     runs = running(w, "runs", 3000, 1000)

@@ -61,6 +61,14 @@ def test_long_job_would_wait_behind_the_reservation_and_a_short_one_would_start(
     assert answer(w, asked("urgent", "3", "2h", priority=10)) == (True, "")
 
 
+def test_what_a_job_itself_says_about_its_end_counts(behind_a_head: World) -> None:
+    for said, fits in ((600, True), (7200, False)):
+        limited = asked("limited", "3")
+        limited["spec"]["activeDeadlineSeconds"] = said
+        noted = asked("noted", "3", annotations={DURATION_ANNOTATION: f"{said}"})
+        assert [answer(behind_a_head, one)[0] for one in (limited, noted)] == [fits, fits]
+
+
 @pytest.mark.parametrize(
     ("duration", "fitting"), [("2h", {"cpu": "1 cpu"}), ("5m", {"members": "1", "cpu": "2 cpu"})]
 )

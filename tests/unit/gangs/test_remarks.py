@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
+from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.gangs.reporting.remarks import NO_EFFECT, remarks_on
-from fluence_extender.model.names import DOMAIN, GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.names import DOMAIN, DURATION_ANNOTATION, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Owner
 from fluence_extender.model.pod_keys import UNSIZED
 from tests.core.values import asks, node
@@ -21,8 +24,22 @@ def test_a_misspelt_annotation_of_a_job_is_told_once_on_the_job(world: MakeWorld
     told = [one for one in w.cluster.events if one.reason == NO_EFFECT]
     assert [(one.regarding.kind, one.regarding.name, one.count) for one in told] == [("Job", "sweep", 1)]
     assert "did you mean" in told[0].message
-    (note,) = remarks_on(w.gang("sweep-0"))
+    (note,) = remarks_on(w.gang("sweep-0"), w.controller.registry.workloads)
     assert TYPO in note
+
+
+def test_duration_of_a_job_that_cannot_be_read_is_told_on_the_job(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    raw = {
+        "metadata": {"namespace": "ns", "name": "sweep", "annotations": {DURATION_ANNOTATION: "soon"}},
+        "spec": {},
+    }
+    job = w.jobs.submit("sweep", 2)
+    w.change_job(job, remark=decode_job(json.dumps(raw).encode()).remark)
+    w.advance(5)
+    (told,) = [one for one in w.cluster.events if one.reason == NO_EFFECT]
+    assert (told.regarding.kind, told.regarding.name) == ("Job", "sweep")
+    assert told.message.startswith(f"annotation {DURATION_ANNOTATION} is 'soon': it must be a time")
 
 
 def test_bare_pods_of_a_group_without_a_size_start_alone_and_that_is_told(world: MakeWorld) -> None:
@@ -31,7 +48,7 @@ def test_bare_pods_of_a_group_without_a_size_start_alone_and_that_is_told(world:
         w.pod(f"pair-{number}", labels={GROUP_LABEL: "pair"}, requests=asks(800))
     w.advance(5)
     gang = w.gang("pair")
-    assert remarks_on(gang) == (UNSIZED,)
+    assert remarks_on(gang, w.controller.registry.workloads) == (UNSIZED,)
     assert len([one for one in gang.members.values() if one.assignment]) == 1
     assert [one.message for one in w.cluster.events if one.reason == NO_EFFECT] == [UNSIZED]
 

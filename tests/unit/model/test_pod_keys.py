@@ -87,9 +87,10 @@ def test_backend_as_a_request_is_remarked_on_unless_the_pod_was_copied() -> None
     assert list(remarks({}, {**request, f"{OURS}allocation": "[]"})) == []
 
 
-def test_size_on_a_job_itself_counts_and_on_others_does_not() -> None:
-    assert list(ineffective("Job", [f"{OURS}group-size"], [])) == []
-    assert len(list(ineffective("Deployment", [f"{OURS}group-size"], []))) == 1
+@pytest.mark.parametrize("key", ["group-size", "duration"])
+def test_size_and_duration_on_a_job_itself_count_and_on_others_do_not(key: str) -> None:
+    assert list(ineffective("Job", [f"{OURS}{key}"], [])) == []
+    assert len(list(ineffective("Deployment", [f"{OURS}{key}"], []))) == 1
 
 
 def test_there_is_no_remark_on_effective_keys_and_keys_of_others() -> None:

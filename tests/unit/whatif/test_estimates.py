@@ -10,6 +10,7 @@ from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.demand import Demand
+from fluence_extender.queueing.entry import NEVER
 from fluence_extender.whatif import estimates
 from fluence_extender.whatif.estimates import Estimates, Queued, estimate
 from fluence_extender.whatif.snapshot import snapshot
@@ -18,7 +19,7 @@ from tests.core.world import World
 from tests.unit.whatif.conftest import NOW, Cluster
 
 
-def queued(name: str, pods: list[Pod], duration: float | None = None) -> Queued:
+def queued(name: str, pods: list[Pod], duration: float = NEVER) -> Queued:
     key = GangKey("default", name, Convention.LABEL)
     return Queued(key, tuple(Demand(one) for one in pods), (), duration)
 
@@ -44,9 +45,9 @@ def test_each_gang_starts_after_the_promises_to_the_gangs_before_it(cluster: typ
     assert starts(there, *queue) == {"first": 100, "second": 150, "third": 1150}
 
 
-@pytest.mark.parametrize("duration", [None, 9e17])
+@pytest.mark.parametrize("duration", [NEVER, 9e17])
 def test_promise_without_an_end_that_is_a_date_holds_for_ever(
-    cluster: type[Cluster], duration: float | None
+    cluster: type[Cluster], duration: float
 ) -> None:
     there = cluster([node("n0")])
     there.run([pod("a", 4000)], until=100)

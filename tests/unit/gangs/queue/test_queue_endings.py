@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.unit.gangs.conftest import MakeWorld
 
 PHYSICS = Queue("physics", uid="q")
 POD = Pod("ns", "p", "u", started=1000.0)
+stated = attrgetter("duration")
 EVICT, REQUEUE, EXTEND = OverrunAction.EVICT, OverrunAction.REQUEUE, OverrunAction.EXTEND
 
 
@@ -41,16 +43,34 @@ def test_when_a_queue_ends_what_runs(
     queue = replace(PHYSICS, overrun=overrun, default_duration=usual, max_duration=most)
     pod = replace(POD, duration=declared)
     end = 1e9 if after is None else 1000.0 + after
-    assert not why_ended(queue, [pod], end - 1 if after is not None else end)
-    assert bool(why_ended(queue, [pod], end)) is (after is not None)
-    assert not why_ended(queue, [replace(pod, started=0.0)], end)
+    assert not why_ended(queue, [pod], stated, end - 1 if after is not None else end)
+    assert bool(why_ended(queue, [pod], stated, end)) is (after is not None)
+    assert not why_ended(queue, [replace(pod, started=0.0)], stated, end)
 
 
 def test_reason_names_the_pod_and_what_it_was_allowed() -> None:
     queue = replace(PHYSICS, max_duration=5400.0)
-    assert why_ended(queue, [POD], 1e6) == (
+    assert why_ended(queue, [POD], stated, 1e6) == (
         "pod p has run for 1h30m, and queue physics ends work that runs longer"
     )
+
+
+def test_what_a_job_says_of_its_pods_counts_against_the_limit_of_its_queue(world: MakeWorld) -> None:
+    w = world(node("n0"), replace(PHYSICS, name="default", max_duration=60.0, overrun=EVICT))
+    long, short = w.jobs.submit("long", 2), w.jobs.submit("short", 2)
+    w.change_job(long, duration=100.0)
+    w.change_job(short, duration=20.0)
+    w.advance(2)
+    reason = w.gang("long").reason
+    assert reason is not None
+    assert reason.text == "it declares that it runs for 1m40s, and queue default takes work of at most 1m"
+    for pod in w.jobs.pods(short):
+        w.change(pod, started=w.loop.time(), phase="Running")
+    w.advance(15)
+    assert len(w.jobs.pods(short)) == 2
+    w.advance(10)
+    told = [one.message for one in w.cluster.events if one.reason == "Evicted"]
+    assert told[0].endswith("has run for 20s, and queue default ends work that runs longer")
 
 
 def test_stopped_queue_ends_what_runs_in_it_and_nothing_else(world: MakeWorld) -> None:
