@@ -12,6 +12,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from fluence_extender.model.names import SCHEDULER_NAME
+from fluence_extender.model.notation import first_few
+
+MOST_NAMED = 3
+"""The most Reservations that one reason names."""
 
 
 class ReasonCode(StrEnum):
@@ -125,11 +129,19 @@ def queued(detail: str) -> Reason:
     return Reason(ReasonCode.QUEUED, f"queued: {detail}")
 
 
-def behind_reservation() -> Reason:
-    """Return the reason of a gang that would fit now, but not beside what is kept free for gangs ahead of it."""
+def behind_reservation(closing: Sequence[str] = (), behind_gangs: bool = True) -> Reason:
+    """Return the reason of a gang that would fit now, but not beside what is reserved.
+
+    ``closing`` are the names of the operators' Reservations that close nodes before it would end. If ``behind_gangs``,
+    room is kept free for gangs ahead of it.
+    """
+    gangs = "gangs ahead of it in the queue need the room" if behind_gangs else ""
+    named = f"Reservation{'s' if len(closing) > 1 else ''} {first_few(closing, MOST_NAMED)}"
+    nodes = f"{named} close{'' if len(closing) > 1 else 's'} nodes that it needs" if closing else ""
+    why = " or ".join(filter(None, (gangs, nodes)))
     return Reason(
         ReasonCode.BEHIND_RESERVATION,
-        "behind a reservation: it would fit now, but gangs ahead of it in the queue need the room before it would end",
+        f"behind a reservation: it would fit now, but {why} before it would end",
     )
 
 

@@ -16,7 +16,7 @@ from fluence_extender.gangs.queue.beside import FREELY, Beside
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, ReasonCode, behind_reservation, waiting
+from fluence_extender.model.reason import Reason, ReasonCode, waiting
 from fluence_extender.placement.demand import Demand, shape_key
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
@@ -137,7 +137,7 @@ class Simulation:
                 reason = self._with_those_that_start(gang, demands, reason, terms)
             else:
                 if placed is None:
-                    return SimulationResult(name, count, False, reason=behind_reservation())
+                    return SimulationResult(name, count, False, reason=terms.reason)
                 self._hold(gang, pods, placed)
                 named = tuple((pod.name, one) for pod, one in zip(pods, placed, strict=True))
                 return SimulationResult(name, count, True, named)

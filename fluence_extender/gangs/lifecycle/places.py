@@ -19,7 +19,7 @@ from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangState, HistoryKind
 from fluence_extender.model.notation import first_few, natural_order
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason, behind_reservation
+from fluence_extender.model.reason import Reason
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.errors import GangRefused
@@ -81,7 +81,7 @@ class Places:
             return refused.reason
         if beside is not FREELY and found is None:
             self._ledger.undo([demand.pod.uid for demand in demands])
-            return behind_reservation()
+            return beside.reason
         for member, assignment in zip(members, assignments, strict=True):
             move(gang, member, MemberEvent.PLAN, assignment)
             member.refusals = member.refusals.anew

@@ -17,7 +17,7 @@ from fluence_extender.ledger.device_rooms import DeviceRooms
 from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.reason import Reason
+from fluence_extender.model.reason import Reason, behind_reservation
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.placement.ledger_port import CapacitySource, Devices, GraphView, LedgerPort
 from fluence_extender.placement.plan import Planner
@@ -28,8 +28,9 @@ from fluence_extender.placement.trial import SEARCHED
 class Beside:
     """How a gang may be placed beside reservations.
 
-    ``planner`` plans it, None for the usual planner. The nodes ``closed`` aren't used. ``kept`` is the room that the
-    planner leaves free, None for none. ``levels`` counts the starts of reservations that come while the gang would run.
+    ``planner`` plans it, None for the usual planner. The nodes ``closed`` aren't used, because the operators'
+    Reservations ``closing`` close them. ``kept`` is the room that the planner leaves free, None for none. ``levels``
+    counts the starts of reservations that come while the gang would run.
     Gangs with equal demands, tokens and levels fit or don't fit alike. A gang without a place has none at more levels.
     """
 
@@ -38,6 +39,12 @@ class Beside:
     token: object = None
     levels: int = 0
     kept: KeptRoom | None = None
+    closing: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> Reason:
+        """Why a gang waits that would fit if nothing were reserved."""
+        return behind_reservation(self.closing, self.kept is not None)
 
 
 FREELY = Beside()

@@ -278,10 +278,13 @@ class QueueBook:
             return stopped
         duration = self.ends.duration([one.pod for one in members], self.followed.now())
         found = self._beside_reservations(duration) if self._has_reservations_before(rank) else FREELY
-        closed = (
-            self._closed(self._queue_name(gang), duration) if rank[0] and self.settings.reservations else None
+        closing = (
+            self._closing(self._queue_name(gang), duration) if rank[0] and self.settings.reservations else ()
         )
-        return replace(found, closed=closed, token=(found.token, closed)) if closed else found
+        if not closing:
+            return found
+        closed = self._closed(closing)
+        return replace(found, closed=closed, closing=closing, token=(found.token, closing, closed))
 
     def reserved_before(self, gang: Gang, rank: Rank) -> tuple[object, int]:
         """Return the token and the levels of `beside` for a gang, None and 0 where nothing is reserved before it."""
@@ -324,19 +327,27 @@ class QueueBook:
                 return AFTER_BLOCKED
         elif ahead and self.followed.timeline.reservations:
             kept = self.kept_room(self.followed.timeline.levels_within(duration))
-        return Beside(closed=self._closed(queue.name, duration), kept=kept)
+        closing = self._closing(queue.name, duration)
+        return Beside(closed=self._closed(closing), closing=closing, kept=kept)
 
-    def _closed(self, queue: str, duration: float) -> frozenset[str]:
-        """Return the nodes of operators' reservations that a gang of a queue may not use if it starts now."""
-        now = self.followed.now()
-        covered = self._covered_nodes()
-        return frozenset().union(
-            *(
-                covered[one.name]
+    def _closing(self, queue: str, duration: float) -> tuple[str, ...]:
+        """Return the Reservations whose nodes a gang of a queue may not use if it starts now, in the order of names."""
+        now, covered = self.followed.now(), self._covered_nodes()
+        return tuple(
+            sorted(
+                one.name
                 for one in self.settings.reservations.values()
-                if one.start < now + duration and one.end > now and queue not in one.queues
+                if one.start < now + duration
+                and one.end > now
+                and queue not in one.queues
+                and covered[one.name]
             )
         )
+
+    def _closed(self, closing: Iterable[str]) -> frozenset[str]:
+        """Return the nodes of these Reservations."""
+        covered = self._covered_nodes()
+        return frozenset().union(*(covered[name] for name in closing))
 
     def _covered_nodes(self) -> Mapping[str, Collection[str]]:
         """Return the nodes of each Reservation, by its name."""

@@ -10,7 +10,7 @@ from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import NodeReservation
-from fluence_extender.model.reason import ReasonCode
+from fluence_extender.model.reason import ReasonCode, behind_reservation
 from fluence_extender.queueing.policy import PolicyName, QueuePolicy
 from fluence_extender.whatif.estimates import Estimates
 from tests.core.values import node
@@ -236,7 +236,7 @@ def test_nodes_that_an_operator_reserves_are_left_alone_in_time(world: MakeWorld
     assert w.nodes_of(late, short_too) == ["n1", "n0"]
     (another,) = gang(w, "another", 500)
     w.advance(2)
-    assert code(w, "another") is ReasonCode.BEHIND_RESERVATION
+    assert w.gang("another").reason == behind_reservation(["upgrade"], behind_gangs=False)
     w.controller.queue.settings.drop(w.controller.queue.settings.reservations["upgrade"])
     w.advance(2)
     assert w.nodes_of(another) == ["n0"]

@@ -169,7 +169,11 @@ def test_nodes_of_a_reservation_are_no_place_for_others(world: MakeWorld) -> Non
     w.controller.queue.settings.put(NodeReservation("rack7", start, 3600, queues=frozenset({"upkeep"})))
     w.advance(1)
     assert answer(w, asked("short", "1", "5m")) == (True, "")
-    assert answer(w, asked("long", "1", "2h")) == (False, "BehindReservation")
+    (long,) = simulated(w, asked("long", "1", "2h"))
+    assert (long["fits"], long["reason"]) == (
+        False,
+        "behind a reservation: it would fit now, but Reservation rack7 closes nodes that it needs before it would end",
+    )
     manifest = asked("upkeep", "1", "2h")
     manifest["metadata"]["labels"] = {QUEUE_LABEL: "upkeep"}
     assert answer(w, manifest) == (True, "")
