@@ -130,11 +130,11 @@ class Births:
         return [pod for some in known.pods.values() for pod in some.values()]
 
     def _claims(self, known: JobPods, job: Resumable) -> frozenset[int]:
-        """Return the claims of a workload that is now as ``job`` says: indexes that have a place at its resume."""
+        """Return the claims of a workload that is now as ``job`` says: the foreseen pods at its resume."""
         if job.suspended or known.pinned:
             known.claims = frozenset()
         elif known.job.suspended:
-            known.claims = frozenset(self._placed(known))
+            known.claims = frozenset(known.foreseen)
         return known.claims
 
     def _placed(self, known: JobPods) -> Iterator[int]:

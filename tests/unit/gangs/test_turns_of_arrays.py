@@ -141,6 +141,26 @@ def test_pod_of_an_array_comes_in_place_of_one_that_was_foreseen_and_lost_its_ro
     assert w.ledger.allocations.keys() == {pod.uid for pod in w.jobs.pods(job)}
 
 
+def test_pods_of_a_resumed_array_that_have_no_place_yet_are_not_overtaken_before_they_exist(
+    world: MakeWorld,
+) -> None:
+    w = world(node("n0"))
+    other = w.pod("other", gates=(GATE,), requests=asks(1000, 1))
+    w.advance(1)
+    first, second = w.jobs.submit_array("a", 4, 4), w.jobs.submit_array("b", 1, 1)
+    w.jobs.quota = 0
+    w.advance(3)
+    assert not w.cluster.job(first).suspended
+    assert not w.jobs.pods(first)
+    w.change(other, phase="Succeeded")
+    w.advance(3)
+    w.jobs.quota = None
+    w.advance(3)
+    assert w.jobs.nodes(first) == ["n0"] * 4
+    assert not w.jobs.pods(second)
+    check(w)
+
+
 def test_room_of_an_array_whose_pods_do_not_come_is_given_back(world: MakeWorld) -> None:
     w = world(node("n0"))
     w.cluster.put(Queue("default", scheduling=SchedulingOptions(admission_timeout=30.0)))
