@@ -1,6 +1,7 @@
 """Which gang a user means: by its own name, by that of one of its pods, or by that of the workload that made them.
 
-A name that no gang has may be that of an object which fluence doesn't place, because it names another scheduler.
+A name that no gang has may be that of an object which fluence doesn't place, because it names another scheduler or its
+user has suspended it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fluence_extender.apps.kubectl.errors import CommandError, NotFound
-from fluence_extender.model.names import DEFAULT_SCHEDULER, SCHEDULER_NAME
+from fluence_extender.model.names import DEFAULT_SCHEDULER, SCHEDULER_NAME, SUSPENDED_FOR_ANNOTATION
 
 if TYPE_CHECKING:
     from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
@@ -75,8 +76,8 @@ def matches(gang: Item, kind: str, name: str) -> bool:
     return kind not in ("pod", "gang") and named_after
 
 
-def other_scheduler(client: StateApiClient, namespace: str, kind: str, name: str) -> str:
-    """Return why fluence doesn't know an object of the cluster that isn't its own, "" if there is no such object."""
+def not_placed(client: StateApiClient, namespace: str, kind: str, name: str) -> str:
+    """Return why fluence has no gang of an object of the cluster, "" if there is no such object, or no reason."""
     import json
 
     from fluence_extender.apps.kubectl.program import kubectl_output
@@ -95,5 +96,11 @@ def other_scheduler(client: StateApiClient, namespace: str, kind: str, name: str
             return (
                 f"{one['kind']} {namespace}/{name} has schedulerName {scheduler}, so fluence doesn't place it; "
                 f"did you mean schedulerName: {SCHEDULER_NAME}?"
+            )
+        notes = one.get("metadata", {}).get("annotations") or {}
+        if spec.get("suspend") is True and SUSPENDED_FOR_ANNOTATION not in notes:
+            return (
+                f"{one['kind']} {namespace}/{name} is suspended by its user, so it has no pods; fluence places them "
+                "once its spec.suspend is false"
             )
     return ""

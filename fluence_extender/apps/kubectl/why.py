@@ -19,7 +19,7 @@ from fluence_extender.apps.kubectl.fits import (
     free_in_all,
     largest_that_fits,
 )
-from fluence_extender.apps.kubectl.gang_names import KINDS, kind_and_name, matching, other_scheduler, tell
+from fluence_extender.apps.kubectl.gang_names import KINDS, kind_and_name, matching, not_placed, tell
 from fluence_extender.apps.kubectl.jobs import ALONE, states_text
 from fluence_extender.apps.kubectl.options import (
     StateApiCommand,
@@ -70,7 +70,7 @@ def why(
     if story is None:
         unknown = f"no pod, Job or gang {name} of scheduler fluence in namespace {namespace}"
         raise CommandError(
-            other_scheduler(client, namespace, kind, name) or f"{unknown}; kubectl fluence jobs lists all"
+            not_placed(client, namespace, kind, name) or f"{unknown}; kubectl fluence jobs lists all"
         )
     if output in ("json", "yaml"):
         print_document(story, output)

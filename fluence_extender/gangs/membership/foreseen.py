@@ -11,9 +11,9 @@ with a uid of ours. Which pods are foreseen follows from the cluster alone, so a
 
 Pods can be *pinned* only if their Job has one for each index, all at once, and they are one gang: the plan names the
 node of each index. Any other workload that waits for its turn is resumed without a plan, and the pods that it creates
-at first are foreseen. From the resume on these are *claims*: each of the workload's pods takes over a claim of its role,
-first one that has a place. A claim without a place stands in line for a pod that is yet to be created. Claims exist in
-memory only. After a restart such a pod waits in line like any other.
+at first are foreseen. From the resume on these are *claims*: each of the workload's pods takes over a claim of its
+role, first one that has a place. A claim without a place stands in line for a pod that is yet to be created. Claims
+exist in memory only. After a restart such a pod waits in line like any other.
 
 Invariant: no index has a foreseen pod while it has a real one that holds a place or has succeeded.
 """

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from fluence_extender.model.names import SUSPENDED_FOR_ANNOTATION
 from tests.unit.apps.kubectl.programs import Fluence, Program
 
 NOW = "2026-06-30T12:00:00Z"
@@ -439,6 +440,18 @@ def test_why_of_a_pod_of_another_scheduler_asks_whether_fluence_was_meant(
                 )
             else:
                 assert "no pod, Job or gang lost" in shown.err
+
+
+@pytest.mark.parametrize(("notes", "told"), [({}, True), ({SUSPENDED_FOR_ANNOTATION: "placement"}, False)])
+def test_why_of_a_job_that_its_user_has_suspended_says_so(
+    notes: dict[str, str], told: bool, service: Fluence, kubectl: Program
+) -> None:
+    spec = {"suspend": True, "template": {"spec": {"containers": [], "schedulerName": "fluence"}}}
+    found = {"kind": "Job", "metadata": {"name": "lost", "annotations": notes}, "spec": spec}
+    kubectl.answers("get jobs lost", out=json.dumps(found))
+    shown = service("why", "job/lost")
+    assert shown.code == 1
+    assert ("Job default/lost is suspended by its user" in shown.err) is told
 
 
 def test_why_repeats_what_has_no_effect(service: Fluence, kubectl: Program) -> None:
