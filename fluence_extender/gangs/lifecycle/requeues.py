@@ -8,13 +8,14 @@ The workloads of a gang are suspended one after the other. If the service ends i
 that has begun and lacks members. It suspends the others while the reason for that lasts. Otherwise it completes the
 gang before it serves anyone else.
 
-Invariants: a suspension takes away the pods of one gang alone. A gang that goes back keeps its place in line, which is
+Invariants: a suspension takes away only pods that have to go. A gang that goes back keeps its place in line, which is
 recorded on its workloads and so outlives a restart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from fluence_extender.gangs.execution.actions import Requeue
 from fluence_extender.gangs.membership.conventions.operators import mpi_job_name
@@ -42,22 +43,38 @@ class Requeues:
         self._refused.add(uid)
 
     def requeue(
-        self, gang: Gang, pods: Sequence[Pod], reason: str, with_names: str = "", again: bool = False
+        self,
+        gang: Gang,
+        pods: Sequence[Pod],
+        reason: str,
+        with_names: str = "",
+        again: bool = False,
+        others: Sequence[Gang] = (),
     ) -> Requeue | None:
-        """Return how a gang with these bound pods goes back in line, None where its pods have to be evicted.
+        """Return how a gang and ``others`` go back in line together, None where their pods have to be evicted.
 
-        If the result has no workloads, all of them are suspended already, and nothing has to be done.
+        ``pods`` are their bound pods. If the result has no workloads, all of them are suspended already, and nothing
+        has to be done.
         """
-        jobs = self._jobs(gang)
+        gangs = (gang, *others)
+        jobs = self._jobs(gangs)
         if jobs is None:
             return None
         running = tuple(job for job in jobs if not job.suspended)
-        return Requeue(gang.key, running, tuple(pods), place(gang, jobs), reason, with_names, again)
+        since = min(place(one, jobs) for one in gangs)
+        return Requeue(gang.key, running, tuple(pods), since, reason, with_names, again)
 
-    def _jobs(self, gang: Gang) -> list[Resumable] | None:
-        """Return the workloads of the gang's living pods, None where suspending them can't take just these away."""
+    def beside(self, gang: Gang) -> list[Gang]:
+        """Return the other gangs that have pods of the workloads of this one."""
+        owners = {member.pod.owner.uid for member in gang.alive() if member.pod.owner is not None}
+        keys = {key for uid in owners for key in self._registry.gangs_of(uid)} - {gang.key}
+        return [self._registry.gangs[key] for key in sorted(keys)]
+
+    def _jobs(self, gangs: Sequence[Gang]) -> list[Resumable] | None:
+        """Return the workloads of the gangs' living pods, None where suspending them can't take just these away."""
         found: dict[str, Resumable] = {}
-        for member in gang.alive():
+        keys = {gang.key for gang in gangs}
+        for member in chain.from_iterable(gang.alive() for gang in gangs):
             owner = member.pod.owner
             if owner is None:
                 return None
@@ -66,7 +83,7 @@ class Requeues:
             job = self._workload(member.pod, owner)
             if job is None or not self._may_suspend(job):
                 return None
-            if any(key != gang.key for uid in (owner.uid, job.uid) for key in self._registry.gangs_of(uid)):
+            if any(key not in keys for uid in (owner.uid, job.uid) for key in self._registry.gangs_of(uid)):
                 return None
             found[owner.uid] = job
         return list({job.uid: job for job in found.values()}.values())

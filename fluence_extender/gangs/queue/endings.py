@@ -1,9 +1,9 @@
 """Running work that its queue ends: work that overruns or exceeds ``maxDuration``, and all work if the queue evicts.
 
-A gang of a queue whose ``overrun`` is ``Requeue``, or that is stopped, goes back in line where that is possible. The
-pods of other gangs are evicted together, through the Eviction API. Either way disruption budgets hold. The workload of
-evicted pods decides whether it goes on: a Job creates new pods while its ``backoffLimit`` allows it, and those wait in
-line.
+A gang of a queue whose ``overrun`` is ``Requeue``, or that is stopped, goes back in line where that is possible. So do
+the gangs of one workload, together, once none of them may run on. The pods of other gangs are evicted together, through
+the Eviction API. Either way disruption budgets hold. The workload of evicted pods decides whether it goes on: a Job
+creates new pods while its ``backoffLimit`` allows it, and those wait in line.
 
 Invariant: while no queue ends work, no gang is looked at.
 """
@@ -65,17 +65,34 @@ class Endings:
         return found
 
     def _end(self, gang: Gang, queue: Queue, now: float) -> Sequence[Evict | Requeue]:
-        pods = [member.pod for member in gang.alive() if member.state is BOUND]
-        why = why_ended(queue, pods, self._ends.declared, self._calendar())
-        if not why:
-            return []
+        pods = _bound(gang)
+        why = self._why(queue, pods)
         fresh = [pod for pod in pods if pod.uid not in self._ended]
-        self._ended.update((pod.uid, now) for pod in fresh)
+        if not why or not fresh:
+            return []
         reason = f"gang {gang.key}: {why}"
-        requeue = self._requeues.requeue(gang, pods, reason) if fresh and _goes_back(queue) else None
-        if requeue is not None:
-            return [requeue] if requeue.jobs else []
+        if _goes_back(queue):
+            others = self._ended_too(gang, queue)
+            together = [*pods, *(pod for one in others for pod in _bound(one))]
+            requeue = self._requeues.requeue(gang, together, reason, others=others)
+            if requeue is not None:
+                self._ended.update((pod.uid, now) for pod in together)
+                return [requeue] if requeue.jobs else []
+        self._ended.update((pod.uid, now) for pod in fresh)
         return [Evict(pod, reason) for pod in fresh]
+
+    def _ended_too(self, gang: Gang, queue: Queue) -> list[Gang]:
+        """Return the other gangs of the gang's workloads if none of them may run on, otherwise none."""
+        others = self._requeues.beside(gang)
+        ended = all(self._why(queue, pods) for pods in map(_bound, others) if pods)
+        return others if ended else []
+
+    def _why(self, queue: Queue, pods: list[Pod]) -> str:
+        return why_ended(queue, pods, self._ends.declared, self._calendar())
+
+
+def _bound(gang: Gang) -> list[Pod]:
+    return [member.pod for member in gang.alive() if member.state is BOUND]
 
 
 def why_ended(queue: Queue, pods: list[Pod], declared: Callable[[Pod], float | None], now: float) -> str:

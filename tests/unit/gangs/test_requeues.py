@@ -464,6 +464,34 @@ def test_overrun_work_goes_back_ahead_of_what_came_after_it(world: MakeWorld) ->
     assert not w.jobs.pods(later)
 
 
+def test_independent_pods_of_a_job_go_back_together_once_none_of_them_may_run_on(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.cluster.put(replace(PHYSICS, overrun=OverrunAction.REQUEUE))
+    job, later = (w.jobs.submit_array(name, 4, 4, labels=dict(LABELS)) for name in ("runs", "later"))
+    w.advance(3)
+    for pod in w.jobs.pods(job):
+        w.change(pod, started=w.controller.registry.gone.clock())
+    w.advance(40)
+    settle(w)
+    assert (evicted(w), requeued(w)) == ([], ["runs"])
+    assert w.jobs.nodes(job) == ["n0"] * 4
+    assert not w.jobs.pods(later)
+    check(w)
+
+
+def test_independent_pods_of_which_some_may_run_on_are_evicted(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.cluster.put(replace(PHYSICS, overrun=OverrunAction.REQUEUE))
+    job = w.jobs.submit_array("runs", 4, 4, labels=dict(LABELS))
+    w.advance(3)
+    first, *others = w.jobs.pods(job)
+    w.change(first, started=w.controller.registry.gone.clock())
+    for pod in others:
+        w.change(pod, started=w.controller.registry.gone.clock() + 1000)
+    w.advance(40)
+    assert (evicted(w), requeued(w)) == ([first.name], [])
+
+
 @pytest.mark.parametrize(
     ("overrun", "most", "goes_back"),
     [
