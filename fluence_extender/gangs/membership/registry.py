@@ -189,8 +189,10 @@ class Registry:
         job = self.workloads.find(kind, member.pod.namespace, owner.name)
         if job is None or job.uid != owner.uid:
             return None
-        seen = min(member.first_seen, self.workloads.first_seen(job))
-        return job.queued_since or ((job.created, seen) if job.queued else None)
+        if job.queued and self.workloads.was_seen(job, member.first_seen):
+            # A pod that waits notes since when its owner is in line. After a restart this counts for all of its pods.
+            self._queue_anew(job)
+        return job.queued_since or ((job.created, self.workloads.first_seen(job)) if job.queued else None)
 
     def _gang(self, key: GangKey) -> Gang:
         """Return the gang of that key, new if need be; a gang that comes back continues its history."""

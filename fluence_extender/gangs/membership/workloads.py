@@ -102,6 +102,13 @@ class WorkloadIndex:
         """Return the resourceVersion at which a workload was first seen: it orders those of the same second."""
         return self._first_seen.get(thing.uid, revision(thing.version))
 
+    def was_seen(self, thing: ResumableObject, version: int) -> bool:
+        """Take in that a workload was seen at a resourceVersion; return whether that is earlier than was known."""
+        earlier = version < self.first_seen(thing)
+        if earlier:
+            self._first_seen[thing.uid] = version
+        return earlier
+
     def drop(self, thing: Workload) -> list[str]:
         """Forget an object; return the pods to look at again."""
         name = thing.namespace, thing.name

@@ -242,6 +242,21 @@ def test_restart_between_resumption_and_pods_starts_the_array_all_the_same(world
     check(w)
 
 
+def test_restart_keeps_the_order_of_an_arrays_pods(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    for number, (count, priority) in enumerate(((3, 0), (2, 0), (1, 10))):
+        job = w.jobs.submit_array(f"j{number}", count, count, priority=priority)
+        w.change_job(job, created=number + 0.5)
+        w.advance(20)
+        w.cluster.reap()
+        w.advance(20)
+    line = [str(one.gang) for one in w.controller.queue.line()]
+    assert len(line) == 2
+    w.restart()
+    w.advance(10)
+    assert [str(one.gang) for one in w.controller.queue.line()] == line
+
+
 def test_independent_pods_of_an_indexed_job_wait_for_their_turn_if_it_is_in_a_queue(world: MakeWorld) -> None:
     w = world(node("n0"))
     full = w.jobs.submit("full", 4)
