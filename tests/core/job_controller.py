@@ -104,7 +104,7 @@ class JobController:
             REPLICATED_JOB_REPLICAS: "1",
         }
         fields = part.fields.copy()
-        fields["labels"] = keys
+        fields["labels"] = {**fields.get("labels", {}), **keys}
         job = self.submit(name, part.count, part.cpu, not self.sets[part.job_set].suspended, **fields)
         job = replace(job, job_set=part.job_set, suspended=True)
         self.cluster.put(job)

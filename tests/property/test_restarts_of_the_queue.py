@@ -1,9 +1,9 @@
 """A restart decides the same: what the API server has is all that the queue goes by.
 
-Jobs, MPIJobs, RayClusters and pods of several queues come, wait for each other, are held, preempted, sent back in line,
-end and are deleted.
-Whenever nothing is under way, a core that knows nothing but the objects on the API server must find the line, the
-reasons, the reservations and the shares that the running one has, and must want to do nothing.
+Jobs, JobSets, MPIJobs, RayClusters and pods of several queues come, wait for each other, are held, preempted, sent back
+in line, end and are deleted. A TrainJob is its JobSet here, and a RayJob its RayCluster. Whenever nothing is under way, a
+core that knows nothing but the objects on the API server must find the line, the reasons, the reservations and the
+shares that the running one has, and must want to do nothing.
 
 What a restart may change isn't compared: on which nodes is reserved, what a gang that lacks room was told last, and the
 order of Jobs of one second, of which there are none here.
@@ -103,6 +103,30 @@ class Restarts(RuleBasedStateMachine):
         said = Submission(held, waits_for, None, tuple(labels.items()))
         self.world.change_job(job, submission=said, created=fields["created"])
 
+    @rule(
+        counts=st.lists(st.integers(1, 3), min_size=1, max_size=2),
+        queue=queues,
+        priority=priorities,
+        duration=durations,
+    )
+    def submit_a_job_set(self, counts: list[int], queue: str, priority: int, duration: float | None) -> None:
+        name, labels = self._name("s"), {QUEUE_LABEL: queue} if queue else {}
+        fields = PodFields(priority=priority, labels=labels, duration=duration, created=self._now())
+        for job in self.world.jobs.submit_set(name, *counts, **fields):
+            said = Submission(queues=tuple(labels.items()))
+            self.world.change_job(job, submission=said, created=fields["created"])
+
+    @rule(random=choice, suspended=st.booleans())
+    def suspend_or_resume_a_job_set(self, random: Random, suspended: bool) -> None:
+        if sets := sorted(self.world.jobs.sets):
+            self.world.jobs.suspend_set(random.choice(sets), suspended)
+
+    @rule(random=choice)
+    def delete_a_job_set(self, random: Random) -> None:
+        if sets := sorted(self.world.jobs.sets):
+            for job in self.world.jobs.remove_set(random.choice(sets)):
+                self._delete_pods(job)
+
     @rule(count=counts, queue=queues, priority=priorities, held=st.booleans(), duration=durations)
     def submit_a_gang(
         self, count: int, queue: str, priority: int, held: bool, duration: float | None
@@ -156,16 +180,19 @@ class Restarts(RuleBasedStateMachine):
 
     @rule(random=choice)
     def delete_a_job_that_has_ended(self, random: Random) -> None:
-        if jobs := [job for job in self._jobs() if job.finished]:
+        if jobs := [job for job in self._users_jobs() if job.finished]:
             self._delete(random.choice(jobs))
 
     @rule(random=choice)
     def delete_a_job(self, random: Random) -> None:
-        if jobs := self._jobs():
+        if jobs := self._users_jobs():
             self._delete(random.choice(jobs))
 
     def _delete(self, job: Job) -> None:
         self.world.cluster.remove(job)
+        self._delete_pods(job)
+
+    def _delete_pods(self, job: Job) -> None:
         for pod in self.world.jobs.pods(job):
             if not pod.deleting:
                 self.world.cluster.delete(pod)
@@ -300,6 +327,10 @@ class Restarts(RuleBasedStateMachine):
 
     def _jobs(self) -> list[Job]:
         return list(self.world.cluster.jobs())
+
+    def _users_jobs(self) -> list[Job]:
+        """The Jobs of which no JobSet would make another one."""
+        return [job for job in self._jobs() if not job.job_set]
 
     def _now(self) -> float:
         """A second in which nothing else is created: Jobs of one second may change places when they are written to."""
