@@ -114,8 +114,8 @@ class Births:
                 self.job_gone(job)
             return []
         if known is None:
-            pods = self._pods.setdefault(job.uid, {})
-            known = self._jobs[job.uid] = JobPods(job, job.version, pods, born=self._clock())
+            pods, workloads = self._pods.setdefault(job.uid, {}), self._registry.workloads
+            known = self._jobs[job.uid] = JobPods(job, workloads, pods, born=self._clock())
             before = None
         else:
             before, known.job, known.over = known.job, job, False
@@ -307,8 +307,7 @@ class Births:
 
         No gang behind them may be tried before them.
         """
-        workloads = self._registry.workloads
-        unshaped = [one for one in self._jobs.values() if self._wanted(one) and not one.shaped(workloads)]
+        unshaped = [one for one in self._jobs.values() if self._wanted(one) and not one.shaped()]
         unshaped.sort(key=lambda one: (one.job.suspended, one.age))
         most = MOST_UNKNOWN + sum(not one.job.suspended for one in unshaped)
         return [one.job for one in unshaped[:most]]
@@ -319,7 +318,7 @@ class Births:
         coming: list[Pod] = []
         for uid in sorted(self._changed):
             known = self._jobs[uid]
-            shaped, before = known.shaped(self._registry.workloads), len(known.foreseen)
+            shaped, before = known.shaped(), len(known.foreseen)
             missing = self._missing(known) if shaped else {}
             gone.extend(known.foreseen.pop(index) for index in [*known.foreseen] if index not in missing)
             for index, node in missing.items():

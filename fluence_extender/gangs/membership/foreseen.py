@@ -44,7 +44,7 @@ from fluence_extender.model.names import (
     RAY_GROUP,
     TRAINING_ROLE,
 )
-from fluence_extender.model.pod import Pod, revision
+from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job, Resumable
 
 WRITTEN_LATER = (ALLOCATION_ANNOTATION, FIRST_SEEN_ANNOTATION, PINNED_ANNOTATION, PLACED_ANNOTATION)
@@ -131,12 +131,11 @@ def shape(pod: Pod) -> Pod:
 class JobPods:
     """A workload that is to be placed, or was placed, before its pods exist.
 
-    Values: ``shapes`` are what its pods of each group have in common, empty while that isn't known. ``version`` is its
-    resourceVersion when it was first seen. ``foreseen`` are its pods that don't exist, by index: those of the first
-    group, then those of the next. ``pods`` are a Job's real pods by index and uid. ``refused`` is why its pods can't be
-    foreseen. ``held`` is how often it was suspended again. ``born`` is when it was seen resumed, or when the last of
-    its pods appeared. ``look_at`` is when to check next whether it has lost a place; both are on the controller's
-    clock. ``claims`` are the indexes of its claims.
+    Values: ``shapes`` are what its pods of each group have in common, empty while that isn't known. ``foreseen`` are
+    its pods that don't exist, by index: those of the first group, then those of the next. ``pods`` are a Job's real
+    pods by index and uid. ``refused`` is why its pods can't be foreseen. ``held`` is how often it was suspended again.
+    ``born`` is when it was seen resumed, or when the last of its pods appeared. ``look_at`` is when to check next
+    whether it has lost a place; both are on the controller's clock. ``claims`` are the indexes of its claims.
 
     States: if ``asked``, the API server is being asked for the shapes. If ``written``, the workload is being resumed
     without a plan, or suspended again. If ``over``, it has ended or is gone, or its user has resumed it. If ``paused``,
@@ -146,7 +145,7 @@ class JobPods:
     """
 
     job: Resumable
-    version: str
+    workloads: WorkloadIndex
     pods: Mapping[int, Mapping[str, Pod]]
     shapes: tuple[Pod, ...] = ()
     foreseen: dict[int, Pod] = field(default_factory=dict)
@@ -185,7 +184,7 @@ class JobPods:
     @property
     def age(self) -> tuple[float, int]:
         """Since when it stands in line, as for `Gang.created`."""
-        return self.job.queued_since or (self.job.created, revision(self.version))
+        return self.job.queued_since or (self.job.created, self.workloads.first_seen(self.job))
 
     @property
     def spent(self) -> bool:
@@ -212,21 +211,21 @@ class JobPods:
         waiting = [pod.uid for pod in real if not (pod.node or pod.deleting or pod.finished)]
         return waiting + [pod.uid for pod in self.foreseen.values()]
 
-    def shaped(self, workloads: WorkloadIndex) -> bool:
+    def shaped(self) -> bool:
         """Return whether the shape of its pods is known, from an existing pod of a Job if need be; judge new shapes."""
         if not self.shapes:
             pods = (pod for some in self.pods.values() for pod in some.values() if not pod.problem)
             self.shapes = tuple(shape(pod) for pod in islice(pods, 1))
         if self.shapes and not self.judged:
-            self._judge(workloads)
+            self._judge()
         return bool(self.shapes)
 
-    def _judge(self, workloads: WorkloadIndex) -> None:
+    def _judge(self) -> None:
         """Find out whether its pods make one gang, and whether it can wait without them."""
         self.judged = True
         probe = self.pod(0, "")
-        self.apart = workloads.membership(probe).key.convention is Convention.ALONE
-        workloads.forget(probe.uid)
+        self.apart = self.workloads.membership(probe).key.convention is Convention.ALONE
+        self.workloads.forget(probe.uid)
         if self.apart and not (self.job.queued or self.job.queued_since):
             self.refused = "its pods are gangs by themselves"
         elif self.pinned:
@@ -257,7 +256,7 @@ class JobPods:
             uid=f"{job.uid}/{index}",
             labels={**labels, **numbered} if COMPLETION_INDEX in labels else labels,
             annotations={**common.annotations, **numbered},
-            resource_version=self.version,
+            resource_version=str(self.workloads.first_seen(job)),
         )
         return replace(self.recorded(pod, node), gates=(), affinity=pinning(pod, node, ())) if node else pod
 
