@@ -41,7 +41,6 @@ def main() -> None:
         for manifest in (*shipped(*ACCOUNT), *priority_classes()):
             plane.api.apply(manifest)
         plane.add_nodes(NODES, cpu=CORES, memory="128Gi", timeout=900)
-        plane.judge.stop()
         # Without the Job controller no Job gets pods.
         plane.component("kube-controller-manager").stop()
         for number in range(1, given.rounds + 1):

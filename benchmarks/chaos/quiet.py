@@ -25,9 +25,10 @@ from benchmarks.chaos.truth import (
     waiting_although_it_fits,
 )
 from benchmarks.chaos.witness import Witness
-from fluence_extender.localcluster import ApiError, Violation
+from fluence_extender.localcluster import ApiError
 from fluence_extender.model.names import RESOURCES_CONFIGMAP, RESOURCES_KEY
 from tests.e2e.harness import Manifest, node_of
+from tests.e2e.judge import Violation
 from tests.e2e.service import Fluence, discrepancies
 
 DRIFT = "fluence_drift"

@@ -20,6 +20,7 @@ from fluence_extender.demo.stack import Stack
 from fluence_extender.localcluster import Api, Component, ControlPlane
 from tests.e2e.harness import Cluster, Manifest
 from tests.e2e.installation import Installation
+from tests.e2e.judge import KubeletJudge
 from tests.e2e.service import Fluence, over_http
 from tests.network.relay import Relay
 
@@ -76,6 +77,7 @@ class Stage:
         self.plane = ControlPlane(folder)
         self.replicas: list[Replica] = []
         self.api: Api
+        self.judge: KubeletJudge
 
     def __enter__(self) -> Self:
         try:
@@ -94,7 +96,7 @@ class Stage:
     @property
     def cluster(self) -> Cluster:
         """Return the cluster as the checks see it."""
-        return Cluster(self.api, self.plane.kubeconfig, self.plane.judge, self.plane)
+        return Cluster(self.api, self.plane.kubeconfig, self.judge, self.plane)
 
     def component(self, process: Process, replica: int = 0) -> Component:
         """Return the process that a disturbance names."""
@@ -133,6 +135,7 @@ class Stage:
 
     def _set_up(self) -> None:
         self.api = HastyApi(self.plane.kubeconfig)
+        self.judge = self._cleanup.enter_context(KubeletJudge(self.plane.kubeconfig))
         kubeconfig = Installation(self.plane).kubeconfig
         for name in NAMESPACES:
             self.plane.api.create(namespace(name))

@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from benchmarks.chaos.deeds import Create, Form
 from benchmarks.chaos.witness import workload_of
 from benchmarks.chaos.workloads import POOL
-from fluence_extender.localcluster.admission import amounts, effective_requests
 from fluence_extender.localcluster.nodes import is_ready
 from fluence_extender.model.assignment import recorded_devices
 from fluence_extender.model.names import SCHEDULER_NAME
 from tests.e2e.harness import Manifest, annotations_of, node_of, phase_of, summary
+from tests.e2e.kubelet_admission import amounts, effective_requests
 
 ENDED = ("Succeeded", "Failed")
 

@@ -69,7 +69,6 @@ def main() -> None:
                 plane.api.apply(manifest)
             console.print(f"making {nodes:,} nodes")
             plane.add_nodes(nodes, cpu=CORES, memory="128Gi", timeout=900)
-            plane.judge.stop()
             bench = Bench(plane)
             names = _able(plane, names, figures)
             of_gangs = [name for name in names if name not in OF_JOBS]

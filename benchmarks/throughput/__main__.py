@@ -90,7 +90,6 @@ def _measure(
             plane.api.apply(manifest)
         console.print(f"making {nodes:,} nodes")
         plane.add_nodes(nodes, cpu=32, memory="128Gi", timeout=900)
-        plane.judge.stop()
         bench = Bench(plane)
         for mode in modes:
             for workload in workloads:

@@ -2,11 +2,11 @@
 
 Only a stock kube-scheduler, a real API server and real controllers show how a scheduler extender behaves. This room
 builds etcd, kube-apiserver, kube-controller-manager and kube-scheduler once from pinned Go modules, and runs them in a
-folder of their own. Nodes run nothing: their kubelets are played by a part of the same program (kubelets.go), and what
-kubelets do at admission by the judge.
+folder of their own. Nodes run nothing: their kubelets are played by a part of the same program (kubelets.go), which
+admits every pod.
 
 Invariants: no process outlives the process that started it, however that ends; two control planes at the same time
-share only the built binaries; this room imports no other room, so that its judgment is independent of them.
+share only the built binaries; this room imports no other room, so that what runs on it is tried independently of them.
 """
 
 from fluence_extender.localcluster.api import Api
@@ -21,7 +21,6 @@ from fluence_extender.localcluster.errors import (
     StartFailed,
     TimedOut,
 )
-from fluence_extender.localcluster.judge import KubeletJudge, Violation
 from fluence_extender.localcluster.process import Component
 
 __all__ = [
@@ -32,10 +31,8 @@ __all__ = [
     "ControlPlane",
     "FolderInUse",
     "GoMissing",
-    "KubeletJudge",
     "LocalClusterError",
     "StartFailed",
     "TimedOut",
-    "Violation",
     "ensure_binaries",
 ]

@@ -31,7 +31,6 @@ from fluence_extender.localcluster.binaries import ensure_binaries
 from fluence_extender.localcluster.components import Layout, complete_scheduler_config
 from fluence_extender.localcluster.credentials import Access
 from fluence_extender.localcluster.errors import ApiError, FolderInUse, LocalClusterError
-from fluence_extender.localcluster.judge import KubeletJudge
 from fluence_extender.localcluster.nodes import create_nodes, delete_nodes, node_manifest, resource_list
 from fluence_extender.localcluster.process import LOOPBACK, Component, Ports, Startable, under_hostname
 
@@ -44,7 +43,7 @@ T = TypeVar("T")
 
 
 class ControlPlane(Startable):
-    """etcd, kube-apiserver, kube-controller-manager and kubelets on loopback, with a judge; schedulers on demand.
+    """etcd, kube-apiserver, kube-controller-manager and kubelets on loopback; schedulers on demand.
 
     ``folder`` holds all its files; without it a temporary folder is used and removed at the end. ``binaries`` are the
     paths of the programs by name; without them `ensure_binaries` finds or builds them.
@@ -64,7 +63,6 @@ class ControlPlane(Startable):
         self._layout: Layout | None = None
         self._access: Access | None = None
         self._api: Api | None = None
-        self._judge: KubeletJudge | None = None
 
     def start(self) -> None:
         """Start everything and wait until it is ready.
@@ -82,7 +80,7 @@ class ControlPlane(Startable):
     def stop(self) -> None:
         """Stop everything, and remove a temporary folder."""
         self._cleanup.close()
-        self._layout = self._access = self._api = self._judge = None
+        self._layout = self._access = self._api = None
 
     @property
     def folder(self) -> Path:
@@ -103,11 +101,6 @@ class ControlPlane(Startable):
     def api(self) -> Api:
         """A client with the admin's rights."""
         return _started(self._api)
-
-    @property
-    def judge(self) -> KubeletJudge:
-        """The judge that plays the kubelet's admission; its ``violations`` are the pods that overcommitted a node."""
-        return _started(self._judge)
 
     @property
     def access(self) -> Access:
@@ -208,7 +201,6 @@ class ControlPlane(Startable):
         self._access = Access(at)
         self._api = Api(at.kubeconfig)
         self._cleanup.callback(self._api.close)
-        self._judge = KubeletJudge(at.kubeconfig)
 
     def _lock_folder(self) -> Path:
         if self._given is None:
@@ -229,7 +221,6 @@ class ControlPlane(Startable):
         self._cleanup.callback(self._end_all)
         self._add(ETCD, components.etcd(at), partial(self._answers, f"{at.etcd_url}/health")).start()
         self._add(APISERVER, components.apiserver(at), self._api_ready).start()
-        self.judge.start()
         healthy = partial(self._answers, f"https://{LOOPBACK}:{at.manager_port}/healthz")
         own = self.kubeconfig_for(f"system:{MANAGER}", ["system:masters"])
         manager = self._add(MANAGER, components.controller_manager(at, own), healthy)
@@ -243,7 +234,6 @@ class ControlPlane(Startable):
         return component
 
     def _end_all(self) -> None:
-        self.judge.stop()
         for name, component in reversed(self._components.items()):
             if name == ETCD:
                 component.stop()

@@ -19,10 +19,10 @@ from http import HTTPStatus
 from typing import Any
 
 from fluence_extender.localcluster import ApiError
-from fluence_extender.localcluster.admission import amounts, effective_requests
 from fluence_extender.localcluster.nodes import delete_nodes
 from fluence_extender.model.names import ATOMIC_CLASS, CONSUMES_ANNOTATION, KEEPING, MARK_RESOURCE
 from tests.e2e.harness import Cluster, Manifest, annotations_of, node_of, phase_of
+from tests.e2e.kubelet_admission import amounts, effective_requests
 from tests.e2e.nodes import NodeFactory
 
 REQUESTS = "/apis/autoscaling.x-k8s.io/v1"

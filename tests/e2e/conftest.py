@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from fluence_extender.demo.stack import Webhook
-from fluence_extender.localcluster import Api, ApiError, Component, ControlPlane, KubeletJudge
+from fluence_extender.localcluster import Api, ApiError, Component, ControlPlane
 from fluence_extender.model.names import DEFAULT_NAMESPACE, RESOURCES_CONFIGMAP, RESOURCES_KEY
 from tests.e2e.admitted import registered, wait_until_called
 from tests.e2e.births import Leader, wait_until_in_force
@@ -23,6 +23,7 @@ from tests.e2e.deployed import Deployed, Operations
 from tests.e2e.harness import LONGEST, Cluster, Namespace, documents, wait_for
 from tests.e2e.history import History, recorded
 from tests.e2e.installation import BASE, Installation
+from tests.e2e.judge import KubeletJudge
 from tests.e2e.nodes import FilledNodes, NodeFactory, existing_nodes, local_nodes
 from tests.e2e.operators import KINDS, installed
 from tests.e2e.proxied import OTHERS
@@ -81,15 +82,11 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """The cluster under test, local or not."""
     path = request.config.getoption("--kubeconfig")
-    if not path:
-        plane = request.getfixturevalue("control_plane")
-        yield Cluster(plane.api, plane.kubeconfig, plane.judge, plane)
-        return
-    kubeconfig = Path(path).absolute()
-    judge = KubeletJudge(kubeconfig, enforce=False)
-    judge.start()
-    yield Cluster(Api(kubeconfig), kubeconfig, judge)
-    judge.stop()
+    plane: ControlPlane | None = None if path else request.getfixturevalue("control_plane")
+    kubeconfig = Path(path).absolute() if plane is None else plane.kubeconfig
+    api = Api(kubeconfig) if plane is None else plane.api
+    with KubeletJudge(kubeconfig, enforce=plane is not None) as judge:
+        yield Cluster(api, kubeconfig, judge, plane)
 
 
 @pytest.fixture

@@ -25,7 +25,8 @@ from urllib.error import HTTPError
 
 import yaml
 
-from fluence_extender.localcluster import Api, ApiError, ControlPlane, KubeletJudge, TimedOut
+from fluence_extender.localcluster import Api, ApiError, ControlPlane, TimedOut
+from tests.e2e.judge import KubeletJudge
 
 Manifest = dict[str, Any]
 T = TypeVar("T")

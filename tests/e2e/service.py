@@ -14,7 +14,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from fluence_extender.cluster.decode.devices import EXTENDED_CLAIM
 from fluence_extender.demo.stack import unverified
 from fluence_extender.localcluster import Api, ControlPlane
-from fluence_extender.localcluster.admission import Amounts, amounts, effective_requests
 from fluence_extender.model.devices import CLASS_RESOURCE_PREFIX
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import (
@@ -25,6 +24,7 @@ from fluence_extender.model.names import (
     STATE_GROUP,
 )
 from tests.e2e.harness import LONGEST, Cluster, Manifest, annotations_of, node_of, phase_of, wait_for
+from tests.e2e.kubelet_admission import Amounts, amounts, effective_requests
 
 Fetch = Callable[[str], str]
 

@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.localcluster.admission import quantity
 from fluence_extender.model.names import (
     GROUP_LABEL,
     GROUP_SIZE_ANNOTATION,
@@ -18,6 +17,7 @@ from fluence_extender.model.names import (
     RESOURCE_PREFIX,
     SCHEDULER_NAME,
 )
+from tests.e2e.kubelet_admission import quantity
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "examples").glob("[0-9]*.yaml"))
 Manifest = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.localcluster.admission import admit, amounts, effective_requests, quantity
+from tests.e2e.kubelet_admission import admit, amounts, effective_requests, quantity
 
 ROOM = {"cpu": 2000, "memory": 4096, "pods": 3, "ephemeral-storage": 100, "example.com/gpu": 2}
 

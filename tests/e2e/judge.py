@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fluence_extender.localcluster.admission import Amounts, Rejection, admit, amounts, effective_requests
 from fluence_extender.localcluster.api import STRATEGIC_PATCH, Api, Manifest, Watch
 from fluence_extender.localcluster.errors import ApiError
-from fluence_extender.localcluster.process import poll
+from fluence_extender.localcluster.process import Startable, poll
+from tests.e2e.kubelet_admission import Amounts, Rejection, admit, amounts, effective_requests
 
 PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
@@ -46,7 +46,7 @@ class Violation:
         return f"{self.pod} on {self.node}: {self.reason}: {self.message}"
 
 
-class KubeletJudge:
+class KubeletJudge(Startable):
     """Judges all bound pods of the cluster that ``kubeconfig`` names, from `start` to `stop`."""
 
     def __init__(self, kubeconfig: Path, *, enforce: bool = True) -> None:
