@@ -28,7 +28,6 @@ from fluence_extender.gangs.lifecycle.member_states import (
     MemberEvent,
     MemberState,
     Placed,
-    documentation,
     end_binding,
     move,
     steer_again,
@@ -40,6 +39,16 @@ from fluence_extender.model.assignment import Assignment
 from tests.core.values import pod
 
 DOCS = Path(__file__).parents[3] / "docs" / "gangs.md"
+FROM_MOST = 5
+"""An event that leads from so many states to one state is listed below the diagram."""
+
+USUAL = (
+    (BINDING, MemberEvent.BIND_SUCCEEDED),
+    (HANDED_OVER, MemberEvent.SEEN_BOUND),
+    (BOUND, MemberEvent.END),
+)
+"""The diagram shows these transitions in any case."""
+
 ON_BOUND = {MemberEvent.SEEN_BOUND, MemberEvent.TAKEN_OVER, MemberEvent.BIND_SUCCEEDED}
 
 
@@ -152,6 +161,36 @@ def test_each_state_has_its_data_and_a_place_only_if_it_is_placed(events: list[M
         elif member.state in (WAITING, ENDED):
             assert member.assignment is None
         assert (member.state in NOT_BOUND) == (not member.bound and member.state is not ENDED)
+
+
+def documentation() -> str:
+    """The table as the documentation shows it, in Markdown.
+
+    A Mermaid diagram shows the transitions between different states. Events that lead from most states to one would
+    clutter it, so they are listed below it.
+    """
+    edges: dict[tuple[MemberState, MemberState], list[str]] = {}
+    sources: dict[tuple[MemberEvent, MemberState], list[MemberState]] = {}
+    for (before, event), after in TRANSITIONS.items():
+        if before is not after:
+            sources.setdefault((event, after), []).append(before)
+    for (event, after), states in sources.items():
+        for before in states if len(states) < FROM_MOST else [one for one in states if (one, event) in USUAL]:
+            edges.setdefault((before, after), []).append(event.value)
+    order = list(MemberState)
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {WAITING.name}"]
+    lines += [f"    {state.name}: {state.value}" for state in order]
+    for (before, after), events in sorted(
+        edges.items(), key=lambda edge: [order.index(one) for one in edge[0]]
+    ):
+        lines.append(f"    {before.name} --> {after.name}: {' / '.join(events)}")
+    lines += [f"    {ENDED.name} --> [*]", "```", "", "| event | from | to |", "|---|---|---|"]
+    for (event, after), states in sources.items():
+        if len(states) >= FROM_MOST:
+            from_all = len(states) == len(order) - 1
+            names = "every other state" if from_all else ", ".join(one for one in order if one in states)
+            lines.append(f"| {event} | {names} | {after} |")
+    return "\n".join(lines)
 
 
 def test_documentation_shows_the_table() -> None:
