@@ -22,7 +22,7 @@ from pathlib import Path
 
 from benchmarks.matcher_cluster import cluster
 from benchmarks.matcher_page import Measured, plot, report
-from fluence_extender.graph.jgf import expand
+from fluence_extender.matcher.expansion import MOST_WRITTEN, expanded
 from fluxion_ffi import LibraryUnavailable, open_library
 
 POLICIES = ("first", "lonode", "hinode")
@@ -63,7 +63,7 @@ def measure(size: int, asked: argparse.Namespace, folder: Path) -> Measured:
     files["counts"].write_text(json.dumps(compact))
     chosen = list(engines(size, asked))
     if chosen != ["counts"]:
-        files["units"].write_text(json.dumps(expand(compact)))
+        files["units"].write_text(json.dumps(expanded(compact, MOST_WRITTEN)))
     del compact
     found: Measured = {}
     for policy in asked.policies.split(","):

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.matcher_cluster import PRUNE, cluster, slots
-from fluence_extender.graph.jgf import expand
 from fluence_extender.matcher import Matcher, MatcherOptions, MatchOp, create_matcher
 from fluence_extender.matcher.engine import EmbeddedEngine
+from fluence_extender.matcher.expansion import expanded
 from fluence_extender.matcher.port import Hold
 
 SLOTS = (1, 64, 512)
@@ -99,7 +99,7 @@ def changes(matcher: Matcher, compact: bool, nodes: int, repeat: int) -> Iterato
     adds, removes = [], []
     for number in range(nodes, nodes + repeat):
         branch = cluster(range(number, number + 1))
-        document = branch if compact else expand(branch)
+        document = branch if compact else expanded(branch)
         adds.append(timed(partial(matcher.add_subgraph, document)))
         removes.append(timed(partial(matcher.remove_subgraph, f"/cluster/node{number}")))
     yield "add a node", statistics.median(adds)

@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 import fluxion_ffi
 from fluence_extender.apps.extender.engines import shared_policy
 from fluence_extender.graph.cluster_graph import build_containment
-from fluence_extender.graph.jgf import expand, to_jgf
+from fluence_extender.graph.jgf import to_jgf
 from fluence_extender.graph.units import COARSE, request_counts
+from fluence_extender.matcher.expansion import MOST_WRITTEN, expanded
 from fluence_extender.matcher.fluxion import FluxionMatcher
 from fluence_extender.matcher.port import Hold, MatcherOptions
 from fluence_extender.model.node import Node
@@ -68,7 +69,7 @@ def parts(nodes: int, pods: int) -> str:
     there = [Node(f"node-{number}", allocatable=allocatable) for number in range(nodes)]
     containment = build_containment(there, units=COARSE)
     document = to_jgf(containment)
-    vertices = len(expand(document)["graph"]["nodes"])
+    vertices = len(expanded(document, MOST_WRITTEN)["graph"]["nodes"])
     options = MatcherOptions(policy=shared_policy("lonode"), prune_filters="ALL:core,ALL:memory,ALL:gpu")
     library = TimedLibrary(fluxion_ffi.open_library())
     stand_in: Any = library

@@ -1,28 +1,22 @@
-"""The graph as a JSON Graph Format document, compact or with one vertex for each leaf.
+"""The graph as a JSON Graph Format document in compact form.
 
-In the compact form, an entry for N equal sibling leaves has ``"count": N`` in its metadata, even when N is 1. Its
-``id``, ``uniq_id``, name and path are those of the first leaf; each further leaf is one higher. libreapi_cli reads the
-expanded form only (fluxion reference 2.1).
+An entry for N equal sibling leaves has ``"count": N`` in its metadata, even when N is 1. Its ``id``, ``uniq_id``, name
+and path are those of the first leaf; each further leaf is one higher. libreapi_cli reads documents with one vertex for
+each leaf only (fluxion reference 2.1); `matcher.expansion` makes them.
 
-Invariant: expanding changes nothing in a document without counts, and no two ``uniq_id`` values are equal.
+Invariant: no two ``uniq_id`` values are equal, also with one vertex for each leaf.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
-from fluence_extender.graph.errors import GraphTooLarge
+from fluence_extender.graph.containment import Containment
+from fluence_extender.graph.growth import Addition
 from fluence_extender.graph.vertex import NO_RANK, NODE_TYPE, Vertex
 
-if TYPE_CHECKING:
-    # The process of an engine reads documents and doesn't load the containment graph.
-    from fluence_extender.graph.containment import Containment
-    from fluence_extender.graph.growth import Addition
-
 Jgf = dict[str, Any]
-
-MOST_VERTICES = 5_000_000
 
 
 def to_jgf(containment: Containment) -> Jgf:
@@ -61,45 +55,6 @@ def addition_jgf(containment: Containment, addition: Addition) -> Jgf:
     known = {**above, **added}
     edges.extend((known[parent], vertex) for parent, vertex in addition.vertices)
     return _document(known.values(), edges)
-
-
-def expand(jgf: Jgf, limit: int = MOST_VERTICES) -> Jgf:
-    """Return the document with one vertex for each leaf; edges keep their order. Raises `GraphTooLarge`."""
-    graph = jgf["graph"]
-    counts = {
-        entry["id"]: entry["metadata"]["count"]
-        for entry in graph["nodes"]
-        if entry["metadata"].get("count", 1) != 1
-    }
-    total = len(graph["nodes"]) + sum(counts.values()) - len(counts)
-    if total > limit:
-        raise GraphTooLarge(total, limit)
-    nodes = [leaf for entry in graph["nodes"] for leaf in _leaves(entry)]
-    edges: list[Jgf] = []
-    for edge in graph["edges"]:
-        count = counts.get(edge["target"])
-        if count is None:
-            edges.append(edge)
-        else:
-            first = int(edge["target"])
-            edges.extend({**edge, "target": str(first + index)} for index in range(count))
-    return {**jgf, "graph": {**graph, "nodes": nodes, "edges": edges}}
-
-
-def _leaves(entry: Jgf) -> Iterator[Jgf]:
-    metadata = entry["metadata"]
-    if "count" not in metadata:
-        yield entry
-        return
-    rest = {key: value for key, value in metadata.items() if key != "count"}
-    parent = metadata["paths"]["containment"].rpartition("/")[0]
-    for index in range(metadata["count"]):
-        number = metadata["id"] + index
-        uniq_id = metadata["uniq_id"] + index
-        name = f"{metadata['basename']}{number}"
-        leaf = {**rest, "name": name, "id": number, "uniq_id": uniq_id}
-        leaf["paths"] = {**metadata["paths"], "containment": f"{parent}/{name}"}
-        yield {**entry, "id": str(uniq_id), "metadata": leaf}
 
 
 def _document(vertices: Iterable[Vertex], edges: Iterable[tuple[Vertex, Vertex]]) -> Jgf:

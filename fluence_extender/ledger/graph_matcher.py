@@ -15,7 +15,6 @@ import structlog
 from fluence_extender.graph.changes import Removal
 from fluence_extender.graph.cluster_graph import NO_RESOURCES
 from fluence_extender.graph.containment import LEVELS
-from fluence_extender.graph.errors import GraphTooLarge
 from fluence_extender.graph.growth import Addition
 from fluence_extender.graph.jgf import addition_jgf, to_jgf
 from fluence_extender.graph.jobspecs import Jobspec, compute_jobspec
@@ -28,9 +27,6 @@ from fluence_extender.model.node import Node
 from fluence_extender.model.resources import CPU, MEMORY, Resources
 
 log = structlog.get_logger(__name__)
-
-LoadFailed = (MatcherError, GraphTooLarge)
-"""The errors with which making a matcher from a graph fails."""
 
 COUNTED = ("core", "memory", "gpu")
 """The leaf types that a match's placement counts."""
@@ -74,7 +70,7 @@ class GraphMatcher:
     def load(self, nodes: Iterable[Node], resources: VirtualResources) -> None:
         """Build the graph and a matcher on it, without any job.
 
-        Raises `MatcherError` and `GraphTooLarge` when no matcher can be made; then nothing has changed.
+        Raises `MatcherError` when no matcher can be made; then nothing has changed.
         """
         graph = self.setup.graph(nodes, resources)
         matcher = None if graph.empty else self.setup.make(to_jgf(graph.containment))

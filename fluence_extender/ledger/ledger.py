@@ -178,7 +178,7 @@ class Ledger:
     def load(self, nodes: Iterable[Node], resources: VirtualResources | None = None) -> None:
         """Replace all nodes, and the virtual resources if given, and build the graph at once; allocations stay.
 
-        Raises `MatcherError` and `GraphTooLarge` when no graph can be built; ``graph.fault`` says so then.
+        Raises `MatcherError` when no graph can be built; ``graph.fault`` says so then.
         """
         if resources is not None:
             self.graph.resources = resources

@@ -17,7 +17,7 @@ from fluence_extender.graph.live_graph import LiveGraph
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.accounts import Allocation, NodeAccount
 from fluence_extender.ledger.bookings import Bookings, LedgerState, NodeUse
-from fluence_extender.ledger.graph_matcher import GraphMatcher, LoadFailed, MatcherSetup
+from fluence_extender.ledger.graph_matcher import GraphMatcher, MatcherSetup
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.node import Node
 
@@ -150,13 +150,13 @@ class SyncedGraph:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Rebuild the graph at once if it is behind. Raises `MatcherError`, `GraphTooLarge`."""
+        """Rebuild the graph at once if it is behind. Raises `MatcherError`."""
         if not self.behind:
             return
         rebuild = self.begin_rebuild()
         try:
             rebuild.run()
-        except LoadFailed as error:
+        except MatcherError as error:
             self.fault = f"the resource graph can't be loaded: {error}"
             raise
         self.finish_rebuild(rebuild, None)
@@ -226,7 +226,7 @@ class Rebuild:
         return differences
 
     def run(self) -> None:
-        """Build the graph, or book what has changed since the last run. Raises `MatcherError`, `GraphTooLarge`."""
+        """Build the graph, or book what has changed since the last run. Raises `MatcherError`."""
         wanted, reached = self._wanted, self._reached
         if reached is None:
             self.bookings.matcher.load(wanted.nodes.values(), wanted.resources)

@@ -13,6 +13,9 @@ from fluence_extender.matcher.walker.reader import parse_json, read_document
 MOST_WALKED = 1_500_000
 """The most vertices that are walked one by one."""
 
+MOST_WRITTEN = 5_000_000
+"""The most vertices of a document that isn't walked here."""
+
 
 class TooManyVertices(MatcherError):
     """The graph has more units than can be matched one by one."""
@@ -34,20 +37,20 @@ def expanded(document: Any, most: int = MOST_WALKED) -> Any:
     try:
         graph = document["graph"]
         nodes, edges = graph["nodes"], graph["edges"]
-        counts = {
-            entry["id"]: _count(place, entry["metadata"]["count"])
-            for place, entry in enumerate(nodes)
-            if "count" in entry["metadata"]
-        }
-        if not counts:
+        counted = {}
+        for place, entry in enumerate(nodes):
+            if "count" in entry["metadata"]:
+                _check_count(place, entry["metadata"]["count"])
+                counted[entry["id"]] = entry["metadata"]
+        if not counted:
             return document
         # The places in the messages of this check are those of the compact document.
         read_document(document)
-        total = len(nodes) - len(counts) + sum(counts.values())
+        total = len(nodes) - len(counted) + sum(one["count"] for one in counted.values())
         if total > most:
             raise TooManyVertices(total, most)
         units = [unit for entry in nodes for unit in _units(entry)]
-        expanded_edges = [one for edge in edges for one in _edges(edge, counts)]
+        expanded_edges = [one for edge in edges for one in _edges(edge, counted)]
         return {**document, "graph": {**graph, "nodes": units, "edges": expanded_edges}}
     except (KeyError, TypeError, AttributeError):
         return document
@@ -80,12 +83,15 @@ def unit_entries(key: str, metadata: Mapping[str, Any], count: int) -> Iterator[
         name = f"{basename}{first_id + index}"
         paths = {**metadata["paths"], "containment": f"{parent}/{name}"}
         own = {"name": name, "id": first_id + index, "uniq_id": first_uniq_id + index, "paths": paths}
-        yield {"id": unit_key(key, index), "metadata": {**metadata, **own}}
+        yield {"id": _unit_key(key, metadata, index), "metadata": {**metadata, **own}}
 
 
-def unit_key(key: str, index: int) -> str:
-    """Return the document id of one of the units of an entry."""
-    return f"{key}+{index}" if index else key
+def _unit_key(key: str, metadata: Mapping[str, Any], index: int) -> str:
+    """Return the document id of one of the units of an entry, which is its uniq_id if that is so for the entry."""
+    if not index:
+        return key
+    uniq_id: Any = metadata.get("uniq_id")
+    return str(uniq_id + index) if key == str(uniq_id) else f"{key}+{index}"
 
 
 def leaf_types_of(document: Any) -> set[str]:
@@ -99,12 +105,11 @@ def leaf_types_of(document: Any) -> set[str]:
     return types - {"node"}
 
 
-def _count(place: int, value: Any) -> int:
+def _check_count(place: int, value: Any) -> None:
     if type(value) is not int or value < 1:
         raise InvalidGraph(
             f"graph.nodes[{place}].metadata.count must be a whole number from 1 on, and is {shown(value)}"
         )
-    return value
 
 
 def _units(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -126,7 +131,12 @@ def _whole(value: Any, where: str) -> int:
         raise InvalidGraph(f"{where} must be a whole number, and is {shown(value)}") from None
 
 
-def _edges(edge: Mapping[str, Any], counts: Mapping[str, int]) -> Iterator[Mapping[str, Any]]:
-    count = counts.get(edge["target"], 1)
-    for index in range(count):
-        yield {**edge, "target": unit_key(edge["target"], index)} if count > 1 else edge
+def _edges(edge: Mapping[str, Any], counted: Mapping[str, Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    target = edge["target"]
+    metadata = counted.get(target)
+    if metadata is None or metadata["count"] == 1:
+        yield edge
+    else:
+        yield from (
+            {**edge, "target": _unit_key(target, metadata, index)} for index in range(metadata["count"])
+        )

@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 import fluxion_ffi as fluxion
-from fluence_extender.graph.jgf import MOST_VERTICES
 from fluence_extender.matcher.collector import paused_collector
 from fluence_extender.matcher.errors import (
     Busy,
@@ -29,7 +28,7 @@ from fluence_extender.matcher.errors import (
     UnknownJob,
     Unsatisfiable,
 )
-from fluence_extender.matcher.expansion import TooManyVertices, expanded, expanded_resources
+from fluence_extender.matcher.expansion import MOST_WRITTEN, TooManyVertices, expanded, expanded_resources
 from fluence_extender.matcher.jobs import hold_by_match, operation_named
 from fluence_extender.matcher.port import Hold, Jgf, JobInfo, Match, MatcherOptions, MatchOp, Placement
 from fluence_extender.matcher.walker.graph import STATIC_TYPES
@@ -162,7 +161,7 @@ def _unit_vertices(graph: Jgf | str | bytes) -> Jgf | str | bytes:
     except (ValueError, TypeError, RecursionError):
         return graph
     try:
-        plain: Jgf = expanded(document, MOST_VERTICES)
+        plain: Jgf = expanded(document, MOST_WRITTEN)
     except TooManyVertices as error:
         raise InvalidGraph(f"{error}, or use --engine embedded") from error
     return plain if isinstance(plain, dict) else graph

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fluence_extender.graph.containment import LEVELS
-from fluence_extender.graph.jgf import expand
 from fluence_extender.graph.units import COARSE, FINE, Units
 from fluence_extender.ledger.graph_matcher import MatcherSetup
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.matcher import MatcherOptions, create_matcher
+from fluence_extender.matcher.expansion import expanded
 from fluence_extender.matcher.factory import Engine as EngineName
 from fluence_extender.matcher.port import Jgf, Matcher
 from tests.engines import FLUXION
@@ -36,7 +36,7 @@ class CoreEngine:
 
         def make(document: Jgf) -> Matcher:
             return create_matcher(
-                self.name, expand(document) if self.name == "fluxion" else document, options
+                self.name, expanded(document) if self.name == "fluxion" else document, options
             )
 
         return Ledger(MatcherSetup(make, self.units, levels, self.incremental), policy)

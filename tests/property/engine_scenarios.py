@@ -8,8 +8,8 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from fluence_extender.graph.jgf import expand
 from fluence_extender.matcher import Jgf, Match, Matcher, MatcherError, MatcherOptions, MatchOp
+from fluence_extender.matcher.expansion import expanded
 from fluence_extender.matcher.port import Hold
 from fluence_extender.matcher.walker import Walker
 from fluence_extender.matcher.walker.last_errno import LAST_ERRNO
@@ -244,7 +244,7 @@ class Engines:
     def _load(self) -> None:
         self._errnos: dict[int, int] = {}
         document = self.graph.document()
-        self.engines = [(create(expand(document), self.options), False) for create in self._create]
+        self.engines = [(create(expanded(document), self.options), False) for create in self._create]
         if self._counted is not None:
             self.engines.append((self._counted(document, self.options), True))
 
@@ -336,7 +336,7 @@ class Engines:
         branch = self.graph.branch(self.graph.node(self.random.choice(self.graph.holders)))
         self.ask(
             f"add {branch}",
-            lambda engine, compact: engine.add_subgraph(branch if compact else expand(branch)),
+            lambda engine, compact: engine.add_subgraph(branch if compact else expanded(branch)),
         )
         self._recount()
 

@@ -17,13 +17,14 @@ from fluence_extender.graph.changes import (
 )
 from fluence_extender.graph.cluster_graph import build_containment
 from fluence_extender.graph.containment import Containment
-from fluence_extender.graph.jgf import addition_jgf, expand, to_jgf
+from fluence_extender.graph.jgf import addition_jgf, to_jgf
 from fluence_extender.graph.jobspecs import jobspecs_for
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.graph.units import COARSE
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.matcher import Matcher, MatcherOptions, MatchOp, create_matcher
 from fluence_extender.matcher.errors import MatcherError
+from fluence_extender.matcher.expansion import expanded
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import Resources
 
@@ -74,10 +75,10 @@ def check_invariants(graph: Containment) -> None:
     nodes = [one for one in vertices if one.type == "node"]
     assert len({one.rank for one in nodes}) == len(nodes)
     assert {one.path for one in nodes} == {*graph.nodes.values(), *graph.devices}
-    expanded = expand(to_jgf(graph))["graph"]
-    paths = [entry["metadata"]["paths"]["containment"] for entry in expanded["nodes"]]
+    plain = expanded(to_jgf(graph))["graph"]
+    paths = [entry["metadata"]["paths"]["containment"] for entry in plain["nodes"]]
     assert len(set(paths)) == len(paths) == sum(one.count for one in vertices)
-    assert len(expanded["edges"]) == len(paths) - 1
+    assert len(plain["edges"]) == len(paths) - 1
 
 
 def weight(id_: int, uniq_id: int) -> int:
@@ -147,7 +148,7 @@ def test_every_device_of_an_idle_cluster_can_be_granted(
 ) -> None:
     host = Node(name="host", allocatable=Resources({"cpu": 1000}))
     graph = build_containment([*members, host], forest, units=COARSE)
-    document = expand(to_jgf(graph))
+    document = expanded(to_jgf(graph))
     for device in device_catalogue(graph).devices:
         (jobspec,) = jobspecs_for([device], device.count)
         matcher = create_matcher("embedded", document, MatcherOptions(policy=policy))
@@ -161,9 +162,9 @@ def test_an_engine_takes_the_document_of_an_addition(
     members: list[Node], joining: Node, forest: VirtualResources
 ) -> None:
     graph = build_containment([node for node in members if node.name != joining.name], forest, units=COARSE)
-    matcher = create_matcher("embedded", expand(to_jgf(graph)))
+    matcher = create_matcher("embedded", expanded(to_jgf(graph)))
     addition = plan_node(graph, joining)
-    matcher.add_subgraph(expand(addition_jgf(graph, addition)))
+    matcher.add_subgraph(expanded(addition_jgf(graph, addition)))
     apply(graph, addition)
     removal = plan_node_removal(graph, joining.name)
     matcher.remove_subgraph(removal.path)

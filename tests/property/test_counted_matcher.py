@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fluence_extender.graph.jgf import expand
 from fluence_extender.matcher import Match, MatcherError, MatcherOptions, UnknownJob
 from fluence_extender.matcher.engine import EmbeddedEngine
+from fluence_extender.matcher.expansion import expanded
 from fluence_extender.matcher.port import Hold, Placement
 from fluence_extender.matcher.walker import Walker
 from tests.property.compact_scenarios import (
@@ -48,7 +48,7 @@ class Pair:
         self.ids = "unique" if many else random.choice(["unique", "repeated"])
         document = self.cluster.document()
         self.counted = EmbeddedEngine(document, self.options)
-        self.walker = Walker(expand(document), self.options)
+        self.walker = Walker(expanded(document), self.options)
         self.live: dict[int, tuple[Match, Match]] = {}
         self.holds: dict[int, Placement] = {}
 
@@ -110,7 +110,7 @@ class Pair:
         path = self.cluster.node(self.random.choice(self.cluster.levels), self.ids)
         branch = self.cluster.branch(before, path)
         self.counted.add_subgraph(branch)
-        self.walker.add_subgraph(expand(branch))
+        self.walker.add_subgraph(expanded(branch))
         self.follow_growth()
 
     def remove(self) -> None:
@@ -147,7 +147,7 @@ class Pair:
         }
         fresh = {"graph": graph}
         self.counted = EmbeddedEngine(fresh, self.options)
-        self.walker = Walker(expand(fresh), self.options)
+        self.walker = Walker(expanded(fresh), self.options)
         for jobid, (ours, theirs) in self.live.items():
             if ours.at == 0:
                 _assert_same(

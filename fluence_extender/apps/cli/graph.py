@@ -35,26 +35,30 @@ def graph(
     """Print the resource graph of the live cluster as JGF, in whole cores and GiB."""
     from fluence_extender.apps.logs import set_up_logging
     from fluence_extender.cluster.errors import ClusterError
-    from fluence_extender.graph.errors import GraphTooLarge, InvalidResourcesFile
+    from fluence_extender.graph.errors import InvalidResourcesFile
+    from fluence_extender.matcher.expansion import TooManyVertices
 
     set_up_logging(level=logging.WARNING)
     source: str | Path = resources or resources_namespace
     try:
         document = asyncio.run(_live_graph(kubeconfig, source, levels, expand))
-    except (ClusterError, InvalidResourcesFile, GraphTooLarge) as error:
+    except (ClusterError, InvalidResourcesFile) as error:
         raise click.ClickException(str(error)) from None
+    except TooManyVertices as error:
+        raise click.ClickException(f"{error}, or take the compact form (graph --compact)") from None
     click.echo(json.dumps(document))
 
 
 async def _live_graph(
-    kubeconfig: str | None, resources: str | Path, levels: Mapping[str, str], expanded: bool
+    kubeconfig: str | None, resources: str | Path, levels: Mapping[str, str], expand: bool
 ) -> dict[str, Any]:
     from fluence_extender.cluster.port import Kind, ResourcesFile
     from fluence_extender.cluster.watch import list_once
     from fluence_extender.graph.cluster_graph import build_containment
-    from fluence_extender.graph.jgf import expand, sized, to_jgf
+    from fluence_extender.graph.jgf import sized, to_jgf
     from fluence_extender.graph.resources_file import parse_resources
     from fluence_extender.graph.units import COARSE
+    from fluence_extender.matcher.expansion import MOST_WRITTEN, expanded
     from fluence_extender.model.node import Node
 
     seen = await list_once(kubeconfig, resources, Kind.NODE, Kind.RESOURCES_FILE)
@@ -62,4 +66,4 @@ async def _live_graph(
     file = next((one for one in seen if isinstance(one, ResourcesFile)), ResourcesFile("", None))
     parsed = parse_resources(file.text or "", file.source)
     document = to_jgf(build_containment(nodes, parsed, units=COARSE, levels=levels))
-    return expand(document) if expanded else sized(document)
+    return expanded(document, MOST_WRITTEN) if expand else sized(document)

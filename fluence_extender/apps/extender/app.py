@@ -40,8 +40,8 @@ from fluence_extender.http.scheduler.app import VerbsApp
 from fluence_extender.http.server import Listeners, serve
 from fluence_extender.http.state.app import api_app
 from fluence_extender.http.state.service import ServiceState
-from fluence_extender.ledger.graph_matcher import LoadFailed
 from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.names import RESOURCES_CONFIGMAP
 from fluence_extender.whatif.estimates import Estimates
 
@@ -211,7 +211,7 @@ async def _start(
             await session.synced(*WORKLOADS, *QUEUE_KINDS, *DEVICE_KINDS, *others)
     try:
         await driver.start()
-    except LoadFailed as error:
+    except MatcherError as error:
         raise StartRefused(controller.ledger.graph.fault or str(error)) from error
     # Listed objects live as long as the process, so the collector needn't walk them again and again.
     gc.freeze()

@@ -14,7 +14,7 @@ import structlog
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.threads import RunInThread, run_in_thread
 from fluence_extender.graph.virtual import VirtualResources
-from fluence_extender.ledger.graph_matcher import LoadFailed
+from fluence_extender.matcher.errors import MatcherError
 
 log = structlog.get_logger(__name__)
 
@@ -63,7 +63,7 @@ class GraphRebuilder:
         try:
             await self._renew()
             return True
-        except LoadFailed as error:
+        except MatcherError as error:
             log.error("the graph can't be rebuilt; the old one serves on", error=str(error))
             self._ledger.graph.fault = f"the resource graph can't be rebuilt: {error}"
             resources = self._ledger.graph.take_back_resources()

@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.graph.containment import Containment
-from fluence_extender.graph.errors import GraphTooLarge
-from fluence_extender.graph.jgf import MOST_VERTICES, Jgf, expand, sized, vertices_jgf
+from fluence_extender.graph.jgf import Jgf, sized, vertices_jgf
 from fluence_extender.graph.units import COARSE, CORE_LEAF, MEMORY_LEAF
 from fluence_extender.graph.vertex import Vertex
-from fluence_extender.http.state.listings import GraphExport, Pieces
+from fluence_extender.http.state.listings import GraphExport, GraphTooLarge, Pieces
 from fluence_extender.http.state.nodes import cluster_revision
+from fluence_extender.matcher.expansion import MOST_WRITTEN, expanded
 
 SLICE = 250
 """Vertices per slice; one takes a few microseconds."""
@@ -31,31 +31,33 @@ TRIES = 5
 Gathered = list[tuple[Vertex, Vertex | None]]
 
 
-def graph(controller: Controller, expanded: bool) -> GraphExport:
+def graph(controller: Controller, expand: bool) -> GraphExport:
     """Return the graph that gangs are placed on."""
 
     def now() -> Containment:
         return controller.ledger.graph.shown
 
-    return GraphExport(cluster_revision(controller), lambda: pieces_of(now, expanded))
+    return GraphExport(cluster_revision(controller), lambda: pieces_of(now, expand))
 
 
-async def pieces_of(now: Callable[[], Containment], expanded: bool) -> Pieces:
+async def pieces_of(now: Callable[[], Containment], expand: bool) -> Pieces:
     """Return the graph that ``now`` returns, in whole cores and GiB.
 
-    ``expanded`` makes one vertex for each leaf; otherwise equal leaves are one vertex with a size. Raises
+    ``expand`` makes one vertex for each leaf; otherwise equal leaves are one vertex with a size. Raises
     `GraphTooLarge`.
     """
     gathered = await _gathered(now)
-    if expanded:
+    if expand:
         total = await _all_leaves(gathered)
-        if total > MOST_VERTICES:
-            raise GraphTooLarge(total, MOST_VERTICES)
+        if total > MOST_WRITTEN:
+            raise GraphTooLarge(
+                f"the graph would have {total} vertices with one a leaf, more than {MOST_WRITTEN}"
+            )
 
     async def pieces(part: str) -> AsyncIterator[list[Jgf]]:
-        for slice_ in _slices(gathered, expanded):
+        for slice_ in _slices(gathered, expand):
             document = vertices_jgf(slice_)
-            shown = expand(document) if expanded else sized(document)
+            shown = expanded(document, MOST_WRITTEN) if expand else sized(document)
             yield shown["graph"][part]
 
     return Pieces(lambda: pieces("nodes"), lambda: pieces("edges"))
@@ -103,12 +105,12 @@ async def _all_leaves(gathered: Gathered) -> int:
     return total
 
 
-def _slices(gathered: Gathered, expanded: bool) -> Iterator[Gathered]:
+def _slices(gathered: Gathered, expand: bool) -> Iterator[Gathered]:
     """Yield ``gathered`` in slices of a bounded number of vertices as shown; a single huge one may exceed the bound."""
     first = size = 0
     for position, (vertex, _) in enumerate(gathered):
-        leaves = vertex.count if expanded else 1
-        if size and size + leaves > (LEAVES if expanded else SLICE):
+        leaves = vertex.count if expand else 1
+        if size and size + leaves > (LEAVES if expand else SLICE):
             yield gathered[first:position]
             first, size = position, 0
         size += leaves

@@ -50,6 +50,10 @@ class Pieces:
     edges: Callable[[], AsyncIterator[list[dict[str, Any]]]]
 
 
+class GraphTooLarge(Exception):
+    """The graph would have too many vertices with one for each leaf; the message says how many."""
+
+
 @dataclass(frozen=True, slots=True)
 class GraphExport:
     """The graph, which is made when it is read. Reading raises `GraphTooLarge` if it has too many vertices."""

@@ -17,10 +17,9 @@ from typing import Any, TypeVar
 from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 
-from fluence_extender.graph.errors import GraphTooLarge
 from fluence_extender.http.readiness import Readiness
 from fluence_extender.http.state import v1
-from fluence_extender.http.state.listings import GraphExport, Listing, Pieces, Single
+from fluence_extender.http.state.listings import GraphExport, GraphTooLarge, Listing, Pieces, Single
 from fluence_extender.http.state.paging import BadToken, Page
 from fluence_extender.http.state.problems import JSON, BadQuery
 from fluence_extender.http.state.sighted import Show

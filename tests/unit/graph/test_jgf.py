@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.graph.errors import GraphTooLarge
-from fluence_extender.graph.jgf import expand, to_jgf
+from fluence_extender.graph.jgf import to_jgf
 from fluence_extender.graph.units import FINE
+from fluence_extender.matcher.expansion import TooManyVertices, expanded
 from tests.unit.graph.clusters import QUANTUM, ZONE, cluster, node
 
 
@@ -41,7 +41,7 @@ def test_the_size_of_the_compact_form_does_not_depend_on_the_units() -> None:
 
 
 def test_expanding_makes_a_vertex_of_each_leaf_with_its_nodes_rank() -> None:
-    jgf = expand(to_jgf(cluster([node("a", cores=2), node("b", cores=3)], QUANTUM)))
+    jgf = expanded(to_jgf(cluster([node("a", cores=2), node("b", cores=3)], QUANTUM)))
     found = by_path(jgf)
     third = found["/cluster/b/core2"]["metadata"]
     assert (third["name"], third["id"], third["rank"], third["type"]) == ("core2", 2, 1, "core")
@@ -53,7 +53,7 @@ def test_expanding_makes_a_vertex_of_each_leaf_with_its_nodes_rank() -> None:
 
 
 def test_edges_follow_the_paths_in_order() -> None:
-    jgf = expand(to_jgf(cluster([node("a", labels={ZONE: "z"}), node("b")], QUANTUM)))
+    jgf = expanded(to_jgf(cluster([node("a", labels={ZONE: "z"}), node("b")], QUANTUM)))
     paths = {entry["id"]: path for path, entry in by_path(jgf).items()}
     edges = [(paths[edge["source"]], paths[edge["target"]]) for edge in jgf["graph"]["edges"]]
     assert all(target.rpartition("/")[0] == source for source, target in edges)
@@ -66,18 +66,17 @@ def test_edges_follow_the_paths_in_order() -> None:
 
 
 def test_expanding_a_document_without_counts_changes_nothing() -> None:
-    expanded = expand(to_jgf(cluster([node("a")], QUANTUM)))
-    assert expand(expanded) == expanded
+    plain = expanded(to_jgf(cluster([node("a")], QUANTUM)))
+    assert expanded(plain) == plain
     foreign = {
         "graph": {"directed": True, "nodes": [{"id": "x", "metadata": {"type": "cluster"}}], "edges": []}
     }
-    assert expand(foreign) == foreign
+    assert expanded(foreign) == foreign
 
 
 def test_a_graph_that_would_be_too_large_is_refused_with_advice() -> None:
     jgf = to_jgf(cluster([node("a", gib=64)], units=FINE))
-    with pytest.raises(GraphTooLarge, match="take the compact form") as refused:
-        expand(jgf)
-    assert refused.value.vertices == 2 + 2000 + 64 * 2**20
-    with pytest.raises(GraphTooLarge):
-        expand(to_jgf(cluster([node("a", cores=2)])), limit=4)
+    with pytest.raises(TooManyVertices, match=f"{2 + 2000 + 64 * 2**20} vertices: .* choose larger units"):
+        expanded(jgf)
+    with pytest.raises(TooManyVertices):
+        expanded(to_jgf(cluster([node("a", cores=2)])), most=4)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.graph.jgf import expand
 from fluence_extender.matcher import (
     InvalidGraph,
     InvalidJobspec,
@@ -20,6 +19,7 @@ from fluence_extender.matcher import (
     MatcherOptions,
 )
 from fluence_extender.matcher.engine import EmbeddedEngine
+from fluence_extender.matcher.expansion import expanded
 from fluence_extender.matcher.walker import Walker
 from tests.unit.matcher.counted.compact_documents import Document
 
@@ -72,7 +72,7 @@ class Both:
     def __init__(self, document: Jgf, policy: str = "lonode") -> None:
         options = MatcherOptions(policy=policy)
         self.engine = EmbeddedEngine(document, options)
-        self.walker = Walker(expand(document), options)
+        self.walker = Walker(expanded(document), options)
 
     def ask(self, call: Callable[[Matcher], Any]) -> Any:
         own, walked = (_outcome(call, matcher) for matcher in (self.engine, self.walker))
@@ -231,6 +231,6 @@ def test_the_walker_goes_on_where_the_counts_stopped(op: str) -> None:
 def test_a_plain_document_is_walked() -> None:
     document = Document()
     document.node("node0", core=4, gpu=2)
-    held = EmbeddedEngine(expand(document.graph())).match("allocate", jobspec(slot(3, CORE))).R
+    held = EmbeddedEngine(expanded(document.graph())).match("allocate", jobspec(slot(3, CORE))).R
     assert held is not None
     assert not any("count" in entry["metadata"] for entry in held["graph"]["nodes"])

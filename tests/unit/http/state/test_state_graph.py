@@ -9,11 +9,11 @@ import pytest
 from fluence_extender.graph import jgf
 from fluence_extender.graph.cluster_graph import build_containment
 from fluence_extender.graph.containment import Containment
-from fluence_extender.graph.errors import GraphTooLarge
 from fluence_extender.graph.units import COARSE, FINE, Units
 from fluence_extender.http.state import graph as module
 from fluence_extender.http.state.graph import pieces_of
-from fluence_extender.http.state.listings import Pieces
+from fluence_extender.http.state.listings import GraphTooLarge, Pieces
+from fluence_extender.matcher import expansion
 from tests.core.values import node
 
 
@@ -39,7 +39,7 @@ async def test_the_pieces_are_the_whole_document_in_whole_cores_and_gib(expanded
     containment = cluster(400)
     vertices, edges = await collected(await pieces_of(lambda: containment, expanded))
     whole = jgf.to_jgf(cluster(400, COARSE))
-    graph = (jgf.expand(whole) if expanded else jgf.sized(whole))["graph"]
+    graph = (expansion.expanded(whole) if expanded else jgf.sized(whole))["graph"]
     assert by_path(vertices, edges) == by_path(graph["nodes"], graph["edges"])
     assert len(vertices) == (1 + 400 * 6 if expanded else 1 + 400 * 3)
 
@@ -79,7 +79,7 @@ async def test_a_graph_that_keeps_changing_is_shown_all_the_same() -> None:
 async def test_a_graph_with_too_many_leaves_is_refused_before_it_is_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "MOST_VERTICES", 100)
+    monkeypatch.setattr(module, "MOST_WRITTEN", 100)
     containment = cluster(40)
     with pytest.raises(GraphTooLarge):
         await pieces_of(lambda: containment, True)
