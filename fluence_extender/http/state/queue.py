@@ -9,6 +9,7 @@ from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.queue.book import GangReservation, Standing
 from fluence_extender.gangs.queue.ends import LATEST
+from fluence_extender.gangs.queue.fair_shares import ASIDE
 from fluence_extender.gangs.queue.operators import covered
 from fluence_extender.gangs.queue.turns import turn
 from fluence_extender.http.state.gangs import gang_label
@@ -20,19 +21,7 @@ from fluence_extender.model.quantity import written_amount
 from fluence_extender.model.queue import NodeReservation, Queue
 from fluence_extender.model.reason import ReasonCode
 
-NOT_IN_TURN = (
-    ReasonCode.HELD,
-    ReasonCode.WAITS_FOR,
-    ReasonCode.QUEUE_STOPPED,
-    ReasonCode.OVER_USER_LIMIT,
-    ReasonCode.NO_QUEUE,
-    ReasonCode.INVALID_REQUEST,
-    ReasonCode.WAITING_FOR_MEMBERS,
-    ReasonCode.WAITING_FOR_GATES,
-    ReasonCode.TIMED_OUT,
-    ReasonCode.UNSATISFIABLE,
-    ReasonCode.NO_BACKEND,
-)
+NOT_IN_TURN = ASIDE | {ReasonCode.OVER_USER_LIMIT}
 """The reasons of gangs that wouldn't start if they were the first in line."""
 
 HIGHEST = 2**31
