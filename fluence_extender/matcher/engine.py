@@ -18,7 +18,6 @@ from fluence_extender.matcher.counted import (
     compact_placement,
     compact_r,
     is_compact,
-    parse_json,
 )
 from fluence_extender.matcher.errors import InvalidGraph, InvalidJobspec, MatcherError
 from fluence_extender.matcher.expansion import (
@@ -30,7 +29,7 @@ from fluence_extender.matcher.expansion import (
 from fluence_extender.matcher.jobs import hold_by_match
 from fluence_extender.matcher.port import Hold, Jgf, JobInfo, Match, MatcherOptions, MatchOp, Placement
 from fluence_extender.matcher.walker import Walker
-from fluence_extender.matcher.walker.reader import parse_json as parse_any_json
+from fluence_extender.matcher.walker.reader import parse_json
 
 
 class EmbeddedEngine:
@@ -42,15 +41,11 @@ class EmbeddedEngine:
             self._half: CountedMatcher | Walker | None = self._load(graph, options or MatcherOptions())
 
     def _load(self, graph: Jgf | str | bytes, options: MatcherOptions) -> CountedMatcher | Walker:
-        try:
-            document = parse_json(graph)
-        except InvalidGraph:
-            # The walker's reader knows more encodings, and its messages are those for any document.
-            document = parse_any_json(graph)
+        document = parse_json(graph)
         self._compact = is_compact(document)
         self._leaf_types: set[str] = set()
         if not self._compact:
-            return Walker(graph, options)
+            return Walker(document, options)
         try:
             return CountedMatcher(document, options)
         except Uncountable as reason:

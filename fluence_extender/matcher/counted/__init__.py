@@ -10,8 +10,8 @@ walker of it all.
 
 from __future__ import annotations
 
-from fluence_extender.matcher.counted.document import Uncountable, is_compact, parse_json
+from fluence_extender.matcher.counted.document import Uncountable, is_compact
 from fluence_extender.matcher.counted.matcher import CountedMatcher
 from fluence_extender.matcher.counted.result import compact_placement, compact_r
 
-__all__ = ["CountedMatcher", "Uncountable", "compact_placement", "compact_r", "is_compact", "parse_json"]
+__all__ = ["CountedMatcher", "Uncountable", "compact_placement", "compact_r", "is_compact"]

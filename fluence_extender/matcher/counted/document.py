@@ -9,13 +9,13 @@ says which place is wrong.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from errno import EINVAL
 from typing import Any
 
 import msgspec
 
-from fluence_extender.matcher.errors import InvalidGraph, MatcherError
+from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.matcher.port import Jgf
 
 NODE = "node"
@@ -137,16 +137,6 @@ class CompactEntry:
             entry = stack.pop()
             yield entry
             stack.extend(reversed(entry.children))
-
-
-def parse_json(value: Mapping[str, Any] | str | bytes) -> Any:
-    """Return ``value`` itself, or what its JSON text holds. Raises `InvalidGraph`."""
-    if not isinstance(value, str | bytes):
-        return value
-    try:
-        return msgspec.json.decode(value)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise InvalidGraph(f"the document isn't JSON: {error}") from None
 
 
 def is_compact(graph: Jgf) -> bool:

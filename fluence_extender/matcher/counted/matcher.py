@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from errno import EINVAL
 from typing import Any
 
-from fluence_extender.matcher.counted.document import Uncountable, parse_json
+from fluence_extender.matcher.counted.document import Uncountable
 from fluence_extender.matcher.counted.graph import CompactGraph
 from fluence_extender.matcher.counted.handover import paths_of, plain_document, weights_of
 from fluence_extender.matcher.counted.request import slot_request
@@ -26,7 +26,7 @@ from fluence_extender.matcher.counted.search import CountedSearch
 from fluence_extender.matcher.counted.table import Share
 from fluence_extender.matcher.errors import Busy, InvalidGraph, JobExists, MatcherError, UnknownJob
 from fluence_extender.matcher.jobs import JobHistory, check_jobid, operation_named
-from fluence_extender.matcher.port import Hold, Jgf, JobInfo, Match, MatcherOptions, MatchOp, Placement
+from fluence_extender.matcher.port import Hold, JobInfo, Match, MatcherOptions, MatchOp, Placement
 from fluence_extender.matcher.walker import Walker
 from fluence_extender.matcher.walker.jobspec import duration_of, read_jobspec
 from fluence_extender.matcher.walker.planner import GRAPH_END
@@ -131,10 +131,10 @@ class CountedMatcher:
         """Mark a vertex up or down. Raises `MatcherError` (unknown path), `Uncountable`."""
         self._graph.set_status(_checked_path(path), up)
 
-    def add_subgraph(self, jgf: Jgf | str | bytes) -> None:
+    def add_subgraph(self, document: Any) -> None:
         """Add the vertices of a compact document that are new. Raises `Uncountable`, `InvalidGraph`."""
         try:
-            self._graph.add(parse_json(jgf))
+            self._graph.add(document)
         except InvalidGraph as error:
             error.errno = EINVAL
             raise
