@@ -11,30 +11,16 @@ from collections.abc import Iterable
 from fluence_extender.matcher.walker.graph import Graph
 from fluence_extender.matcher.walker.pruning import PruningFilters
 
-_ALL = "ALL"
-
 
 class TrackedTypes:
     """The filter specification, and the types that the graph and the filters have named so far."""
 
     def __init__(self, specification: str, types: Iterable[str]) -> None:
         """Raises `InvalidOptions` for a specification that can't be read."""
-        PruningFilters(specification)
+        self._filters = PruningFilters(specification)
         self._known = Graph()
-        self._by_anchor: dict[str, set[str]] = {}
         self.note(types)
-        for part in specification.split(",") if specification else ():
-            anchor, _, counted = ("".join(text.split()) for text in part.partition(":"))
-            self._track(anchor, counted)
-
-    def _track(self, anchor: str, counted: str) -> None:
-        self.note((anchor if anchor != _ALL else counted, counted))
-        if anchor == _ALL:
-            for types in self._by_anchor.values():
-                types.discard(counted)
-        elif counted in self._by_anchor.get(_ALL, ()):
-            return
-        self._by_anchor.setdefault(anchor, set()).add(counted)
+        self._filters.note(self._known)
 
     def note(self, types: Iterable[str]) -> None:
         """Note resource types that the graph names."""
@@ -52,8 +38,5 @@ class TrackedTypes:
 
     def weighing(self, kind: str) -> str | None:
         """Return the type that weighs the edge to a vertex of type ``kind``; None where edges never change."""
-        everywhere = sorted(self._by_anchor.get(_ALL, set()) - {kind}, key=self._known.type_order)
-        if everywhere:
-            return everywhere[-1]
-        own = sorted(self._by_anchor.get(kind, ()), key=self._known.type_order)
-        return own[-1] if own else None
+        counted = self._filters.counted_at(self._known, kind)
+        return counted[-1] if counted else None

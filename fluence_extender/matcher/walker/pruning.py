@@ -27,12 +27,16 @@ class PruningFilters:
 
     def prime(self, graph: Graph) -> None:
         """Set up the aggregates of every vertex, or update their totals after a change of the graph."""
+        self.note(graph)
+        self._prime(graph, graph.root, graph.new_walk(), {})
+
+    def note(self, graph: Graph) -> None:
+        """Note the types that the specification names, after those of the graph."""
         while self._named:
             anchor, counted = self._named.pop(0)
             graph.intern(anchor)
             graph.intern(counted)
             self._count_at(anchor, counted)
-        self._prime(graph, graph.root, graph.new_walk(), {})
 
     def _count_at(self, anchor: str, counted: str) -> None:
         everywhere = self._by_anchor.get(_ANY, set())
@@ -59,7 +63,7 @@ class PruningFilters:
                 self._prime(graph, edge.target, walk, below)
         for name, count in below.items():
             self.accumulate(to_parent, name, count)
-        totals = [(name, below.get(name, 0)) for name in self._counted_at(graph, vertex.type)]
+        totals = [(name, below.get(name, 0)) for name in self.counted_at(graph, vertex.type)]
         if not totals:
             return
         if vertex.aggregates is None:
@@ -72,7 +76,8 @@ class PruningFilters:
         if name in self.types:
             into[name] = into.get(name, 0) + count
 
-    def _counted_at(self, graph: Graph, anchor: str) -> list[str]:
+    def counted_at(self, graph: Graph, anchor: str) -> list[str]:
+        """Return the types that are counted at vertices of type ``anchor``, the first noted first in each part."""
         own = sorted(self._by_anchor.get(anchor, ()), key=graph.type_order)
         everywhere = sorted(self._by_anchor.get(_ANY, ()), key=graph.type_order)
         return own + [name for name in everywhere if name != anchor]

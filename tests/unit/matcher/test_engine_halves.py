@@ -119,6 +119,13 @@ def test_a_request_that_counts_cannot_answer_is_walked(resources: list[Jgf], pol
     both.match(*resources, op="satisfiability")
 
 
+@pytest.mark.parametrize("kind", ["*", "ALL", "unknown"])
+def test_both_halves_know_the_same_types(kind: str) -> None:
+    both = Both(racks().graph())
+    both.match(slot(1, {"type": kind, "count": 1}))
+    both.match(slot(1, CORE))
+
+
 @pytest.mark.parametrize("path", ["/cluster/rack0/node1/core2", "/cluster/rack1/node4/gpu0"])
 def test_a_leaf_of_its_own_can_be_down_and_removed(path: str) -> None:
     both = Both(racks().graph())
