@@ -16,11 +16,11 @@ import structlog
 
 from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.cluster.port import Objects
+from fluence_extender.http.listeners.brief_cache import BriefCache
 from fluence_extender.model.names import GATED_JOBS, GATED_JOBS_ANNOTATION
-from fluence_extender.webhook.answers import Cached
 from fluence_extender.webhook.contract import Json, OwnedPods
 from fluence_extender.webhook.limit_ranges import Bounds, read_bounds
-from fluence_extender.webhook.producers import ProducerClaims
+from fluence_extender.webhook.producers import MOST_ANSWERS, ProducerClaims
 from fluence_extender.webhook.validity import is_object_name
 
 log = structlog.get_logger(__name__)
@@ -39,9 +39,9 @@ class ApiLookups:
         self._objects = objects
         self._producers = producers
         self._list = f"/api/v1/namespaces/{namespace}/serviceaccounts/{GATED_JOBS}"
-        self._gated_jobs = Cached(self._read_gated_jobs, clock)
-        self._bounds = Cached(self._read_bounds, clock)
-        self._owned = Cached(self._read_owner, clock)
+        self._gated_jobs: BriefCache[str, str | None] = BriefCache(0.0, 1, clock)
+        self._bounds: BriefCache[str, Bounds] = BriefCache(FRESH, MOST_ANSWERS, clock)
+        self._specs: BriefCache[str, Json | None] = BriefCache(FRESH, MOST_ANSWERS, clock)
 
     async def is_producer(self, namespace: str, group: str, uid: str) -> bool:
         """Return whether the request ``uid`` is to create the producer of ``group``. Raises `ProducerUnknown`."""
@@ -49,14 +49,17 @@ class ApiLookups:
 
     async def bounds(self, namespace: str) -> Bounds:
         """Return what the LimitRanges of ``namespace`` allow containers; no bounds if they can't be read."""
-        return await self._bounds.get(namespace)
+        return await self._bounds.get(namespace, lambda: self._read_bounds(namespace))
 
     async def owned(self, namespace: str, kind: str, name: str) -> OwnedPods | None:
         """Return which pods a Job or StatefulSet wants, None if it can't be read."""
         if not is_object_name(name):
             return None
         path = f"/apis/{OWNERS[kind]}/namespaces/{namespace}/{kind.lower()}s/{name}"
-        spec = await self._owned.get(path)
+        try:
+            spec = await self._specs.get(path, lambda: self._read_spec(path))
+        except ClusterError:
+            return None
         return None if spec is None else owned_pods(kind, spec)
 
     async def gated_jobs(self) -> str | None:
@@ -64,33 +67,33 @@ class ApiLookups:
 
         No answer is believed longer than it is asked for: a pod that can't be at its node follows such a change.
         """
-        return await self._gated_jobs.get(self._list)
+        return await self._gated_jobs.get(self._list, self._read_gated_jobs)
 
-    async def _read_gated_jobs(self, path: str) -> tuple[str | None, float]:
+    async def _read_gated_jobs(self) -> str | None:
         try:
-            found = await self._objects.read(path)
+            found = await self._objects.read(self._list)
         except ClusterError as error:
             log.warning("the list of gated Jobs can't be read", problem=str(error))
             found = None
         notes = None if found is None else found["metadata"].get("annotations") or {}
-        return (None if notes is None else notes.get(GATED_JOBS_ANNOTATION) or ""), 0.0
+        return None if notes is None else notes.get(GATED_JOBS_ANNOTATION) or ""
 
-    async def _read_bounds(self, namespace: str) -> tuple[Bounds, float]:
+    async def _read_bounds(self, namespace: str) -> Bounds:
         try:
             found = await self._objects.read(f"/api/v1/namespaces/{namespace}/limitranges")
         except ClusterError as error:
             log.warning("LimitRanges can't be read", namespace=namespace, problem=str(error))
             found = None
-        return read_bounds((found or {}).get("items") or ()), FRESH
+        return read_bounds((found or {}).get("items") or ())
 
-    async def _read_owner(self, path: str) -> tuple[Json | None, float]:
-        """Return the owner's spec, None if there is no such owner or it can't be read."""
+    async def _read_spec(self, path: str) -> Json | None:
+        """Return an owner's spec, None if there is no such owner. Raises `ClusterError` if it can't be read."""
         try:
             found = await self._objects.read(path)
         except ClusterError as error:
             log.warning("the owner of a pod can't be read", owner=path, problem=str(error))
-            return None, 0.0
-        return (None if found is None else found.get("spec") or {}), FRESH
+            raise
+        return None if found is None else found.get("spec") or {}
 
 
 def owned_pods(kind: str, spec: Json) -> OwnedPods:

@@ -21,10 +21,10 @@ import structlog
 
 from fluence_extender.cluster.errors import ClusterError, Conflict, Denied
 from fluence_extender.cluster.port import Objects
+from fluence_extender.http.listeners.brief_cache import BriefCache
 from fluence_extender.model.coordination import PRODUCER, ROLE_ANNOTATION, producer_group
 from fluence_extender.model.names import CREATED_BY_ANNOTATION, GROUP_LABEL, WEBHOOK_NAME
 from fluence_extender.model.pod import ENDED
-from fluence_extender.webhook.answers import Cached
 from fluence_extender.webhook.contract import Json, ProducerUnknown
 
 log = structlog.get_logger(__name__)
@@ -38,6 +38,8 @@ PATIENCE = 8.0
 """Seconds that a request waits at most; the API server waits `registration.DEVICES_TIMEOUT` for the answer."""
 LOOK_EVERY = 0.2
 """Seconds between two looks for the pod of another request's claim."""
+MOST_ANSWERS = 1000
+"""Answers of the API server of one kind that are kept for a moment."""
 FRESH = 0.1
 """Seconds for which pods are believed to be all there are: many equal pods come at once."""
 TRIES = 5
@@ -72,7 +74,7 @@ class ProducerClaims:
         self._now = now
         self._sleep = sleep
         self._turn = asyncio.Lock()
-        self._alive = Cached(self._look, now)
+        self._alive: BriefCache[str, bool] = BriefCache(FRESH, MOST_ANSWERS, now)
 
     async def is_producer(self, namespace: str, group: str, uid: str) -> bool:
         """Return whether the request ``uid`` is to create the producer of ``group``. Raises `ProducerUnknown`."""
@@ -80,7 +82,7 @@ class ProducerClaims:
         until = self._now() + PATIENCE
         try:
             while self._now() < until:
-                if await self._alive.get(pods):
+                if await self._alive.get(pods, lambda: self._has_live_producer(pods)):
                     return False
                 if await self._claim(f"{namespace}.{group}", uid) == uid:
                     # The pod of a claim that has just become void may have come at the last moment.
@@ -121,9 +123,6 @@ class ProducerClaims:
             )
         except Denied as error:
             raise Denied(f"{error}. `kubectl apply -k deploy/webhook` makes the ConfigMap", 403) from error
-
-    async def _look(self, pods: str) -> tuple[bool, float]:
-        return await self._has_live_producer(pods), FRESH
 
     async def _has_live_producer(self, pods: str) -> bool:
         """Return whether the group has a producer that has neither ended nor is terminating."""
