@@ -117,6 +117,12 @@ class LabelSelector(msgspec.Struct):
     labels: dict[str, str] | None = msgspec.field(name="matchLabels", default=None)
     expressions: tuple[Requirement, ...] | None = msgspec.field(name="matchExpressions", default=None)
 
+    @property
+    def requirements(self) -> tuple[Requirement, ...]:
+        """What it requires of labels, all of it as expressions."""
+        equal = (Requirement(key, "In", (value,)) for key, value in (self.labels or {}).items())
+        return *equal, *(self.expressions or ())
+
 
 class PodAffinityTerm(msgspec.Struct):
     """core/v1 PodAffinityTerm: the selection of pods."""
@@ -456,8 +462,7 @@ def _selector(term: PodAffinityTerm, namespace: str) -> tuple[Requirement, ...] 
     selector, everywhere = term.selector, term.namespace_selector is not None
     if selector is None or (term.namespaces and namespace not in term.namespaces and not everywhere):
         return None
-    labels = (selector.labels or {}).items()
-    return *(Requirement(key, "In", (value,)) for key, value in labels), *(selector.expressions or ())
+    return selector.requirements
 
 
 def _marked(spec: PodSpec) -> bool:

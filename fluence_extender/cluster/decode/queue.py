@@ -334,9 +334,7 @@ def _selection(found: _Selection | None) -> tuple[frozenset[str], tuple[Requirem
     """Return the names and the label selector of a selection."""
     if found is None:
         return frozenset(), ()
-    selector = found.selector or LabelSelector()
-    equal = (Requirement(key, "In", (value,)) for key, value in (selector.labels or {}).items())
-    return frozenset(found.names or ()), (*equal, *(selector.expressions or ()))
+    return frozenset(found.names or ()), (found.selector or LabelSelector()).requirements
 
 
 def _accepted(conditions: list[_Condition] | None) -> tuple[str, str] | None:
