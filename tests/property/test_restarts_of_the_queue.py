@@ -1,8 +1,8 @@
 """A restart decides the same: what the API server has is all that the queue goes by.
 
 Jobs, JobSets, MPIJobs, RayClusters and pods of several queues come, wait for each other, are held, preempted, sent back
-in line, end and are deleted. A TrainJob is its JobSet here, and a RayJob its RayCluster. Whenever nothing is under way, a
-core that knows nothing but the objects on the API server must find the line, the reasons, the reservations and the
+in line, end and are deleted. A TrainJob is its JobSet here, and a RayJob its RayCluster. Whenever nothing is under way,
+a core that knows nothing but the objects on the API server must find the line, the reasons, the reservations and the
 shares that the running one has, and must want to do nothing.
 
 What a restart may change isn't compared: on which nodes is reserved, what a gang that lacks room was told last, and the
