@@ -65,8 +65,10 @@ class EmbeddedSite(Site):
         """Start everything. Raise `LocalClusterError`."""
         with ExitStack() as undo:
             undo.callback(self.stop)
-            self._thread = threading.Thread(target=self._run, name="embedded cluster", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="embedded cluster", daemon=True)
+            thread.start()
+            # A thread whose start was interrupted can't be joined. It ends with the process.
+            self._thread = thread
             if not self._ready.wait(START_LIMIT) or self._failure is not None:
                 raise LocalClusterError(
                     f"the embedded cluster didn't start: {self._failure or f'it took over {START_LIMIT:g} s'}"
