@@ -11,6 +11,7 @@ Invariant: while no queue ends work, no gang is looked at.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 
 from fluence_extender.gangs.execution.actions import Evict, Requeue
 from fluence_extender.gangs.lifecycle.member_states import BOUND
@@ -25,6 +26,9 @@ from fluence_extender.model.queue import OverrunAction, Queue, Stop
 
 BETWEEN = 2.0
 """Seconds between two looks at running gangs."""
+
+TOGETHER = 30.0
+"""Seconds for which overrun pods wait for others of their workload, to go back in line with them."""
 
 AGAIN = 30.0
 """Seconds until another attempt to end a pod that is still there."""
@@ -72,23 +76,22 @@ class Endings:
             return []
         reason = f"gang {gang.key}: {why}"
         if _goes_back(queue):
-            others = self._ended_too(gang, queue)
-            together = [*pods, *(pod for one in others for pod in _bound(one))]
+            others = self._requeues.beside(gang)
+            running = [some for some in map(_bound, others) if some]
+            together = [*pods, *chain.from_iterable(running)]
             requeue = self._requeues.requeue(gang, together, reason, others=others)
-            if requeue is not None:
+            if requeue is not None and all(self._why(queue, some) for some in running):
                 self._ended.update((pod.uid, now) for pod in together)
                 return [requeue] if requeue.jobs else []
+            soon = all(self._why(queue, some, TOGETHER) for some in running)
+            if requeue is not None and soon and not self._why(queue, pods, -TOGETHER):
+                return []
         self._ended.update((pod.uid, now) for pod in fresh)
         return [Evict(pod, reason) for pod in fresh]
 
-    def _ended_too(self, gang: Gang, queue: Queue) -> list[Gang]:
-        """Return the other gangs of the gang's workloads if none of them may run on, otherwise none."""
-        others = self._requeues.beside(gang)
-        ended = all(self._why(queue, pods) for pods in map(_bound, others) if pods)
-        return others if ended else []
-
-    def _why(self, queue: Queue, pods: list[Pod]) -> str:
-        return why_ended(queue, pods, self._ends.declared, self._calendar())
+    def _why(self, queue: Queue, pods: list[Pod], later: float = 0.0) -> str:
+        """Return why these pods of a gang may not run on, ``later`` seconds from now."""
+        return why_ended(queue, pods, self._ends.declared, self._calendar() + later)
 
 
 def _bound(gang: Gang) -> list[Pod]:

@@ -469,14 +469,32 @@ def test_independent_pods_of_a_job_go_back_together_once_none_of_them_may_run_on
     w.cluster.put(replace(PHYSICS, overrun=OverrunAction.REQUEUE))
     job, later = (w.jobs.submit_array(name, 4, 4, labels=dict(LABELS)) for name in ("runs", "later"))
     w.advance(3)
-    for pod in w.jobs.pods(job):
-        w.change(pod, started=w.controller.registry.gone.clock())
-    w.advance(40)
+    for number, pod in enumerate(w.jobs.pods(job)):
+        w.change(pod, started=w.controller.registry.gone.clock() + 5 * number)
+    w.advance(60)
     settle(w)
     assert (evicted(w), requeued(w)) == ([], ["runs"])
     assert w.jobs.nodes(job) == ["n0"] * 4
     assert not w.jobs.pods(later)
     check(w)
+
+
+def test_overrun_pod_does_not_wait_forever_for_others_of_its_job(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.cluster.put(replace(PHYSICS, overrun=OverrunAction.REQUEUE, default_duration=20.0))
+    job = w.jobs.submit_array("runs", 2, 100, labels=dict(LABELS))
+    w.advance(3)
+    stays = w.jobs.pods(job)[0]
+    for _ in range(8):
+        for pod in w.jobs.pods(job):
+            if pod.started and pod.uid != stays.uid and not pod.finished:
+                w.change(pod, phase="Succeeded")
+        w.advance(2)
+        for pod in w.jobs.pods(job):
+            if pod.node and not pod.started and not pod.finished:
+                w.change(pod, started=w.controller.registry.gone.clock())
+        w.advance(10)
+    assert (evicted(w), requeued(w)) == ([stays.name], [])
 
 
 def test_independent_pods_of_which_some_may_run_on_are_evicted(world: MakeWorld) -> None:
