@@ -166,8 +166,7 @@ def _found_anew(controller: Controller) -> list[float]:
         queue.heads.settle()
 
     def search(head: Head) -> None:
-        for _ in earliest(queue.followed.timeline, head.entry, queue.future):
-            pass
+        earliest(queue.followed.timeline, head.entry, queue.future)
 
     return [_timed(partial(search, head)) for head in queue.heads.blocked]
 

@@ -39,24 +39,29 @@ class FreedSlots:
     def __init__(self, free: Amounts, ends: Steps) -> None:
         self._free = free
         self._times = ends.times
-        order = np.argsort(ends.rows, kind="stable")
+        # The ends by row, and those of a row by time.
+        self._order = order = np.argsort(ends.rows, kind="stable")
         self._rows = ends.rows[order]
         self._first = np.ones(len(order), dtype=np.bool_)
         self._first[1:] = self._rows[1:] != self._rows[:-1]
-        self._by_time = np.empty(len(order), dtype=np.intp)
-        self._by_time[order] = np.arange(len(order))
         self._after = _sums_by_row(ends.amounts[order], self._first)
         self._after += free[self._rows]
 
     def slots(self, size: Sequence[int], usable: Mask, times: Times) -> Amounts:
         """Return how many slots of a size all ``usable`` rows have at each of some times, none of them before now."""
         now = slots_by_row(size, self._free, usable)
-        after = slots_by_row(size, self._after, usable[self._rows])
+        until = np.searchsorted(self._times, times, side="right")
+        # No end after the last of the times counts.
+        counted = int(until[-1]) if len(until) else 0
+        some = np.flatnonzero(self._order < counted)
+        rows, first = self._rows[some], self._first[some]
+        after = slots_by_row(size, self._after[some], usable[rows])
         before = np.empty_like(after)
         before[1:] = after[:-1]
-        before[self._first] = now[self._rows[self._first]]
-        added = np.concatenate(([0], np.cumsum((after - before)[self._by_time])))
-        found: Amounts = now.sum() + added[np.searchsorted(self._times, times, side="right")]
+        before[first] = now[rows[first]]
+        added = np.zeros(counted + 1, dtype=np.int64)
+        added[self._order[some] + 1] = after - before
+        found: Amounts = now.sum() + np.cumsum(added)[until]
         return found
 
 

@@ -116,10 +116,11 @@ class Timeline:
             ends.add_to(found, slice(0, int(np.searchsorted(ends.times, time, side="right"))))
         return found
 
-    def returns(self) -> Times:
-        """Return the times after now at which something comes back, sorted and each once."""
-        ends = [one.end for one in self._reservations.values() if self.now < one.end < NEVER]
+    def returns(self, before: float = NEVER) -> Times:
+        """Return the times after now and ``before`` another at which something comes back, sorted and each once."""
+        ends = [one.end for one in self._reservations.values() if self.now < one.end < before]
         times = self._holds_by_end().times
+        times = times[: int(np.searchsorted(times, before))]
         first = np.ones(len(times), dtype=np.bool_)
         first[1:] = times[1:] != times[:-1]
         found: Times = np.union1d(times[first], np.array(ends, dtype=np.float64))

@@ -143,8 +143,10 @@ class Attempts:
         self._begin(looked_at)
 
     def _begin(self, looked_at: Set[GangKey]) -> None:
+        # While reservations are searched for, each that is found changes what others may use. One round for all is enough.
+        searching = self._queue.restless
         self._queue.begin(looked_at)
-        version = self._ledger.version, self._queue.version
+        version = self._ledger.version, self._tried_version[1] if searching else self._queue.version
         if version != self._tried_version:
             self._tried_version = version
             self._round = Round(self._queue.turns.line, self._reached)

@@ -26,7 +26,7 @@ from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
 from fluence_extender.model.accounting import MovedStart
 from fluence_extender.model.gang import GangKey, HistoryKind
 from fluence_extender.queueing.drain import cheapest
-from fluence_extender.queueing.earliest import Found, earliest
+from fluence_extender.queueing.earliest import earliest
 from fluence_extender.queueing.entry import NEVER, Entry
 from fluence_extender.queueing.order import Rank
 from fluence_extender.queueing.policy import PolicyName, QueuePolicy
@@ -38,8 +38,8 @@ ORDER = attrgetter("rank")
 HOPELESS = 16
 """The most gangs that wouldn't fit on empty nodes among the heads that are looked at."""
 
-DECIDED_WITHIN = 0.005
-"""Seconds for which a step finds reservations, at least one. Gangs that it doesn't reach keep their promises."""
+DECIDED_WITHIN = 0.0085
+"""Seconds after the begin of a step until which it finds reservations, at least one. Other gangs keep their promises."""
 
 
 @dataclass(slots=True)
@@ -275,19 +275,14 @@ class Heads:
         slots = self._planner.slots(self._planner.requests[head.entry.key])
         entry = head.entry = replace(head.entry, slots=slots)
         same_before = isinstance(head.basis, tuple) and head.basis[1] == prefix
-        free = old is not None and self._is_still_free(head, old)
+        kept = old if old is not None and self._is_still_free(head, old) else None
         if not self._policy().depth:
             found = None
-        elif free and same_before and head.freed == self._followed.freed:
-            found = old
+        elif kept is not None and same_before and head.freed == self._followed.freed:
+            found = kept
         else:
-            found = self._earliest(head)
-            if (
-                free
-                and old is not None
-                and (found is None or found.start > old.start or _is_within(found, old))
-            ):
-                found = old
+            # A promise that can be kept is kept, unless the gang may start earlier.
+            found = self._earliest(head, NEVER if kept is None else kept.start) or kept
         head.possible = found is not None or self._planner.place(entry, timeline.capacity) is not None
         head.freed = self._followed.freed
         self._counted = None
@@ -310,25 +305,21 @@ class Heads:
             if found.start != NEVER:
                 head.gang.foretold = head.gang.foretold.promised(found.start)
 
-    def _earliest(self, head: Head) -> Reservation | None:
-        """Return a reservation at the first moment at which the gang fits by the known ends, None if there is none."""
-        search = earliest(self._followed.timeline, head.entry, self._planner, self._operators())
-        found: Found | None = None
-        while True:
-            try:
-                next(search)
-            except StopIteration as stop:
-                found = stop.value
-                break
+    def _earliest(self, head: Head, before: float) -> Reservation | None:
+        """Return a reservation at the first moment ``before`` a time at which the gang fits by the known ends, if any."""
+        timeline, operators = self._followed.timeline, self._operators()
+        found = earliest(timeline, head.entry, self._planner, operators, before)
         if found is None:
             return None
         start, places = found
         return Reservation(head.entry.key, places, start, start + head.entry.duration)
 
     def _is_still_free(self, head: Head, promise: Reservation) -> bool:
-        """Return whether the promised places are still free at the promised start, on the same timeline."""
+        """Return whether the promised places are still free at the promised start for as long as the gang runs."""
         timeline = self._followed.timeline
         if head.built != self._followed.built or promise.start <= timeline.now:
+            return False
+        if promise.end < promise.start + head.entry.duration:
             return False
         others = timeline.reservations_on(promise.places.rows)
         basis = promise, others, timeline.revision, self._state()

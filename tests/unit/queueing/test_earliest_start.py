@@ -56,12 +56,7 @@ def test_it_is_the_first_moment_at_which_the_entry_fits(
     ]
     one = entry("e", count, size, duration, queue="me")
     planner = FirstFit()
-    search = earliest(timeline, one, planner, reservations)
-    try:
-        while True:
-            next(search)
-    except StopIteration as stop:
-        found = stop.value
+    found = earliest(timeline, one, planner, reservations)
     expected = by_trying(timeline, one, reservations)
     now = timeline.available(np.arange(len(timeline.room)), timeline.now, duration)
     for reservation in reservations:
