@@ -27,8 +27,7 @@ def cheapest(
     Nodes on which something is reserved are left alone.
     """
     closing = [one for one in operators if one.closes(entry, timeline.now, NEVER)]
-    usable = open_rows(planner, entry, closing, len(timeline.room))
-    usable = np.ones(len(timeline.room), dtype=np.bool_) if usable is None else usable.copy()
+    usable = open_rows(planner.usable(entry.where), closing, len(timeline.room)).copy()
     for reservation in timeline.reservations.values():
         usable[reservation.places.rows] = False
     rows = _by_cost(timeline, usable)

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from fluence_extender.queueing.entry import NEVER, Amounts, Entry, Footprint, Mask, Times
-from fluence_extender.queueing.fitting import PlannerPort, place
+from fluence_extender.queueing.fitting import PlannerPort, open_rows, place
 from fluence_extender.queueing.freed_slots import slots_by_row
-from fluence_extender.queueing.reservation import OperatorReservation
-from fluence_extender.queueing.timeline import Timeline
+from fluence_extender.queueing.reservation import OperatorReservation, Reservation
+from fluence_extender.queueing.timeline import LAST, Timeline
 
 FEWEST, MOST = 32, 256
 """For how many candidates the slots are counted at once: few at first, because mostly an early candidate fits."""
@@ -33,13 +33,14 @@ def earliest(
     entry: Entry,
     planner: PlannerPort,
     operators: Sequence[OperatorReservation] = (),
-    before: float = NEVER,
+    promise: Reservation | None = None,
 ) -> Found | None:
-    """Return the first time after now and ``before`` another at which an entry fits, and its places then.
+    """Return the first time after now at which an entry fits, and its places then; None if no known end helps.
 
-    Return None if no known end helps.
+    ``promise`` says that its places are free at its start, so no later time is looked at. If the entry fits no earlier,
+    it gets these places again unless other entries want them more than some others.
     """
-    sweep = _Sweep(timeline, entry, planner, operators, before)
+    sweep = _Sweep(timeline, entry, planner, operators, promise)
     done = -1
     for number in sweep.counted():
         if number > done:
@@ -59,17 +60,18 @@ class _Sweep:
         entry: Entry,
         planner: PlannerPort,
         operators: Sequence[OperatorReservation],
-        before: float,
+        promise: Reservation | None,
     ) -> None:
+        self._promise = promise
         self._timeline = timeline
         self._entry = entry
         self._planner = planner
         self._closing = [one for one in operators if one.closes(entry, timeline.now, NEVER)]
-        ends = [one.end for one in self._closing if one.end < before]
-        times: Times = np.union1d(timeline.returns(before), np.array(ends, dtype=np.float64))
+        until = LAST if promise is None else promise.start
+        ends = [one.end for one in self._closing if one.end <= until]
+        times: Times = np.union1d(timeline.returns(until), np.array(ends, dtype=np.float64))
         self._times = times
-        usable = planner.usable(entry.where)
-        self._usable = np.ones(len(timeline.room), dtype=np.bool_) if usable is None else usable
+        self._usable = open_rows(planner.usable(entry.where), (), len(timeline.room))
         self._part = timeline.reserved
         if self._closing:
             rows = np.unique(np.concatenate([self._part.rows, *(one.rows for one in self._closing)]))
@@ -80,10 +82,10 @@ class _Sweep:
         self._others = np.stack([freed.slots(one.size, others, times) for one in entry.slots], axis=1)
         self._needed = [one.count for one in entry.slots]
         self._during = _SlidingMinimum(self._slots(self._part.levels[1:]))
-        starts, until = np.array(timeline.starts), times + entry.duration
+        starts, over = np.array(timeline.starts), times + entry.duration
         self._low = np.searchsorted(starts, times, side="right")
-        self._high = np.searchsorted(starts, until, side="left")
-        closed = [(times < one.end) & (until > one.start) for one in self._closing]
+        self._high = np.searchsorted(starts, over, side="left")
+        closed = [(times < one.end) & (over > one.start) for one in self._closing]
         differs = np.any([one[1:] != one[:-1] for one in (self._low, self._high, *closed)], axis=0)
         self._lasts = [*np.flatnonzero(differs).tolist(), len(times) - 1]
 
@@ -113,7 +115,9 @@ class _Sweep:
         def planned(number: int) -> Footprint | None:
             view = timeline.unreserved(self._times[number])
             view[part.rows] = np.concatenate((part.at(self._times[number : number + 1]), starts)).min(axis=0)
-            return place(self._planner, self._entry, view, usable, timeline.free)
+            promise = self._promise
+            kept = promise.places if promise is not None and promise.start == self._times[number] else None
+            return place(self._planner, self._entry, view, usable, timeline.free, kept)
 
         # Mostly there are places at the first.
         places = planned(first)
@@ -140,14 +144,9 @@ class _Sweep:
     def _open_rows(self, number: int) -> Mask:
         """Return the rows that the entry may use if it starts at a candidate."""
         start = self._times[number]
-        closing = [
-            one for one in self._closing if one.closes(self._entry, start, start + self._entry.duration)
-        ]
-        found = self._usable
-        if closing:
-            found = found.copy()
-            found[np.concatenate([one.rows for one in closing])] = False
-        return found
+        over = start + self._entry.duration
+        closing = [one for one in self._closing if one.closes(self._entry, start, over)]
+        return open_rows(self._usable, closing, len(self._usable))
 
 
 def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:

@@ -33,28 +33,33 @@ class PlannerPort(Protocol):
         ...
 
 
-def open_rows(
-    planner: PlannerPort, entry: Entry, closing: Sequence[OperatorReservation], rows: int
-) -> Mask | None:
-    """Return the rows that an entry may use while some operators' reservations are closed to it; None for all."""
-    usable = planner.usable(entry.where)
-    if not closing:
-        return usable
-    found = np.ones(rows, dtype=np.bool_) if usable is None else usable.copy()
-    for one in closing:
-        found[one.rows] = False
+def open_rows(usable: Mask | None, closing: Sequence[OperatorReservation], rows: int) -> Mask:
+    """Return which of so many rows an entry may use while some operators' reservations are closed to it."""
+    found = np.ones(rows, dtype=np.bool_) if usable is None else usable
+    if closing:
+        found = found.copy()
+        found[np.concatenate([one.rows for one in closing])] = False
     return found
 
 
 def place(
-    planner: PlannerPort, entry: Entry, view: Amounts, usable: Mask | None, others: Amounts | None = None
+    planner: PlannerPort,
+    entry: Entry,
+    view: Amounts,
+    usable: Mask | None,
+    others: Amounts | None = None,
+    kept: Footprint | None = None,
 ) -> Footprint | None:
     """Return places for an entry within ``view`` on ``usable`` rows, None when it doesn't fit.
 
-    ``others`` are the amounts that other entries could use. Rows that offer the least of them are preferred.
+    ``others`` are the amounts that other entries could use. Rows that offer the least of them are preferred. The entry
+    fits at ``kept``, and gets these places again if they are on preferred rows.
     """
     if others is not None:
-        found = planner.place(entry, _only(view, _least_wanted(entry, view, usable, others)))
+        preferred = _least_wanted(entry, view, usable, others)
+        if kept is not None and preferred[kept.rows].all():
+            return kept
+        found = planner.place(entry, _only(view, preferred))
         if found is not None:
             return found
     return planner.place(entry, view if usable is None else _only(view, usable))

@@ -12,6 +12,7 @@ and are read-only for callers.
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -21,6 +22,9 @@ from fluence_extender.queueing.entry import NEVER, Amounts, Footprint, Rows, Run
 from fluence_extender.queueing.freed_slots import FreedSlots
 from fluence_extender.queueing.reservation import Reservation
 from fluence_extender.queueing.steps import Steps, TimelinePart
+
+LAST = math.nextafter(NEVER, 0)
+"""The last time before `NEVER`."""
 
 MANY_ENDS = 256
 """The most changes of ends that are taken in one by one. After more of them, all ends are sorted anew."""
@@ -73,12 +77,12 @@ class Timeline:
         """Return when the running work with this key is expected to end."""
         return self._until[key]
 
-    def slack(self, levels: int) -> Amounts:
-        """Return what may be taken from now until after the first ``levels`` starts, beside all reservations."""
+    def kept(self, levels: int) -> Footprint:
+        """Return what has to stay free for reservations from now until after the first ``levels`` starts."""
         part = self.reserved
-        found = self.free.copy(order="K")
-        found[part.rows] = part.minima[levels]
-        return found
+        kept = np.maximum(self.unreserved(self.now)[part.rows] - part.minima[levels], 0)
+        some = kept.any(axis=1)
+        return Footprint(part.rows[some], kept[some])
 
     def levels_within(self, duration: float) -> int:
         """Return how many of the `starts` come before the end of an entry that starts now."""
@@ -116,11 +120,11 @@ class Timeline:
             ends.add_to(found, slice(0, int(np.searchsorted(ends.times, time, side="right"))))
         return found
 
-    def returns(self, before: float = NEVER) -> Times:
-        """Return the times after now and ``before`` another at which something comes back, sorted and each once."""
-        ends = [one.end for one in self._reservations.values() if self.now < one.end < before]
+    def returns(self, until: float = LAST) -> Times:
+        """Return the times after now ``until`` another at which something comes back, sorted and each once."""
+        ends = [one.end for one in self._reservations.values() if self.now < one.end <= until]
         times = self._holds_by_end().times
-        times = times[: int(np.searchsorted(times, before))]
+        times = times[: int(np.searchsorted(times, until, side="right"))]
         first = np.ones(len(times), dtype=np.bool_)
         first[1:] = times[1:] != times[:-1]
         found: Times = np.union1d(times[first], np.array(ends, dtype=np.float64))

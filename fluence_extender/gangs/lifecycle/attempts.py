@@ -12,7 +12,6 @@ before a pass is through.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence, Set
 
 import structlog
@@ -36,15 +35,10 @@ from fluence_extender.gangs.queue.future import Request
 from fluence_extender.gangs.queue.turns import InLine
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey, HistoryKind
-from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode, named_elsewhere, waiting
-from fluence_extender.placement.eligibility import EligibilityIndex, signature
+from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.lacks import Lack, Lacks
-from fluence_extender.placement.topology_constraints import topology_constraints
 from fluence_extender.queueing.order import Rank
-
-DemandKey = frozenset[tuple[object, int]]
-
 
 log = structlog.get_logger(__name__)
 
@@ -56,6 +50,12 @@ After a start or a change of leader thousands of gangs may wait, and the first n
 
 TRIED_WITHIN = 0.003
 """Seconds for which a step tries the first gangs in order, and again those after the last one that was reached."""
+
+SEARCHES_ALONE = 4
+"""While reservations are found, in so many steps but one the first gangs get all the time for tries."""
+
+PASSED_AT_ONCE = 64
+"""For so many gangs that can't fit the time isn't looked at."""
 
 MOST_HOPELESS = 64
 """The most kinds of members beyond a gang's size that may fail in one attempt; after them no more are tried."""
@@ -88,6 +88,7 @@ class Attempts:
         self._failures = Failures(ledger, self._lacks)
         self._reached: Rank | None = None
         self._round = Round()
+        self._searched = 0
         self._idle: dict[float, bool] = {}
         self.explained: list[Gang] = []
         """The gangs for which the last step has only found another reason, by the records of others' failures."""
@@ -116,18 +117,22 @@ class Attempts:
         # A search for victims goes on only where its gang is tried each time.
         searching = self._preemption.searching_for
         changed: set[GangKey] = set()
-        before, nothing_yet = self._placed, True
-        for turn in (self._round.first, self._next_further):
+        before = self._placed
+        further = self._round.first if self._searched % SEARCHES_ALONE else self._next_further
+        for turn in (self._round.first, further):
             if self._placed != before:
                 # The first gangs get places, so the next ones in order may fit, too.
                 break
             until = self._clock() + TRIED_WITHIN
-            while self._placed - before < PLACED_AT_ONCE and (nothing_yet or self._clock() < until):
+            passed = 0
+            while self._placed - before < PLACED_AT_ONCE:
                 place = turn() if self._queue.ready() else None
                 if place is None:
                     break
-                nothing_yet = False
-                self._attempt(place, now, changed)
+                tried = self._attempt(place, now, changed)
+                passed = 0 if tried else passed + 1
+                if passed % PASSED_AT_ONCE == 0 and self._clock() >= until:
+                    break
         place = None if searching is None else self._queue.turns.find(searching)
         if place is not None and searching not in changed:
             self._attempt(place, now, changed)
@@ -143,8 +148,9 @@ class Attempts:
         self._begin(looked_at)
 
     def _begin(self, looked_at: Set[GangKey]) -> None:
-        # While reservations are searched for, each that is found changes what others may use. One round for all is enough.
+        # Each reservation that is found changes what others may use. One round after all of them is enough.
         searching = self._queue.restless
+        self._searched = self._searched + 1 if searching else 0
         self._queue.begin(looked_at)
         version = self._ledger.version, self._tried_version[1] if searching else self._queue.version
         if version != self._tried_version:
@@ -162,8 +168,11 @@ class Attempts:
             self._reached = place.rank
         return place
 
-    def _attempt(self, place: InLine, now: float, changed: set[GangKey]) -> None:
-        """Try a gang if it might fit, and add it to ``changed`` unless nothing but its reason has changed."""
+    def _attempt(self, place: InLine, now: float, changed: set[GangKey]) -> bool:
+        """Try a gang if it might fit, and add it to ``changed`` unless nothing but its reason has changed.
+
+        Return whether it was looked at, because it might fit.
+        """
         gang, rank = place.gang, place.rank
         attempt = gang.attempt
         if (
@@ -175,7 +184,7 @@ class Attempts:
             )
             or self._queue.turns.find(gang.key) is not place
         ):
-            return
+            return False
         known = (
             self._recorded_reason(gang, rank, now)
             if attempt.record
@@ -183,7 +192,7 @@ class Attempts:
         )
         lacking = gang.placeless() if known is None else []
         if known is None and not lacking:
-            return
+            return False
         attempt.version = self._ledger.version
         if known is not None:
             attempt.again_at = NEVER
@@ -192,7 +201,7 @@ class Attempts:
                 gang.explain(known, now)
                 self.explained.append(gang)
             gang.reason = known
-            return
+            return True
         changed.add(gang.key)
         attempt.again_at, attempt.record = NEVER, None
         blocked = False
@@ -213,6 +222,7 @@ class Attempts:
             self._placed += got
             self._queue.admission.note(gang)
             self._quotas.note(gang)
+        return True
 
     def _recorded_reason(self, gang: Gang, rank: Rank, now: float) -> Reason | None:
         """Return why the gang still has no place, if the record of its demand tells it; None to try the gang."""
@@ -346,7 +356,7 @@ class Attempts:
         passes = self._preemption.passes(gang)
         demands, settled = self._places.demands(lacking, now), self._places.settled(gang)
         request = Request(gang.key, tuple(demands), tuple(settled), passes)
-        alike = _demand_key(gang, lacking, now, self._places.topology), passes
+        alike = self._places.demand_key(gang, lacking, now), passes
         self._queue.block(gang, rank, lacking, request, alike)
         return True
 
@@ -384,7 +394,7 @@ class Attempts:
         # Nodes and devices that are held for a gang are open to it alone, so other gangs may get another result.
         holds = self._ledger.preemptor_holds
         keeper = gang.key if holds.nodes_for(gang.key) or holds.kept_for(gang.key) else None
-        key = _demand_key(gang, members, now, self._places.topology), self._preemption.passes(gang), keeper
+        key = self._places.demand_key(gang, members, now), self._preemption.passes(gang), keeper
         return self._failures.record(key, preempting_priority(members) if may_preempt(members) else -math.inf)
 
     def _plan(
@@ -469,27 +479,3 @@ def _gates(gang: Gang) -> Reason | None:
     if not names:
         return None
     return Reason(ReasonCode.WAITING_FOR_GATES, f"waiting for scheduling gates of others: {', '.join(names)}")
-
-
-def _demand_key(
-    gang: Gang, members: Iterable[Member], now: float, topology: Callable[[Pod], tuple[tuple[str, ...], int]]
-) -> DemandKey:
-    """Return a key for the demand of ``members``: those with equal keys fit or don't fit alike."""
-    # Under a node-exclusive policy a gang may use the nodes that it has already, and no other gang may.
-    own = gang.key if any(member.assignment is not None for member in gang.members.values()) else None
-    return frozenset(
-        Counter(
-            (
-                member.pod.requests,
-                signature(member.pod),
-                member.pod.claims,
-                tuple(sorted(member.pod.devices.items())),
-                tuple(member.pod.requires.items()) if member.pod.devices else (),
-                member.pod.host_ports,
-                member.refusals.barred_nodes(now),
-                topology_constraints(member.pod, *topology(member.pod)),
-                own,
-            )
-            for member in members
-        ).items()
-    )

@@ -6,6 +6,7 @@ taken back before another pod is nominated there.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from fluence_extender.gangs.execution.actions import Clear
@@ -21,9 +22,12 @@ from fluence_extender.model.notation import first_few, natural_order
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.placement.demand import Demand, SettledMember
-from fluence_extender.placement.eligibility import refusal
+from fluence_extender.placement.eligibility import refusal, signature
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
+from fluence_extender.placement.topology_constraints import topology_constraints
+
+DemandKey = frozenset[tuple[object, int]]
 
 NODES_SHOWN = 4
 
@@ -113,6 +117,27 @@ class Places:
             for one in gang.alive()
             if one.assignment is not None
         ]
+
+    def demand_key(self, gang: Gang, members: Iterable[Member], now: float) -> DemandKey:
+        """Return a key for the demand of ``members``: those with equal keys fit or don't fit alike."""
+        # Under a node-exclusive policy a gang may use the nodes that it has already, and no other gang may.
+        own = gang.key if any(member.assignment is not None for member in gang.members.values()) else None
+        return frozenset(
+            Counter(
+                (
+                    member.pod.requests,
+                    signature(member.pod),
+                    member.pod.claims,
+                    tuple(sorted(member.pod.devices.items())),
+                    tuple(member.pod.requires.items()) if member.pod.devices else (),
+                    member.pod.host_ports,
+                    member.refusals.barred_nodes(now),
+                    topology_constraints(member.pod, *self.topology(member.pod)),
+                    own,
+                )
+                for member in members
+            ).items()
+        )
 
     def topology(self, pod: Pod) -> tuple[tuple[str, ...], int]:
         """Return what the pod's owners require of its gang's placement."""

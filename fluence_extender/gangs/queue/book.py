@@ -11,7 +11,7 @@ member that has to move goes where there is room.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.gangs.queue.turns import Turns, entry_key, waits
 from fluence_extender.ledger.capacity import KeptRoom
 from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.model.assignment import DeviceShare
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import DEFAULT_QUEUE, Queue
@@ -48,6 +49,9 @@ STOPPED = (ReasonCode.QUEUED, ReasonCode.BEHIND_RESERVATION, ReasonCode.OVER_QUO
 
 RESERVED_AHEAD = 3600.0
 """Seconds before the start of an operator's reservation from which on its nodes are kept from being removed."""
+
+MOST_RESERVED = 128
+"""For how many sets of reservations the room to leave free is remembered."""
 
 AFTER_BLOCKED = queued("under the policy fcfs no gang starts before those ahead of it")
 BEYOND_DEPTH = queued("it is too far back in the line to be tried, by the queue's queueDepth")
@@ -89,6 +93,13 @@ class GangReservation:
         return self.start is None
 
 
+@dataclass(slots=True, eq=False)
+class _Reserved:
+    """Stands for some reservations; ``kept`` is the room to leave free for the first of them, by their number."""
+
+    kept: dict[int, KeptRoom | None] = field(default_factory=dict)
+
+
 class QueueBook:
     """The waiting gangs in order, and what is reserved for them."""
 
@@ -122,7 +133,8 @@ class QueueBook:
         self._view = LedgerBeside(ledger)
         self._beside = Planner(self._view, planner.eligibility, planner.topology)
         registry.on_restated = self.followed.restated
-        self._kept: tuple[object, dict[int, KeptRoom | None]] = (None, {})
+        self._reserved: dict[object, _Reserved] = {}
+        self._present: tuple[tuple[object, int], _Reserved] = ((None, 0), _Reserved())
         self._cut: Rank | None = None
         self._eligibility = planner.eligibility
         self._nodes = planner.eligibility.nodes
@@ -382,29 +394,40 @@ class QueueBook:
         return Beside(self._beside, token=self._token, levels=levels, kept=kept)
 
     @property
-    def _token(self) -> object:
+    def _token(self) -> _Reserved:
+        """What stands for the reservations on the timeline: the same object for the same reservations."""
         timeline = self.followed.timeline
-        return self.followed.built, timeline.revision, timeline.loosened
+        holds = self.followed.built, timeline.revision
+        if self._present[0] != (holds, timeline.loosened):
+            if self._present[0][0] != holds or len(self._reserved) >= MOST_RESERVED:
+                self._reserved.clear()
+            # While gangs before them are tried, reservations are lifted and then put back.
+            which = frozenset(timeline.reservations.values()), len(timeline.starts)
+            self._present = (holds, timeline.loosened), self._reserved.setdefault(which, _Reserved())
+        return self._present[1]
 
     def kept_room(self, levels: int) -> KeptRoom | None:
         """Return the room to leave free for a gang that runs beyond ``levels`` reservations' starts, None for none."""
-        if self._kept[0] != self._token:
-            self._kept = self._token, {}
-        found = self._kept[1]
+        found = self._token.kept
         if levels not in found:
             found[levels] = self._find_kept_room(levels)
         return found[levels]
 
     def _find_kept_room(self, levels: int) -> KeptRoom | None:
-        timeline, names = self.followed.timeline, self.followed.names
-        kept = np.maximum(timeline.unreserved(timeline.now) - timeline.slack(levels), 0)
-        if not kept.any():
+        followed, names = self.followed, self.followed.names
+        kept = followed.timeline.kept(levels)
+        rows, amounts = kept.rows, kept.amounts
+        if not len(rows):
             return None
-        shares = self.followed.devices.used(timeline.room - kept)
-        rows = np.flatnonzero(kept[: len(names)].any(axis=1))
-        closed = frozenset(names[row] for row in rows[kept[rows, EXCLUSIVE] > 0].tolist())
-        nodes = [names[row] for row in rows.tolist()]
-        return KeptRoom(nodes, kept[rows], self.followed.columns, tuple(shares), closed)
+        shares: list[DeviceShare] = []
+        if len(followed.devices):
+            left = followed.timeline.room.copy()
+            left[rows] -= amounts
+            shares = followed.devices.used(left)
+        on_nodes = rows < len(names)
+        nodes, amounts = [names[row] for row in rows[on_nodes].tolist()], amounts[on_nodes]
+        closed = frozenset(nodes[at] for at in np.flatnonzero(amounts[:, EXCLUSIVE] > 0).tolist())
+        return KeptRoom(nodes, amounts, followed.columns, tuple(shares), closed)
 
     def avoided(self, gang: Gang) -> frozenset[str]:
         """Return the nodes of reservations ahead of a gang, on which nobody is evicted for it."""

@@ -39,7 +39,7 @@ HOPELESS = 16
 """The most gangs that wouldn't fit on empty nodes among the heads that are looked at."""
 
 DECIDED_WITHIN = 0.0085
-"""Seconds after the begin of a step until which it finds reservations, at least one. Other gangs keep their promises."""
+"""Seconds from the begin of a step in which it finds reservations, at least one. Other gangs keep their promises."""
 
 
 @dataclass(slots=True)
@@ -281,8 +281,7 @@ class Heads:
         elif kept is not None and same_before and head.freed == self._followed.freed:
             found = kept
         else:
-            # A promise that can be kept is kept, unless the gang may start earlier.
-            found = self._earliest(head, NEVER if kept is None else kept.start) or kept
+            found = self._earliest(head, kept)
         head.possible = found is not None or self._planner.place(entry, timeline.capacity) is not None
         head.freed = self._followed.freed
         self._counted = None
@@ -305,14 +304,17 @@ class Heads:
             if found.start != NEVER:
                 head.gang.foretold = head.gang.foretold.promised(found.start)
 
-    def _earliest(self, head: Head, before: float) -> Reservation | None:
-        """Return a reservation at the first moment ``before`` a time at which the gang fits by the known ends, if any."""
-        timeline, operators = self._followed.timeline, self._operators()
-        found = earliest(timeline, head.entry, self._planner, operators, before)
+    def _earliest(self, head: Head, promise: Reservation | None) -> Reservation | None:
+        """Return a reservation at the first moment at which the gang fits by the known ends, None if there is none.
+
+        ``promise`` can be kept, so it is the answer unless the gang fits earlier or elsewhere at that time.
+        """
+        found = earliest(self._followed.timeline, head.entry, self._planner, self._operators(), promise)
         if found is None:
-            return None
+            return promise
         start, places = found
-        return Reservation(head.entry.key, places, start, start + head.entry.duration)
+        new = Reservation(head.entry.key, places, start, start + head.entry.duration)
+        return promise if promise is not None and _is_within(new, promise) else new
 
     def _is_still_free(self, head: Head, promise: Reservation) -> bool:
         """Return whether the promised places are still free at the promised start for as long as the gang runs."""

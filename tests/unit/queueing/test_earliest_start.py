@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluence_extender.queueing.earliest import earliest
-from fluence_extender.queueing.entry import NEVER, Entry, Running
+from fluence_extender.queueing.entry import NEVER, Entry, Footprint, Running
+from fluence_extender.queueing.promises import still_free
 from fluence_extender.queueing.reservation import OperatorReservation, Reservation
 from fluence_extender.queueing.timeline import Timeline
 from tests.queueing.planner import FirstFit
@@ -70,3 +71,34 @@ def test_it_is_the_first_moment_at_which_the_entry_fits(
         view = timeline.available(np.arange(len(timeline.room)), start, duration)
         assert (view[at.rows] >= at.amounts).all()
         assert at.amounts.sum() == count * size
+
+
+@given(holds, reserved, st.integers(1, 5), st.integers(1, 3), durations, st.integers(0, 5))
+def test_a_promise_that_can_be_kept_is_found_like_a_start_anew(
+    running: list[tuple[Footprint, float]],
+    later: list[tuple[Footprint, float, float]],
+    count: int,
+    size: int,
+    duration: float,
+    over: int,
+) -> None:
+    timeline = Timeline(room(*[4] * ROWS))
+    for number, (at, end) in enumerate(running):
+        timeline.hold(Running(f"h{number}", at, end))
+    for number, (at, start, length) in enumerate(later):
+        timeline.reserve(Reservation(f"r{number}", at, start, start + length))
+    one, planner = entry("e", count, size, duration), FirstFit()
+    found = earliest(timeline, one, planner)
+    if found is None:
+        return
+    promise = Reservation("e", found[1], found[0], found[0] + duration)
+    timeline.release(f"h{over}")
+    timeline.cancel(f"r{over}")
+    assert still_free(promise, timeline)
+    kept, anew = earliest(timeline, one, planner, (), promise), earliest(timeline, one, planner)
+    now = timeline.available(np.arange(len(timeline.room)), timeline.now, duration)
+    if planner.place(one, now) is not None:
+        return  # It may start at once, so the search isn't asked for it.
+    assert anew is not None
+    start = promise.start if kept is None else kept[0]
+    assert start == min(anew[0], promise.start)
