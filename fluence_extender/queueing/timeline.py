@@ -45,6 +45,7 @@ class Timeline:
         self.free = _by_column(room)
         self.loosened = 0
         self.revision = 0
+        self._changed = np.zeros(len(room), dtype=np.int64)
         self._starts: list[float] = []
         self._holds: dict[str, Running] = {}
         self._until: dict[str, float] = {}
@@ -108,6 +109,10 @@ class Timeline:
         """Return the reservations that use any of some rows."""
         keys = {key for row in rows.tolist() for key in self._on_row.get(row, ())}
         return frozenset(self._reservations[key] for key in keys)
+
+    def revision_of(self, rows: Rows) -> int:
+        """Return the last revision with which the room or the holds of some rows have changed."""
+        return int(self._changed[rows].max(initial=0))
 
     def unreserved(self, time: float) -> Amounts:
         """Return what would be free at a time if nothing were reserved."""
@@ -182,7 +187,7 @@ class Timeline:
             self._resort(hold.places, before, comes=False)
             self._resort(hold.places, self._until[key], comes=True)
             overrun.append(hold)
-        self.revision += bool(overrun)
+            self._note(hold.places.rows)
         while self._starts and self._starts[0] <= now:
             del self._starts[0]
             self.loosened += 1
@@ -200,8 +205,7 @@ class Timeline:
         self.room[rows] = amounts
         self.capacity[rows] += grown
         self.free[rows] += grown
-        self._reserved = None
-        self.revision += 1
+        self._note(rows)
         self.loosened += 1
 
     def hold(self, hold: Running) -> None:
@@ -225,11 +229,10 @@ class Timeline:
                 self._ends.append((until, hold.key))
         self._ends.sort()
         self._sorted_holds = None
-        self._reserved = None
         _subtract(self.free, [hold.places for hold in holds])
         lasting = [hold.places for hold in holds if hold.foreign and hold.end == NEVER]
         _subtract(self.capacity, lasting)
-        self.revision += 1
+        self._note(np.arange(len(self.room)))
 
     def release(self, key: str) -> Running | None:
         """Stop counting work that has ended and return it, None where it isn't counted."""
@@ -279,8 +282,13 @@ class Timeline:
         self.free[hold.places.rows] += sign * hold.places.amounts
         if hold.foreign and hold.end == NEVER:
             self.capacity[hold.places.rows] += sign * hold.places.amounts
+        self._note(hold.places.rows)
+
+    def _note(self, rows: Rows) -> None:
+        """Note that the room or the holds of some rows have changed."""
         self._reserved = None
         self.revision += 1
+        self._changed[rows] = self.revision
 
     def _resort(self, places: Footprint, end: float, comes: bool) -> None:
         """Record that an end comes or goes, so that a pass with many starts doesn't sort all ends each time."""

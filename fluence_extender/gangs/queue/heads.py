@@ -49,7 +49,8 @@ class Head:
     ``alike`` stands for its demand: while it stays the same, the promise may stay, too. ``possible`` says that the gang
     would fit on empty nodes; a gang that wouldn't blocks nobody. ``promise`` is its reservation. ``basis`` is the state
     in which the promise was found, with the counters ``freed`` and ``built`` of the `LedgerTimeline` at that time.
-    ``kept`` is the last basis on which it was looked at whether the promise can be kept, and whether it could.
+    ``free`` says for the last basis on which that was looked at whether the promised places are free at the start, and
+    ``open`` whether the gang may use them.
     """
 
     gang: Gang
@@ -61,7 +62,8 @@ class Head:
     basis: object = None
     freed: int = -1
     built: int = -1
-    kept: tuple[object, bool] = (None, False)
+    free: tuple[object, bool] = (None, False)
+    open: tuple[object, bool] = (None, False)
 
 
 class Heads:
@@ -224,6 +226,8 @@ class Heads:
         self._followed.follow()
         timeline = self._followed.timeline
         state = (self._followed.built, timeline.revision, self._state())
+        # Whoever has waited since then has waited for too long.
+        starving = self._followed.now() - self._policy().starvation_after
         left = most = self._most
         prefix: tuple[Reservation | None, ...] = ()
         lifted = False
@@ -235,7 +239,7 @@ class Heads:
                 for gang in [late.gang for late in self._heads[number:]]:
                     self.unblock(gang.key, outranked=True)
                 break
-            basis = (state, prefix, self._starves(head))
+            basis = (state, prefix, head.entry.created[0] <= starving)
             there = head.entry.key in timeline.reservations
             promise = head.promise
             due = promise is not None and not there and promise.start <= timeline.now
@@ -323,21 +327,24 @@ class Heads:
             return False
         if promise.end < promise.start + head.entry.duration:
             return False
-        others = timeline.reservations_on(promise.places.rows)
-        basis = promise, others, timeline.revision, self._state()
-        if head.kept[0] != basis:
-            head.kept = basis, self._is_free_beside_others(head, promise)
-        return head.kept[1]
+        rows = promise.places.rows
+        basis = promise, timeline.reservations_on(rows), timeline.revision_of(rows)
+        if head.free[0] != basis:
+            head.free = basis, still_free(promise, timeline)
+        state = promise, self._state()
+        if head.free[1] and head.open[0] != state:
+            head.open = state, self._is_open(head, promise)
+        return head.free[1] and head.open[1]
 
-    def _is_free_beside_others(self, head: Head, promise: Reservation) -> bool:
+    def _is_open(self, head: Head, promise: Reservation) -> bool:
+        """Return whether the gang may use the promised places while it would run."""
         usable = self._planner.usable(head.entry.where)
         closed = any(
             one.closes(head.entry, promise.start, promise.end)
             and np.isin(promise.places.rows, one.rows).any()
             for one in self._operators()
         )
-        allowed = usable is None or bool(usable[promise.places.rows].all())
-        return allowed and not closed and still_free(promise, self._followed.timeline)
+        return not closed and (usable is None or bool(usable[promise.places.rows].all()))
 
     def _starves(self, head: Head) -> bool:
         return self._followed.now() - head.entry.created[0] >= self._policy().starvation_after
