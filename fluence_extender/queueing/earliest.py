@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from fluence_extender.queueing.entry import NEVER, Amounts, Entry, Footprint, Mask, Times
+from fluence_extender.queueing.entry import NEVER, Amounts, Entry, Footprint, Mask
 from fluence_extender.queueing.fitting import PlannerPort, open_rows, place
 from fluence_extender.queueing.freed_slots import slots_by_row
 from fluence_extender.queueing.reservation import OperatorReservation, Reservation
@@ -68,25 +68,26 @@ class _Sweep:
         self._planner = planner
         self._closing = [one for one in operators if one.closes(entry, timeline.now, NEVER)]
         until = LAST if promise is None else promise.start
-        ends = [one.end for one in self._closing if one.end <= until]
-        times: Times = np.union1d(timeline.returns(until), np.array(ends, dtype=np.float64))
-        self._times = times
+        self._times = times = timeline.returns(until, [one.end for one in self._closing])
         self._usable = open_rows(planner.usable(entry.where), (), len(timeline.room))
         self._part = timeline.reserved
         if self._closing:
             rows = np.unique(np.concatenate([self._part.rows, *(one.rows for one in self._closing)]))
             self._part = timeline.part(rows, self._part.times)
+        self._open = self._usable[self._part.rows]
         others = self._usable.copy()
         others[self._part.rows] = False
         freed = timeline.freed_slots
-        self._others = np.stack([freed.slots(one.size, others, times) for one in entry.slots], axis=1)
+        self._others = _together([freed.slots(one.size, others, times) for one in entry.slots])
         self._needed = [one.count for one in entry.slots]
         self._during = _SlidingMinimum(self._slots(self._part.levels[1:]))
         starts, over = np.array(timeline.starts), times + entry.duration
         self._low = np.searchsorted(starts, times, side="right")
         self._high = np.searchsorted(starts, over, side="left")
-        closed = [(times < one.end) & (over > one.start) for one in self._closing]
-        differs = np.any([one[1:] != one[:-1] for one in (self._low, self._high, *closed)], axis=0)
+        differs = (self._low[1:] != self._low[:-1]) | (self._high[1:] != self._high[:-1])
+        for one in self._closing:
+            closed = (times < one.end) & (over > one.start)
+            differs |= closed[1:] != closed[:-1]
         self._lasts = [*np.flatnonzero(differs).tolist(), len(times) - 1]
 
     def group_end(self, number: int) -> int:
@@ -128,9 +129,11 @@ class _Sweep:
 
     def _slots(self, levels: Amounts) -> Amounts:
         """Return how many slots each usable row of the part has at each level: levels x sizes x rows."""
-        flat, usable = levels.reshape(-1, levels.shape[2]), self._usable[self._part.rows]
+        flat = levels.reshape(-1, levels.shape[2])
         found = [slots_by_row(one.size, flat).reshape(levels.shape[:2]) for one in self._entry.slots]
-        return np.stack(found, axis=1) * usable
+        together = _together(found)
+        together *= self._open
+        return together
 
     def _suffice(self, number: int, slots: Amounts) -> bool:
         """Return whether there is room for the slots of each size, given those of the part at the candidate."""
@@ -147,6 +150,11 @@ class _Sweep:
         over = start + self._entry.duration
         closing = [one for one in self._closing if one.closes(self._entry, start, over)]
         return open_rows(self._usable, closing, len(self._usable))
+
+
+def _together(by_size: Sequence[Amounts]) -> Amounts:
+    """Return arrays as one with another axis after the first; mostly there is only one."""
+    return by_size[0][:, None] if len(by_size) == 1 else np.stack(by_size, axis=1)
 
 
 def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:

@@ -53,11 +53,14 @@ def place(
     """Return places for an entry within ``view`` on ``usable`` rows, None when it doesn't fit.
 
     ``others`` are the amounts that other entries could use. Rows that offer the least of them are preferred. The entry
-    fits at ``kept``, and gets these places again if they are on preferred rows.
+    fits at ``kept``, and gets these places again if they offer no more than the preferred rows.
     """
     if others is not None:
-        preferred = _least_wanted(entry, view, usable, others)
-        if kept is not None and preferred[kept.rows].all():
+        preferred, offered = _least_wanted(entry, view, usable, others)
+        if (
+            kept is not None
+            and sum(_offers(one.size, others[kept.rows]).sum() for one in entry.slots) <= offered
+        ):
             return kept
         found = planner.place(entry, _only(view, preferred))
         if found is not None:
@@ -65,20 +68,22 @@ def place(
     return planner.place(entry, view if usable is None else _only(view, usable))
 
 
-def _least_wanted(entry: Entry, view: Amounts, usable: Mask | None, others: Amounts) -> Mask:
-    """Return just enough rows for the slots of each size, those that offer the least in ``others`` first."""
-    chosen = np.zeros(len(view), dtype=np.bool_)
+def _least_wanted(entry: Entry, view: Amounts, usable: Mask | None, others: Amounts) -> tuple[Mask, float]:
+    """Return just enough rows for the slots of each size, those that offer the least first, and what these offer."""
+    chosen, offered = np.zeros(len(view), dtype=np.bool_), 0.0
     for one in entry.slots:
         counts = slots_by_row(one.size, view, usable)
         rows = np.flatnonzero(counts)
-        rows = rows[np.argsort(_offers(one.size, others[rows]), kind="stable")]
-        enough = np.searchsorted(np.cumsum(counts[rows]), one.count) + 1
-        chosen[rows[:enough]] = True
-    return chosen
+        offers = _offers(one.size, others[rows])
+        order = np.argsort(offers, kind="stable")
+        order = order[: int(np.searchsorted(np.cumsum(counts[rows[order]]), one.count)) + 1]
+        chosen[rows[order]] = True
+        offered += float(offers[order].sum())
+    return chosen, offered
 
 
 def _offers(size: Sequence[int], view: Amounts) -> NDArray[np.float64]:
-    """Return how many slots each row offers, with the fraction of a slot that is left over."""
+    """Return how many slots each row of ``view`` offers, with the fraction of a slot that is left over."""
     asked = [column for column, amount in enumerate(size) if amount > 0]
     shares = view[:, asked] / np.array(size, dtype=np.float64)[asked]
     offers: NDArray[np.float64] = shares.min(axis=1, initial=MANY).clip(min=0)

@@ -125,14 +125,19 @@ class Timeline:
             ends.add_to(found, slice(0, int(np.searchsorted(ends.times, time, side="right"))))
         return found
 
-    def returns(self, until: float = LAST) -> Times:
-        """Return the times after now ``until`` another at which something comes back, sorted and each once."""
-        ends = [one.end for one in self._reservations.values() if self.now < one.end <= until]
+    def returns(self, until: float = LAST, more: Sequence[float] = ()) -> Times:
+        """Return the times after now ``until`` another at which something comes back, and ``more`` of these.
+
+        They are sorted, and each is there once.
+        """
+        ends = [one.end for one in self._reservations.values()]
+        ends = [one for one in (*ends, *more) if self.now < one <= until]
         times = self._holds_by_end().times
-        times = times[: int(np.searchsorted(times, until, side="right"))]
+        times = np.append(times[: int(np.searchsorted(times, until, side="right"))], ends)
+        times.sort(kind="stable")
         first = np.ones(len(times), dtype=np.bool_)
         first[1:] = times[1:] != times[:-1]
-        found: Times = np.union1d(times[first], np.array(ends, dtype=np.float64))
+        found: Times = times[first]
         return found
 
     @property

@@ -30,7 +30,7 @@ from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.manager import PreemptionManager
 from fluence_extender.gangs.preemption.preemptions import may_preempt, preempting_priority
 from fluence_extender.gangs.queue.beside import Beside
-from fluence_extender.gangs.queue.book import BLOCKED, QueueBook
+from fluence_extender.gangs.queue.book import BLOCKED, STOPPED, QueueBook
 from fluence_extender.gangs.queue.future import Request
 from fluence_extender.gangs.queue.turns import InLine
 from fluence_extender.ledger.ledger import Ledger
@@ -51,8 +51,8 @@ After a start or a change of leader thousands of gangs may wait, and the first n
 TRIED_WITHIN = 0.003
 """Seconds for which a step tries the first gangs in order, and again those after the last one that was reached."""
 
-SEARCHES_ALONE = 4
-"""While reservations are found, in so many steps but one the first gangs get all the time for tries."""
+WITHOUT_FURTHER = 4
+"""While reservations are searched for, each of so many steps tries the first gangs, and one of them further ones."""
 
 PASSED_AT_ONCE = 64
 """For so many gangs that can't fit the time isn't looked at."""
@@ -118,19 +118,18 @@ class Attempts:
         searching = self._preemption.searching_for
         changed: set[GangKey] = set()
         before = self._placed
-        further = self._round.first if self._searched % SEARCHES_ALONE else self._next_further
-        for turn in (self._round.first, further):
+        turns = (self._round.first, self._next_further)
+        for turn in turns[:1] if self._searched % WITHOUT_FURTHER else turns:
             if self._placed != before:
                 # The first gangs get places, so the next ones in order may fit, too.
                 break
             until = self._clock() + TRIED_WITHIN
-            passed = 0
-            while self._placed - before < PLACED_AT_ONCE:
-                place = turn() if self._queue.ready() else None
-                if place is None:
-                    break
-                tried = self._attempt(place, now, changed)
-                passed = 0 if tried else passed + 1
+            passed, ready = 0, self._queue.ready()
+            while ready and self._placed - before < PLACED_AT_ONCE and (place := turn()) is not None:
+                if self._attempt(place, now, changed):
+                    passed, ready = 0, self._queue.ready()
+                else:
+                    passed += 1
                 if passed % PASSED_AT_ONCE == 0 and self._clock() >= until:
                     break
         place = None if searching is None else self._queue.turns.find(searching)
@@ -154,9 +153,19 @@ class Attempts:
         self._queue.begin(looked_at)
         version = self._ledger.version, self._tried_version[1] if searching else self._queue.version
         if version != self._tried_version:
+            line, may_have_room = self._queue.turns.line, version[0] != self._tried_version[0]
+            if not may_have_room:
+                # Only those may start that the queue stopped, or that the last round hasn't tried.
+                line = [
+                    one
+                    for one in line
+                    if one.gang.attempt.version != version[0]
+                    or (one.gang.reason is not None and one.gang.reason.code in STOPPED)
+                ]
             self._tried_version = version
-            self._round = Round(self._queue.turns.line, self._reached)
-            return
+            self._round = Round(line, self._reached)
+            if may_have_room:
+                return
         for key in looked_at:
             place = self._queue.turns.find(key)
             if place is not None:
