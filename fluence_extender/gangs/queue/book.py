@@ -10,7 +10,7 @@ member that has to move goes where there is room.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -24,7 +24,7 @@ from fluence_extender.gangs.queue.ends import LATEST, Ends
 from fluence_extender.gangs.queue.future import FuturePlanner, Request
 from fluence_extender.gangs.queue.heads import Head, Heads
 from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
-from fluence_extender.gangs.queue.operators import covered, operator_reservations
+from fluence_extender.gangs.queue.operators import ClosedNodes
 from fluence_extender.gangs.queue.reclaims import Reclaims
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.gangs.queue.turns import Turns, entry_key, waits
@@ -39,16 +39,12 @@ from fluence_extender.placement.plan import Planner
 from fluence_extender.queueing.entry import NEVER, Entry
 from fluence_extender.queueing.order import Rank
 from fluence_extender.queueing.policy import PolicyName
-from fluence_extender.queueing.reservation import OperatorReservation
 
 BLOCKED = (ReasonCode.BUSY, ReasonCode.BEHIND_RESERVATION)
 """The reasons of a whole gang that waits for capacity."""
 
 STOPPED = (ReasonCode.QUEUED, ReasonCode.BEHIND_RESERVATION, ReasonCode.OVER_QUOTA)
 """The reasons of a gang that the queue keeps from starting."""
-
-RESERVED_AHEAD = 3600.0
-"""Seconds before the start of an operator's reservation from which on its nodes are kept from being removed."""
 
 MOST_RESERVED = 128
 """For how many sets of reservations the room to leave free is remembered."""
@@ -122,12 +118,13 @@ class QueueBook:
         self.ends = Ends(registry.workloads, self.admission.default_duration)
         self.followed = LedgerTimeline(ledger, planner.eligibility.nodes, self.ends, registry.gone.clock)
         self.future = FuturePlanner(ledger, planner, self.followed)
+        self.closed = ClosedNodes(self.settings, self.followed, planner.eligibility)
         self.heads = Heads(
             self.followed,
             self.future,
             lambda: (ledger.version, self.settings.revision, self._over),
             lambda: self.settings.policy,
-            self._operators,
+            self.closed.on_rows,
             clock,
         )
         self._view = LedgerBeside(ledger)
@@ -136,10 +133,6 @@ class QueueBook:
         self._reserved: dict[object, _Reserved] = {}
         self._present: tuple[tuple[object, int], _Reserved] = ((None, 0), _Reserved())
         self._cut: Rank | None = None
-        self._eligibility = planner.eligibility
-        self._nodes = planner.eligibility.nodes
-        self._covered: tuple[object, Mapping[str, Collection[str]]] = ((), {})
-        self._operator_rows: tuple[object, list[OperatorReservation]] = ((), [])
         self._over = 0
         self._line: tuple[object, Sequence[Standing]] = (None, ())
 
@@ -290,12 +283,10 @@ class QueueBook:
             return stopped
         duration = self.ends.duration([one.pod for one in members], self.followed.now())
         found = self._beside_reservations(duration) if self._has_reservations_before(rank) else FREELY
-        closing = (
-            self._closing(self._queue_name(gang), duration) if rank[0] and self.settings.reservations else ()
-        )
+        closing = self.closed.closing(self._queue_name(gang), duration) if rank[0] else ()
         if not closing:
             return found
-        closed = self._closed(closing)
+        closed = self.closed.of(closing)
         return replace(found, closed=closed, closing=closing, token=(found.token, closing, closed))
 
     def reserved_before(self, gang: Gang, rank: Rank) -> tuple[object, int]:
@@ -339,46 +330,12 @@ class QueueBook:
                 return AFTER_BLOCKED
         elif ahead and self.followed.timeline.reservations:
             kept = self.kept_room(self.followed.timeline.levels_within(duration))
-        closing = self._closing(queue.name, duration)
-        return Beside(closed=self._closed(closing), closing=closing, kept=kept)
+        closing = self.closed.closing(queue.name, duration)
+        return Beside(closed=self.closed.of(closing), closing=closing, kept=kept)
 
-    def _closing(self, queue: str, duration: float) -> tuple[str, ...]:
-        """Return the Reservations whose nodes a gang of a queue may not use if it starts now, in the order of names."""
-        now, covered = self.followed.now(), self._covered_nodes()
-        return tuple(
-            sorted(
-                one.name
-                for one in self.settings.reservations.values()
-                if one.start < now + duration
-                and one.end > now
-                and queue not in one.queues
-                and covered[one.name]
-            )
-        )
-
-    def _closed(self, closing: Iterable[str]) -> frozenset[str]:
-        """Return the nodes of these Reservations."""
-        covered = self._covered_nodes()
-        return frozenset().union(*(covered[name] for name in closing))
-
-    def _covered_nodes(self) -> Mapping[str, Collection[str]]:
-        """Return the nodes of each Reservation, by its name."""
-        basis = self.settings.revision, self._eligibility.journal.now
-        if self._covered[0] != basis:
-            self._covered = (
-                basis,
-                {one.name: covered(one, self._nodes.values()) for one in self.settings.reservations.values()},
-            )
-        return self._covered[1]
-
-    def reserved_nodes(self) -> set[str]:
+    def reserved_nodes(self) -> frozenset[str]:
         """Return the nodes that gangs with reservations need, and those that operators reserve for queues soon."""
-        found = {name for head in self.heads.blocked for name in self._nodes_of(head)}
-        now = self.followed.now()
-        for one in self.settings.reservations.values():
-            if one.queues and one.start - RESERVED_AHEAD <= now < one.end:
-                found.update(self._covered_nodes()[one.name])
-        return found
+        return self.closed.kept().union(*(self._nodes_of(head) for head in self.heads.blocked))
 
     def _queue_name(self, gang: Gang) -> str:
         queue = self.admission.queue_of(gang)
@@ -481,19 +438,6 @@ class QueueBook:
                 head.gang.attempt.again_at = min(head.gang.attempt.again_at, now + at - present)
                 found.append(head.gang)
         return found
-
-    def _operators(self) -> Sequence[OperatorReservation]:
-        """Return the operators' reservations that aren't over, on the rows of the timeline."""
-        reservations = self.settings.reservations
-        if not reservations:
-            return ()
-        if not self.followed.built:
-            self.followed.follow()
-        rows = self.followed.rows
-        basis = self.settings.revision, self.followed.built, self._eligibility.journal.now
-        if self._operator_rows[0] != basis:
-            self._operator_rows = basis, operator_reservations(reservations.values(), self._nodes, rows)
-        return [one for one in self._operator_rows[1] if one.end > self.followed.now()]
 
 
 def _told(time: float) -> float | None:
