@@ -30,7 +30,7 @@ from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.manager import PreemptionManager
 from fluence_extender.gangs.preemption.preemptions import may_preempt, preempting_priority
 from fluence_extender.gangs.queue.beside import Beside
-from fluence_extender.gangs.queue.book import BLOCKED, STOPPED, QueueBook
+from fluence_extender.gangs.queue.book import BLOCKED, QueueBook
 from fluence_extender.gangs.queue.future import Request
 from fluence_extender.gangs.queue.turns import InLine
 from fluence_extender.ledger.ledger import Ledger
@@ -155,12 +155,11 @@ class Attempts:
         if version != self._tried_version:
             line, may_have_room = self._queue.turns.line, version[0] != self._tried_version[0]
             if not may_have_room:
-                # Only those may start that the queue stopped, or that the last round hasn't tried.
+                # Only those matter of which the queue may think otherwise, or that the last round hasn't tried.
                 line = [
                     one
                     for one in line
-                    if one.gang.attempt.version != version[0]
-                    or (one.gang.reason is not None and one.gang.reason.code in STOPPED)
+                    if one.gang.attempt.version != version[0] or self._queue.reconsiders(one.gang, one.rank)
                 ]
             self._tried_version = version
             self._round = Round(line, self._reached)
@@ -189,7 +188,7 @@ class Attempts:
             or (
                 attempt.version == self._ledger.version
                 and attempt.again_at > now
-                and not self._queue.stopped(gang)
+                and not self._queue.reconsiders(gang, rank)
             )
             or self._queue.turns.find(gang.key) is not place
         ):

@@ -266,11 +266,17 @@ class QueueBook:
             self._cut = cut
             self.heads.version += 1
 
-    def stopped(self, gang: Gang) -> bool:
-        """Return whether the queue kept the gang from starting when it was tried, and might not do so now."""
-        if gang.reason is None or gang.reason.code not in STOPPED:
+    def reconsiders(self, gang: Gang, rank: Rank) -> bool:
+        """Return whether the queue might decide otherwise about a gang that lacks room than when it was tried.
+
+        It kept the gang from starting, and might not do so now; or the gang is now among the first, which get
+        reservations.
+        """
+        if gang.reason is None:
             return False
-        return gang.attempt.queue_version != self.version
+        if gang.reason.code in STOPPED and gang.attempt.queue_version != self.version:
+            return True
+        return gang.reason.code in BLOCKED and self.heads.counts(rank) and not self.heads.has(gang, rank)
 
     def limited_gangs(self) -> set[GangKey]:
         """Return the blocked gangs that limits of their queues keep waiting now."""

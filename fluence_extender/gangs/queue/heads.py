@@ -182,8 +182,8 @@ class Heads:
         self.version += self._kept_others(head)
 
     def _kept_others(self, head: Head) -> bool:
-        """Return whether others may have been kept from starting because of that gang."""
-        return head.promise is not None or self._policy().policy is PolicyName.FCFS
+        """Return whether others may have been kept from starting, or from a reservation, because of that gang."""
+        return head.possible or self._policy().policy is PolicyName.FCFS
 
     def clear(self) -> None:
         """Forget all gangs."""
