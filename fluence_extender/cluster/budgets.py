@@ -9,14 +9,16 @@ whose status is older than its spec forbids evictions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from fluence_extender.cluster.decode.pod import LabelSelector
 from fluence_extender.cluster.port import EvictionBlock
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.selectors import holds
 
 ALWAYS_ALLOW = "AlwaysAllow"
 
@@ -27,6 +29,13 @@ class BudgetMetadata(msgspec.Struct, frozen=True):
     name: str
     namespace: str = ""
     generation: int = 0
+
+
+class BudgetSpec(msgspec.Struct, frozen=True):
+    """policy/v1 PodDisruptionBudgetSpec: the selection of pods, and which of them need no budget."""
+
+    selector: LabelSelector | None = None
+    unhealthy_policy: str | None = msgspec.field(name="unhealthyPodEvictionPolicy", default=None)
 
 
 class BudgetStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -42,7 +51,7 @@ class Budget(msgspec.Struct, frozen=True):
     """policy/v1 PodDisruptionBudget."""
 
     metadata: BudgetMetadata
-    spec: dict[str, Any] = {}
+    spec: BudgetSpec = BudgetSpec()
     status: BudgetStatus = BudgetStatus()
 
     def covers(self, pod: Pod) -> bool:
@@ -50,14 +59,10 @@ class Budget(msgspec.Struct, frozen=True):
 
         An empty selector selects the whole namespace, no selector selects nothing.
         """
-        selector = self.spec.get("selector")
+        selector = self.spec.selector
         if selector is None or pod.namespace != self.metadata.namespace:
             return False
-        labels = selector.get("matchLabels") or {}
-        expressions = selector.get("matchExpressions") or ()
-        return all(pod.labels.get(key) == value for key, value in labels.items()) and all(
-            _matches(one, pod.labels) for one in expressions
-        )
+        return all(holds(one, pod.labels) for one in selector.requirements)
 
     def counts(self, pod: Pod) -> bool:
         """Return whether the eviction of a pod that it covers counts.
@@ -66,7 +71,7 @@ class Budget(msgspec.Struct, frozen=True):
         """
         if pod.ready:
             return True
-        if self.spec.get("unhealthyPodEvictionPolicy") == ALWAYS_ALLOW:
+        if self.spec.unhealthy_policy == ALWAYS_ALLOW:
             return False
         return not 0 < self.status.desired_healthy <= self.status.current_healthy
 
@@ -116,18 +121,3 @@ def eviction_block(budgets: Sequence[Budget], pods: Sequence[Pod]) -> EvictionBl
 def _name(budget: Budget) -> str:
     """Return the name of a budget in a text; without its namespace it couldn't be hidden from other users."""
     return f"{budget.metadata.namespace}/{budget.metadata.name}"
-
-
-def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    key, values = expression.get("key", ""), expression.get("values") or ()
-    match expression.get("operator"):
-        case "In":
-            return labels.get(key) in values
-        case "NotIn":
-            return labels.get(key) not in values
-        case "Exists":
-            return key in labels
-        case "DoesNotExist":
-            return key not in labels
-        case _:
-            return False
