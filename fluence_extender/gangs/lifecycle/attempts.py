@@ -6,7 +6,8 @@ promised gang is tried first with the members that it lacks, and then by itself 
 Invariant: a step tries gangs for a bounded time, however many wait. So gangs that can't be placed delay neither the
 placed ones nor other work. The time is spent on the first gangs in order. If none of them gets a place, as much time
 is spent on the gangs after the last one that was reached. So each gang gets its attempt, even if the ledger changes
-before a pass is through.
+before a pass is through. While reservations are searched for, only some steps try further gangs, and those that the
+queue has stopped are tried again after all reservations are found.
 """
 
 from __future__ import annotations
