@@ -19,12 +19,12 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.gangs.queue.beside import FREELY, Beside, LedgerBeside
+from fluence_extender.gangs.queue.closed_nodes import ClosedNodes
 from fluence_extender.gangs.queue.device_rows import EXCLUSIVE
 from fluence_extender.gangs.queue.ends import LATEST, Ends
 from fluence_extender.gangs.queue.future import FuturePlanner, Request
 from fluence_extender.gangs.queue.heads import Head, Heads
 from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
-from fluence_extender.gangs.queue.operators import ClosedNodes
 from fluence_extender.gangs.queue.reclaims import Reclaims
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.gangs.queue.turns import Turns, entry_key, waits

@@ -1,83 +1,18 @@
-"""What operators' Reservations close: nodes for the gangs that start now, and rows for the queue's engine.
+"""The nodes that a Reservation closes, and the Reservation as the queue's engine sees it.
 
-The nodes of a Reservation are those that exist now: a node that gets the label later is closed from then on.
+Its nodes are those that exist now: a node that gets the label later is closed from then on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
-from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.model.node import Node
 from fluence_extender.model.queue import NodeReservation
 from fluence_extender.model.selectors import holds
-from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.queueing.reservation import OperatorReservation
-
-RESERVED_AHEAD = 3600.0
-"""Seconds before the start of a Reservation for queues from which on its nodes are kept from being removed."""
-
-
-class ClosedNodes:
-    """The nodes that the Reservations of ``settings`` close."""
-
-    def __init__(self, settings: Queues, followed: LedgerTimeline, eligibility: EligibilityIndex) -> None:
-        self._settings = settings
-        self._followed = followed
-        self._eligibility = eligibility
-        self._covered: tuple[object, Mapping[str, Collection[str]]] = ((), {})
-        self._rows: tuple[object, list[OperatorReservation]] = ((), [])
-
-    def closing(self, queue: str, duration: float) -> tuple[str, ...]:
-        """Return the names of the Reservations that close nodes to a gang of a queue that starts now."""
-        reservations = self._settings.reservations
-        if not reservations:
-            return ()
-        now, nodes = self._followed.now(), self._nodes()
-        return tuple(
-            name
-            for name, one in sorted(reservations.items())
-            if one.start < now + duration and one.end > now and queue not in one.queues and nodes[name]
-        )
-
-    def of(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the nodes of the Reservations of these names."""
-        nodes = self._nodes()
-        return frozenset().union(*(nodes[name] for name in names))
-
-    def kept(self) -> frozenset[str]:
-        """Return the nodes that are reserved for queues now or soon, so that they shouldn't be removed."""
-        now = self._followed.now()
-        return self.of(
-            name
-            for name, one in self._settings.reservations.items()
-            if one.queues and one.start - RESERVED_AHEAD <= now < one.end
-        )
-
-    def on_rows(self) -> Sequence[OperatorReservation]:
-        """Return the Reservations that aren't over, on the rows of the timeline."""
-        reservations, followed = self._settings.reservations, self._followed
-        if not reservations:
-            return ()
-        if not followed.built:
-            followed.follow()
-        basis = self._settings.revision, followed.built, self._eligibility.journal.now
-        if self._rows[0] != basis:
-            nodes = self._eligibility.nodes
-            self._rows = basis, operator_reservations(reservations.values(), nodes, followed.rows)
-        return [one for one in self._rows[1] if one.end > followed.now()]
-
-    def _nodes(self) -> Mapping[str, Collection[str]]:
-        """Return the nodes of each Reservation, by its name."""
-        basis = self._settings.revision, self._eligibility.journal.now
-        if self._covered[0] != basis:
-            nodes = self._eligibility.nodes.values()
-            found = {name: covered(one, nodes) for name, one in self._settings.reservations.items()}
-            self._covered = basis, found
-        return self._covered[1]
 
 
 def covered(reservation: NodeReservation, nodes: Iterable[Node]) -> list[str]:
