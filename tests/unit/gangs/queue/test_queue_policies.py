@@ -129,6 +129,23 @@ def test_the_depth_can_be_set_except_for_first_come_first_served() -> None:
         assert w.promised() == promises
 
 
+@pytest.mark.parametrize("size", [3, 4])
+@pytest.mark.parametrize("policy", BACKFILLING)
+def test_next_gang_is_promised_a_start_once_one_ahead_of_it_is_withdrawn(
+    policy: PolicyName, size: int
+) -> None:
+    w = Cluster(machine(4), rules(policy, depth=2))
+    w.run("r", {"n0": 4}, end=50)
+    w.submit("a", 4)
+    w.submit("b", 4)
+    w.submit("c", size)
+    assert w.decide(0) == []
+    assert w.promised() == {"a": 50, "b": 150}
+    w.withdraw("a")
+    assert w.decide(1) == []
+    assert w.promised() == {"b": 50, "c": 150}
+
+
 def test_a_pass_looks_at_so_many_gangs() -> None:
     w = Cluster(machine(4), rules(queue_depth=2))
     w.run("r", {"n0": 3}, end=50)
