@@ -10,25 +10,18 @@ from __future__ import annotations
 import msgspec
 
 from fluence_extender.cluster.connection import MERGE_PATCH, METADATA_ONLY, ApiRequest, Connection
+from fluence_extender.cluster.decode.objects import Metadata, decode_page
 from fluence_extender.cluster.errors import Gone
 from fluence_extender.model.names import LEADS_LABEL
 
 LEADS = "true"
 
 
-class _Metadata(msgspec.Struct):
-    name: str = ""
-
-
 class _Pod(msgspec.Struct):
-    metadata: _Metadata
+    metadata: Metadata
 
 
-class _PodList(msgspec.Struct):
-    items: list[_Pod] = []
-
-
-_pods = msgspec.json.Decoder(_PodList).decode
+_pod = msgspec.json.Decoder(_Pod).decode
 
 
 async def mark_leader(connection: Connection, namespace: str, name: str) -> None:
@@ -38,8 +31,8 @@ async def mark_leader(connection: Connection, namespace: str, name: str) -> None
     """
     path = f"/api/v1/namespaces/{namespace}/pods"
     query = {"labelSelector": f"{LEADS_LABEL}={LEADS}"}
-    listed = _pods(await connection.call(ApiRequest("GET", path, "list the pods that lead", query)))
-    labeled = {pod.metadata.name for pod in listed.items}
+    listed = decode_page(await connection.call(ApiRequest("GET", path, "list the pods that lead", query)))
+    labeled = {_pod(raw).metadata.name for raw in listed.items or ()}
     if name not in labeled and not await _label(connection, f"{path}/{name}", LEADS):
         return
     for other in labeled - {name}:

@@ -39,7 +39,7 @@ PATIENCE = 8.0
 LOOK_EVERY = 0.2
 """Seconds between two looks for the pod of another request's claim."""
 MOST_ANSWERS = 1000
-"""Answers of the API server of one kind that are kept for a moment."""
+"""The most answers of the API server that are kept at once, for each kind of question."""
 FRESH = 0.1
 """Seconds for which pods are believed to be all there are: many equal pods come at once."""
 TRIES = 5

@@ -21,7 +21,8 @@ PODS = "/api/v1/namespaces/fluence-system/pods"
 
 
 def labeled(*names: str) -> Any:
-    return answer({"items": [{"metadata": {"name": name}} for name in names]})
+    items = [{"metadata": {"name": name}} for name in names]
+    return answer({"metadata": {"resourceVersion": "90"}, "items": items})
 
 
 def patch(name: str) -> tuple[str, str]:
