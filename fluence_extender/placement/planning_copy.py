@@ -72,7 +72,10 @@ class PlanningCopy:
 
     def in_order(self, names: Collection[str]) -> tuple[str, ...]:
         """Return those of ``names`` that the copy has, in the order in which the policy fills nodes."""
-        rows, ordered = self.free.now().rows, self._rules.in_order(names)
+        rows = self.free.now().rows
+        if len(rows) < len(names):
+            return self._rules.in_order([name for name in rows if name in names])
+        ordered = self._rules.in_order(names)
         # A plan made in another thread, or in steps, may name nodes that have joined since the copy was made.
         if ordered is not self._all_known:
             if not all(map(rows.__contains__, ordered)):

@@ -10,23 +10,25 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fluence_extender.queueing.entry import Amounts, Mask, Times
+from fluence_extender.queueing.entry import Amounts, Mask, Rows, Times
 from fluence_extender.queueing.steps import Steps
 
 MANY = 2**31
 """The number of slots that fit on a row if they ask for nothing."""
 
 
-def slots_by_row(size: Sequence[int] | Amounts, view: Amounts, usable: Mask | None = None) -> Amounts:
-    """Return how many slots of ``size`` fit on each row of ``view``, none on rows that aren't ``usable``."""
+def slots_by_row(
+    size: Sequence[int] | Amounts, view: Amounts, usable: Mask | None = None, rows: Rows | slice = slice(None)
+) -> Amounts:
+    """Return how many slots of ``size`` fit on each row of ``view``, or on some, none on rows not ``usable``."""
     counts: Amounts | None = None
     for column, amount in enumerate(size):
         if amount > 0:
-            have = view[:, column]
+            have = view[rows, column]
             fitting = have // amount if amount > 1 else have
             counts = fitting.copy() if counts is None else np.minimum(counts, fitting, out=counts)
     if counts is None:
-        counts = np.full(len(view), MANY, dtype=np.int64)
+        counts = np.full(len(view[rows]), MANY, dtype=np.int64)
     np.maximum(counts, 0, out=counts)
     if usable is not None:
         counts *= usable
@@ -55,7 +57,7 @@ class FreedSlots:
         counted = int(until[-1]) if len(until) else 0
         some = np.flatnonzero(self._order < counted)
         rows, first = self._rows[some], self._first[some]
-        after = slots_by_row(size, self._after[some], usable[rows])
+        after = slots_by_row(size, self._after, usable[rows], some)
         before = np.empty_like(after)
         before[1:] = after[:-1]
         before[first] = now[rows[first]]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -162,19 +162,15 @@ class Timeline:
         """Return what is free on some rows at some times, which are sorted and not before now."""
         return self._part(rows, times, self._reservations.values())
 
-    def _part(self, rows: Rows, times: Times, reservations: Iterable[Reservation]) -> TimelinePart:
+    def _part(self, rows: Rows, times: Times, reservations: Collection[Reservation]) -> TimelinePart:
         """Return `part`, given the ``reservations`` on the rows."""
-        steps = Steps.of(list(self._steps(reservations)), self.room.shape[1])
-        return TimelinePart.of(rows, times, self.free, self._holds_by_end(), steps)
-
-    def _steps(self, reservations: Iterable[Reservation]) -> Iterator[tuple[Footprint, float]]:
-        """Yield the changes at the starts of reservations, which are negative, and at their ends."""
-        for one in reservations:
-            places = one.places
-            if not self._counts_now(one):
-                yield Footprint(places.rows, -places.amounts), one.start
-            if one.end < NEVER:
-                yield places, one.end
+        columns = self.room.shape[1]
+        coming = Steps.of(
+            [(one.places, one.start) for one in reservations if not self._counts_now(one)], columns
+        )
+        ending = Steps.of([(one.places, one.end) for one in reservations if one.end < NEVER], columns)
+        starts = Steps(coming.times, coming.rows, -coming.amounts)
+        return TimelinePart.of(rows, times, self.free, self._holds_by_end(), starts, ending)
 
     # Changes.
 

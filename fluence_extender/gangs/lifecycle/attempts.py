@@ -154,18 +154,9 @@ class Attempts:
         self._queue.begin(looked_at)
         version = self._ledger.version, self._tried_version[1] if searching else self._queue.version
         if version != self._tried_version:
-            line, may_have_room = self._queue.turns.line, version[0] != self._tried_version[0]
-            if not may_have_room:
-                # Only those matter of which the queue may think otherwise, or that the last round hasn't tried.
-                line = [
-                    one
-                    for one in line
-                    if one.gang.attempt.version != version[0] or self._queue.reconsiders(one.gang, one.rank)
-                ]
             self._tried_version = version
-            self._round = Round(line, self._reached)
-            if may_have_room:
-                return
+            self._round = Round(self._queue.turns.line, self._reached)
+            return
         for key in looked_at:
             place = self._queue.turns.find(key)
             if place is not None:
@@ -238,10 +229,10 @@ class Attempts:
         record = gang.attempt.record
         if record is None or gang.asks_since or not self._is_idle(record.preempting, now):
             return None
-        if self._queue.heads.has(gang, rank):
+        if self._queue.blocks(rank):
             # Its reservation stays as long as it lacks room.
-            return self._failures.reason(record)
-        if gang.starts_about is not None or self._queue.blocks(rank):
+            return self._failures.reason(record) if self._queue.heads.has(gang, rank) else None
+        if gang.starts_about is not None:
             return None
         reason = self._queue.stops(rank) or self._failures.reason(record)
         if reason is not None:

@@ -304,6 +304,9 @@ class Heads:
         if found is None:
             timeline.cancel(entry.key)
         else:
+            if found is not kept:
+                head.free = self._basis_of(found), not found.draining
+                head.open = (found, self._state()), True
             timeline.reserve(found)
             if found.start != NEVER:
                 head.gang.foretold = head.gang.foretold.promised(found.start)
@@ -327,14 +330,18 @@ class Heads:
             return False
         if promise.end < promise.start + head.entry.duration:
             return False
-        rows = promise.places.rows
-        basis = promise, timeline.reservations_on(rows), timeline.revision_of(rows)
+        basis = self._basis_of(promise)
         if head.free[0] != basis:
             head.free = basis, still_free(promise, timeline)
         state = promise, self._state()
         if head.free[1] and head.open[0] != state:
             head.open = state, self._is_open(head, promise)
         return head.free[1] and head.open[1]
+
+    def _basis_of(self, promise: Reservation) -> object:
+        """Return a value that stays the same while the promised places do, and all that is reserved there."""
+        timeline, rows = self._followed.timeline, promise.places.rows
+        return promise, timeline.reservations_on(rows), timeline.revision_of(rows)
 
     def _is_open(self, head: Head, promise: Reservation) -> bool:
         """Return whether the gang may use the promised places while it would run."""
