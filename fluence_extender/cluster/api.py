@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from fluence_extender.cluster.bodies import (
+    counting_patch,
     job_condition,
     members_patch,
     pod_group_condition,
@@ -30,6 +31,7 @@ from fluence_extender.cluster.connection import (
     ApiRequest,
     Connection,
 )
+from fluence_extender.cluster.decode.objects import decode_versioned
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.errors import (
     AlreadyBound,
@@ -52,6 +54,7 @@ from fluence_extender.model.names import (
     MET_ANNOTATION,
     PINNED_ANNOTATION,
     QUEUE_VERSION,
+    UNCOUNTED_ANNOTATION,
 )
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus
@@ -161,17 +164,35 @@ class ApiCluster:
                 raise AlreadyBound(f"pod {pod.key} is bound to {bound}, not to {node}", bound) from error
             raise
 
-    async def evict(self, pod: Pod, reason: str) -> None:
+    async def count(self, pod: Pod, counted: bool) -> str:
+        """See `Cluster.count`. One PATCH; the Job controller writes the same before it deletes pods that don't count.
+
+        A pod that is to be counted again is read first.
+        """
+        known = await self._read(pod) if counted else pod
+        if counted and UNCOUNTED_ANNOTATION not in known.annotations:
+            return known.resource_version
+        attempt = f"have its Job {'' if counted else 'not '}count pod {pod.key}"
+        body = counting_patch(known, counted)
+        request = ApiRequest("PATCH", _path(pod), attempt, None, body, STRATEGIC_PATCH, METADATA_ONLY)
+        try:
+            return decode_versioned(await self._connection.call(request)).metadata.resource_version
+        except (Conflict, Invalid):
+            await self._read(pod)
+            raise
+
+    async def evict(self, pod: Pod, reason: str, version: str = "") -> None:
         """See `Cluster.evict`. One POST of policy/v1 Eviction; ``reason`` becomes an Event of the pod.
 
         The pod is read first, because the API server tries for 10 s to evict a waiting pod whose uid differs.
         """
         await self._read(pod)
+        preconditions = {"uid": pod.uid, "resourceVersion": version} if version else {"uid": pod.uid}
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": pod.name, "namespace": pod.namespace},
-            "deleteOptions": {"preconditions": {"uid": pod.uid}},
+            "deleteOptions": {"preconditions": preconditions},
         }
         request = ApiRequest("POST", _path(pod, "/eviction"), f"evict pod {pod.key}", None, body)
         try:

@@ -17,17 +17,19 @@ from fluence_extender.model.names import (
     CREATED_BY_ANNOTATION,
     GATED_JOBS_ANNOTATION,
     GROUP_LABEL,
+    JOB_TRACKING,
     MET_ANNOTATION,
     NODES_ANNOTATION,
     PLACED_ANNOTATION,
     QUEUED_SINCE_ANNOTATION,
     SUSPENDED_FOR_ANNOTATION,
     SUSPENDED_FOR_PLACEMENT,
+    UNCOUNTED_ANNOTATION,
     UNSATISFIABLE_CONDITION,
     WEBHOOK_NAME,
 )
 from fluence_extender.model.notation import format_micro_time, format_time
-from fluence_extender.model.pod import NodeTerm, Owner, Requirement
+from fluence_extender.model.pod import NodeTerm, Owner, Pod, Requirement
 from fluence_extender.model.queue import NodeReservation, PastUse, Queue, QueueStatus, ReservationStatus
 from fluence_extender.model.submission import met_record
 from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup, Resumable
@@ -42,7 +44,6 @@ LONGEST_PREFIX = 58
 TRIAL_SUFFIX = "trial"
 """The last part of the name of a pod that is tried. Generated names have no vowels, so none is the same."""
 
-JOB_TRACKING = "batch.kubernetes.io/job-tracking"
 COMPLETION_INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 _EARLY_VERSIONS = ("v1alpha1", "v1alpha2")
 
@@ -131,6 +132,14 @@ def waiting_condition(message: str, asks_since: float = 0.0) -> dict[str, Any]:
         "reason": "SchedulingGated",
         "message": message[:LONGEST_MESSAGE],
     }
+
+
+def counting_patch(pod: Pod, counted: bool) -> dict[str, Any]:
+    """Return a strategic patch of a pod, as it was observed, by which its Job counts how it ends, or doesn't."""
+    observed = {"uid": pod.uid, "resourceVersion": pod.resource_version}
+    note = {UNCOUNTED_ANNOTATION: None if counted else "true"}
+    change = "finalizers" if counted else "$deleteFromPrimitiveList/finalizers"
+    return {"metadata": {**observed, "annotations": note, change: [JOB_TRACKING]}}
 
 
 def job_condition(job: Job, why: str) -> dict[str, Any]:

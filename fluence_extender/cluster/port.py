@@ -298,8 +298,21 @@ class Cluster(Protocol):
         """
         ...
 
-    async def evict(self, pod: Pod, reason: str) -> None:
-        """Evict the pod through the Eviction API. Raise `Disrupted` where a disruption budget forbids it."""
+    async def count(self, pod: Pod, counted: bool) -> str:
+        """Have the pod's Job count how the pod ends, or not: then a pod that is evicted isn't a failed one.
+
+        Return the pod's version afterwards. A pod that this hasn't kept from being counted isn't counted again, since
+        its Job may have counted it. Raise `Conflict` where a pod that isn't to be counted has changed since it was
+        observed, because it may have ended; `Invalid` where a pod is being deleted and can't be counted again; or
+        `Gone`.
+        """
+        ...
+
+    async def evict(self, pod: Pod, reason: str, version: str = "") -> None:
+        """Evict the pod through the Eviction API, if it still has this ``version`` where one is given.
+
+        Raise `Disrupted` where a disruption budget forbids it, and `Conflict` where the pod has another version.
+        """
         ...
 
     async def eviction_block(self, pods: Sequence[Pod]) -> EvictionBlock | None:

@@ -18,6 +18,7 @@ from fluence_extender.cluster.errors import (
     Conflict,
     Disrupted,
     Gone,
+    Invalid,
     Unforeseeable,
 )
 from fluence_extender.cluster.port import (
@@ -44,6 +45,7 @@ from fluence_extender.model.names import (
     KEEPING,
     MET_ANNOTATION,
     PINNED_ANNOTATION,
+    UNCOUNTED_ANNOTATION,
 )
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod
@@ -267,9 +269,25 @@ class EmbeddedCluster:
         merged = {**now.annotations, **annotations}
         self._update(now, lambda p: replace(p, node=node, nominated="", annotations=merged))
 
-    async def evict(self, pod: Pod, reason: str) -> None:
+    async def count(self, pod: Pod, counted: bool) -> str:
+        """See `Cluster.count`."""
+        now = await self._accept("count", pod)
+        if counted and UNCOUNTED_ANNOTATION not in now.annotations:
+            return now.resource_version
+        if counted and now.deleting:
+            raise Invalid(f"pod {pod.key} is being deleted: it can't be counted again", 422)
+        if not counted and now.resource_version != pod.resource_version:
+            raise Conflict(f"pod {pod.key} has changed", 409)
+        notes = {key: text for key, text in now.annotations.items() if key != UNCOUNTED_ANNOTATION}
+        noted = notes if counted else {**notes, UNCOUNTED_ANNOTATION: "true"}
+        self._update(now, lambda p: replace(p, annotations=noted))
+        return self.pod(now).resource_version
+
+    async def evict(self, pod: Pod, reason: str, version: str = "") -> None:
         """See `Cluster.evict`."""
         now = await self._accept("evict", pod)
+        if version and now.resource_version != version:
+            raise Conflict(f"pod {pod.key} has changed", 409)
         if now.uid in self.protected:
             raise Disrupted(f"pod {pod.key}: its disruption budget allows no eviction now", 429)
         self.delete(now)

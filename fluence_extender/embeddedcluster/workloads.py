@@ -1,8 +1,8 @@
 """Manifests in an embedded cluster: objects that describe gangs are stored, and controllers make and replace pods.
 
 Invariant: a controller has one pod for each of its templates, and a suspended Job has none. A pod that is gone or has
-failed is replaced, up to ``backoffLimit`` times for a Job; a pod of a Job that has succeeded isn't, nor is one that was
-deleted because its Job was suspended.
+failed is replaced, up to ``backoffLimit`` times for a Job, which doesn't count pods that the service has evicted; a pod
+of a Job that has succeeded isn't replaced, nor is one that was deleted because its Job was suspended.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fluence_extender.cluster.port import Deleted, Listed, Observation
 from fluence_extender.embeddedcluster.admission import admit, admit_job
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.graph.virtual import VirtualResources
-from fluence_extender.model.names import NODES_ANNOTATION
+from fluence_extender.model.names import NODES_ANNOTATION, UNCOUNTED_ANNOTATION
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.queue import NodeReservation, Queue
 from fluence_extender.model.workload import BACKOFF_LIMIT, Job, Workload
@@ -207,8 +207,9 @@ class EmbeddedWorkloads:
                 self._complete(one, job, pod)
         else:
             del one.current[pod.uid]
-            if one.replacements > 0:
-                one.replacements -= 1
+            counted = UNCOUNTED_ANNOTATION not in pod.annotations
+            if one.replacements > 0 or not counted:
+                one.replacements -= counted
                 self._fill(one)
             elif job is not None:
                 self._cluster.put(replace(job, finished=True))

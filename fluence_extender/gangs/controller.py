@@ -400,6 +400,7 @@ class Controller:
     def _begin_to_lead(self) -> None:
         self.lifecycle.admission.shares.take_over()
         self._births.lead()
+        self.lifecycle.requeues.lead()
         self._foresee()
         self.lifecycle.lead()
         if self._accounts is not None:
@@ -462,7 +463,8 @@ class Controller:
             return []
         now = self._clock()
         ended = self._endings.due(self.queue.settings.queues, now)
-        actions = [*self.lifecycle.step(), *ended, *self._queue_reports.due(now)]
+        counted = self.lifecycle.requeues.due()
+        actions = [*counted, *self.lifecycle.step(), *ended, *self._queue_reports.due(now)]
         if self._accounts is not None:
             self._accounts.state()
         return actions

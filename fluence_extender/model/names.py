@@ -120,6 +120,12 @@ NODES_ANNOTATION = f"{DOMAIN}/nodes"
 PLACED_LABEL = f"{DOMAIN}/placed"
 AT_BIRTH = "at-birth"
 
+# By this finalizer the Job controller counts how a pod of a Job ends. It takes it off pods that it deletes itself.
+JOB_TRACKING = "batch.kubernetes.io/job-tracking"
+
+# On a pod of a Job that is about to be evicted: the service has taken that finalizer off it.
+UNCOUNTED_ANNOTATION = f"{DOMAIN}/uncounted"
+
 # What runs a Job, an MPIJob or a RayCluster unless `managedBy` names another controller.
 JOB_CONTROLLER = "kubernetes.io/job-controller"
 OPERATORS = ("kubeflow.org/mpi-operator", "ray.io/kuberay-operator")

@@ -54,6 +54,7 @@ WRITTEN = frozenset(
         names.PLACED_ANNOTATION,
         names.MET_ANNOTATION,
         names.NODES_ANNOTATION,
+        names.UNCOUNTED_ANNOTATION,
         coordination.DEPENDS_ON_KIND,
         coordination.DEPENDS_ON_PRODUCER,
         coordination.DEPENDS_ON_GATE,

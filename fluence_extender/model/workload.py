@@ -138,10 +138,12 @@ class Job(ResumableObject):
     gang and its size from a Job. ``stated_size`` is the text of a group-size on the Job itself, "" without one.
     ``submits_ray_job`` is true where KubeRay created the Job to submit a RayJob. ``duration`` is how many seconds each
     of its pods runs at most, by what is stated on the Job, None where nothing is. ``ends`` is when its
-    activeDeadlineSeconds are over, in seconds since the epoch, None where that isn't known. ``evictions_left`` is how
-    many more of its pods may be evicted before it fails, None for any number. ``unsatisfiable`` is the reason for which
-    the Job's condition says that its pods can't be placed, "" where it doesn't. ``remark`` says that its annotation
-    ``duration`` can't be read, "" where it can. No size depends on these three, so they aren't compared.
+    activeDeadlineSeconds are over, in seconds since the epoch, None where that isn't known. ``counts_evictions`` is true
+    where evicted pods count as failed whatever the service does about it: its podFailurePolicy says so, or a controller
+    other than the Job controller runs it. ``fragile`` is true where the Job fails with the next pod that fails.
+    ``unsatisfiable`` is the reason for which the Job's condition says that its pods can't be placed, "" where it
+    doesn't. ``remark`` says that its annotation ``duration`` can't be read, "" where it can. No size depends on these
+    four, so they aren't compared.
 
     The fields by which a Job is placed before its pods exist aren't compared, either. ``outcome`` is how it has ended,
     None before.
@@ -162,7 +164,8 @@ class Job(ResumableObject):
     submits_ray_job: bool = False
     duration: float | None = None
     ends: float | None = None
-    evictions_left: int | None = field(default=BACKOFF_LIMIT, compare=False)
+    counts_evictions: bool = field(default=False, compare=False)
+    fragile: bool = field(default=False, compare=False)
     unsatisfiable: str = field(default="", compare=False)
     remark: str = field(default="", compare=False)
     outcome: Ending | None = field(default=None, compare=False)

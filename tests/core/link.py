@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.cluster.port import (
@@ -24,6 +24,8 @@ from fluence_extender.model.provisioning import NodeRequest, ProvisioningRequest
 from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus
 from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup, Resumable
 from tests.core.faulty_cluster import FaultyCluster
+
+T = TypeVar("T")
 
 
 class Link:
@@ -104,7 +106,7 @@ class Link:
             raise ClusterError("no answer")
         return await self._cluster.own_pods(known)
 
-    async def _send(self, write: Coroutine[Any, Any, None]) -> None:
+    async def _send(self, write: Coroutine[Any, Any, T]) -> T:
         if self.cut:
             write.close()
             await asyncio.sleep(0.3)
@@ -112,7 +114,7 @@ class Link:
         task = asyncio.create_task(write)
         self._sent.add(task)
         task.add_done_callback(self._arrived)
-        await asyncio.shield(task)
+        return await asyncio.shield(task)
 
     def _arrived(self, task: asyncio.Task[Any]) -> None:
         self._sent.discard(task)
@@ -133,9 +135,13 @@ class Link:
         """See `Cluster.bind`."""
         await self._send(self._cluster.bind(pod, node, annotations))
 
-    async def evict(self, pod: Pod, reason: str) -> None:
+    async def count(self, pod: Pod, counted: bool) -> str:
+        """See `Cluster.count`."""
+        return await self._send(self._cluster.count(pod, counted))
+
+    async def evict(self, pod: Pod, reason: str, version: str = "") -> None:
         """See `Cluster.evict`."""
-        await self._send(self._cluster.evict(pod, reason))
+        await self._send(self._cluster.evict(pod, reason, version))
 
     async def eviction_block(self, pods: Sequence[Pod]) -> EvictionBlock | None:
         """See `Cluster.eviction_block`."""

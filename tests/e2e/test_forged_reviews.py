@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fluence_extender.cluster.bodies import counting_patch
 from fluence_extender.cluster.connection import connect
 from fluence_extender.cluster.leader import mark_leader
 from fluence_extender.localcluster import Api, ApiError, ControlPlane
@@ -20,6 +21,7 @@ from fluence_extender.model.names import (
     LEADS_LABEL,
     WEBHOOK_NAME,
 )
+from fluence_extender.model.pod import Pod
 from fluence_extender.webhook.registration import PATH
 from tests.e2e.admission import Admission, environment, made_for_sidecars, quantum, running
 from tests.e2e.harness import Manifest, Namespace, documents, pod, wait_for
@@ -137,6 +139,7 @@ def test_its_account_makes_nothing_but_the_account_of_sidecars(
         {"spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}},
         {"metadata": {"labels": {"team": "evil"}}},
         {"metadata": {"finalizers": ["example.com/evil"]}},
+        {"metadata": {"finalizers": ["batch.kubernetes.io/job-tracking"]}},
         {"metadata": {"annotations": {"evil": "yes"}}},
         {"metadata": {"annotations": {"fluence.flux-framework.org/released": "yes"}}},
     ],
@@ -161,6 +164,7 @@ def test_its_account_changes_nothing_of_pods_but_what_a_release_does(
         {"spec": {"nodeSelector": {"evil": "yes"}}},
         {"spec": {"schedulingGates": [{"$patch": "delete", "name": "others"}]}},
         {"metadata": {"labels": {"team": "evil"}}},
+        {"metadata": {"finalizers": ["example.com/evil"]}},
         {"metadata": {"annotations": {"fluence.flux-framework.org/producer-seen": "true"}}},
     ],
     ids=str,
@@ -176,6 +180,11 @@ def test_account_of_the_extender_changes_nothing_of_pods_but_what_steering_does(
     )
     ungated = {"spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}}
     assert answer_to(api, "PATCH", path, ungated) == ""
+    for counted in (True, False, True):
+        meta = namespace.pod("p")["metadata"]
+        observed = Pod(namespace.name, "p", meta["uid"], resource_version=meta["resourceVersion"])
+        assert answer_to(api, "PATCH", path, counting_patch(observed, counted)) == ""
+    namespace.api.patch(path, {"metadata": {"finalizers": None}})
     api.close()
 
 

@@ -79,14 +79,17 @@ IGNORES = {
 }
 
 
-def test_job_counts_an_evicted_pod_as_failed_unless_its_policy_ignores_that(
+COUNTS = {"rules": [{"action": "Count", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
+
+
+def test_job_does_not_count_an_evicted_pod_as_failed_and_pods_of_one_whose_policy_does_are_not_pinned(
     namespace: Namespace, own_nodes: NodeFactory, installation: Installation
 ) -> None:
     (gone,) = own_nodes(1, cpu="4")
     specs: dict[str, dict[str, Any]] = {
-        "counts": {"backoffLimit": 1},
-        "ignores": {"backoffLimit": 0, "podFailurePolicy": IGNORES},
         "fragile": {"backoffLimit": 0},
+        "ignores": {"backoffLimit": 0, "podFailurePolicy": IGNORES},
+        "counts": {"backoffLimit": 9, "podFailurePolicy": COUNTS},
     }
     with installation.scheduler_stopped():
         for name, spec in specs.items():
@@ -95,15 +98,15 @@ def test_job_counts_an_evicted_pod_as_failed_unless_its_policy_ignores_that(
             lambda pods: len(pods) == 3 and not any(map(gates_of, pods)), "three pods that are ungated"
         )
         pinned = {job_of(one): PINNED_ANNOTATION in annotations_of(one) for one in first}
-        assert pinned == {"counts": True, "ignores": True, "fragile": False}
+        assert pinned == {"fragile": True, "ignores": True, "counts": False}
         namespace.api.patch(f"/api/v1/nodes/{gone}", {"spec": {"unschedulable": True}})
         (there,) = own_nodes(1, cpu="4")
     pods = namespace.wait_for_pods(
         lambda pods: [node_of(one) for one in pods] == [there] * 3, "three pods on the other node", 240
     )
     kept = {one["metadata"]["uid"] for one in first} & {one["metadata"]["uid"] for one in pods}
-    assert [job_of(one) for one in pods if one["metadata"]["uid"] in kept] == ["fragile"]
-    assert {name: failed(namespace, name) for name in specs} == {"counts": 1, "ignores": 0, "fragile": 0}
+    assert [job_of(one) for one in pods if one["metadata"]["uid"] in kept] == ["counts"]
+    assert {name: failed(namespace, name) for name in specs} == {"fragile": 0, "ignores": 0, "counts": 0}
 
 
 def job_of(pod: Manifest) -> str:

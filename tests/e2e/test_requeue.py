@@ -173,6 +173,29 @@ def test_preempted_job_that_is_not_placed_at_birth_comes_back_in_its_place(
     assert failures(namespace, "low") == (0, [])
 
 
+def test_preempted_pods_of_an_array_cost_its_job_nothing_and_a_real_failure_counts(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(1, cpu="4")
+    namespace.create(job("low", ours("x", cpu="1"), parallelism=4, completions=4, backoffLimit=0))
+    first = {one["metadata"]["uid"] for one in wait_until_running(namespace, "low", 4)}
+    namespace.create(job("high", ours("x", cpu="2", priorityClassName=URGENT), parallelism=1))
+    wait_until_running(namespace, "high", 1)
+
+    def replaced() -> bool:
+        return len({one["metadata"]["uid"] for one in pods_of(namespace, "low")} - first) == 2
+
+    wait_for(replaced, what="two pods of the array to be replaced", seen=lambda: namespace.pods())
+    assert len(pods_of(namespace, "low")) == 4
+    assert failures(namespace, "low") == (0, [])
+    delete(namespace, "high")
+    running = wait_until_running(namespace, "low", 4)
+    assert failures(namespace, "low") == (0, [])
+    path = f"/api/v1/namespaces/{namespace.name}/pods/{running[0]['metadata']['name']}/status"
+    namespace.api.patch(path, {"status": {"phase": "Failed"}})
+    wait_for(lambda: "Failed" in failures(namespace, "low")[1], what="the Job to fail")
+
+
 def test_overrun_job_goes_back_behind_nobody_who_was_behind_it(
     fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, queue: str
 ) -> None:

@@ -54,6 +54,9 @@ Indexes = tuple[int, int]
 
 _TIME = "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+IGNORE = "Ignore"
+"""The action of a podFailurePolicy by which failed pods don't count."""
+
 ENDING = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 """The conditions of a Job that has ended, and those of a Job that ends once its pods are gone."""
 
@@ -192,7 +195,8 @@ def decode_job(raw: bytes) -> Job:
         submits_ray_job=labels.get(ORIGIN_LABEL) == "RayJob",
         duration=stated_duration(annotations, labels, deadline),
         ends=status.start_time.timestamp() + deadline if status.start_time and deadline else None,
-        evictions_left=0 if problem else _evictions_left(spec, status.failed or 0),
+        counts_evictions=bool(problem) or _counts_evictions(spec),
+        fragile=bool(problem) or _is_fragile(spec, status.failed or 0),
         remark=_remark(annotations),
         unsatisfiable=_unsatisfiable(status.conditions or ()),
         ours=spec.ours,
@@ -305,23 +309,23 @@ def merged(ranges: Iterable[Indexes]) -> tuple[Indexes, ...]:
     return tuple(found)
 
 
-def _evictions_left(spec: JobSpec, failed: int) -> int | None:
-    """Return how many more evictions the Job survives, None for any number.
-
-    Where each index has a limit of its own, the result is as if all evictions hit one index.
-    """
+def _counts_evictions(spec: _FullSpec) -> bool:
+    """Return whether an evicted pod counts as failed whatever the service does about it."""
     rules = (spec.pod_failure_policy and spec.pod_failure_policy.rules) or ()
     # The first rule that covers disruptions applies.
     covering = (rule.action for rule in rules if any(map(_is_disruption, rule.on_pod_conditions or ())))
-    action = next(covering, "Count")
-    if action == "Ignore":
-        return None
-    if action != "Count":
-        return 0
+    return next(covering, IGNORE) != IGNORE or spec.managed_by not in (None, JOB_CONTROLLER)
+
+
+def _is_fragile(spec: JobSpec, failed: int) -> bool:
+    """Return whether the Job may fail with the next pod that fails.
+
+    Where each index has a limit of its own, the result is as if all failures had hit one index.
+    """
     limit = BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit
     if spec.backoff_limit_per_index is not None:
         limit = min(limit, spec.backoff_limit_per_index)
-    return max(limit - failed, 0)
+    return limit <= failed
 
 
 def _is_disruption(condition: _PodCondition) -> bool:

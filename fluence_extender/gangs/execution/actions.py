@@ -73,6 +73,13 @@ class Evict:
 
 
 @dataclass(frozen=True, slots=True)
+class CountAgain:
+    """Have its Job count again how a pod ends, after an eviction that was begun and given up."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
 class ReportPod:
     """Write why a gated pod waits into its condition, and when it was first seen; see `Member`.
 
@@ -226,6 +233,7 @@ Action = (
     | AskBudgets
     | RecordEvent
     | Evict
+    | CountAgain
     | Report
     | Foresee
     | Resume

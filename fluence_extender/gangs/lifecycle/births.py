@@ -383,7 +383,7 @@ class Births:
         uids = tuple(member.pod.uid for member in members)
         if len(",".join(plan)) > LONGEST_PLAN:
             return Resume(job, uids=uids)
-        fragile = isinstance(job, Job) and job.evictions_left == 0
+        fragile = isinstance(job, Job) and job.fragile
         apart = fragile or any(one.pod.claims for one in members) or self.repelling.keeps_away(job.namespace)
         return Resume(job, plan, str(members[0].promise or ""), uids, not apart)
 

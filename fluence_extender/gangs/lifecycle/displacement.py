@@ -4,17 +4,13 @@ A pin can't be changed (module `pins`). While its gang waits, a pinned member ho
 displaced if the gang would have its places at once without any pin. A member that stays displaced for a while is
 evicted. Its controller creates a successor, which is planned anew.
 
-For a Job an evicted pod is a failed one, unless its podFailurePolicy ignores the condition DisruptionTarget (Kubernetes
-1.36, pkg/controller/job).
-
 Invariants: a member that has room beside the others is displaced only if the rest of the gang needs that room. After
-the first replacement no other member of the gang is pinned, so no member is replaced twice. A replacement makes no Job
-fail.
+the first replacement no other member of the gang is pinned, so no member is replaced twice. No member is replaced whose
+Job would count it as failed (`requeues`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -39,7 +35,6 @@ from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.notation import first_few, natural_order
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.model.workload import BACKOFF_LIMIT, Job
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.trial import Trial
@@ -49,46 +44,6 @@ MOST_PARTS = 16
 
 SHOWN = 4
 """The number of members, and of nodes, that a reason names."""
-
-JobKey = tuple[str, str, str]
-"""Namespace, name and uid."""
-
-
-class JobFailures:
-    """How many more evictions each Job survives.
-
-    Our evictions keep counting after the Job has counted them itself, which leaves the Job some failures for its pods'
-    own errors.
-    """
-
-    def __init__(self, workloads: WorkloadIndex) -> None:
-        self._workloads = workloads
-        self._made: Counter[JobKey] = Counter()
-
-    def endangered_by(self, pods: Iterable[Pod]) -> str:
-        """Return the name of a Job that might fail if all these ``pods`` were evicted, "" if there is none."""
-        wanted = Counter(key for pod in pods if (key := _job_of(pod)) is not None)
-        for key, count in wanted.items():
-            job = self._job(key)
-            left = BACKOFF_LIMIT if job is None else job.evictions_left
-            if left is not None and self._made[key] + count > left:
-                return key[1]
-        return ""
-
-    def count(self, pods: Iterable[Pod]) -> None:
-        """Record that these pods are evicted."""
-        self._made = Counter({key: made for key, made in self._made.items() if self._job(key) is not None})
-        self._made.update(key for pod in pods if (key := _job_of(pod)) is not None)
-
-    def _job(self, key: JobKey) -> Job | None:
-        namespace, name, uid = key
-        job = self._workloads.find(Job, namespace, name)
-        return job if job is not None and job.uid == uid else None
-
-
-def _job_of(pod: Pod) -> JobKey | None:
-    owner = pod.owner
-    return (pod.namespace, owner.name, owner.uid) if owner is not None and owner.kind == "Job" else None
 
 
 class Displacement:
@@ -105,7 +60,7 @@ class Displacement:
         self._places = places
         self._planner = planner
         self._ledger = ledger
-        self._failures = JobFailures(workloads)
+        self._workloads = workloads
         self._limits = limits
 
     def look(
@@ -130,17 +85,16 @@ class Displacement:
             return reason, False
         gang.attempt.again_at = min(gang.attempt.again_at, outlived_at(gang, self._limits))
         pods = sorted((member.pod for member in displaced), key=lambda pod: natural_order(pod.name))
-        job = self._failures.endangered_by(pods)
+        job = self._counted_by(pods)
         if job:
             return reason.followed_by(_they_wait(pods, job)), False
         return Reason(ReasonCode.BUSY, f"busy: {_they_are_replaced(pods)}"), True
 
     def replacements(self, gang: Gang, now: float) -> list[Evict]:
-        """Return the evictions of members of ``gang`` to replace now; none if a Job might fail because of them."""
+        """Return the evictions of members of ``gang`` to replace now; none if a Job would count one as failed."""
         pods = [member.pod for member in outlived(gang, now, self._limits)]
-        if not pods or self._failures.endangered_by(pods):
+        if not pods or self._counted_by(pods):
             return []
-        self._failures.count(pods)
         gang.unpinned = True
         return [replacing(pod) for pod in pods]
 
@@ -149,13 +103,18 @@ class Displacement:
 
         A pinned pod may have to be replaced because of it. ``names`` are those of all nodes.
         """
-        if gang.unpinned or not may_be_pinned(pod) or self._failures.endangered_by((pod,)):
+        if gang.unpinned or not may_be_pinned(pod) or self._counted_by((pod,)):
             return None
         if pod.affinity:
             return Pin(node, pinning(pod, node, ()))
         nodes, requested = self._planner.eligibility.nodes, self._ledger.rounded(pod.requests)
         spares = spare_nodes(pod, node, names, nodes, self._ledger.accounts, requested)
         return Pin(node, pinning(pod, node, spares))
+
+    def _counted_by(self, pods: Iterable[Pod]) -> str:
+        """Return the name of a Job that counts one of these pods as failed if it is evicted, "" for none."""
+        jobs = map(self._workloads.owning_job, pods)
+        return next((job.name for job in jobs if job is not None and job.counts_evictions), "")
 
     def _displaced(self, gang: Gang, members: Sequence[Member], now: float) -> frozenset[str]:
         """Return those of ``members``, by uid, whose pins keep all of them from being placed together."""
@@ -212,8 +171,8 @@ def _they_are_replaced(pods: Sequence[Pod]) -> str:
 
 def _they_wait(pods: Sequence[Pod], job: str) -> str:
     return (
-        f"{first_few([pod.name for pod in pods], SHOWN)} could be placed elsewhere, but not without failing Job {job}: "
-        f"{'it waits' if len(pods) == 1 else 'they wait'} for {_nodes(pods)}"
+        f"{first_few([pod.name for pod in pods], SHOWN)} could be placed elsewhere, but Job {job} counts evicted pods "
+        f"as failed: {'it waits' if len(pods) == 1 else 'they wait'} for {_nodes(pods)}"
     )
 
 

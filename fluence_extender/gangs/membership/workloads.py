@@ -51,6 +51,12 @@ class WorkloadIndex:
         found = self._objects.get(kind, {}).get((namespace, name))
         return found if isinstance(found, kind) else None
 
+    def owning_job(self, pod: Pod) -> Job | None:
+        """Return the Job that controls the pod, None where none does or it isn't known."""
+        owner = pod.owner
+        found = self.find(Job, pod.namespace, owner.name) if owner and owner.is_a("Job", "batch") else None
+        return found if found is not None and owner is not None and found.uid == owner.uid else None
+
     def all(self, kind: type[Workload]) -> dict[Name, Workload]:
         """Return all known objects of a kind."""
         return dict(self._objects.get(kind, {}))

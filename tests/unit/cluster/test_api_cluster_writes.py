@@ -21,7 +21,7 @@ from fluence_extender.cluster.errors import (
     NoAnswer,
 )
 from fluence_extender.cluster.port import Pin
-from fluence_extender.model.names import PINNED_ANNOTATION, PLACED_ANNOTATION
+from fluence_extender.model.names import PINNED_ANNOTATION, PLACED_ANNOTATION, UNCOUNTED_ANNOTATION
 from fluence_extender.model.pod import NodeTerm, Pod, Requirement
 from tests.unit.cluster.fake_api_server import FakeApiServer, answer, drop, hang, refuse
 
@@ -246,6 +246,62 @@ async def test_eviction_carries_the_uid_and_leaves_an_event(
     assert server.bodies[0]["apiVersion"] == "policy/v1"
     assert server.bodies[1]["note"] == "its gang can't be completed"
     assert server.bodies[1]["regarding"]["uid"] == "u1"
+
+
+TRACKING = ["batch.kubernetes.io/job-tracking"]
+
+
+def at(version: str, *notes: str) -> Any:
+    """The pod at a version, with annotations."""
+    meta = {"name": "p", "namespace": "ns", "uid": "u1", "resourceVersion": version}
+    return answer({"metadata": {**meta, "annotations": dict.fromkeys(notes, "true")}, "spec": {}})
+
+
+async def test_pod_that_does_not_count_loses_the_finalizer_of_its_job_as_it_was_observed(
+    server: FakeApiServer, cluster: ApiCluster
+) -> None:
+    server.scripts[PATCH].append(at("8"))
+    assert await cluster.count(replace(POD, resource_version="7"), False) == "8"
+    assert server.bodies[0]["metadata"] == {
+        "uid": "u1",
+        "resourceVersion": "7",
+        "annotations": {UNCOUNTED_ANNOTATION: "true"},
+        "$deleteFromPrimitiveList/finalizers": TRACKING,
+    }
+
+
+async def test_pod_gets_the_finalizer_back_that_was_taken_off_it_and_no_other_pod(
+    server: FakeApiServer, cluster: ApiCluster
+) -> None:
+    server.scripts[GET].append(at("8", UNCOUNTED_ANNOTATION))
+    server.scripts[PATCH].append(at("9"))
+    assert await cluster.count(POD, True) == "9"
+    assert server.bodies[0]["metadata"] == {
+        "uid": "u1",
+        "resourceVersion": "8",
+        "annotations": {UNCOUNTED_ANNOTATION: None},
+        "finalizers": TRACKING,
+    }
+    server.scripts[GET].append(at("9"))
+    assert await cluster.count(POD, True) == "9"
+    assert len(server.bodies) == 1
+
+
+async def test_counting_a_replaced_pod_raises_gone(server: FakeApiServer, cluster: ApiCluster) -> None:
+    server.scripts[PATCH].append(refuse(409, "the UID in the precondition doesn't match"))
+    server.scripts[GET].append(now("u2"))
+    with pytest.raises(Gone):
+        await cluster.count(POD, False)
+
+
+async def test_eviction_may_be_of_one_version_of_the_pod_alone(
+    server: FakeApiServer, cluster: ApiCluster
+) -> None:
+    server.scripts[GET].extend([now(), now()])
+    server.scripts[EVICT].append(refuse(409, "the ResourceVersion in the precondition doesn't match"))
+    with pytest.raises(Conflict):
+        await cluster.evict(POD, "why", "8")
+    assert server.bodies[0]["deleteOptions"] == {"preconditions": {"uid": "u1", "resourceVersion": "8"}}
 
 
 async def test_eviction_against_a_budget_is_refused_at_once(

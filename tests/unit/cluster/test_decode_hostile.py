@@ -153,9 +153,9 @@ def test_node_without_allocatable_has_no_problem() -> None:
     assert (node.allocatable, node.problem) == (NOTHING, "")
 
 
-def test_unreadable_job_bears_no_eviction() -> None:
+def test_unreadable_job_bears_no_eviction_and_no_failure() -> None:
     found = decode_job(raw("j", spec={"parallelism": 4, "backoffLimit": "many"}))
-    assert (found.parallelism, found.evictions_left) == (4, 0)
+    assert (found.parallelism, found.counts_evictions, found.fragile) == (4, True, True)
 
 
 def test_number_that_is_too_long_to_be_one_is_ignored() -> None:

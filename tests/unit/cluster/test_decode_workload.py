@@ -318,27 +318,40 @@ FAILING = {
 
 
 @pytest.mark.parametrize(
-    ("spec", "failed", "bears"),
+    ("spec", "counts"),
     [
-        (None, None, 6),
-        ({}, 4, 2),
-        ({"backoffLimit": 0}, None, 0),
-        ({"backoffLimit": 2}, 3, 0),
-        ({"backoffLimit": 2**31 - 1, "backoffLimitPerIndex": 1}, 0, 1),
-        ({"podFailurePolicy": {}}, None, 6),
-        (
-            {"podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In"}}]}},
-            None,
-            6,
-        ),
-        ({"backoffLimit": 0, "podFailurePolicy": IGNORED}, 5, None),
-        ({"podFailurePolicy": FAILING}, None, 0),
+        (None, False),
+        ({"backoffLimit": 0}, False),
+        ({"podFailurePolicy": {}}, False),
+        ({"podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In"}}]}}, False),
+        ({"podFailurePolicy": IGNORED}, False),
+        ({"podFailurePolicy": FAILING}, True),
+        ({"managedBy": "kubernetes.io/job-controller"}, False),
+        ({"managedBy": "example.com/other"}, True),
     ],
 )
-def test_evictions_left_of_a_job_follow_its_limits_and_policy(
-    spec: Any, failed: int | None, bears: int | None
+def test_job_counts_evicted_pods_only_if_its_policy_says_so_or_another_controller_runs_it(
+    spec: Any, counts: bool
 ) -> None:
-    assert decode_job(raw(spec, None if failed is None else {"failed": failed})).evictions_left == bears
+    assert decode_job(raw(spec)).counts_evictions is counts
+
+
+@pytest.mark.parametrize(
+    ("spec", "failed", "fragile"),
+    [
+        (None, None, False),
+        ({}, 5, False),
+        ({}, 6, True),
+        ({"backoffLimit": 0}, None, True),
+        ({"backoffLimit": 2}, 3, True),
+        ({"backoffLimit": 2**31 - 1, "backoffLimitPerIndex": 1}, 0, False),
+        ({"backoffLimit": 2**31 - 1, "backoffLimitPerIndex": 1}, 1, True),
+    ],
+)
+def test_job_is_fragile_once_it_has_failed_as_often_as_it_may(
+    spec: Any, failed: int | None, fragile: bool
+) -> None:
+    assert decode_job(raw(spec, None if failed is None else {"failed": failed})).fragile is fragile
 
 
 def test_job_that_submits_a_ray_job_is_recognized_by_its_label() -> None:

@@ -104,6 +104,22 @@ def test_failed_pods_of_a_job_are_replaced_up_to_its_limit(lab: Lab) -> None:
     assert lab.phases == ["Failed"] * 3
 
 
+def test_evicted_pod_that_does_not_count_is_replaced_and_failed_ones_count(lab: Lab) -> None:
+    lab.apply("Job", {"backoffLimit": 0}, {"demo.fluence.flux-framework.org/fail-after": "30s"})
+    for _ in range(3):
+        lab.bind_all()
+        lab.advance(1)
+        (pod,) = lab.cluster.pods()
+        lab.run(lab.cluster.count(pod, False))
+        lab.run(lab.cluster.evict(pod, "why"))
+        lab.advance(5)
+        assert pod.uid not in {one.uid for one in lab.cluster.pods()}
+    lab.bind_all()
+    lab.advance(60)
+    assert lab.phases == ["Failed"]
+    assert lab.job.finished
+
+
 GANG = {
     "completionMode": "Indexed",
     "parallelism": 2,

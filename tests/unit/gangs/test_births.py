@@ -74,15 +74,15 @@ def test_pods_that_others_may_keep_away_are_left_to_kube_scheduler(
     check(w)
 
 
-@pytest.mark.parametrize("left", [0, 1, None])
+@pytest.mark.parametrize("fragile", [True, False])
 def test_pods_of_a_job_that_survives_no_failure_are_left_to_kube_scheduler(
-    world: MakeWorld, left: int | None
+    world: MakeWorld, fragile: bool
 ) -> None:
     w = world(node("n0", cpu=8000))
     job = w.jobs.submit("a", 2)
-    w.change_job(job, evictions_left=left)
+    w.change_job(job, fragile=fragile)
     w.advance(2)
-    assert [bool(pod.confined_to) for pod in w.jobs.pods(job)] == [left == 0] * 2
+    assert [bool(pod.confined_to) for pod in w.jobs.pods(job)] == [fragile] * 2
     check(w)
 
 

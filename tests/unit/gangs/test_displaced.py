@@ -1,4 +1,4 @@
-"""Pinned members are replaced only where their pins alone keep their gang out, each once, and no Job fails of it."""
+"""Pinned members are replaced only if their pins alone keep their gang out, once each, and if no Job counts it."""
 
 from __future__ import annotations
 
@@ -172,36 +172,25 @@ def test_reason_names_the_members_to_replace(world: MakeWorld) -> None:
     )
 
 
-@pytest.mark.parametrize("bears", [0, 1, None])
-def test_no_more_are_replaced_than_their_job_bears(world: MakeWorld, bears: int | None) -> None:
-    w = world(node("n0", cpu=2100), Job("default", "j", "uid-j", 2, evictions_left=2))
+@pytest.mark.parametrize("counts", [True, False])
+def test_members_stay_whose_job_would_count_them_as_failed(world: MakeWorld, counts: bool) -> None:
+    w = world(node("n0", cpu=2100), Job("default", "j", "uid-j", 2))
     held_up(w, 1000, 1000, owner=JOB)
-    w.cluster.put(Job("default", "j", "uid-j", 2, evictions_left=bears))
+    w.cluster.put(Job("default", "j", "uid-j", 2, counts_evictions=counts))
     taken(w, "f", "n0", 2000)
     w.cluster.put(node("n1", cpu=3000))
     w.scheduler.claim_appears("g-2")
     w.advance(5 * LIMITS.unasked)
-    assert evicted(w) == ([] if bears is not None else ["g-0", "g-1"])
+    assert evicted(w) == ([] if counts else ["g-0", "g-1"])
     reason = w.gang("g").reason
     assert reason is not None
-    assert bears is None or reason.text.endswith(
-        "; g-0, g-1 could be placed elsewhere, but not without failing Job j: they wait for n0"
+    assert not counts or reason.text.endswith(
+        "; g-0, g-1 could be placed elsewhere, but Job j counts evicted pods as failed: they wait for n0"
     )
 
 
-def test_evictions_of_gangs_of_one_job_count_together(world: MakeWorld) -> None:
-    w = world(node("n0", cpu=2000), Job("default", "j", "uid-j", 2, evictions_left=1), scheduling=False)
-    for name in ("a", "b"):
-        gang(w, name, 1000, owner=JOB)
-    w.advance(1)
-    w.change(node("n0"), unschedulable=True)
-    w.cluster.put(node("n1"))
-    w.advance(5 * LIMITS.unasked)
-    assert len(evicted(w)) == 1
-
-
-def test_pods_of_a_job_that_bears_no_failure_are_not_pinned(world: MakeWorld) -> None:
-    w = world(node("n0"), Job("default", "j", "uid-j", 1, evictions_left=0))
+def test_pods_of_a_job_that_counts_evictions_are_not_pinned(world: MakeWorld) -> None:
+    w = world(node("n0"), Job("default", "j", "uid-j", 1, counts_evictions=True))
     (one,) = gang(w, "g", 500, owner=JOB)
     w.advance(3)
     assert (pins(w, [one]), w.nodes_of(one)) == ([""], ["n0"])
@@ -209,7 +198,7 @@ def test_pods_of_a_job_that_bears_no_failure_are_not_pinned(world: MakeWorld) ->
 
 
 def test_another_job_of_the_same_name_says_nothing(world: MakeWorld) -> None:
-    w = world(node("n0"), Job("default", "j", "uid-other", 1, evictions_left=0))
+    w = world(node("n0"), Job("default", "j", "uid-other", 1, counts_evictions=True))
     (one,) = gang(w, "g", 500, owner=JOB)
     w.advance(3)
     assert pins(w, [one]) == ["n0"]

@@ -24,7 +24,7 @@ QUEUE, RESERVED = Queue("physics"), NodeReservation("rack7", 0, 60)
 STORED = replace(JOB, version="2")
 """The Job as the cluster stores it after the pod."""
 
-Write = Callable[[Cluster], Awaitable[None]]
+Write = Callable[[Cluster], Awaitable[object]]
 
 
 class Lead:
@@ -43,6 +43,7 @@ WRITES: dict[str, Write] = {
     "nominate": nominate,
     "ungate": lambda cluster: cluster.ungate(POD, GATE),
     "bind": lambda cluster: cluster.bind(POD, "n1", {}),
+    "count": lambda cluster: cluster.count(replace(POD, resource_version="1"), False),
     "evict": lambda cluster: cluster.evict(POD, "why"),
     "report_pod": lambda cluster: cluster.report_pod(POD, "busy", 1),
     "report_group": lambda cluster: cluster.report_group(PodGroup("ns", "g", "u", 2), True, "x", "y"),

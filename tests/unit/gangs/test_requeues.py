@@ -10,7 +10,13 @@ import pytest
 from fluence_extender.cluster.errors import ClusterError, Conflict, Denied
 from fluence_extender.cluster.port import BINDS_FOR
 from fluence_extender.model.gang import HistoryKind
-from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION, QUEUE_LABEL
+from fluence_extender.model.names import (
+    GATE,
+    GROUP_LABEL,
+    GROUP_SIZE_ANNOTATION,
+    QUEUE_LABEL,
+    UNCOUNTED_ANNOTATION,
+)
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.queue import DEFAULT_QUEUE, Namespace, OverrunAction, Queue, Stop
 from fluence_extender.model.workload import Job
@@ -170,6 +176,118 @@ def test_pods_of_a_job_that_may_not_be_suspended_are_evicted(world: MakeWorld) -
     assert w.jobs.nodes(preemptor) == ["n0"] * 4
     (why,) = (one.detail for one in w.gang("low").history.entries if one.what is HistoryKind.FAILED)
     assert "jobs is forbidden" in why
+
+
+ALONE = Owner("Job", "low", "job", "batch/v1")
+
+
+def alone(w: World, counts_evictions: bool = False) -> Pod:
+    """A running pod of a Job that may not be suspended, which something more urgent wants to replace."""
+    w.cluster.put(
+        Job("default", "low", "job", 1, 1, ours=True, suspendable=False, counts_evictions=counts_evictions)
+    )
+    (pod,) = gang(w, "low", 4000, owner=ALONE)
+    w.advance(2)
+    assert w.nodes_of(pod) == ["n0"]
+    return pod
+
+
+def writes(w: World, pod: Pod) -> list[str]:
+    return [verb for verb, key in w.cluster.calls if key == pod.key and verb in ("count", "evict")]
+
+
+def uncounted(w: World, pod: Pod) -> bool:
+    return UNCOUNTED_ANNOTATION in w.now(pod).annotations
+
+
+def test_job_does_not_count_a_pod_that_is_evicted(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    pod = alone(w)
+    gang(w, "high", 4000, priority=10)
+    w.advance(1)
+    assert writes(w, pod) == ["count", "evict"]
+    assert uncounted(w, pod)
+    assert w.now(pod).deleting
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_job_that_counts_evictions_or_is_not_known_is_left_to_count(world: MakeWorld, known: bool) -> None:
+    w = world(node("n0"))
+    pod = alone(w, counts_evictions=True)
+    if not known:
+        w.cluster.put(Job("default", "low", "another", 1, 1))
+    gang(w, "high", 4000, priority=10)
+    w.advance(1)
+    assert writes(w, pod) == ["evict"]
+    assert not uncounted(w, pod)
+
+
+def test_pod_that_a_budget_protects_goes_on_being_counted(world: MakeWorld) -> None:
+    w = world(node("n0"), replace(PHYSICS, overrun=OverrunAction.EVICT))
+    w.cluster.put(Job("default", "low", "job", 1, 1, ours=True))
+    pod = w.pod("low", labels=LABELS, owner=ALONE, requests=asks(4000, 1), gates=(GATE,))
+    w.advance(2)
+    w.cluster.protected.add(pod.uid)
+    w.change(pod, started=w.controller.registry.gone.clock())
+    w.advance(40)
+    assert writes(w, pod) == []
+    assert not uncounted(w, pod)
+
+
+@pytest.mark.parametrize("trouble", [1, 3])
+def test_pod_whose_eviction_fails_is_counted_again(world: MakeWorld, trouble: int) -> None:
+    w = world(node("n0"))
+    pod = alone(w)
+    (high,) = gang(w, "high", 4000, priority=10)
+    w.cluster.fail("evict")
+    w.cluster.delays["evict"] = 0.5
+    for _ in range(100):
+        w.advance(0.05)
+        if "evict" in writes(w, pod):
+            break
+    w.cluster.remove(w.now(high))
+    w.cluster.fail("count", times=trouble)
+    w.advance(10)
+    assert not uncounted(w, pod)
+    assert not w.now(pod).deleting
+    assert writes(w, pod) == ["count", "evict", *["count"] * (trouble + 1)]
+
+
+@pytest.mark.parametrize("at", ["count", "evict"])
+@pytest.mark.parametrize("phase", ["Succeeded", "Running"])
+def test_pod_that_ends_just_before_its_eviction_is_counted(world: MakeWorld, at: str, phase: str) -> None:
+    w = world(node("n0"))
+    pod = alone(w)
+    w.cluster.delays[at] = 0.1
+    gang(w, "high", 4000, priority=10)
+    for _ in range(200):
+        w.advance(0.02)
+        if at in writes(w, pod):
+            break
+    w.change(pod, phase=phase, ready=True)
+    w.advance(5)
+    ended = phase == "Succeeded"
+    assert (uncounted(w, pod), w.now(pod).deleting) == (not ended, not ended)
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_next_leader_has_a_pod_counted_whose_eviction_was_not_sent(world: MakeWorld, wanted: bool) -> None:
+    w = world(node("n0"))
+    pod = alone(w)
+    (high,) = gang(w, "high", 4000, priority=10)
+    w.cluster.delays["evict"] = 0.5
+    for _ in range(100):
+        w.advance(0.05)
+        if uncounted(w, pod):
+            break
+    w.kill()
+    w.cluster.delays.clear()
+    if not wanted:
+        w.cluster.remove(w.now(high))
+    assert uncounted(w, pod)
+    w.start()
+    w.advance(5)
+    assert (uncounted(w, pod), w.now(pod).deleting) == (wanted, wanted)
 
 
 def test_unread_budgets_are_asked_again(world: MakeWorld) -> None:
