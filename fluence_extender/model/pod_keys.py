@@ -166,9 +166,7 @@ def remarks(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterat
 
 def ineffective(kind: str, own: Collection[str], on_pods: Collection[str]) -> Iterator[str]:
     """Yield one sentence for each key that an object of ``kind`` has itself and the pods that it creates lack."""
-    # The Deployment controller copies annotations to ReplicaSets, which the service reads, but no labels.
-    counted_on_pods = TEMPLATED | {names.QUEUE_LABEL} if kind == "Deployment" else TEMPLATED
-    for key in sorted(counted_on_pods.intersection(own).difference(on_pods)):
+    for key in sorted(TEMPLATED.intersection(own).difference(on_pods)):
         if kind == "Job" and key in ON_JOBS_TOO:
             continue
         yield f"{key} does nothing on a {kind} itself: write it under the metadata of its pod template"

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
 from fluence_extender.localcluster import Api, ApiError
-from fluence_extender.model.names import DURATION_ANNOTATION, QUEUE_LABEL
-from tests.e2e.harness import Namespace, node_of, wait_for
+from fluence_extender.model.names import DURATION_ANNOTATION, KUEUE_QUEUE_LABEL, QUEUE_LABEL
+from tests.e2e.harness import Namespace, annotations_of, node_of, wait_for
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.queue_objects import PATHS, define, queue_object, undefine
 from tests.e2e.service import Fluence
-from tests.e2e.workloads import ours
+from tests.e2e.workloads import deployment, ours
 
 IN_PHYSICS = {QUEUE_LABEL: "physics"}
 NO_SUCH_QUEUE = "no queue: there is no queue physics"
@@ -93,6 +94,39 @@ def test_namespace_may_submit_once_the_queue_selects_it(
     fluence.wait_for_reason(namespace.name, "one", f"no queue: namespace {namespace.name} may not submit")
     api.patch(f"/api/v1/namespaces/{namespace.name}", {"metadata": {"labels": {"team": "physics"}}})
     namespace.wait_until_bound(1)
+
+
+def test_label_of_a_deployment_names_the_queue_of_its_pods_and_rolls_nothing_out(
+    api: Api, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(1, cpu="1")
+    namespace.create(ours("full", cpu="1"))
+    namespace.wait_until_bound(1)
+    for name in ("physics", "chemistry"):
+        make(api, "Queue", name)
+    made = deployment("web", ours("x", cpu="1"), 1)
+    made["metadata"]["labels"] = IN_PHYSICS
+    namespace.create(made)
+
+    def is_in(name: str) -> bool:
+        return queue() == name
+
+    def queue() -> str:
+        line = [one for one in fluence.items("/v1/queue") if one["namespace"] == namespace.name]
+        return line[0]["queue"] if len(line) == 1 else ""
+
+    wait_for(lambda: queue() == "physics", what="the pod to wait in its queue", seen=queue)
+    before = {one["metadata"]["uid"] for one in namespace.pods()}
+    path = f"/apis/apps/v1/namespaces/{namespace.name}/deployments/web"
+    for labels, expected in (
+        ({QUEUE_LABEL: "chemistry"}, "chemistry"),
+        ({QUEUE_LABEL: None}, "default"),
+        ({KUEUE_QUEUE_LABEL: "physics"}, "physics"),
+    ):
+        api.patch(path, {"metadata": {"labels": labels}})
+        wait_for(partial(is_in, expected), what=f"it to be in {expected}", seen=queue)
+    assert {one["metadata"]["uid"] for one in namespace.pods()} == before
+    assert not annotations_of(api.get(path))[QUEUE_LABEL]
 
 
 def test_what_is_not_in_force_is_told_in_the_status(api: Api, own_nodes: NodeFactory) -> None:

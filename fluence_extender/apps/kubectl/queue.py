@@ -163,16 +163,8 @@ def _change(client: StateApiClient, action: str, name: str, queue: str) -> tuple
     if action != "move":
         return "annotate", f"{HOLD_ANNOTATION}={'true' if action == 'hold' else 'false'}"
     _demand_queue(client, queue)
-    if name.partition("/")[0] in _DEPLOYMENTS:
-        raise UsageError(
-            f"{name} is moved by the label {QUEUE_LABEL} on its pod template, which replaces its pods; "
-            "write it there and apply the manifest"
-        )
     return "label", f"{QUEUE_LABEL}={queue}"
 
-
-_DEPLOYMENTS = ("deployment", "deployments", "deploy", "deployment.apps", "deployments.apps")
-"""The kind whose labels don't reach the objects that the service reads, as kubectl takes it."""
 
 _WANTED = {
     "hold": "NAME",

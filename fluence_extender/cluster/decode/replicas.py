@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from fluence_extender.cluster.decode.objects import Int64, Unread, tolerant_decoder
+from fluence_extender.model.submission import QUEUE_LABELS, submission
 from fluence_extender.model.workload import ReplicaSet, StatefulSet
 
 DEPLOYMENT_REPLICAS = "deployment.kubernetes.io/desired-replicas"
@@ -36,7 +37,10 @@ def decode_replica_set(raw: bytes) -> ReplicaSet:
     meta, spec, _, problem = _replica_set(raw)
     noted = (meta.annotations or {}).get(DEPLOYMENT_REPLICAS, "")
     pods = max(int(noted), 1) if noted.isdecimal() and len(noted) <= MOST_DIGITS else spec.width
-    return ReplicaSet(*meta.identity, pods, submission=meta.submission, problem=problem)
+    # Admission has written the queue's label of the Deployment into its annotations, which are copied to this.
+    passed_on = {key: text for key, text in (meta.annotations or {}).items() if key in QUEUE_LABELS and text}
+    said = submission({**(meta.labels or {}), **passed_on}, meta.annotations, meta.uid)
+    return ReplicaSet(*meta.identity, pods, submission=said, problem=problem)
 
 
 def decode_stateful_set(raw: bytes) -> StatefulSet:

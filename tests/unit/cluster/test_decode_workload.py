@@ -123,6 +123,27 @@ def test_replicas_of_a_replica_set_or_of_its_deployment_are_read(
     assert decode_replica_set(body) == ReplicaSet(*ME, pods)
 
 
+@pytest.mark.parametrize(
+    ("labels", "notes", "queues"),
+    [
+        ({QUEUE_LABEL: "a"}, {}, {QUEUE_LABEL: "a"}),
+        ({}, {QUEUE_LABEL: "b"}, {QUEUE_LABEL: "b"}),
+        ({QUEUE_LABEL: "a"}, {QUEUE_LABEL: ""}, {QUEUE_LABEL: "a"}),
+        (
+            {QUEUE_LABEL: "a", KUEUE_QUEUE_LABEL: "k"},
+            {QUEUE_LABEL: "b"},
+            {QUEUE_LABEL: "b", KUEUE_QUEUE_LABEL: "k"},
+        ),
+        ({}, {KUEUE_QUEUE_LABEL: "k", "example.com/queue": "x"}, {KUEUE_QUEUE_LABEL: "k"}),
+    ],
+)
+def test_queue_of_a_replica_set_is_that_of_its_deployment_before_that_of_its_template(
+    labels: dict[str, str], notes: dict[str, str], queues: dict[str, str]
+) -> None:
+    body = json.dumps({"metadata": META | {"labels": labels, "annotations": notes}}).encode()
+    assert dict(decode_replica_set(body).submission.queues) == queues
+
+
 def test_replicas_that_cannot_be_read_are_a_problem() -> None:
     assert decode_replica_set(raw({"replicas": "4"})).problem
     assert decode_stateful_set(raw({"replicas": "4"})).problem

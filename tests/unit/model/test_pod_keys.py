@@ -109,8 +109,6 @@ def test_keys_of_a_workload_that_count_only_on_its_pods_are_remarked_on() -> Non
     assert f"{OURS}select-policy" not in TEMPLATED
 
 
-def test_keys_of_the_queue_count_on_workloads_but_labels_of_deployments_are_not_read() -> None:
-    own = [f"{OURS}queue", f"{OURS}hold", f"{OURS}after"]
-    assert list(ineffective("Job", own, [])) == []
-    (remark,) = ineffective("Deployment", own, [])
-    assert remark.startswith(f"{OURS}queue does nothing on a Deployment itself")
+@pytest.mark.parametrize("kind", ["Job", "Deployment", "StatefulSet", "LeaderWorkerSet"])
+def test_keys_of_the_queue_count_on_workloads(kind: str) -> None:
+    assert list(ineffective(kind, [f"{OURS}queue", f"{OURS}hold", f"{OURS}after"], [])) == []

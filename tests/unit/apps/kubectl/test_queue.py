@@ -159,7 +159,6 @@ def test_refusal_of_the_api_server_ends_the_command(fluence: Fluence, kubectl: P
         (["list", "physics"], "list takes no name; kubectl fluence queue show physics"),
         (["hold", "a", "b"], "hold takes one name, not a and b"),
         (["hold", "job/a", "-A"], "hold acts in one namespace; name it with -n NAMESPACE"),
-        (["move", "deploy/web", "physics"], "on its pod template, which replaces its pods"),
         (["show", "phisics"], 'no queue phisics; did you mean "physics"?'),
     ],
 )
