@@ -41,9 +41,11 @@ from fluence_extender.model.workload import (
     MpiJob,
     PodGroup,
     RayCluster,
+    RayJob,
     ReplicaSet,
     Resumable,
     StatefulSet,
+    TrainJob,
     Workload,
 )
 
@@ -65,6 +67,8 @@ class Kind(StrEnum):
     LEADER_WORKER_SET = "leaderworkerset"
     MPI_JOB = "mpijob"
     RAY_CLUSTER = "raycluster"
+    TRAIN_JOB = "trainjob"
+    RAY_JOB = "rayjob"
     QUEUE = "queue"
     RESERVATION = "reservation"
     NAMESPACE = "namespace"
@@ -102,8 +106,10 @@ WORKLOADS: Mapping[Kind, type[Workload]] = {
     Kind.LEADER_WORKER_SET: LeaderWorkerSet,
     Kind.MPI_JOB: MpiJob,
     Kind.RAY_CLUSTER: RayCluster,
+    Kind.TRAIN_JOB: TrainJob,
+    Kind.RAY_JOB: RayJob,
 }
-"""The kinds that determine how large gangs are."""
+"""The kinds that determine how large gangs are, and those of which operators make them."""
 
 QUEUE_KINDS: Mapping[Kind, type[QueueObject]] = {
     Kind.QUEUE: Queue,

@@ -29,6 +29,8 @@ from fluence_extender.cluster.decode.operators import (
     decode_leader_worker_set,
     decode_mpi_job,
     decode_ray_cluster,
+    decode_ray_job,
+    decode_train_job,
 )
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
@@ -84,6 +86,8 @@ OPTIONAL: dict[Kind, OptionalKind] = {
     ),
     Kind.MPI_JOB: OptionalKind("kubeflow.org", "mpijobs", ("v2beta1",), decode_mpi_job),
     Kind.RAY_CLUSTER: OptionalKind("ray.io", "rayclusters", ("v1",), decode_ray_cluster),
+    Kind.TRAIN_JOB: OptionalKind("trainer.kubeflow.org", "trainjobs", ("v1alpha1",), decode_train_job),
+    Kind.RAY_JOB: OptionalKind("ray.io", "rayjobs", ("v1",), decode_ray_job),
     Kind.QUEUE: OptionalKind(DOMAIN, "queues", (QUEUE_VERSION,), decode_queue),
     Kind.RESERVATION: OptionalKind(DOMAIN, "reservations", (QUEUE_VERSION,), decode_reservation),
     Kind.KUEUE_QUEUE: OptionalKind(

@@ -126,12 +126,10 @@ OURS = f"{names.DOMAIN}/"
 OF_THE_QUEUE = frozenset({names.QUEUE_LABEL, names.HOLD_ANNOTATION, names.AFTER_ANNOTATION})
 """The keys that users set on pods or on the objects that create pods."""
 
-ON_JOBS_TOO = (names.GROUP_SIZE_ANNOTATION, names.DURATION_ANNOTATION)
-"""The annotations that users set on pods or on their Job."""
-
 TEMPLATED = (
     (REQUESTED_LABELS | REQUESTED)
     - OF_THE_QUEUE
+    - {names.DURATION_ANNOTATION}
     - {key for key in REQUESTED if key.startswith(names.SELECT_PREFIX)}
 )
 """The keys that users set and that count on pods only, not on the objects that create pods."""
@@ -167,7 +165,7 @@ def remarks(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterat
 def ineffective(kind: str, own: Collection[str], on_pods: Collection[str]) -> Iterator[str]:
     """Yield one sentence for each key that an object of ``kind`` has itself and the pods that it creates lack."""
     for key in sorted(TEMPLATED.intersection(own).difference(on_pods)):
-        if kind == "Job" and key in ON_JOBS_TOO:
+        if kind == "Job" and key == names.GROUP_SIZE_ANNOTATION:
             continue
         yield f"{key} does nothing on a {kind} itself: write it under the metadata of its pod template"
 

@@ -25,13 +25,16 @@ class WorkloadObject:
     """What all workloads have in common; ``problem`` is why the object can't be read in full, "" where it can.
 
     ``submission`` is what its annotations say about its place in the queue. It isn't compared, because no size depends
-    on it.
+    on it. ``duration`` is how many seconds each of its pods runs at most, by what is stated on it, None where nothing
+    is. ``ends`` is when its activeDeadlineSeconds are over, in seconds since the epoch, None where that isn't known.
     """
 
     namespace: str
     name: str
     uid: str
     problem: str = field(default="", kw_only=True)
+    duration: float | None = field(default=None, kw_only=True)
+    ends: float | None = field(default=None, kw_only=True)
     submission: Submission = field(default=NOTHING_SAID, kw_only=True, compare=False)
 
 
@@ -136,9 +139,7 @@ class Job(ResumableObject):
     ``completions`` is None where the Job doesn't set it. ``failed_indexes`` counts the indexes that have failed for
     good; no more pods are created for them. ``labels`` are the labels, with their values, by which flux-k8s reads a
     gang and its size from a Job. ``stated_size`` is the text of a group-size on the Job itself, "" without one.
-    ``submits_ray_job`` is true where KubeRay created the Job to submit a RayJob. ``duration`` is how many seconds each
-    of its pods runs at most, by what is stated on the Job, None where nothing is. ``ends`` is when its
-    activeDeadlineSeconds are over, in seconds since the epoch, None where that isn't known. ``counts_evictions`` is true
+    ``submits_ray_job`` is true where KubeRay created the Job to submit a RayJob. ``counts_evictions`` is true
     where evicted pods count as failed whatever the service does about it: its podFailurePolicy says so, or a controller
     other than the Job controller runs it. ``fragile`` is true where the Job fails with the next pod that fails.
     ``unsatisfiable`` is the reason for which the Job's condition says that its pods can't be placed, "" where it
@@ -162,8 +163,6 @@ class Job(ResumableObject):
     labels: tuple[tuple[str, str], ...] = ()
     stated_size: str = ""
     submits_ray_job: bool = False
-    duration: float | None = None
-    ends: float | None = None
     counts_evictions: bool = field(default=False, compare=False)
     fragile: bool = field(default=False, compare=False)
     unsatisfiable: str = field(default="", compare=False)
@@ -199,13 +198,15 @@ class ReplicatedJob:
 
     ``pods`` counts the pods of all its Jobs. ``after`` names the replicated jobs on which it depends. ``leaders``
     counts the pods that are created first where the other pods are created only once the leaders have nodes (exclusive
-    placement); it is 0 where all pods are created at once.
+    placement); it is 0 where all pods are created at once. ``duration`` is how many seconds each of its pods runs at
+    most, by what its Jobs will state, None where they state nothing.
     """
 
     name: str
     pods: int
     after: tuple[str, ...] = ()
     leaders: int = 0
+    duration: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,12 +228,14 @@ class JobSet(WorkloadObject):
     """A jobset.x-k8s.io JobSet. If ``in_order``, each of ``jobs`` is created once the one before it is ready.
 
     While it is ``suspended``, none of its Jobs may run; it isn't compared, because no size depends on it. Every pod
-    asks for its stage, so the stages are computed once for each JobSet.
+    asks for its stage, so the stages are computed once for each JobSet. ``made_of`` names the TrainJob of which it was
+    made, "" where it wasn't.
     """
 
     jobs: tuple[ReplicatedJob, ...] = ()
     in_order: bool = False
     suspended: bool = field(default=False, compare=False)
+    made_of: str = ""
 
     @cached_property
     def stages(self) -> Mapping[str, JobSetStage]:
@@ -260,6 +263,11 @@ class JobSet(WorkloadObject):
     def sizes(self) -> Mapping[str, int]:
         """The pods of each replicated job, by its name; of two jobs of one name the first counts."""
         return {one.name: one.pods for one in reversed(self.jobs)}
+
+    @cached_property
+    def durations(self) -> Mapping[str, float]:
+        """How long the pods of each replicated job run, by its name, where that is stated."""
+        return {one.name: one.duration for one in reversed(self.jobs) if one.duration is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +301,7 @@ class MpiJob(ResumableObject):
 class RayCluster(ResumableObject):
     """A ray.io RayCluster; ``pods`` counts its head and workers, and ``gang`` says whether they are one gang.
 
+    ``made_of`` names the RayJob of which it was made, "" where it wasn't.
     ``groups`` are the pods of its head and of each worker group that has any; they aren't compared.
     """
 
@@ -302,6 +311,17 @@ class RayCluster(ResumableObject):
     pods: int = 1
     gang: bool = False
     groups: tuple[int, ...] = field(default=(1,), compare=False)
+    made_of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainJob(WorkloadObject):
+    """A trainer.kubeflow.org TrainJob. The Trainer makes a JobSet of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RayJob(WorkloadObject):
+    """A ray.io RayJob. KubeRay makes a RayCluster of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,4 +355,6 @@ Workload = (
     | LeaderWorkerSet
     | MpiJob
     | RayCluster
+    | TrainJob
+    | RayJob
 )

@@ -25,14 +25,20 @@ from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
 from fluence_extender.cluster.decode.replicas import decode_replica_set, decode_stateful_set
 from fluence_extender.gangs.membership.assembly import agreed_size
-from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads, job_of
+from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.workloads import Found, WorkloadIndex, owner_topology
 from fluence_extender.gangs.queue.ends import declared
 from fluence_extender.gangs.queue.submissions import submission_of
 from fluence_extender.model.devices import DeviceObject
 from fluence_extender.model.gang import GangKey
-from fluence_extender.model.names import AFTER_ANNOTATION, HOLD_ANNOTATION, SCHEDULER_NAME
+from fluence_extender.model.names import (
+    AFTER_ANNOTATION,
+    DURATION_ANNOTATION,
+    HOLD_ANNOTATION,
+    KUEUE_LONGEST_LABEL,
+    SCHEDULER_NAME,
+)
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.submission import NOTHING_SAID, QUEUE_LABELS, Submission
@@ -280,8 +286,10 @@ def _put_workload(manifest: Manifest, index: WorkloadIndex) -> bool:
         # Their size is in their spec. Labels and annotations that the API server would refuse do no harm.
         meta = {
             **{key: meta[key] for key in ("namespace", "name")},
-            "labels": _texts(meta.get("labels"), QUEUE_LABELS),
-            "annotations": _texts(meta.get("annotations"), (HOLD_ANNOTATION, AFTER_ANNOTATION)),
+            "labels": _texts(meta.get("labels"), (*QUEUE_LABELS, KUEUE_LONGEST_LABEL)),
+            "annotations": _texts(
+                meta.get("annotations"), (HOLD_ANNOTATION, AFTER_ANNOTATION, DURATION_ANNOTATION)
+            ),
         }
     manifest = {**manifest, "metadata": {**meta, "uid": uid_of(manifest["kind"], meta["name"])}}
     try:
@@ -320,7 +328,7 @@ def _gangs(pods: list[Pod], index: WorkloadIndex) -> list[RequestedGang]:
     for pod in pods:
         membership = index.membership(pod)
         gang = found.setdefault(membership.key, RequestedGang(membership.key))
-        gang.pods.append(replace(pod, duration=declared(pod, job_of(pod, index))))
+        gang.pods.append(replace(pod, duration=declared(pod, index)))
         memberships.setdefault(membership.key, []).append(membership)
         gang.topology[pod.uid] = owner_topology(index, pod)
     for key, gang in found.items():

@@ -89,7 +89,11 @@ SPECS: dict[str, Manifest] = {
     },
     "RayCluster": {"required": ["headGroupSpec"], "properties": CLUSTER},
     "RayJob": {
-        "properties": {"suspend": FLAG, "rayClusterSpec": {**LOOSE, "properties": CLUSTER}},
+        "properties": {
+            "suspend": FLAG,
+            "activeDeadlineSeconds": NUMBER,
+            "rayClusterSpec": {**LOOSE, "properties": CLUSTER},
+        },
     },
     "MPIJob": {
         "required": ["mpiReplicaSpecs"],
@@ -104,6 +108,7 @@ SPECS: dict[str, Manifest] = {
                 "properties": {
                     "suspend": {**FLAG, "default": False},
                     "managedBy": TEXT,
+                    "activeDeadlineSeconds": NUMBER,
                     "cleanPodPolicy": TEXT,
                     "schedulingPolicy": LOOSE,
                 },
@@ -143,6 +148,7 @@ SPECS: dict[str, Manifest] = {
     "TrainJob": {
         "properties": {
             "suspend": {**FLAG, "default": False},
+            "activeDeadlineSeconds": {"type": "integer", "format": "int64"},
             "runtimeRef": LOOSE,
             "runtimePatches": {"type": "array", "items": LOOSE},
         },

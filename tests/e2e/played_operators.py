@@ -3,8 +3,8 @@
 KubeRay deletes the pods of a suspended RayCluster, and creates none. For a RayJob that isn't suspended it creates a
 RayCluster with the RayJob's labels and annotations. The MPI Operator deletes the workers of a suspended MPIJob, and
 creates none. It creates the launcher's Job at once, suspended, and resumes and suspends it with the MPIJob. The Trainer
-applies a JobSet for a TrainJob at each look, with the replicated jobs of the runtime, the labels that the TrainJob
-patches onto the runtime's template, and the TrainJob's ``suspend``.
+applies a JobSet for a TrainJob at each look, with the replicated jobs of the runtime and the TrainJob's ``suspend``. It
+copies none of the TrainJob's own labels.
 """
 
 from __future__ import annotations
@@ -79,10 +79,7 @@ class PlayedOperators(threading.Thread):
 
     def _follow_train_job(self, owner: Manifest) -> None:
         meta, spec = owner["metadata"], owner["spec"]
-        labels: dict[str, str] = {}
-        for patch in spec.get("runtimePatches", ()):
-            labels |= patch["trainingRuntimeSpec"]["template"]["metadata"]["labels"]
-        made = written("JobSet", meta["name"], labels=labels, **self.runtimes[spec["runtimeRef"]["name"]])
+        made = written("JobSet", meta["name"], **self.runtimes[spec["runtimeRef"]["name"]])
         made["metadata"] |= {"namespace": meta["namespace"], "ownerReferences": [_reference(owner)]}
         made["spec"]["suspend"] = bool(spec.get("suspend"))
         self._api.apply(made)

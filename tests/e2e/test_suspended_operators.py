@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from fluence_extender.model.names import (
     QUEUE_LABEL,
     SUSPEND_LABEL,
     SUSPENDED_FOR_ANNOTATION,
+    USER_ANNOTATION,
 )
 from tests.e2e.births import Leader, created, held, tried
 from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, phase_of, wait_for
@@ -25,7 +27,7 @@ from tests.e2e.operators import KINDS, written
 from tests.e2e.played_operators import PlayedOperators
 from tests.e2e.service import Fluence
 from tests.e2e.test_suspended_submission import delete, now, queued, running
-from tests.e2e.workloads import ours
+from tests.e2e.workloads import gang, ours
 
 pytestmark = pytest.mark.usefixtures("operators")
 
@@ -65,11 +67,10 @@ def ray(name: str, large: str = "2", small: str = "1", **spec: Any) -> Manifest:
     return written("RayCluster", name, labels=labels, **cluster_spec(large, small, **spec))
 
 
-def ray_job(name: str, large: str = "2", small: str = "1") -> Manifest:
+def ray_job(name: str, large: str = "2", small: str = "1", **spec: Any) -> Manifest:
     labels = {QUEUE_LABEL: "default", **GANG}
-    return written(
-        "RayJob", name, labels=labels, entrypoint="true", rayClusterSpec=cluster_spec(large, small)
-    )
+    made = cluster_spec(large, small)
+    return written("RayJob", name, labels=labels, entrypoint="true", rayClusterSpec=made, **spec)
 
 
 def mpi(name: str, large: str = "2", small: str = "1", **policy: Any) -> Manifest:
@@ -257,10 +258,47 @@ def trainer(installation: Installation, played: PlayedOperators, tmp_path: Path)
         yield played
 
 
-def train(name: str, suspend: bool = False) -> Manifest:
+def train(name: str, suspend: bool = False, **spec: Any) -> Manifest:
     labels = {QUEUE_LABEL: "default"}
-    patch = {"manager": "me", "trainingRuntimeSpec": {"template": {"metadata": {"labels": labels}}}}
-    return written("TrainJob", name, runtimeRef={"name": "torch"}, runtimePatches=[patch], suspend=suspend)
+    return written("TrainJob", name, labels=labels, runtimeRef={"name": "torch"}, suspend=suspend, **spec)
+
+
+@pytest.mark.parametrize("submit", [mpi, ray_job, train])
+def test_its_deadline_tells_when_those_behind_it_start(
+    fluence: Fluence,
+    namespace: Namespace,
+    own_nodes: NodeFactory,
+    trainer: PlayedOperators,
+    submit: Submit,
+) -> None:
+    own_nodes(1, cpu="4")
+    ends = submit("ends", activeDeadlineSeconds=7200)
+    namespace.create(ends)
+    wait_until_running(namespace, ends)
+    namespace.create(*gang("next", 2, cpu="2"))
+
+    def expected() -> str:
+        found = fluence.gang(namespace.name, "next")
+        return found["expected_start"] or "" if found else ""
+
+    wait_for(lambda: bool(expected()), what="an estimate of the start", seen=expected)
+    left = datetime.fromisoformat(expected()) - datetime.now(UTC)
+    assert timedelta(hours=1, minutes=50) < left <= timedelta(hours=2)
+
+
+def test_label_of_a_train_job_names_its_queue_and_its_creator_is_its_user(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, trainer: PlayedOperators
+) -> None:
+    own_nodes(1, cpu="2")
+    made = train("waits")
+    made["metadata"]["labels"] = {QUEUE_LABEL: "none-such"}
+    made = created(namespace, made)
+    fluence.wait_for_reason(namespace.name, "waits", "no queue: there is no queue none-such")
+    path = path_of(namespace, made)
+    namespace.api.patch(path, {"metadata": {"labels": {QUEUE_LABEL: "default"}}})
+    fluence.wait_for_reason(namespace.name, "waits", "unsatisfiable")
+    (line,) = [one for one in fluence.items("/v1/queue") if one["namespace"] == namespace.name]
+    assert line["user"] == annotations_of(made)[USER_ANNOTATION]
 
 
 def test_train_job_waits_without_pods_and_runs_in_its_turn(

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import msgspec
 
-from fluence_extender.cluster.decode.durations import stated_duration
+from fluence_extender.cluster.decode.durations import deadline_over, stated_duration
 from fluence_extender.cluster.decode.objects import (
     Conditions,
     Int64,
@@ -194,7 +194,7 @@ def decode_job(raw: bytes) -> Job:
         stated_size=stated,
         submits_ray_job=labels.get(ORIGIN_LABEL) == "RayJob",
         duration=stated_duration(annotations, labels, deadline),
-        ends=status.start_time.timestamp() + deadline if status.start_time and deadline else None,
+        ends=deadline_over(status.start_time, deadline),
         counts_evictions=bool(problem) or _counts_evictions(spec),
         fragile=bool(problem) or _is_fragile(spec, status.failed or 0),
         remark=_remark(annotations),
@@ -209,7 +209,7 @@ def decode_job(raw: bytes) -> Job:
         outcome=_outcome(status.true),
         version=meta.resource_version,
         submission=meta.submission.over(noted.submission),
-        job_set=_job_set(meta),
+        job_set=controller_of(meta, *JOB_SET),
         succeeded=status.succeeded or 0,
         queued=bool(labels.get(QUEUE_LABEL) or labels.get(KUEUE_QUEUE_LABEL) or spec.labels.queue),
         kueue=KUEUE_QUEUE_LABEL in labels,
@@ -228,6 +228,14 @@ def _outcome(true: Collection[str]) -> Ending | None:
     return Ending.FAILED if "Failed" in true else None
 
 
+def controller_of(meta: Metadata, group: str, kind: str) -> str:
+    """Return the name of the object of that kind that controls this one, "" where none does."""
+    owners = (one for one in meta.owner_references or () if one.controller)
+    return next(
+        (one.name for one in owners if (one.api_version.partition("/")[0], one.kind) == (group, kind)), ""
+    )
+
+
 def held_for_placement(meta: Metadata, suspended: bool) -> bool:
     """Return whether admission suspended the object."""
     return suspended and (meta.annotations or {}).get(SUSPENDED_FOR_ANNOTATION) == SUSPENDED_FOR_PLACEMENT
@@ -240,7 +248,7 @@ def _suspendable(meta: Metadata, spec: _FullSpec) -> bool:
     """
     return (
         suspension_is_ours(meta, LEAVES_SUSPENSION)
-        and (spec.placeable or not _job_set(meta))
+        and (spec.placeable or not controller_of(meta, *JOB_SET))
         and spec.managed_by in (None, JOB_CONTROLLER)
         and spec.labels.kueue is None
     )
@@ -269,12 +277,6 @@ def queued_since(meta: Metadata) -> tuple[float, int] | None:
     except ValueError:
         return None
     return max(since, meta.created), int(number)
-
-
-def _job_set(meta: Metadata) -> str:
-    """Return the name of the JobSet that controls the object, "" where none does."""
-    owners = (one for one in meta.owner_references or () if one.controller)
-    return next((one.name for one in owners if (one.api_version.partition("/")[0], one.kind) == JOB_SET), "")
 
 
 def _remark(annotations: Mapping[str, str]) -> str:

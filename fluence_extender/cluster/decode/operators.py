@@ -1,7 +1,7 @@
 """Decode the workloads of operators: what determines the size of their gangs, and whether they wait without pods.
 
-Sources: the APIs jobset.x-k8s.io/v1alpha2, leaderworkerset.x-k8s.io/v1, kubeflow.org/v2beta1 (MPI Operator) and
-ray.io/v1 (KubeRay).
+Sources: the APIs jobset.x-k8s.io/v1alpha2, leaderworkerset.x-k8s.io/v1, kubeflow.org/v2beta1 (MPI Operator), ray.io/v1
+(KubeRay) and trainer.kubeflow.org/v1alpha1 (Kubeflow Trainer).
 """
 
 from __future__ import annotations
@@ -11,16 +11,33 @@ from typing import Any
 
 import msgspec
 
+from fluence_extender.cluster.decode.durations import deadline_over, stated_duration
 from fluence_extender.cluster.decode.job import (
     JobSpec,
     PodTemplate,
+    controller_of,
     held_for_placement,
     queued_since,
     suspension_is_ours,
 )
-from fluence_extender.cluster.decode.objects import Conditions, Int64, Metadata, Unread, tolerant_decoder
+from fluence_extender.cluster.decode.objects import (
+    Conditions,
+    Int64,
+    Metadata,
+    Time,
+    Unread,
+    tolerant_decoder,
+)
 from fluence_extender.model.names import KUEUE_QUEUE_LABEL, OPERATORS, QUEUE_LABEL
-from fluence_extender.model.workload import JobSet, LeaderWorkerSet, MpiJob, RayCluster, ReplicatedJob
+from fluence_extender.model.workload import (
+    JobSet,
+    LeaderWorkerSet,
+    MpiJob,
+    RayCluster,
+    RayJob,
+    ReplicatedJob,
+    TrainJob,
+)
 
 GANG_LABEL = "ray.io/gang-scheduling-enabled"
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
@@ -73,6 +90,7 @@ class _RunPolicy(msgspec.Struct, rename="camel"):
     scheduling_policy: _SchedulingPolicy | None = None
     suspend: bool | None = None
     managed_by: str | None = None
+    active_deadline_seconds: Int64 | None = None
 
 
 class _MpiJob(msgspec.Struct, rename="camel"):
@@ -103,10 +121,22 @@ class _RayCluster(msgspec.Struct, rename="camel"):
     worker_group_specs: list[RayWorkerGroup] | None = None
 
 
+class _Limited(msgspec.Struct, rename="camel"):
+    """The spec of an object of which an operator makes another."""
+
+    active_deadline_seconds: Int64 | None = None
+
+
+class _Started(Conditions, rename="camel"):
+    start_time: Time | None = None
+
+
 _job_set = tolerant_decoder("JobSet", _JobSet, Unread)
 _leader_worker_set = tolerant_decoder("LeaderWorkerSet", _LeaderWorkerSet, Unread)
-_mpi_job = tolerant_decoder("MPIJob", _MpiJob, Conditions)
+_mpi_job = tolerant_decoder("MPIJob", _MpiJob, _Started)
 _ray_cluster = tolerant_decoder("RayCluster", _RayCluster, Unread)
+_train_job = tolerant_decoder("TrainJob", _Limited, _Started)
+_ray_job = tolerant_decoder("RayJob", _Limited, _Started)
 
 
 def decode_job_set(raw: bytes) -> JobSet:
@@ -120,6 +150,8 @@ def decode_job_set(raw: bytes) -> JobSet:
         jobs=jobs,
         in_order=order == "InOrder",
         suspended=bool(spec.suspend),
+        made_of=controller_of(meta, "trainer.kubeflow.org", "TrainJob"),
+        duration=stated_duration(meta.annotations, meta.labels, None),
         submission=meta.submission,
         problem=problem,
     )
@@ -133,7 +165,9 @@ def _replicated(one: _ReplicatedJob, exclusive: bool) -> ReplicatedJob:
     led = exclusive or (template.metadata is not None and _is_exclusive(template.metadata))
     leaders = replicas if led and pods > 1 and spec.completion_mode != "NonIndexed" else 0
     after = tuple(other.name for other in one.depends_on or ())
-    return ReplicatedJob(one.name, replicas * pods, after, leaders)
+    noted = template.metadata or Metadata()
+    duration = stated_duration(noted.annotations, noted.labels, spec.active_deadline_seconds)
+    return ReplicatedJob(one.name, replicas * pods, after, leaders, duration)
 
 
 def _is_exclusive(meta: Metadata) -> bool:
@@ -148,6 +182,7 @@ def decode_leader_worker_set(raw: bytes) -> LeaderWorkerSet:
     return LeaderWorkerSet(
         *meta.identity,
         leader_first=spec.startup_policy == "LeaderReady",
+        duration=stated_duration(meta.annotations, meta.labels, None),
         submission=meta.submission,
         problem=problem,
     )
@@ -170,6 +205,8 @@ def decode_mpi_job(raw: bytes) -> MpiJob:
         min_available=run.scheduling_policy.min_available if run.scheduling_policy else None,
         groups=tuple(count for count in (workers, launchers) if count > 0),
         **_turn(meta, run, templates, ended, problem),
+        duration=stated_duration(meta.annotations, meta.labels, run.active_deadline_seconds),
+        ends=deadline_over(status.start_time, run.active_deadline_seconds),
         submission=meta.submission,
         problem=problem,
     )
@@ -188,9 +225,32 @@ def decode_ray_cluster(raw: bytes) -> RayCluster:
         groups=(1, *(count for count in counts if count > 0)),
         **_turn(meta, spec, templates, False, problem),
         gang=GANG_LABEL in (meta.labels or {}),
+        made_of=controller_of(meta, "ray.io", "RayJob"),
+        duration=stated_duration(meta.annotations, meta.labels, None),
         submission=meta.submission,
         problem=problem,
     )
+
+
+def decode_train_job(raw: bytes) -> TrainJob:
+    """Decode a TrainJob."""
+    meta, spec, status, problem = _train_job(raw)
+    return TrainJob(*meta.identity, **_limits(meta, spec, status), problem=problem)
+
+
+def decode_ray_job(raw: bytes) -> RayJob:
+    """Decode a RayJob."""
+    meta, spec, status, problem = _ray_job(raw)
+    return RayJob(*meta.identity, **_limits(meta, spec, status), problem=problem)
+
+
+def _limits(meta: Metadata, spec: _Limited, status: _Started) -> dict[str, Any]:
+    deadline = spec.active_deadline_seconds
+    return {
+        "duration": stated_duration(meta.annotations, meta.labels, deadline),
+        "ends": deadline_over(status.start_time, deadline),
+        "submission": meta.submission,
+    }
 
 
 def _turn(

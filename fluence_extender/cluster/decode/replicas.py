@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from fluence_extender.cluster.decode.durations import stated_duration
 from fluence_extender.cluster.decode.objects import Int64, Unread, tolerant_decoder
 from fluence_extender.model.submission import QUEUE_LABELS, submission
 from fluence_extender.model.workload import ReplicaSet, StatefulSet
@@ -40,11 +41,13 @@ def decode_replica_set(raw: bytes) -> ReplicaSet:
     # Admission has written the queue's label of the Deployment into its annotations, which are copied to this.
     passed_on = {key: text for key, text in (meta.annotations or {}).items() if key in QUEUE_LABELS and text}
     said = submission({**(meta.labels or {}), **passed_on}, meta.annotations, meta.uid)
-    return ReplicaSet(*meta.identity, pods, submission=said, problem=problem)
+    duration = stated_duration(meta.annotations, meta.labels, None)
+    return ReplicaSet(*meta.identity, pods, submission=said, duration=duration, problem=problem)
 
 
 def decode_stateful_set(raw: bytes) -> StatefulSet:
     """Decode a StatefulSet. One that isn't Parallel creates each pod once the pod before it is ready."""
     meta, spec, _, problem = _stateful_set(raw)
     pods = spec.width if spec.pod_management_policy == PARALLEL else 1
-    return StatefulSet(*meta.identity, pods, submission=meta.submission, problem=problem)
+    duration = stated_duration(meta.annotations, meta.labels, None)
+    return StatefulSet(*meta.identity, pods, submission=meta.submission, duration=duration, problem=problem)

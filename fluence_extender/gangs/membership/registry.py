@@ -343,6 +343,7 @@ class Registry:
     def _of(self, thing: Workload) -> set[GangKey]:
         """Return the gangs whose pods a workload owns, and those that are named after it."""
         found = {*self._by_owner.of(thing.uid), *self._by_name.of(_begins(thing.namespace, thing.name))}
+        found.update(key for one in self.workloads.made_of(thing) for key in self._of(one))
         if isinstance(thing, LeaderWorkerSet):
             # Its gangs have its name and a number, and nobody has many of them.
             found |= {key for key in self.gangs if key.convention is Convention.LEADER_WORKER_SET}

@@ -21,6 +21,8 @@ from fluence_extender.model.workload import (
     Job,
     JobSet,
     PodGroup,
+    RayCluster,
+    RayJob,
     ResumableObject,
     Workload,
 )
@@ -102,7 +104,7 @@ class WorkloadIndex:
         objects[name] = thing
         if isinstance(thing, ResumableObject):
             self._first_seen.setdefault(thing.uid, revision(thing.version))
-        return self._on(name) if changed else []
+        return self._touched(thing) if changed else []
 
     def first_seen(self, thing: ResumableObject) -> int:
         """Return the resourceVersion at which a workload was first seen: it orders those of the same second."""
@@ -120,7 +122,14 @@ class WorkloadIndex:
         name = thing.namespace, thing.name
         gone = self._objects.get(type(thing), {}).pop(name, None)
         self._first_seen.pop(thing.uid, None)
-        return self._on(name) if gone is not None else []
+        return self._touched(thing) if gone is not None else []
+
+    def made_of(self, thing: Workload) -> list[RayCluster]:
+        """Return the RayClusters that were made of a RayJob: they have other names than it has."""
+        if not isinstance(thing, RayJob):
+            return []
+        clusters = (one for one in self._objects.get(RayCluster, {}).values() if isinstance(one, RayCluster))
+        return [one for one in clusters if (one.namespace, one.made_of) == (thing.namespace, thing.name)]
 
     def replace(self, kind: type[Workload], objects: Iterable[Workload], served: bool) -> list[str]:
         """Take in a whole list of one kind; return the pods to look at again because of a difference."""
@@ -132,6 +141,10 @@ class WorkloadIndex:
             (self._unserved.discard if served else self._unserved.add)(kind)
             touched += self._on(kind)
         return touched
+
+    def _touched(self, thing: Workload) -> list[str]:
+        names = dict.fromkeys((one.namespace, one.name) for one in (thing, *self.made_of(thing)))
+        return [uid for name in names for uid in self._on(name)]
 
     def _on(self, ref: Ref) -> list[str]:
         return sorted(self._dependents.of(ref))

@@ -13,7 +13,6 @@ from sys import intern
 from typing import TypedDict
 
 from fluence_extender.gangs.lifecycle.member_states import BOUND
-from fluence_extender.gangs.membership.conventions.membership import job_of
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.dependencies import Dependee, Dependencies, unmet
@@ -136,7 +135,7 @@ class QueueAdmission:
 
     def _declared(self, gang: Gang) -> Iterator[float | None]:
         workloads = self._registry.workloads
-        return (declared(one.pod, job_of(one.pod, workloads)) for one in gang.alive())
+        return (declared(one.pod, workloads) for one in gang.alive())
 
     def is_limited(self, gang: Gang) -> bool:
         """Return whether limits of its queue keep a gang waiting now, however much room there is."""

@@ -1,7 +1,8 @@
 """The declared ends of pods, and the declared durations of waiting gangs.
 
-A pod and its Job may declare how long the pod runs, and the Job has an end once its deadline runs; the earliest counts.
-Work that declares nothing has the default of its queue. If that states none either, no end is known.
+A pod and each workload that it belongs to may declare how long the pod runs, and a workload has an end once its
+deadline runs; the earliest counts. Work that declares nothing has the default of its queue. If that states none either,
+no end is known.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
-from fluence_extender.gangs.membership.conventions.membership import Workloads, job_of
+from fluence_extender.gangs.membership.conventions.membership import Workloads
+from fluence_extender.gangs.membership.parents import parents_of
+from fluence_extender.model.names import REPLICATED_JOB
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job
+from fluence_extender.model.workload import JobSet
 from fluence_extender.queueing.entry import NEVER
 
 LATEST = datetime.max.replace(second=0, microsecond=0, tzinfo=UTC).timestamp()
@@ -22,7 +25,7 @@ DefaultDuration = Callable[[Pod], float | None]
 
 
 class Ends:
-    """Computes the ends of pods from what they, their Jobs and their queues state."""
+    """Computes the ends of pods from what they, their workloads and their queues state."""
 
     def __init__(self, workloads: Workloads, default: DefaultDuration = lambda _: None) -> None:
         self._workloads = workloads
@@ -41,14 +44,13 @@ class Ends:
         return max(max((self._end(pod, now) for pod in pods), default=NEVER) - now, 1.0)
 
     def declared(self, pod: Pod) -> float | None:
-        """Return how many seconds a pod runs by what it and its Job declare, None where they declare nothing."""
-        return declared(pod, job_of(pod, self._workloads))
+        """Return how many seconds a pod runs by what it and its workloads declare, None where they declare nothing."""
+        return declared(pod, self._workloads)
 
     def _declared_end(self, pod: Pod, since: float) -> float:
-        job = job_of(pod, self._workloads)
-        seconds = declared(pod, job)
+        seconds = declared(pod, self._workloads)
         end = NEVER if seconds is None else since + seconds
-        return end if job is None or job.ends is None else min(end, job.ends)
+        return min([end, *(one.ends for one in parents_of(pod, self._workloads) if one.ends is not None)])
 
     def _end(self, pod: Pod, since: float) -> float:
         end = self._declared_end(pod, since)
@@ -58,8 +60,11 @@ class Ends:
         return end if end <= LATEST else NEVER
 
 
-def declared(pod: Pod, job: Job | None) -> float | None:
-    """Return the shorter of the durations that a pod and its ``job`` declare, None where neither declares one."""
-    if job is None or job.duration is None:
-        return pod.duration
-    return job.duration if pod.duration is None else min(pod.duration, job.duration)
+def declared(pod: Pod, workloads: Workloads) -> float | None:
+    """Return the shortest duration that a pod and its workloads declare, None where none declares one."""
+    said = [pod.duration]
+    for one in parents_of(pod, workloads):
+        said.append(one.duration)
+        if isinstance(one, JobSet):
+            said.append(one.durations.get(pod.labels.get(REPLICATED_JOB, "")))
+    return min((seconds for seconds in said if seconds is not None), default=None)

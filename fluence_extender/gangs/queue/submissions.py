@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.parents import made_of, owning
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import (
@@ -24,14 +25,11 @@ from fluence_extender.model.pod import Owner
 from fluence_extender.model.submission import NO_RECORD, NOTHING_SAID, Submission, recorded_met
 from fluence_extender.model.workload import (
     CoschedulingGroup,
-    Job,
     JobSet,
     LeaderWorkerSet,
     MpiJob,
     PodGroup,
     RayCluster,
-    ReplicaSet,
-    StatefulSet,
     Workload,
 )
 
@@ -44,15 +42,6 @@ NAMED_BY: dict[Convention, type[Workload]] = {
     Convention.JOB_SET: JobSet,
 }
 """The kinds of objects after which gangs are named."""
-
-OWNERS: dict[str, type[Workload]] = {
-    "Job": Job,
-    "ReplicaSet": ReplicaSet,
-    "StatefulSet": StatefulSet,
-    "RayCluster": RayCluster,
-    "MPIJob": MpiJob,
-}
-"""The kinds of objects that own pods and that the service knows."""
 
 UNGUARDED = (PodGroup, CoschedulingGroup)
 """The kinds on which admission records no user."""
@@ -84,11 +73,12 @@ def objects_of(gang: Gang, alive: Iterable[Member], workloads: WorkloadIndex) ->
             owners[member.pod.owner] = None
     top = workloads.find(kind, namespace, named) if kind is not None else None
     if top is not None:
+        yield from made_of(top, workloads)
         yield top
     for owner in sorted(owners, key=lambda one: (one.kind, one.name))[:MOST_OWNERS]:
-        owning = OWNERS.get(owner.kind)
-        thing = workloads.find(owning, namespace, owner.name) if owning is not None else None
-        if thing is not None and thing.uid == owner.uid and thing is not top:
+        thing = owning(owner, namespace, workloads)
+        if thing is not None and thing is not top:
+            yield from made_of(thing, workloads)
             yield thing
 
 

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 
 from fluence_extender.gangs.execution.actions import NoteJob, ReportJob
 from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.membership.parents import OWNERS
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.gangs.queue.submissions import OWNERS
 from fluence_extender.gangs.reporting.remarks import RemarkReports
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason, ReasonCode

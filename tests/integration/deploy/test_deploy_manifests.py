@@ -530,7 +530,7 @@ def test_whatever_names_its_creator_is_kept_from_naming_another(objects: Objects
     judges = objects["ValidatingAdmissionPolicy", "fluence-stamps-submitters"]["spec"]
     assert writes["matchConstraints"] == judges["matchConstraints"]
     named = {name for rule in writes["matchConstraints"]["resourceRules"] for name in rule["resources"]}
-    assert {"jobs", "cronjobs", "rayclusters", "rayjobs", "rayservices"} < named
+    assert {"jobs", "cronjobs", "rayclusters", "rayjobs", "rayservices", "trainjobs"} < named
     # Neither status nor scale is written with them: controllers write these often.
     assert not [name for name in named if "/" in name]
     copied = [

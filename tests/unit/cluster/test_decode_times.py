@@ -1,21 +1,42 @@
-"""How long pods and Jobs run, and the topology that a PodGroup requires, are decoded."""
+"""How long pods and their workloads run, and the topology that a PodGroup requires, are decoded."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fluence_extender.cluster.decode.job import decode_job
+from fluence_extender.cluster.decode.operators import (
+    decode_job_set,
+    decode_leader_worker_set,
+    decode_mpi_job,
+    decode_ray_cluster,
+    decode_ray_job,
+    decode_train_job,
+)
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.decode.pod_groups import decode_pod_group
+from fluence_extender.cluster.decode.replicas import decode_replica_set, decode_stateful_set
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.gangs.queue.ends import Ends
-from fluence_extender.model.names import DURATION_ANNOTATION, KUEUE_LONGEST_LABEL
+from fluence_extender.model.names import (
+    DURATION_ANNOTATION,
+    JOB_SET_NAME,
+    KUEUE_LONGEST_LABEL,
+    LWS_NAME,
+    MPI_OPERATOR,
+    RAY_CLUSTER,
+    RAY_NODE,
+    REPLICATED_JOB,
+    TRAINING_JOB_NAME,
+    TRAINING_OPERATOR,
+)
 from fluence_extender.model.pod import Owner, Pod
-from fluence_extender.model.workload import Job
+from fluence_extender.model.workload import Job, RayCluster, RayJob, Workload
 from fluence_extender.queueing.entry import NEVER
 
 START = "2026-01-01T00:00:00Z"
@@ -128,6 +149,101 @@ def test_job_that_has_not_started_says_how_long_its_pods_run(
     assert made.ends is None
     assert end_of(pod({}, start=None), made) == (NEVER if seconds is None else AT - 1 + seconds)
     assert end_of(pod({}, "5s", start=None), made) == AT - 1 + 5
+
+
+def owned(kind: str, group: str) -> list[dict[str, Any]]:
+    return [{"apiVersion": f"{group}/v1", "kind": kind, "name": "w", "uid": "uid-w", "controller": True}]
+
+
+KUEUES = {"metadata": {"labels": {KUEUE_LONGEST_LABEL: "40"}}}
+NOTED = {"metadata": {"annotations": {DURATION_ANNOTATION: "40s"}}}
+DEADLINE = {"spec": {"activeDeadlineSeconds": 40}}
+STARTED = {**DEADLINE, "status": {"startTime": START}}
+OF_TRAIN_JOB = {"metadata": {"ownerReferences": owned("TrainJob", "trainer.kubeflow.org")}}
+OF_RAY_JOB = {"metadata": {"ownerReferences": owned("RayJob", "ray.io")}}
+REPLICATED = {
+    "spec": {"replicatedJobs": [{"name": "r", "template": DEADLINE}, {"name": "s", "template": NOTED}]}
+}
+IN_JOB_SET = {JOB_SET_NAME: "w", REPLICATED_JOB: "r"}
+OF_MPI_JOB = {TRAINING_OPERATOR: MPI_OPERATOR, TRAINING_JOB_NAME: "w"}
+
+Stated = tuple[Callable[[bytes], Workload], dict[str, Any]]
+"""How an object is decoded, and what is in it beside its name."""
+
+
+@pytest.mark.parametrize("said", [KUEUES, NOTED], ids=["Kueue's label", "annotation"])
+@pytest.mark.parametrize(
+    ("decode", "labels", "kind"),
+    [
+        (decode_job, {}, "Job"),
+        (decode_job_set, IN_JOB_SET, ""),
+        (decode_leader_worker_set, {LWS_NAME: "w"}, ""),
+        (decode_mpi_job, OF_MPI_JOB, ""),
+        (decode_mpi_job, {}, "MPIJob"),
+        (decode_ray_cluster, {RAY_CLUSTER: "w"}, ""),
+        (decode_replica_set, {}, "ReplicaSet"),
+        (decode_stateful_set, {}, "StatefulSet"),
+    ],
+)
+def test_each_workload_may_say_how_long_its_pods_run(
+    decode: Callable[[bytes], Workload], labels: dict[str, str], kind: str, said: dict[str, Any]
+) -> None:
+    assert end_in(labels, kind, (decode, said)) == AT - 1 + 40
+    assert end_in({}, "", (decode, said)) == NEVER
+
+
+@pytest.mark.parametrize(
+    ("labels", "stated", "end"),
+    [
+        (OF_MPI_JOB, [(decode_mpi_job, {"spec": {"runPolicy": DEADLINE["spec"]}})], AT - 1 + 40),
+        (
+            OF_MPI_JOB,
+            [(decode_mpi_job, {"spec": {"runPolicy": DEADLINE["spec"]}, "status": STARTED["status"]})],
+            AT - 1 + 40,
+        ),
+        (IN_JOB_SET, [(decode_job_set, REPLICATED)], AT - 1 + 40),
+        ({**IN_JOB_SET, REPLICATED_JOB: "s"}, [(decode_job_set, REPLICATED)], AT - 1 + 40),
+        ({**IN_JOB_SET, REPLICATED_JOB: "t"}, [(decode_job_set, REPLICATED)], NEVER),
+        (IN_JOB_SET, [(decode_job_set, OF_TRAIN_JOB), (decode_train_job, DEADLINE)], AT - 1 + 40),
+        (IN_JOB_SET, [(decode_job_set, OF_TRAIN_JOB), (decode_train_job, KUEUES)], AT - 1 + 40),
+        (IN_JOB_SET, [(decode_job_set, {}), (decode_train_job, DEADLINE)], NEVER),
+        ({RAY_CLUSTER: "w"}, [(decode_ray_cluster, OF_RAY_JOB), (decode_ray_job, DEADLINE)], AT - 1 + 40),
+        ({RAY_CLUSTER: "w"}, [(decode_ray_cluster, OF_RAY_JOB), (decode_ray_job, KUEUES)], AT - 1 + 40),
+        ({RAY_CLUSTER: "w"}, [(decode_ray_cluster, {}), (decode_ray_job, DEADLINE)], NEVER),
+    ],
+)
+def test_deadlines_of_workloads_and_of_what_they_were_made_of_count(
+    labels: dict[str, str], stated: list[Stated], end: float
+) -> None:
+    assert end_in(labels, "", *stated) == end
+
+
+def test_deadline_of_a_workload_that_has_started_ends_pods_that_come_later() -> None:
+    assert (
+        end_in({RAY_CLUSTER: "w"}, "", (decode_ray_cluster, OF_RAY_JOB), (decode_ray_job, STARTED), at=9)
+        == AT + 40
+    )
+
+
+def end_in(labels: dict[str, str], kind: str, *stated: Stated, at: float = -1) -> float:
+    """When a pod ends that was placed ``at`` seconds after `AT`, whose owner is of this kind, among such objects."""
+    workloads = WorkloadIndex()
+    for decode, body in stated:
+        meta = {"name": "w", "namespace": "d", "uid": "uid-w", **body.get("metadata", {})}
+        workloads.put(decode(json.dumps({**body, "metadata": meta}).encode()))
+    owner = Owner(kind, "w", "uid-w") if kind else None
+    return Ends(workloads).end(Pod("d", "p", "u", labels=labels, owner=owner), AT + at)
+
+
+def test_pods_of_a_ray_cluster_are_looked_at_again_when_its_ray_job_is_seen() -> None:
+    workloads = WorkloadIndex()
+    cluster = RayCluster("d", "w-x7k2p", "c", gang=True, made_of="w")
+    workloads.put(cluster)
+    workloads.membership(Pod("d", "p", "u", labels={RAY_CLUSTER: "w-x7k2p", RAY_NODE: "yes"}))
+    assert workloads.put(RayJob("d", "w", "r", duration=40.0)) == ["u"]
+    assert workloads.put(RayJob("d", "w", "r", duration=40.0)) == []
+    assert workloads.put(RayJob("d", "other", "o", duration=40.0)) == []
+    assert workloads.drop(RayJob("d", "w", "r")) == ["u"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import Queue, SchedulingOptions
 from fluence_extender.model.submission import Submission
-from fluence_extender.model.workload import Job
+from fluence_extender.model.workload import Job, RayJob, TrainJob
 from tests.core.invariants import check
 from tests.core.operated import Operated, Said, Submit, make_pods, mpi, ray
 from tests.core.values import asks, node
@@ -295,3 +295,33 @@ def test_too_large_a_workload_is_not_foreseen(world: MakeWorld) -> None:
     w.cluster.put(replace(w.cluster.job(cluster), pods=10**12, groups=(1, 10**12), generation=2))
     w.advance(2)
     assert resumed(w, cluster)
+
+
+HELD, LET_GO = Submission(hold="true"), Submission(hold="false")
+
+
+def test_what_a_ray_job_says_counts_for_the_cluster_that_is_made_of_it(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.cluster.put(RayJob("default", "a", "u", submission=HELD))
+    cluster = ray(w, "a-x7k2p", 1000, 1000, 1, said=Said(HELD))
+    w.cluster.put(replace(w.cluster.job(cluster), made_of="a"))
+    w.advance(3)
+    assert not resumed(w, cluster)
+    w.cluster.put(RayJob("default", "other", "o", submission=LET_GO))
+    w.advance(3)
+    assert not resumed(w, cluster)
+    w.cluster.put(RayJob("default", "a", "u", submission=LET_GO))
+    w.advance(3)
+    assert resumed(w, cluster)
+
+
+def test_what_a_train_job_says_counts_for_the_job_set_that_is_made_of_it(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.cluster.put(TrainJob("default", "t", "u", submission=HELD))
+    (job,) = w.jobs.submit_set("t", 2)
+    w.cluster.put(replace(w.jobs.sets["t"], made_of="t"))
+    w.advance(3)
+    assert w.cluster.job(job).suspended
+    w.cluster.put(TrainJob("default", "t", "u"))
+    w.advance(3)
+    assert w.jobs.nodes(job) == ["n0"] * 2

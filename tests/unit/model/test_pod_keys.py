@@ -87,10 +87,9 @@ def test_backend_as_a_request_is_remarked_on_unless_the_pod_was_copied() -> None
     assert list(remarks({}, {**request, f"{OURS}allocation": "[]"})) == []
 
 
-@pytest.mark.parametrize("key", ["group-size", "duration"])
-def test_size_and_duration_on_a_job_itself_count_and_on_others_do_not(key: str) -> None:
-    assert list(ineffective("Job", [f"{OURS}{key}"], [])) == []
-    assert len(list(ineffective("Deployment", [f"{OURS}{key}"], []))) == 1
+def test_size_on_a_job_itself_counts_and_on_others_it_does_not() -> None:
+    assert list(ineffective("Job", [f"{OURS}group-size"], [])) == []
+    assert len(list(ineffective("Deployment", [f"{OURS}group-size"], []))) == 1
 
 
 def test_there_is_no_remark_on_effective_keys_and_keys_of_others() -> None:
@@ -110,5 +109,6 @@ def test_keys_of_a_workload_that_count_only_on_its_pods_are_remarked_on() -> Non
 
 
 @pytest.mark.parametrize("kind", ["Job", "Deployment", "StatefulSet", "LeaderWorkerSet"])
-def test_keys_of_the_queue_count_on_workloads(kind: str) -> None:
-    assert list(ineffective(kind, [f"{OURS}queue", f"{OURS}hold", f"{OURS}after"], [])) == []
+@pytest.mark.parametrize("key", ["queue", "hold", "after", "duration"])
+def test_keys_of_the_queue_and_durations_count_on_workloads(kind: str, key: str) -> None:
+    assert list(ineffective(kind, [f"{OURS}{key}"], [])) == []

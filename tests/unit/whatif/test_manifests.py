@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.names import (
+    DURATION_ANNOTATION,
+    GROUP_LABEL,
+    GROUP_SIZE_ANNOTATION,
+    KUEUE_LONGEST_LABEL,
+    QUEUE_LABEL,
+)
 from fluence_extender.whatif import documents
 from fluence_extender.whatif.documents import BadManifest, NothingToSimulate, read_manifests
 from fluence_extender.whatif.manifests import requested_gangs
@@ -297,6 +303,36 @@ def test_jobs_that_disagree_on_the_size_of_their_gang_are_reported() -> None:
     ]
     (gang,) = requested_gangs(jobs).gangs
     assert str(gang.size) == "members of gang default/g disagree on its size: Job a says 2, Job b says 3"
+
+
+@pytest.mark.parametrize("stated", ["job set", "job", "annotation"])
+def test_deadlines_of_the_jobs_of_a_job_set_and_of_itself_count(stated: str) -> None:
+    job: dict[str, Any] = {"metadata": {}, "spec": {"template": template()}}
+    made: dict[str, Any] = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "train"},
+        "spec": {"replicatedJobs": [{"name": "workers", "replicas": 2, "template": job}]},
+    }
+    if stated == "job set":
+        made["metadata"]["labels"] = {KUEUE_LONGEST_LABEL: "60"}
+    elif stated == "job":
+        job["spec"]["activeDeadlineSeconds"] = 60
+    else:
+        job["metadata"]["annotations"] = {DURATION_ANNOTATION: "1m"}
+    (gang,) = requested_gangs(read_manifests(json.dumps(made))).gangs
+    assert [pod.duration for pod in gang.pods] == [60, 60]
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
+def test_queue_and_duration_on_a_workload_itself_count(kind: str) -> None:
+    meta = {"name": "web", "labels": {QUEUE_LABEL: "physics"}, "annotations": {DURATION_ANNOTATION: "1m"}}
+    made = {"kind": kind, "metadata": meta, "spec": {"replicas": 1, "template": template()}}
+    request = requested_gangs(read_manifests(json.dumps(made)))
+    (gang,) = request.gangs
+    assert dict(gang.submission.queues) == {QUEUE_LABEL: "physics"}
+    assert [pod.duration for pod in gang.pods] == [60]
+    assert not request.notes
 
 
 def test_one_run_of_a_cron_job_is_simulated() -> None:
