@@ -20,6 +20,7 @@ from fluence_extender.gangs.execution.actions import (
     Steer,
 )
 from fluence_extender.gangs.queue.book import AFTER_BLOCKED, BEYOND_DEPTH, BLOCKED
+from fluence_extender.model.queue import PolicyName
 from fluence_extender.model.reason import Reason, ReasonCode
 from tests.core.world import World
 
@@ -46,9 +47,11 @@ class Standing:
 def standing(core: Controller) -> Standing:
     """Return what the queue of a core is now."""
     line = core.queue.line()
+    policy = core.queue.settings.policy
+    all_tried = policy.policy is not PolicyName.FCFS and policy.queue_depth is None
     return Standing(
         [str(one.gang) for one in line],
-        {str(one.gang): _why(one.reason) for one in line},
+        {str(one.gang): _why(one.reason, all_tried) for one in line},
         {
             str(key): sorted(one.assignment.node for one in gang.alive() if one.assignment is not None)
             for key, gang in core.registry.gangs.items()
@@ -58,11 +61,15 @@ def standing(core: Controller) -> Standing:
     )
 
 
-def _why(reason: Reason | None) -> str:
-    """Return why a gang waits. Of lacking room and limits that are reached, it was told the one found last."""
+def _why(reason: Reason | None, all_tried: bool) -> str:
+    """Return why a gang waits. Of lacking room and limits that are reached, it was told the one found last.
+
+    Unless ``all_tried``, a gang that others keep from being tried isn't found to be unsatisfiable, or was before.
+    """
     if reason is None:
         return ""
     lacks = reason.code in (*BLOCKED, *LIMITED) or reason in (AFTER_BLOCKED, BEYOND_DEPTH)
+    lacks = lacks or (reason.code is ReasonCode.UNSATISFIABLE and not all_tried)
     return "it lacks room, or its queue has reached a limit" if lacks else str(reason)
 
 

@@ -62,11 +62,13 @@ class JobController:
         self.looked_at = 0.0
         self._seen: tuple[int, int | None, int] | None = None
 
-    def submit_set(self, name: str, *counts: int, cpu: int = 1000, **fields: Unpack[PodFields]) -> list[Job]:
-        """Create a JobSet and its Jobs, one of so many pods each."""
+    def submit_set(
+        self, name: str, *counts: int, cpu: int = 1000, made_of: str = "", **fields: Unpack[PodFields]
+    ) -> list[Job]:
+        """Create a JobSet, of the TrainJob ``made_of`` if it names one, and its Jobs, one of so many pods each."""
         parts = {f"r{number}": count for number, count in enumerate(counts)}
         replicated = tuple(ReplicatedJob(part, count) for part, count in parts.items())
-        self.sets[name] = JobSet("default", name, f"set-{name}", replicated)
+        self.sets[name] = JobSet("default", name, f"set-{name}", replicated, made_of=made_of)
         self.cluster.put(self.sets[name])
         for part, count in parts.items():
             self._parts[f"{name}-{part}-0"] = _Part(name, part, count, cpu, fields)

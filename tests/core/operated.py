@@ -70,9 +70,19 @@ def _waiting(created: float, said: Said) -> dict[str, Any]:
 
 
 def ray(
-    w: World, name: str, head: int, workers: int, count: int, gang: bool = True, said: Said = USUAL
+    w: World,
+    name: str,
+    head: int,
+    workers: int,
+    count: int,
+    gang: bool = True,
+    said: Said = USUAL,
+    made_of: str = "",
 ) -> RayCluster:
-    """Create a RayCluster; ``head`` and ``workers`` are what its pods request."""
+    """Create a RayCluster, of the RayJob ``made_of`` if that names one.
+
+    ``head`` and ``workers`` are what its pods request.
+    """
     number = next(numbers)
     created = float(number) if said.created is None else said.created
     uid = f"ray-{name}-{number}"
@@ -89,6 +99,7 @@ def ray(
         pods=1 + count,
         groups=(1, count),
         gang=gang,
+        made_of=made_of,
         **_waiting(created, said),
     )
     w.cluster.put(cluster)

@@ -1,7 +1,7 @@
 """A restart decides the same: what the API server has is all that the queue goes by.
 
-Jobs, JobSets, MPIJobs, RayClusters and pods of several queues come, wait for each other, are held, preempted, sent back
-in line, end and are deleted. A TrainJob is its JobSet here, and a RayJob its RayCluster. Whenever nothing is under way,
+Jobs, JobSets, TrainJobs, MPIJobs, RayClusters, RayJobs and pods of several queues come, wait for each other, are held,
+preempted, sent back in line, suspended and resumed by their users, end and are deleted. Whenever nothing is under way,
 a core that knows nothing but the objects on the API server must find the line, the reasons, the reservations and the
 shares that the running one has, and must want to do nothing.
 
@@ -38,6 +38,7 @@ from fluence_extender.model.submission import Submission
 from fluence_extender.model.workload import Job
 from tests.core.anew import anew, standing
 from tests.core.operated import Operated, Said, mpi, operate, pods_of, ray
+from tests.core.parents import Parents
 from tests.core.shapes import allocatable, requests
 from tests.core.values import PodFields
 from tests.core.world import World
@@ -65,6 +66,7 @@ class Restarts(RuleBasedStateMachine):
         self.operated: list[Operated] = []
         default = Queue(DEFAULT_QUEUE, scheduling=SchedulingOptions(policy), uid="d")
         self.world = World(*nodes, default, Queue("a", uid="a"), Queue("b", uid="b"))
+        self.parents = Parents(self.world, self._second)
 
     def teardown(self) -> None:
         if hasattr(self, "world"):
@@ -118,12 +120,12 @@ class Restarts(RuleBasedStateMachine):
 
     @rule(random=choice, suspended=st.booleans())
     def suspend_or_resume_a_job_set(self, random: Random, suspended: bool) -> None:
-        if sets := sorted(self.world.jobs.sets):
+        if sets := sorted(self.world.jobs.sets.keys() - self.parents.sets):
             self.world.jobs.suspend_set(random.choice(sets), suspended)
 
     @rule(random=choice)
     def delete_a_job_set(self, random: Random) -> None:
-        if sets := sorted(self.world.jobs.sets):
+        if sets := sorted(self.world.jobs.sets.keys() - self.parents.sets):
             for job in self.world.jobs.remove_set(random.choice(sets)):
                 self._delete_pods(job)
 
@@ -170,6 +172,51 @@ class Restarts(RuleBasedStateMachine):
         said = Submission(held, waits_for, None, tuple(labels.items()))
         fields = Said(said, priority, duration, self._now(), labels)
         self.operated.append(create(self.world, name, 1000, 1000, count, said=fields))
+
+    @rule(
+        of_ray=st.booleans(),
+        counts=st.lists(st.integers(1, 3), min_size=1, max_size=2),
+        queue=queues,
+        priority=priorities,
+        held=st.sampled_from([None, None, "true"]),
+        deadline=durations,
+    )
+    def submit_a_ray_job_or_a_train_job(
+        self,
+        of_ray: bool,
+        counts: list[int],
+        queue: str,
+        priority: int,
+        held: str | None,
+        deadline: float | None,
+    ) -> None:
+        # Without a label admission doesn't suspend RayClusters.
+        named = ((QUEUE_LABEL, queue or "a"),) if queue or of_ray else ()
+        said = Said(Submission(held, queues=named), priority)
+        if of_ray:
+            self.parents.submit_ray_job(self._name("r"), counts[0], said, deadline)
+        else:
+            self.parents.submit_train_job(self._name("t"), counts, said, deadline)
+
+    @rule(random=choice, held=st.sampled_from([None, "true"]), queue=st.sampled_from(["", "a", "b"]))
+    def hold_or_move_what_operators_make_others_of(
+        self, random: Random, held: str | None, queue: str
+    ) -> None:
+        named = ((QUEUE_LABEL, queue),) if queue else ()
+        if self.parents.names:
+            self.parents.say(
+                random.choice(self.parents.names), lambda said: replace(said, hold=held, queues=named)
+            )
+
+    @rule(random=choice, suspended=st.booleans())
+    def suspend_or_resume_what_operators_make_others_of(self, random: Random, suspended: bool) -> None:
+        if self.parents.names:
+            self.parents.suspend(random.choice(self.parents.names), suspended)
+
+    @rule(random=choice, deleted=st.booleans())
+    def what_operators_make_others_of_ends_or_is_deleted(self, random: Random, deleted: bool) -> None:
+        if self.parents.names:
+            (self.parents.delete if deleted else self.parents.end)(random.choice(self.parents.names))
 
     @rule(random=choice, held=st.sampled_from([None, "true"]))
     def hold_or_release(self, random: Random, held: str | None) -> None:
@@ -310,6 +357,7 @@ class Restarts(RuleBasedStateMachine):
             self.world.cluster.reap()
             for thing in self.operated:
                 operate(self.world, thing)
+            self.parents.look()
             for pod in self.world.cluster.pods():
                 if pod.node and not pod.started and not pod.finished:
                     self.world.change(pod, started=self.world.loop.time(), phase="Running")
@@ -335,6 +383,10 @@ class Restarts(RuleBasedStateMachine):
     def _now(self) -> float:
         """A second in which nothing else is created: Jobs of one second may change places when they are written to."""
         return self.made + 0.5
+
+    def _second(self) -> float:
+        self.made += 1
+        return self._now()
 
     def _name(self, letter: str) -> str:
         self.made += 1

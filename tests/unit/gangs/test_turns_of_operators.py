@@ -303,8 +303,7 @@ HELD, LET_GO = Submission(hold="true"), Submission(hold="false")
 def test_what_a_ray_job_says_counts_for_the_cluster_that_is_made_of_it(world: MakeWorld) -> None:
     w = world(node("n0"))
     w.cluster.put(RayJob("default", "a", "u", submission=HELD))
-    cluster = ray(w, "a-x7k2p", 1000, 1000, 1, said=Said(HELD))
-    w.cluster.put(replace(w.cluster.job(cluster), made_of="a"))
+    cluster = ray(w, "a-x7k2p", 1000, 1000, 1, said=Said(HELD), made_of="a")
     w.advance(3)
     assert not resumed(w, cluster)
     w.cluster.put(RayJob("default", "other", "o", submission=LET_GO))
@@ -318,8 +317,7 @@ def test_what_a_ray_job_says_counts_for_the_cluster_that_is_made_of_it(world: Ma
 def test_what_a_train_job_says_counts_for_the_job_set_that_is_made_of_it(world: MakeWorld) -> None:
     w = world(node("n0"))
     w.cluster.put(TrainJob("default", "t", "u", submission=HELD))
-    (job,) = w.jobs.submit_set("t", 2)
-    w.cluster.put(replace(w.jobs.sets["t"], made_of="t"))
+    (job,) = w.jobs.submit_set("t", 2, made_of="t")
     w.advance(3)
     assert w.cluster.job(job).suspended
     w.cluster.put(TrainJob("default", "t", "u"))
