@@ -251,10 +251,14 @@ class Namespace:
 
 @dataclass(frozen=True, slots=True)
 class PriorityClass:
-    """A PriorityClass (scheduling.k8s.io), which a Queue may name for work that names none."""
+    """A PriorityClass (scheduling.k8s.io), which a Queue may name for work that names none.
+
+    With ``is_default`` pods have it that name none.
+    """
 
     name: str
     value: int
+    is_default: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,7 @@ class ResumableObject(WorkloadObject):
     ``created`` is when it was created, in seconds since the epoch. ``queued_since`` is the place in line that it keeps
     since it was sent back: a time and a number, as for `Gang.created`; None where it wasn't. ``suspendable`` is true
     where nobody but its user and the service suspends and resumes it, and its user hasn't forbidden it.
+    ``priority_classes`` are the PriorityClasses that its pods name.
 
     What only Jobs have is empty for other kinds. ``nodes`` are those in its pod template, by completion index, and
     ``placed_with`` is the `Promise` of the pods that get them. ``done`` are the ranges (first and last) of indexes that
@@ -112,6 +113,7 @@ class ResumableObject(WorkloadObject):
     created: float = field(default=0.0, compare=False, kw_only=True)
     queued_since: tuple[float, int] | None = field(default=None, compare=False, kw_only=True)
     suspendable: bool = field(default=True, compare=False, kw_only=True)
+    priority_classes: tuple[str, ...] = field(default=(), compare=False, kw_only=True)
     nodes: tuple[str, ...] = field(default=(), compare=False, kw_only=True)
     placed_with: str = field(default="", compare=False, kw_only=True)
     done: tuple[tuple[int, int], ...] = field(default=(), compare=False, kw_only=True)

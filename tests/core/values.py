@@ -36,6 +36,7 @@ class PodFields(TypedDict, total=False):
     affinity: tuple[NodeTerm, ...] | None
     host_ports: tuple[HostPort, ...]
     priority: int
+    priority_class: str
     created: float
     resource_version: str
     problem: str

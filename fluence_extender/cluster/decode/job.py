@@ -117,6 +117,7 @@ class _TemplateMetadata(msgspec.Struct):
 
 class _PodSpec(msgspec.Struct):
     scheduler: str = msgspec.field(name="schedulerName", default="")
+    priority_class: str = msgspec.field(name="priorityClassName", default="")
 
 
 class PodTemplate(msgspec.Struct):
@@ -129,6 +130,11 @@ class PodTemplate(msgspec.Struct):
     def ours(self) -> bool:
         """Whether the pods are created with this scheduler's name."""
         return bool(self.spec and self.spec.scheduler == SCHEDULER_NAME)
+
+    @property
+    def priority_classes(self) -> tuple[str, ...]:
+        """The PriorityClass that the pods name, if they name one."""
+        return (self.spec.priority_class,) if self.spec and self.spec.priority_class else ()
 
     @property
     def queued(self) -> bool:
@@ -217,6 +223,7 @@ def decode_job(raw: bytes) -> Job:
         suspendable=not problem and _suspendable(meta, spec),
         placeable=spec.placeable,
         queued_since=queued_since(meta),
+        priority_classes=spec.template.priority_classes if spec.template else (),
         problem=problem,
     )
 

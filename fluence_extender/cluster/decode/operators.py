@@ -275,6 +275,9 @@ def _turn(
         "generation": meta.generation,
         "queued": queued or bool((meta.labels or {}).get(QUEUE_LABEL)),
         "created": meta.created,
+        "priority_classes": tuple(
+            sorted({name for one in templates if one is not None for name in one.priority_classes})
+        ),
     }
 
 

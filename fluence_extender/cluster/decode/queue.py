@@ -161,9 +161,10 @@ class _ReservationStatus(msgspec.Struct):
     nodes: Int64 | None = None
 
 
-class _PriorityClass(msgspec.Struct):
+class _PriorityClass(msgspec.Struct, rename="camel"):
     metadata: Metadata
     value: Int64 | None = None
+    global_default: bool | None = None
 
 
 _queue = tolerant_decoder("Queue", _Queue, _QueueStatus)
@@ -321,7 +322,7 @@ def decode_namespace(raw: bytes) -> Namespace:
 def decode_priority_class(raw: bytes) -> PriorityClass:
     """Decode a PriorityClass (scheduling.k8s.io/v1), whose value is no part of a spec."""
     found = _priority_class(raw)
-    return PriorityClass(found.metadata.name, found.value or 0)
+    return PriorityClass(found.metadata.name, found.value or 0, bool(found.global_default))
 
 
 def decode_kueue_queue(raw: bytes) -> KueueQueue:

@@ -39,6 +39,7 @@ from fluence_extender.gangs.membership.foreseen import (
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.membership.repelling import Repelling
+from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
@@ -77,13 +78,13 @@ class Births:
         ledger: Ledger,
         limits: Limits,
         clock: Callable[[], float],
-        admission_timeout: Callable[[Gang], float | None],
+        admission: QueueAdmission,
     ) -> None:
         self._registry = registry
         self._ledger = ledger
         self._limits = limits
         self._clock = clock
-        self._admission_timeout = admission_timeout
+        self._admission = admission
         self._jobs: dict[str, JobPods] = {}
         self._pods: dict[str, dict[int, dict[str, Pod]]] = {}
         """The real pods of Jobs, by the uid of the Job, the index and the uid of the pod."""
@@ -303,12 +304,12 @@ class Births:
             one.asked = one.written = one.leaving = False
 
     def unshaped(self) -> list[Resumable]:
-        """Return the Jobs whose pods' shape is unknown and has to be known first: those with a plan, and the oldest.
+        """Return the Jobs whose pods' shape has to be known first: those with a plan, and the first in line.
 
         No gang behind them may be tried before them.
         """
         unshaped = [one for one in self._jobs.values() if self._wanted(one) and not one.shaped()]
-        unshaped.sort(key=lambda one: (one.job.suspended, one.age))
+        unshaped.sort(key=lambda one: (one.job.suspended, self._admission.turn_of(one.job, one.age)))
         most = MOST_UNKNOWN + sum(not one.job.suspended for one in unshaped)
         return [one.job for one in unshaped[:most]]
 
@@ -373,9 +374,7 @@ class Births:
                 move(gang, member, MemberEvent.STEER_WRITTEN)
 
     def _resume(self, known: JobPods, members: Sequence[Member]) -> Resume:
-        nodes = {
-            member.pod.uid: member.assignment.node for member in members if member.assignment is not None
-        }
+        nodes = {one.pod.uid: one.assignment.node for one in members if one.assignment is not None}
         job = known.job
         if not known.pinned:
             return Resume(job, uids=tuple(nodes))
@@ -408,8 +407,9 @@ class Births:
                     assert isinstance(one.job, Job), "only pods of Jobs are pinned"
                     one.written = True
                     found.append(HoldJob(one.job))
-        # The oldest are known first, so that none behind them is tried before them.
-        found.extend(Foresee(one.job) for one in sorted(asked, key=lambda one: one.age))
+        # The first in line are known first, so that none behind them is tried before them.
+        turn = self._admission.turn_of
+        found.extend(Foresee(one.job) for one in sorted(asked, key=lambda one: turn(one.job, one.age)))
         if self.leading and self.gated != self._written:
             self._written = dict(self.gated)
             found.append(GateJobs(dict(self.gated)))
@@ -423,7 +423,7 @@ class Births:
 
     def _patience(self, gang: Gang) -> float:
         """Return for how many seconds the gang keeps its places while its pods aren't created."""
-        timeout = self._admission_timeout(gang)
+        timeout = self._admission.admission_timeout(gang)
         return self._limits.unborn if timeout is None else timeout
 
     def _given_up(self, known: JobPods, now: float) -> list[JobPods]:

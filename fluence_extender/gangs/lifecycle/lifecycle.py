@@ -109,7 +109,7 @@ class Lifecycle:
         quotas = self.namespace_quotas = NamespaceQuotas(ledger)
         waiting = registry, ledger, self._places, self.preemption, self._displacement, self.queue
         self._attempts = Attempts(*waiting, quotas, planner.eligibility, clock)
-        self.births = Births(registry, ledger, limits, clock, self.admission.admission_timeout)
+        self.births = Births(registry, ledger, limits, clock, self.admission)
         eligibility = planner.eligibility
         self.growth = ClusterGrowth(
             registry, ledger, eligibility, self.births, quotas, limits, registry.gone.clock

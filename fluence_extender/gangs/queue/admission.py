@@ -37,7 +37,9 @@ from fluence_extender.model.queue import PastUse, Queue, QueueLimits, Stop
 from fluence_extender.model.reason import Reason, ReasonCode, waits_for
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.model.submission import Submission
-from fluence_extender.model.workload import Job
+from fluence_extender.model.workload import Job, Resumable
+from fluence_extender.queueing.entry import EQUAL, Age
+from fluence_extender.queueing.order import Rank, rank
 
 NO_LIMITS = QueueLimits()
 NO_QUEUE_NAME = ""
@@ -63,6 +65,7 @@ class QueueAdmission:
         self.usage = Usage()
         self.quotas = Quotas(queues, self.usage, ledger)
         self.shares = FairShares(queues, self.quotas, self.usage, registry.gone.clock)
+        self._classed: tuple[int, dict[object, tuple[int, float]]] = (queues.revision, {})
 
     def queue_of(self, gang: Gang, said: Submission | None = None) -> Queue | Reason:
         """Return the queue of a gang, or why it has none."""
@@ -91,6 +94,24 @@ class QueueAdmission:
         """Return for how many seconds the gang keeps its places without pods, None where its queue states no limit."""
         queue = self.queue_of(gang)
         return queue.scheduling.admission_timeout if isinstance(queue, Queue) else None
+
+    def turn_of(self, job: Resumable, age: Age) -> Rank:
+        """Return the rank of a workload whose pods aren't known yet, as far as it doesn't follow from what they use.
+
+        ``age`` is since when it is in line. Thousands of workloads have few queues and PriorityClasses.
+        """
+        if self._classed[0] != self._queues.revision:
+            self._classed = self._queues.revision, {}
+        known, alike = self._classed[1], (job.namespace, job.submission.queues, job.priority_classes)
+        if alike not in known:
+            queue = self._queues.queue_of(
+                (Pod(job.namespace, job.name, job.uid),), dict(job.submission.queues)
+            )
+            priority = self._queues.priority_of(job.priority_classes, queue)
+            early = self._queues.head_start(queue, priority) if isinstance(queue, Queue) else None
+            known[alike] = (priority, 0.0) if early is None else (0, early)
+        priority, early = known[alike]
+        return rank(False, EQUAL, priority, (age[0] - early, age[1]), f"{job.namespace}/{job.name}")
 
     def user_of(self, gang: Gang) -> str:
         """Return the user for whom a gang counts; if none is recorded, all gangs of the namespace have one user."""

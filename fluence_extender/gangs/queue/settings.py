@@ -287,6 +287,15 @@ class Queues:
         up, down = sum(0 < one <= priority for one in values), sum(priority <= one < 0 for one in values)
         return known.class_step * (up - down)
 
+    def priority_of(self, classes: Iterable[str], queue: Queue | Reason) -> int:
+        """Return the priority of work in a queue whose pods don't exist yet and name these PriorityClasses."""
+        named = [one.value for one in map(self._classes.get, classes) if one is not None]
+        if named:
+            return max(named)
+        given = max((one.value for one in self._classes.values() if one.is_default), default=0)
+        usual = self.usual_priority(queue) if isinstance(queue, Queue) else None
+        return given if usual is None else max(given, usual)
+
     def usual_priority(self, queue: Queue) -> int | None:
         """Return the priority of a queue's work that names no PriorityClass, None where the queue states none."""
         named = self._classes.get(queue.default_priority_class)

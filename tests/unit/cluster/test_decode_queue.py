@@ -231,3 +231,5 @@ def test_kinds_of_others() -> None:
     assert decode_namespace(b'{"metadata":{"name":"a","labels":{"x":"y"}}}') == Namespace("a", {"x": "y"})
     assert decode_kueue_queue(b'{"metadata":{"name":"a","namespace":"b"}}') == KueueQueue("b", "a")
     assert decode_priority_class(b'{"metadata":{"name":"a"},"value":7}') == PriorityClass("a", 7)
+    given = b'{"metadata":{"name":"b"},"value":7,"globalDefault":true}'
+    assert decode_priority_class(given) == PriorityClass("b", 7, is_default=True)

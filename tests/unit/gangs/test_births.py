@@ -12,9 +12,10 @@ from fluence_extender.gangs.lifecycle import births
 from fluence_extender.http.scheduler.port import On
 from fluence_extender.model.devices import DeviceClass
 from fluence_extender.model.gang import GangState
-from fluence_extender.model.names import BACKEND_ANNOTATION, GATE
+from fluence_extender.model.names import BACKEND_ANNOTATION, GATE, QUEUE_LABEL
 from fluence_extender.model.pod import HostPort
-from fluence_extender.model.queue import Queue, SchedulingOptions
+from fluence_extender.model.queue import PriorityClass, Queue, SchedulingOptions
+from fluence_extender.model.submission import Submission
 from tests.core.invariants import check
 from tests.core.values import PodFields, asks, node
 from tests.unit.gangs.conftest import MakeWorld, gang
@@ -535,4 +536,41 @@ def test_jobs_that_are_foreseen_after_a_restart_start_in_order(
     w.advance(3)
     started = [number for number, job in enumerate(waiting) if not w.cluster.job(job).suspended]
     assert started == list(range(4))
+    check(w)
+
+
+@pytest.mark.parametrize("said", ["class", "usual", "default"])
+def test_first_in_line_are_foreseen_first_after_a_restart_although_others_are_older(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    monkeypatch.setattr(births, "MOST_UNKNOWN", 3)
+    w = world(node("n0", cpu=8000), PriorityClass("high", 10), PriorityClass("low", -10))
+    w.cluster.put(PriorityClass("given", 0, is_default=said == "default"))
+    usual = "high" if said == "usual" else ""
+    w.cluster.put(Queue("urgent", default_priority_class=usual, uid="u"))
+    full = w.jobs.submit("full", 8)
+    w.advance(2)
+    waiting = [w.jobs.submit(f"{number:02}", 2, priority=-10) for number in range(20)]
+    for job in waiting:
+        w.change_job(job, priority_classes=("low",))
+    first = w.jobs.submit(
+        "first",
+        8,
+        priority=10 if said == "class" else 0,
+        priority_class="high" if said == "class" else "given" if said == "default" else "",
+    )
+    labels = ((QUEUE_LABEL, "urgent"),)
+    w.change_job(
+        first,
+        priority_classes=("high",) if said == "class" else (),
+        submission=Submission(queues=labels if said == "usual" else ()),
+    )
+    w.advance(2)
+    w.kill()
+    for pod in w.jobs.pods(full):
+        w.change(pod, phase="Succeeded")
+    w.start()
+    w.advance(3)
+    assert w.jobs.nodes(first) == ["n0"] * 8
+    assert all(w.cluster.job(job).suspended for job in waiting)
     check(w)
