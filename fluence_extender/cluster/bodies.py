@@ -38,6 +38,12 @@ AnyPodGroup = PodGroup | CoschedulingGroup
 
 LONGEST_MESSAGE = 32_000
 LONGEST_GATING_REASON = 100
+LONGEST_GATING_LIST = 240 * 1024
+"""The most characters of the list of gated Jobs; the API server limits an object's annotations to 256 KiB."""
+
+GATING_ENTRY = 48
+"""The characters of one Job in that list, beside the reason."""
+
 LONGEST_PREFIX = 58
 """Characters of a generated name before its last part (apiserver: names.MaxGeneratedNameLength)."""
 
@@ -339,6 +345,11 @@ def _observed(thing: Resumable) -> dict[str, Any]:
 
 
 def gated_jobs_patch(reasons: Mapping[str, str]) -> dict[str, Any]:
-    """Return the merge patch that makes ``reasons`` the whole list of gated Jobs, whatever it had before."""
-    listed = json.dumps({uid: why[:LONGEST_GATING_REASON] for uid, why in reasons.items()})
+    """Return the merge patch that makes ``reasons`` the whole list of gated Jobs, whatever it had before.
+
+    Where many Jobs are gated, their reasons are shortened, so that all of them fit.
+    """
+    room = LONGEST_GATING_LIST // max(len(reasons), 1) - GATING_ENTRY
+    most = max(0, min(LONGEST_GATING_REASON, room))
+    listed = json.dumps({uid: why[:most] for uid, why in reasons.items()})
     return {"metadata": {"annotations": {GATED_JOBS_ANNOTATION: listed if reasons else None}}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from aiohttp import web
@@ -295,6 +296,18 @@ async def test_gated_jobs_replace_the_whole_list_and_nothing_else(
     assert server.bodies == [
         {"metadata": {"annotations": {GATED_JOBS_ANNOTATION: text}}} for text in (listed, None)
     ]
+
+
+async def test_many_gated_jobs_fit_into_the_annotations_of_one_object(
+    server: FakeApiServer, cluster: ApiCluster
+) -> None:
+    server.scripts[GATED].append(answer({}))
+    uids = [str(UUID(int=number)) for number in range(4_000)]
+    await cluster.gate_jobs(dict.fromkeys(uids, "x" * 500))
+    (body,) = server.bodies
+    text = body["metadata"]["annotations"][GATED_JOBS_ANNOTATION]
+    assert len(text) < 256 * 1024
+    assert list(json.loads(text)) == uids
 
 
 async def test_without_permission_nothing_is_written(
