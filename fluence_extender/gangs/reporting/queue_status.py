@@ -69,7 +69,9 @@ class QueueReports:
             counts = self._usage.waiting(whole), self._usage.running(whole)
             said = queue_status(queue, counts, heads.get(queue.name), self._book.problems(queue), today)
             said = replace(said, **self._book.admission.account(queue.name))
-            if (said != queue.status or _old(queue.status, said)) and self._may_write(queue, now):
+            # Until it is known since when a queue drains, everything starts.
+            urgent = said.stopped_since != (queue.status or QueueStatus()).stopped_since
+            if (said != queue.status or _old(queue.status, said)) and self._may_write(queue, now, urgent):
                 found.append(ReportQueue(queue, _dated(said, queue.status, since)))
         for one in settings.reservations.values():
             closed = reservation_status(one, self._nodes, settings.queues)
@@ -77,9 +79,12 @@ class QueueReports:
                 found.append(ReportReservation(one, _dated(closed, one.status, since)))
         return found
 
-    def _may_write(self, one: Queue | NodeReservation, now: float) -> bool:
-        """Return whether the object's status wasn't written just now, and note that it is."""
-        return self._written.setdefault((type(one), one.name), now) == now
+    def _may_write(self, one: Queue | NodeReservation, now: float, urgent: bool = False) -> bool:
+        """Return whether the object's status wasn't written just now or is ``urgent``, and note that it is written."""
+        key = type(one), one.name
+        if urgent:
+            self._written[key] = now
+        return self._written.setdefault(key, now) == now
 
     def _heads(self) -> dict[str, Gang]:
         """Return the first gang of each queue that waits and isn't held."""

@@ -66,3 +66,14 @@ def test_status_that_stays_is_not_written_again(world: MakeWorld) -> None:
     w = world(node("n0"), PHYSICS)
     w.advance(60)
     assert len([call for call in w.cluster.calls if "report_queue" in str(call)]) <= 1
+
+
+def test_queue_drains_at_once_although_its_status_was_just_written(world: MakeWorld) -> None:
+    w = world(node("n0"), PHYSICS)
+    w.advance(3)
+    assert status(w, Kind.QUEUE) == QueueStatus()
+    w.cluster.put(replace(PHYSICS, stop=Stop.DRAIN, status=QueueStatus()))
+    w.advance(3)
+    found = status(w, Kind.QUEUE)
+    assert isinstance(found, QueueStatus)
+    assert found.stopped_since is not None
