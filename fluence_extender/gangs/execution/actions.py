@@ -191,9 +191,10 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class HoldJob:
-    """Suspend the Job again until its pods have places."""
+    """Suspend the Job again until its pods have places; ``reason`` is for users."""
 
     job: Job
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

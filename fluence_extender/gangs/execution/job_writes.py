@@ -20,7 +20,7 @@ from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import GATED_JOBS
-from fluence_extender.model.workload import Job, Resumable
+from fluence_extender.model.workload import Resumable
 
 log = structlog.get_logger(__name__)
 
@@ -38,6 +38,9 @@ REFUSED = (403, 422)
 
 REQUEUED = "Requeued"
 """The reason of the Event of a Job that was sent back in line."""
+
+PLAN_DROPPED = "PlanDropped"
+"""The reason of the Event of a Job that was suspended again because its plan can't be kept."""
 
 LONGEST_EVENT = 1000
 """The most characters of an Event's message; the API server accepts 1,024."""
@@ -78,8 +81,8 @@ class JobWrites:
                 await self._foresee(job)
             case Resume():
                 await self._resume(action)
-            case HoldJob(job):
-                await self._hold(job)
+            case HoldJob():
+                await self._hold(action)
             case Requeue():
                 await self._requeue(action)
             case GateJobs():
@@ -131,7 +134,8 @@ class JobWrites:
         wanted = {f"{action.job.uid}/{index}": node for index, node in enumerate(action.nodes) if node}
         return wanted == {uid: place.node for uid, place in places.items() if place is not None}
 
-    async def _hold(self, job: Job) -> None:
+    async def _hold(self, action: HoldJob) -> None:
+        job = action.job
         try:
             await self._fence.write(lambda cluster: cluster.hold_job(job))
         except Gone:
@@ -139,6 +143,8 @@ class JobWrites:
         except ClusterError as error:
             log.warning("Job not suspended again; trying again", job=_named(job), error=str(error))
             self._later(_patience(error), self._births.write_failed, job.uid)
+            return
+        await self._tell(job, PLAN_DROPPED, f"suspended again: {action.reason}")
 
     async def _requeue(self, action: Requeue) -> None:
         """Suspend the workloads of a gang, where the disruption budgets allow it for all its pods at this moment."""
@@ -163,15 +169,14 @@ class JobWrites:
                     self._lifecycle.requeues.refused(job.uid)
                 self._not_requeued(action, f"can't be suspended: {error}", _patience(error))
                 return
-            await self._tell(job, action)
+            await self._tell(job, REQUEUED, f"back in line: {action.reason}")
         self._note(action, HistoryKind.REQUEUED, action.with_names or action.reason)
         for pod in action.pods:
             self._lifecycle.preemption.eviction_accepted(pod.uid)
 
-    async def _tell(self, job: Resumable, action: Requeue) -> None:
+    async def _tell(self, job: Resumable, what: str, text: str) -> None:
         about = Regarding(job.api_version, job.kind, job.namespace, job.name, job.uid)
-        message = f"back in line: {action.reason}"[:LONGEST_EVENT]
-        await self._fence.write(lambda cluster: cluster.event(about, REQUEUED, message, True))
+        await self._fence.write(lambda cluster: cluster.event(about, what, text[:LONGEST_EVENT], True))
 
     def _not_requeued(self, action: Requeue, why: str, pause: float) -> None:
         log.warning("gang not sent back in line; trying again", gang=str(action.gang), error=why)

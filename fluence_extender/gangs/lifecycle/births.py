@@ -41,6 +41,7 @@ from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.membership.repelling import Repelling
 from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job, JobSet, MpiJob, Resumable
@@ -125,7 +126,7 @@ class Births:
         known.paused = (job.namespace, job.job_set) in self._paused
         self._changed.add(job.uid)
         if before is not None and before.suspended != job.suspended:
-            known.born, known.written, known.leaving = self._clock(), False, False
+            known.born, known.written, known.leaving = self._clock(), False, ""
         if not job.nodes or (before is not None and before.nodes == job.nodes):
             return []
         return [pod for some in known.pods.values() for pod in some.values()]
@@ -301,7 +302,7 @@ class Births:
     def _look_again(self) -> None:
         self._changed.update(self._jobs)
         for one in self._jobs.values():
-            one.asked = one.written = one.leaving = False
+            one.asked, one.written, one.leaving = False, False, ""
 
     def unshaped(self) -> list[Resumable]:
         """Return the Jobs whose pods' shape has to be known first: those with a plan, and the first in line.
@@ -406,7 +407,7 @@ class Births:
                 for one in [known] if known.leaving else self._given_up(known, now):
                     assert isinstance(one.job, Job), "only pods of Jobs are pinned"
                     one.written = True
-                    found.append(HoldJob(one.job))
+                    found.append(HoldJob(one.job, one.leaving))
         # The first in line are known first, so that none behind them is tried before them.
         turn = self._admission.turn_of
         found.extend(Foresee(one.job) for one in sorted(asked, key=lambda one: turn(one.job, one.age)))
@@ -421,10 +422,10 @@ class Births:
         pods = (member.pod for gang in gangs for member in gang.alive() if not member.pod.foreseen)
         return any(self._workload_of(pod) is known for pod in pods)
 
-    def _patience(self, gang: Gang) -> float:
-        """Return for how many seconds the gang keeps its places while its pods aren't created."""
-        timeout = self._admission.admission_timeout(gang)
-        return self._limits.unborn if timeout is None else timeout
+    def _patience(self, gangs: Iterable[Gang]) -> float:
+        """Return for how many seconds these gangs keep their places while their pods aren't created."""
+        unborn, stated = self._limits.unborn, map(self._admission.admission_timeout, gangs)
+        return min((unborn if one is None else one for one in stated), default=unborn)
 
     def _given_up(self, known: JobPods, now: float) -> list[JobPods]:
         """Give up the plan of a Job that has lost a place or whose pods aren't created; return the Jobs to suspend.
@@ -439,8 +440,7 @@ class Births:
         members = [found for uid in known.pending() if (found := self._registry.member(uid)) is not None]
         gangs = {gang.key: gang for gang, _ in members}
         if not known.pinned:
-            patience = min((self._patience(gang) for gang in gangs.values()), default=self._limits.unborn)
-            if now >= known.born + patience:
+            if now >= known.born + self._patience(gangs.values()):
                 known.claims = frozenset()
                 self._changed.add(known.job.uid)
             return []
@@ -449,19 +449,20 @@ class Births:
         lost = next((pod for key, pod in placeless.items() if _complete(gangs[key])), None)
         why = f"{lost.name} has no place on {lost.pinned_to} any more" if lost is not None else ""
         if not why and known.foreseen and not whole:
-            timeout = min((self._patience(gang) for gang in gangs.values()), default=self._limits.unborn)
+            timeout = self._patience(gangs.values())
             why = f"its pods weren't created within {timeout:g} s" if now >= known.born + timeout else ""
-        if not why:
-            return []
-        if whole:
+        if why and whole:
             self.gate(known.job.uid, why)
+        if whole or not why:
             return []
         together = self._sharing(known, gangs.values())
         for one in together:
             if lost is None or one.held:
                 self.gate(one.job.uid, why)
             one.held += 1
-            one.leaving = True
+            one.leaving = why
+        for gang in gangs.values():
+            gang.note(HistoryKind.REQUEUED, "", why)
         return together
 
     def _sharing(self, known: JobPods, gangs: Iterable[Gang]) -> list[JobPods]:

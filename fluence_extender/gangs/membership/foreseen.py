@@ -139,7 +139,7 @@ class JobPods:
 
     States: if ``asked``, the API server is being asked for the shapes. If ``written``, the workload is being resumed
     without a plan, or suspended again. If ``over``, it has ended or is gone, or its user has resumed it. If ``paused``,
-    it belongs to a suspended JobSet. If ``leaving``, it is to be suspended again, until the watch shows it suspended.
+    it belongs to a suspended JobSet. ``leaving`` is why it is to be suspended again, until the watch shows it so.
     If ``judged``, ``apart`` and ``refused`` follow from the present shapes. If ``apart``, each of its pods is a gang by
     itself.
     """
@@ -156,7 +156,7 @@ class JobPods:
     born: float = 0.0
     over: bool = False
     paused: bool = False
-    leaving: bool = False
+    leaving: str = ""
     look_at: float = 0.0
     judged: bool = False
     apart: bool = False

@@ -227,7 +227,8 @@ class Registry:
         member = gang.members.pop(uid)
         self._priorities[member.pod.priority] -= 1
         self._disown(member.pod, key)
-        gang.note(HistoryKind.RELEASED, member.pod.name, "the pod was deleted")
+        why = "its pod wasn't created" if member.pod.foreseen else "the pod was deleted"
+        gang.note(HistoryKind.RELEASED, member.pod.name, why)
         self._touch(key)
 
     def _own(self, pod: Pod, key: GangKey) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from fluence_extender.cluster.errors import Denied, Unforeseeable
 from fluence_extender.cluster.port import BINDS_FOR, Kind, ResourcesFile
+from fluence_extender.gangs.execution.job_writes import PLAN_DROPPED
 from fluence_extender.gangs.lifecycle import births
 from fluence_extender.http.scheduler.port import On
 from fluence_extender.model.devices import DeviceClass
@@ -317,6 +318,9 @@ def test_job_without_pods_for_long_is_suspended_again_and_waits_at_the_gate(worl
     assert len(w.jobs.pods(job)) == 2
     w.advance(w.limits.unborn + 5)
     w.cluster.reap()
+    (event,) = (one for one in w.cluster.events if one.reason == PLAN_DROPPED)
+    why = f"its pods weren't created within {w.limits.unborn:g} s"
+    assert (event.regarding.name, event.message) == ("a", f"suspended again: {why}")
     w.advance(5)
     assert not w.cluster.job(job).suspended
     assert not w.cluster.job(job).nodes
