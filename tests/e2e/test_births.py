@@ -72,6 +72,29 @@ def test_job_that_does_not_fit_has_no_pods_and_says_why(
     running(namespace, 4)
 
 
+def test_job_that_is_edited_while_it_waits_is_placed_by_its_new_template(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    nodes = own_nodes(2, cpu="4")
+    (other,) = own_nodes(1, cpu="4", labels={"pool": "b"})
+    namespace.create(cores("full", 12))
+    running(namespace, 12)
+    namespace.create(cores("larger", 2), cores("elsewhere", 2))
+    for name in ("larger", "elsewhere"):
+        fluence.wait_for_reason(namespace.name, name, "busy")
+    larger = ours("x", cpu="3")["spec"]["containers"]
+    for name, spec in (("larger", {"containers": larger}), ("elsewhere", {"nodeSelector": {"pool": "b"}})):
+        namespace.api.patch(path_of(namespace, name), {"spec": {"template": {"spec": spec}}})
+    wait_for(
+        lambda: fluence.get(f"/v1/gangs/{namespace.name}/larger")["asks"][0]["requests"]["cpu"] == 3,
+        what="the service to know what the Job requests now",
+    )
+    delete(namespace, "full")
+    running(namespace, 4)
+    assert {node_of(one) for one in namespace.pods(**{"job-name": "larger"})} == set(nodes)
+    assert {node_of(one) for one in namespace.pods(**{"job-name": "elsewhere"})} == {other}
+
+
 def test_replacement_of_a_failed_pod_goes_back_to_its_node(
     fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
 ) -> None:

@@ -214,6 +214,7 @@ def decode_job(raw: bytes) -> Job:
         finished=not status.true.isdisjoint(ENDING) or meta.deletion_timestamp is not None,
         outcome=_outcome(status.true),
         version=meta.resource_version,
+        generation=meta.generation,
         submission=meta.submission.over(noted.submission),
         job_set=controller_of(meta, *JOB_SET),
         succeeded=status.succeeded or 0,

@@ -230,6 +230,10 @@ def test_job_is_held_only_where_admission_suspended_it_for_placement(
     assert (found.suspended, found.held_for_placement, found.version) == (suspended, held, "7")
 
 
+def test_job_says_that_its_spec_has_changed() -> None:
+    assert decode_job(json.dumps({"metadata": META | {"generation": 2}}).encode()).generation == 2
+
+
 @pytest.mark.parametrize(
     ("template", "ours", "nodes"),
     [
