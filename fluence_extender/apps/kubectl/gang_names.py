@@ -9,7 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fluence_extender.apps.kubectl.errors import CommandError, NotFound
-from fluence_extender.model.names import DEFAULT_SCHEDULER, SCHEDULER_NAME, SUSPENDED_FOR_ANNOTATION
+from fluence_extender.model.names import (
+    DEFAULT_SCHEDULER,
+    KUEUE_QUEUE_LABEL,
+    SCHEDULER_NAME,
+    SUSPENDED_FOR_ANNOTATION,
+)
 
 if TYPE_CHECKING:
     from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
@@ -102,5 +107,10 @@ def not_placed(client: StateApiClient, namespace: str, kind: str, name: str) -> 
             return (
                 f"{one['kind']} {namespace}/{name} is suspended by its user, so it has no pods; fluence places them "
                 "once its spec.suspend is false"
+            )
+        if spec.get("suspend") is True and KUEUE_QUEUE_LABEL in (one["metadata"].get("labels") or {}):
+            return (
+                f"{one['kind']} {namespace}/{name} waits for Kueue by its label {KUEUE_QUEUE_LABEL}; fluence places "
+                "its pods once Kueue has resumed it"
             )
     return ""

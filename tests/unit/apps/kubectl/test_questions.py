@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fluence_extender.model.names import SUSPENDED_FOR_ANNOTATION
+from fluence_extender.model.names import KUEUE_QUEUE_LABEL, SUSPENDED_FOR_ANNOTATION
 from tests.unit.apps.kubectl.programs import Fluence, Program
 
 NOW = "2026-06-30T12:00:00Z"
@@ -452,6 +452,17 @@ def test_why_of_a_job_that_its_user_has_suspended_says_so(
     shown = service("why", "job/lost")
     assert shown.code == 1
     assert ("Job default/lost is suspended by its user" in shown.err) is told
+
+
+def test_why_of_a_job_that_kueue_has_to_resume_says_so(service: Fluence, kubectl: Program) -> None:
+    meta = {
+        "name": "lost",
+        "labels": {KUEUE_QUEUE_LABEL: "team"},
+        "annotations": {SUSPENDED_FOR_ANNOTATION: "placement"},
+    }
+    spec = {"suspend": True, "template": {"spec": {"containers": [], "schedulerName": "fluence"}}}
+    kubectl.answers("get jobs lost", out=json.dumps({"kind": "Job", "metadata": meta, "spec": spec}))
+    assert "Job default/lost waits for Kueue" in service("why", "job/lost").err
 
 
 def test_why_repeats_what_has_no_effect(service: Fluence, kubectl: Program) -> None:
