@@ -149,7 +149,7 @@ class ResourceGraph:
     def update_allocate(self, jobid: int, R: Document) -> MatchResult:  # noqa: N803
         """Allocate exactly what ``R`` lists.
 
-        Raises `JobExists`, `InvalidRequest`, or `FluxionError` with errno 0 where a vertex isn't in the graph.
+        Raises `JobExists`, `InvalidRequest`, or `FluxionError` with errno 0 if a vertex isn't in the graph.
         """
         self._library.require(Feature.UPDATE_ALLOCATE)
         self._check_jobid(jobid)

@@ -1,4 +1,4 @@
-"""The devices of a node as some claims see them, and which of them a pod gets.
+"""The devices of a node from the view of some claims, and which of them a pod gets.
 
 kube-scheduler's allocator serves claim after claim and request after request. For each it goes through drivers, pools,
 slices and devices in the order of their names, and it takes the first devices with which all of the pod's claims are
@@ -24,35 +24,36 @@ MOST_DEVICES = 32
 """The most devices of one claim (resource.k8s.io/v1 AllocationResultsMaxSize)."""
 
 MOST_WAYS = 128
-"""Pods whose claims have more different choices and selectors aren't planned: each device is looked at for all."""
+"""Pods with more different choices and selectors aren't planned, because each device is checked for all of them."""
 
 MOST_LENSES = 256
-"""The most sets of claims whose lenses are remembered."""
+"""The most sets of claims whose lenses are cached."""
 
 MOST_VIEWS = 4096
-"""The most views that one lens remembers."""
+"""The most views that one lens caches."""
 
 Amounts = tuple[tuple[int, int], ...]
 """Amounts by their position in `State.left`."""
 
 Value = int | None
-"""Which of its values on the node an attribute has, None for none.
+"""The number of an attribute's value among its values on the node, None for none.
 
-Only whether values are equal matters, so nodes look alike whose devices have other values that differ in the same way.
+Only equality of values matters. So the views of two nodes are equal if their devices' values are equal or different in
+the same way.
 """
 
 
 class Spent(Exception):
-    """The search has looked at as many states as it may."""
+    """The search has examined its limit of states."""
 
 
 class _GivenUp(Exception):
-    """A constraint forbids taking all devices of a request; then kube-scheduler's allocator tries nothing else."""
+    """A constraint forbids taking all devices of a request. In this case kube-scheduler's allocator gives up."""
 
 
 @dataclass(frozen=True, slots=True)
 class DevicePart:
-    """A device as the claims see it.
+    """A device from the view of the claims.
 
     ``serves`` are the choices that it can serve, as bits. ``values`` are its values of the constrained attributes.
     ``consumes`` is taken once, however many claims have the device. ``shares`` is what each of the choices consumes of
@@ -92,7 +93,7 @@ class State:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """The devices of a node as the claims see them, in the allocator's order. A lens makes equal views once.
+    """The devices of a node from the view of the claims, in the allocator's order. A lens makes equal views once.
 
     Three fields are sets of choices, as bits: the selectors of ``failing`` fail for some device, ``unfit`` could get a
     device without the required attributes, and ``blocked`` select a device that can't be allocated. ``given`` are the
@@ -114,7 +115,7 @@ class View:
 
 
 class Lens:
-    """Reads the devices of nodes as some sets of claims see them, and remembers what it has read."""
+    """Makes and caches the views of nodes for some sets of claims."""
 
     def __init__(self, sets: tuple[Claims, ...]) -> None:
         self.bits: dict[Choice, int] = {}
@@ -136,7 +137,7 @@ class Lens:
         self._seen: dict[str, tuple[Node, View]] = {}
 
     def view(self, node: Node) -> View:
-        """Return how a node looks to these claims; it is remembered until the node changes."""
+        """Return the view of a node for these claims. It is cached until the node changes."""
         known = self._seen.get(node.name)
         if known is None or known[0] is not node:
             known = self._seen[node.name] = node, self._view(node)
@@ -156,7 +157,7 @@ class Lens:
     def _see(self, device: NodeDevice, build: _Building) -> None:
         serves = 0
         shares: list[Amounts] = []
-        for bit, (kind, asked) in enumerate(self._kinds):
+        for bit, (kind, wanted) in enumerate(self._kinds):
             had = device.held and not device.shareable and not kind.admin
             shares.append(())
             found = _selects(kind, device)
@@ -167,8 +168,8 @@ class Lens:
             if any(not device.has(name, value) for name, value in kind.requires):
                 build.unfit |= 1 << bit
             share: Mapping[str, int] | None = {}
-            if asked or device.shareable:
-                share = device.share(asked)
+            if wanted or device.shareable:
+                share = device.share(wanted)
             if share is None:
                 continue
             if had or device.problem or untolerated(device.taints, kind.tolerations) is not None:
@@ -190,7 +191,7 @@ class Lens:
 
 
 class _Building:
-    """A view that is being made; ``left`` are the free amounts of counters and of capacity."""
+    """A view under construction; ``left`` are the free amounts of counters and of capacity."""
 
     def __init__(self, counters: dict[CounterId, int]) -> None:
         self.parts: list[DevicePart] = []
@@ -201,7 +202,7 @@ class _Building:
         self._values: dict[object, int] = {}
 
     def value(self, name: str, one: Attribute | None) -> Value:
-        """Return which value of the attribute this is. Values of different types aren't equal."""
+        """Return the number of this value of the attribute. Values of different types aren't equal."""
         return None if one is None else self._values.setdefault((name, type(one), one), len(self._values))
 
     def counters(self, consumed: Mapping[CounterId, int]) -> Amounts:
@@ -211,7 +212,7 @@ class _Building:
         )
 
     def consume(self, device: NodeDevice) -> None:
-        """Take off what a device in use consumes of counters."""
+        """Subtract the amounts of counters that a device in use consumes."""
         for place, amount in self.counters(device.consumes):
             self.left[place] -= amount
 
@@ -220,7 +221,7 @@ class _Building:
         return tuple((self._place((device, name), 0), amount) for name, amount in share.items())
 
     def limit(self, device: NodeDevice) -> None:
-        """Record the capacity that is left of a device that several claims may have."""
+        """Record the remaining capacity of a device that several claims may have."""
         for name, one in device.capacity.items():
             self.left[self._place((device.id, name), 0)] = one.value - device.used.get(name, 0)
 
@@ -239,7 +240,7 @@ def lens(sets: tuple[Claims, ...]) -> Lens:
 
 
 class DeviceAllocator:
-    """Serves pods on a view. All of its searches together look at no more than ``most`` states."""
+    """Serves pods on a view. All of its searches together examine at most ``most`` states."""
 
     def __init__(self, lens: Lens, view: View, most: int) -> None:
         self._lens = lens
@@ -248,7 +249,7 @@ class DeviceAllocator:
         self._begun = view.start
 
     def after(self, state: State, claims: Claims) -> State | None:
-        """Return what is left once a pod has its devices, None where it can't get them.
+        """Return what is left once a pod has its devices, None if it can't get them.
 
         Raises `Spent` once the searches have looked at too many states.
         """
@@ -279,7 +280,7 @@ class DeviceAllocator:
         return self._claim(claims, at + 1, state)
 
     def spend(self) -> None:
-        """Count one more state. Raises `Spent` when there were too many."""
+        """Count one more state. Raises `Spent` if there were too many."""
         self._most -= 1
         if self._most < 0:
             raise Spent
@@ -294,9 +295,9 @@ class DeviceAllocator:
         return self._lens.bits[choice]
 
     def all_of(self, bit: int) -> list[int]:
-        """Return the devices that a request for all has to take, none where one of them can't be allocated.
+        """Return the devices that a request for all has to take, none if one of them can't be allocated.
 
-        Devices that several claims may have count only if enough of them was left when the pod's turn came.
+        Devices that several claims may have count only if enough of them was left before the pod was served.
         """
         if self._view.blocked >> bit & 1:
             return []
@@ -309,7 +310,7 @@ class DeviceAllocator:
         ]
 
     def without(self, at: int, choice: Choice, state: State) -> State | None:
-        """Return what is left once a device is taken for a choice, None where that is impossible.
+        """Return what is left once a device is taken for a choice, None if that is impossible.
 
         A request with admin access gets devices that others have, but none of them twice for one claim.
         """
@@ -336,7 +337,7 @@ class DeviceAllocator:
 Bound = tuple[frozenset[tuple[str, Value]], ...]
 """For each constraint of a claim: the requests served so far, with the value that their devices have.
 
-Where the values have to be distinct, only the last device of each request counts, as for kube-scheduler's allocator.
+If the values have to be distinct, only the last device of each request counts, as for kube-scheduler's allocator.
 """
 
 
@@ -411,7 +412,7 @@ class _Serving:
         return None
 
     def _agreed(self, number: int, choice: Choice, part: DevicePart, bound: Bound) -> Bound | None:
-        """Return the values that are bound once this device is taken, None where a constraint doesn't hold then."""
+        """Return the values that are bound once this device is taken, None if a constraint doesn't hold then."""
         if not self._constraints:
             return bound
         request = self._claims[self._at].requests[number].name
@@ -435,7 +436,7 @@ def choices(claims: Claims) -> Iterator[Choice]:
 
 @lru_cache(maxsize=MOST_VIEWS)
 def excess(claims: Claims) -> str:
-    """Return that a pod claims in too many ways, "" for most."""
+    """Return the problem of a pod with too many choices in its claims, "" for most pods."""
     found = set(choices(claims))
     ways = len(found) + len({selector for one in found for selector in one.selectors})
     text = f"its claims have {ways} different choices and selectors; at most {MOST_WAYS} are planned"

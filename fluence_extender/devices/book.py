@@ -1,14 +1,15 @@
-"""What the cluster has of devices and claims, joined with its nodes and pods.
+"""The cluster's devices and claims, joined with its nodes and pods.
 
 A node gets the devices of its ResourceSlices, and its allocatable gets the number of devices in each class. Devices
 that several nodes can use belong to a node of their own, the network. Each node that reaches them counts all of them.
 
 A pod's requests get the number of devices that it claims of each class, its affinity gets the nodes where its allocated
 claims can be used, and its ``claims`` are those that are still to be allocated. So all code that counts amounts counts
-devices too, by the resource name of their class. Beside the counts, `hosting` decides which devices a selector means.
+devices too, by the resource name of their class. In addition to the counts, `hosting` decides which devices a selector
+selects.
 
 Each ``put`` and ``drop`` returns the nodes and pods that it touches. The caller takes them in again, through `node_now`
-and `pod_now`, and the `network` where that has changed. Without any of these objects nodes and pods stay as they are.
+and `pod_now`, and also the `network` if that has changed. Without any of these objects nodes and pods stay unchanged.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ MOST_TERMS = 64
 """The most terms that a pod's affinity may have together with its claims' nodes; a pod with more isn't planned."""
 
 MOST_PODS = 256
-"""So many pods can use one claim (resource.k8s.io/v1, ResourceClaimReservedForMaxSize)."""
+"""The most pods that can use one claim (resource.k8s.io/v1, ResourceClaimReservedForMaxSize)."""
 
 MOST_SHARES = 128
-"""A device that several claims may have counts as so many devices; `hosting` looks at what is left of it."""
+"""A device that several claims may have counts as this many devices; `hosting` checks what is left of it."""
 
 UNSERVED = (
     f"kube-scheduler 1.36 refuses pods that request {RESOURCE_PREFIX} resources and an extended resource of a device "
@@ -97,7 +98,7 @@ class DeviceBook:
     # Nodes and pods.
 
     def node(self, node: Node) -> Node:
-        """Record a node as the cluster has it, and return it with its devices."""
+        """Record a node without devices, and return it with its devices."""
         old = self._nodes.get(node.name)
         self._nodes[node.name] = node
         if old is None or old.labels != node.labels:
@@ -139,7 +140,7 @@ class DeviceBook:
             members.discard(name)
 
     def pod(self, pod: Pod) -> Pod:
-        """Record a pod as the cluster has it, and return it with what it claims."""
+        """Record a pod, and return it with what it claims."""
         old = self._pods.get(pod.uid)
         if old is None or old.claim_refs != pod.claim_refs:
             self.drop_pod(pod.uid)
@@ -155,7 +156,7 @@ class DeviceBook:
         return self._claiming(pod)
 
     def pod_now(self, uid: str) -> Pod | None:
-        """Return a recorded pod with what it claims now; only pods that may claim something are recorded."""
+        """Return a recorded pod with its present claims; only pods that may have claims are recorded."""
         pod = self._pods.get(uid)
         return None if pod is None else self._claiming(pod)
 
@@ -195,8 +196,8 @@ class DeviceBook:
     def _note_sharers(self, pod: Pod) -> None:
         """Note the pods that have to be taken in again because this one comes or goes.
 
-        A claim's devices count for the first of its pods, so the first two of them are enough. All are noted where the
-        pod names several claims, which joins their pods to one group, and where it makes them too many.
+        A claim's devices count for the first of its pods, so the first two of them are enough. All are noted if the pod
+        names several claims, which join their pods to one group, or if it makes the claim's pods too many.
         """
         named = [(pod.namespace, ref.claim) for ref in pod.claim_refs if ref.claim and not ref.template]
         for key in named:
@@ -206,26 +207,26 @@ class DeviceBook:
 
     # Slices, classes, claims, templates.
 
-    def replace_all(self, kind: type[DeviceObject], things: Iterable[DeviceObject]) -> Touched:
+    def replace_all(self, kind: type[DeviceObject], objects: Iterable[DeviceObject]) -> Touched:
         """Take over a list of all objects of a kind."""
-        listed = {_name(thing): thing for thing in things}
+        listed = {_name(described): described for described in objects}
         known: Mapping[object, DeviceObject] = self._of_kind(kind)
         touched = Touched()
-        for thing in [one for name, one in known.items() if name not in listed]:
-            _add(touched, self.drop(thing))
-        for thing in listed.values():
-            _add(touched, self.put(thing))
+        for gone in [one for name, one in known.items() if name not in listed]:
+            _add(touched, self.drop(gone))
+        for described in listed.values():
+            _add(touched, self.put(described))
         return touched
 
-    def put(self, thing: DeviceObject) -> Touched:
+    def put(self, described: DeviceObject) -> Touched:
         """Record an object that is new or has changed."""
-        if self._of_kind(type(thing)).get(_name(thing)) == thing:
+        if self._of_kind(type(described)).get(_name(described)) == described:
             return Touched()
-        return self._change(_name(thing), thing, type(thing))
+        return self._change(_name(described), described, type(described))
 
-    def drop(self, thing: DeviceObject) -> Touched:
+    def drop(self, described: DeviceObject) -> Touched:
         """Forget an object."""
-        return self._change(_name(thing), None, type(thing))
+        return self._change(_name(described), None, type(described))
 
     def _of_kind(self, kind: type[DeviceObject]) -> Mapping[object, DeviceObject]:
         known: Mapping[type, Mapping[object, DeviceObject]] = {
@@ -236,16 +237,16 @@ class DeviceBook:
         }
         return known[kind]
 
-    def _change(self, name: object, thing: DeviceObject | None, kind: type[DeviceObject]) -> Touched:
+    def _change(self, name: object, described: DeviceObject | None, kind: type[DeviceObject]) -> Touched:
         known = self._of_kind(kind)
         assert isinstance(known, MutableMapping)
         old = known.pop(name, None)
-        if thing is not None:
-            known[name] = thing
+        if described is not None:
+            known[name] = described
         if kind is ResourceSlice:
-            return self._slice_changed(old, thing)  # type: ignore[arg-type]
+            return self._slice_changed(old, described)  # type: ignore[arg-type]
         if kind is ResourceClaim:
-            return self._claim_changed(old, thing)  # type: ignore[arg-type]
+            return self._claim_changed(old, described)  # type: ignore[arg-type]
         if kind is ResourceClaimTemplate:
             return Touched(pods=set(self._users_of_template.of(name)))  # type: ignore[arg-type]
         self._classes.changed()
@@ -315,7 +316,7 @@ class DeviceBook:
             self._lost = None
             (self._unbound.add if held else self._unbound.discard)(key)
 
-    # What a node has.
+    # The devices of nodes.
 
     def _amounts(self, node: Node, devices: Iterable[NodeDevice], reach: Iterable[Reach]) -> Resources:
         """Return how many devices of each class a node has or reaches.
@@ -329,8 +330,8 @@ class DeviceBook:
             counts += claimed
         for one in reach:
             if one not in self._reachable:
-                there = (device for device in self.network.devices if device.reach == one)
-                usable = (replace(device, held=False, problem="") for device in there)
+                devices_of = (device for device in self.network.devices if device.reach == one)
+                usable = (replace(device, held=False, problem="") for device in devices_of)
                 self._reachable[one] = self._counted(usable, {})
             counts += self._reachable[one]
         counts += self._lost_devices()
@@ -355,7 +356,7 @@ class DeviceBook:
     def _lost_devices(self) -> Counter[str]:
         """Return how many devices of each class pods have from pools that have gone from the network.
 
-        They count on all nodes, because nothing tells any more which nodes could use them.
+        They count on all nodes, because it is no longer known which nodes could use them.
         """
         if self._lost is None:
             claims = (self._claims[key] for key in self._unbound)
@@ -376,7 +377,7 @@ class DeviceBook:
                 held[one.device][self._classes.resource(claim.class_of(one.request))] += 1
         return held
 
-    # What a pod claims.
+    # The claims of pods.
 
     def _claiming(self, pod: Pod) -> Pod:
         required = () if pod.devices else tuple(pod.requires.items())
@@ -439,7 +440,7 @@ class DeviceBook:
         return ResourceClaim(pod.namespace, "", "", made.spec)
 
     def _claimed(self, claim: ResourceClaim) -> Resources:
-        """Return how many devices of each class a claim has, or asks for whichever choices are taken."""
+        """Return how many devices of each class a claim has, or requests with any of its choices."""
         if claim.devices is None:
             return self._classes.requested(claim.spec)
         return Resources(
@@ -468,10 +469,10 @@ def _by_device(claim: ResourceClaim) -> dict[DeviceId, Holder]:
     return {device: Holder(claim.reserved, consumed) for device, consumed in used.items()}
 
 
-def _name(thing: DeviceObject) -> object:
-    if isinstance(thing, ResourceClaim | ResourceClaimTemplate):
-        return thing.namespace, thing.name
-    return thing.name
+def _name(described: DeviceObject) -> object:
+    if isinstance(described, ResourceClaim | ResourceClaimTemplate):
+        return described.namespace, described.name
+    return described.name
 
 
 def _add(touched: Touched, more: Touched) -> None:
@@ -485,7 +486,7 @@ def _reaches(reach: Reach, node: Node) -> bool:
 
 
 def _intersection(some: tuple[NodeTerm, ...], others: tuple[NodeTerm, ...]) -> tuple[NodeTerm, ...]:
-    """Return the terms that hold where both a term of ``some`` and a term of ``others`` hold."""
+    """Return terms of which one holds exactly if a term of ``some`` and a term of ``others`` hold."""
     return tuple(
         NodeTerm(one.expressions + other.expressions, one.fields + other.fields)
         for one in some

@@ -1,8 +1,8 @@
-"""CEL as the expressions of DeviceClasses and claims use it, with a limit on the work of an evaluation.
+"""CEL for the expressions of DeviceClasses and claims, with a limit on the work of an evaluation.
 
-The library evaluates the language. Here are what Kubernetes adds to it: quantities, semantic versions, ``cel.bind``,
-equality across types, and a device whose unknown domains are empty. What the library's grammar doesn't have, such as
-optional fields (``?.``), can't be read.
+The library evaluates the language. This module has the additions of Kubernetes: quantities, semantic versions,
+``cel.bind``, equality across types, and a device whose unknown domains are empty. Syntax that the library's grammar
+lacks, such as optional fields (``?.``), can't be read.
 
 Sources: the environment of k8s.io/dynamic-resource-allocation/cel; k8s.io/apiserver/pkg/cel/library for quantities and
 semantic versions.
@@ -24,24 +24,24 @@ from fluence_extender.model.devices import Attribute, NodeDevice, Version
 from fluence_extender.model.quantity import nanos
 
 MOST_STEPS = 10_000
-"""How many parts of an expression one evaluation looks at, those in loops each time.
+"""The most parts of an expression that one evaluation visits; parts in loops count each time.
 
 A list or a map that is made counts as many as it has elements, and a text in it one for ten characters.
 """
 
 SEEN_AT_A_STEP = 100
-"""Elements of a list or a map (or ten times as many characters) that are looked at again at the cost of a step."""
+"""The elements of a list or a map (or ten times as many characters) that a second look takes for one step."""
 
 FEW_STEPS, MOST_FURTHER_STEPS = 200, 500_000
-"""What evaluations take beyond a few steps each is limited for all evaluations of an expression together."""
+"""The steps beyond a few for each evaluation are limited for all evaluations of an expression together."""
 
 LONGEST_TEXT = 100_000
-"""Characters of a text in which something is replaced."""
+"""The most characters of a text in which something is replaced."""
 
 DRIVER, ATTRIBUTES, CAPACITY, SHARED = "driver", "attributes", "capacity", "allowMultipleAllocations"
 
 Read = Callable[[str, str, str], None]
-"""Is told what is read: the kind (`DRIVER`, `SHARED`, `ATTRIBUTES`, `CAPACITY`), the domain and the id ("" for all)."""
+"""Called for each read: the kind (`DRIVER`, `SHARED`, `ATTRIBUTES`, `CAPACITY`), the domain and the id ("" for all)."""
 
 
 class CelError(Exception):
@@ -49,7 +49,7 @@ class CelError(Exception):
 
 
 class Program:
-    """A compiled expression. Raises `CelError` where it can't be read."""
+    """A compiled expression. Raises `CelError` if it can't be read."""
 
     def __init__(self, expression: str) -> None:
         try:
@@ -57,25 +57,25 @@ class Program:
             runner = environment.program(environment.compile(expression), functions=_FUNCTIONS)
         except Exception as error:
             # The library names no base of its errors, and users write the expressions.
-            raise CelError(f"can't be read{_said(error)}") from error
+            raise CelError(f"can't be read{_cause(error)}") from error
         assert isinstance(runner, _Runner)
         self._runner = runner
         self._further = 0
 
     @property
     def exhausted(self) -> bool:
-        """Whether its evaluations have taken so many steps that there is to be none any more."""
+        """Whether its evaluations have used up their steps, so that there may be no more."""
         return self._further > MOST_FURTHER_STEPS
 
     def selects(self, device: NodeDevice, read: Read) -> bool:
-        """Return whether it selects the device; ``read`` is told what it reads. Raises `CelError`."""
+        """Return whether it selects the device; ``read`` is called for each read. Raises `CelError`."""
         limit = _Limit()
         try:
             found = self._runner.within(limit, {"device": _cel_device(device, read)})
         except _TooCostly as error:
             raise CelError(f"takes more than {MOST_STEPS} steps") from error
         except Exception as error:
-            raise CelError(f"fails{_said(error)}") from error
+            raise CelError(f"fails{_cause(error)}") from error
         finally:
             self._further += max(limit.steps - FEW_STEPS, 0)
         if not isinstance(found, celtypes.BoolType):
@@ -83,7 +83,7 @@ class Program:
         return bool(found)
 
 
-def _said(error: Exception) -> str:
+def _cause(error: Exception) -> str:
     lines = str(error.args[0] if error.args else error).splitlines()
     return f": {lines[0]}" if lines else ""
 
@@ -121,7 +121,7 @@ def _domains(kind: str, values: Mapping[str, Attribute], read: Read) -> celtypes
 
 
 class _Recorded(celtypes.MapType):
-    """A map that says which key is read; "" stands for all of them. ``missing`` makes the value of a missing key."""
+    """A map that reports which key is read; "" stands for all of them. ``missing`` makes the value of a missing key."""
 
     def __init__(self, values: Mapping[str, Any], note: Any, missing: Any = None) -> None:
         super().__init__({celtypes.StringType(key): value for key, value in values.items()})
@@ -248,9 +248,9 @@ def _replaced(text: Any, old: Any, new: Any) -> celtypes.StringType:
 
 
 def _equal(one: Any, other: Any) -> Any:
-    """Return whether values are equal; those of different types aren't, and numbers are of one type.
+    """Return whether values are equal. Those of different types aren't, and numbers have one type.
 
-    What has failed to be computed stays an error.
+    An error stays an error.
     """
     for failed in (one, other):
         if isinstance(failed, CELEvalError):
@@ -352,7 +352,7 @@ class _LimitedEvaluator(Evaluator):
 
 
 def _identifier(tree: Any) -> str:
-    """Return the name if the tree is nothing but a name, else ""."""
+    """Return the name if the tree is only a name, else ""."""
     while not isinstance(tree, str):
         if len(tree.children) != 1:
             return ""

@@ -10,7 +10,7 @@ from fluence_extender.model.devices import CLASS_RESOURCE_PREFIX, DeviceClass
 from fluence_extender.model.resources import Resources
 
 MOST_RESOLVED = 4096
-"""The most claims that are remembered with the selectors of their classes."""
+"""The most claims that are cached with the selectors of their classes."""
 
 Required = tuple[tuple[str, str], ...]
 """Attributes that devices must have, with their values."""
@@ -41,7 +41,7 @@ class Classes:
         return self._backing.get(resource)
 
     def resource(self, name: str) -> str:
-        """Return the name by which devices of a class are counted, whether it exists or not."""
+        """Return the name by which devices of a class, which needn't exist, are counted."""
         return (self.by_name.get(name) or DeviceClass(name)).resource
 
     def counted(self, requests: Resources) -> Resources:
@@ -53,7 +53,7 @@ class Classes:
         return Resources(counts)
 
     def requested(self, spec: ClaimSpec) -> Resources:
-        """Return how many devices of each class a claim asks for, whichever of its choices are taken."""
+        """Return how many devices of each class a claim requests with any of its choices."""
         counts: Counter[str] = Counter()
         for request in spec.requests:
             if len(request.choices) == 1 and not request.choices[0].admin:

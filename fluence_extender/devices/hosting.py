@@ -1,12 +1,12 @@
 """How many pods with claims a node can host.
 
 kube-scheduler serves one pod after another. The order in which it takes ungated pods isn't known, so each of them has
-to find its devices in every order. Gated pods follow in an order that the service chooses: it ungates a pod only where
-all others find their devices whichever comes first (`hosts`). So a node hosts gated pods if one order serves all of
-them. The search looks at a limited number of states of the node's devices. If that isn't enough, the answer is no.
+to find its devices in every order. Gated pods follow in an order that the service chooses: it ungates a pod only if all
+others find their devices in any order (`hosts`). So a node hosts gated pods if one order serves all of them. The search
+examines a limited number of states of the node's devices. If that isn't enough, the answer is no.
 
-kube-scheduler's allocator gives up where an expression fails for a device that it might look at. So such a node hosts
-no pod that asks by this expression.
+kube-scheduler's allocator gives up if an expression fails for a device that it might examine. So such a node hosts no
+pod with this expression.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from fluence_extender.model.claims import Claims
 from fluence_extender.model.node import Node
 
 MOST_STATES, STATES_OF_A_POD = 2_000, 64
-"""The most states of devices that the search looks at for one node, and how many more for each pod that waits there."""
+"""The most states of devices that the search examines for one node, and how many more for each waiting pod."""
 
 REMEMBERED = 10_000
-"""The most answers about different states of nodes that are remembered."""
+"""The most answers about different states of nodes that are cached."""
 
 
 Pods = tuple[tuple[Claims, int], ...]
@@ -41,7 +41,7 @@ class Unserved:
     gated: Pods = ()
 
     def beside(self, claims: Claims, count: int, ungated: bool = False) -> Unserved:
-        """Return these pods with ``count`` more that are gated, or ``ungated``; fewer where it is negative."""
+        """Return these pods with ``count`` more that are gated, or ``ungated``; fewer if it is negative."""
         pods = dict(self.ungated if ungated else self.gated)
         pods[claims] = pods.get(claims, 0) + count
         left = tuple(one for one in pods.items() if one[1])
@@ -71,18 +71,20 @@ def counted(pods: Unserved) -> Counter[tuple[bool, Claims]]:
 
 
 def unserved(counts: Mapping[tuple[bool, Claims], int]) -> Unserved:
-    """Return the pods that `counted` would count like this."""
+    """Return the pods of which `counted` would return these counts."""
     ungated, gated = (
         tuple(
-            (claims, count) for (is_ungated, claims), count in counts.items() if is_ungated is which and count
+            (claims, count)
+            for (is_ungated, claims), count in counts.items()
+            if is_ungated is wanted and count
         )
-        for which in (True, False)
+        for wanted in (True, False)
     )
     return Unserved(ungated, gated)
 
 
 def most_hosted(node: Node, waiting: Unserved, claims: Claims, most: int, ungated: bool = False) -> int:
-    """Return how many pods with ``claims`` a node takes, at most ``most``, beside the pods that wait for allocation.
+    """Return how many pods with ``claims`` a node takes, at most ``most``, beside pods that wait for allocation.
 
     If they come ``ungated``, they have to be served in every order.
     """
@@ -100,7 +102,7 @@ def hosts(node: Node, waiting: Unserved) -> bool:
 
 
 def failure(node: Node, claims: Claims) -> str:
-    """Return why the claims can't be planned on a node, "" where they can."""
+    """Return why the claims can't be planned on a node, "" if they can."""
     for claim in claims:
         if node.has_by_itself(claim.extended):
             continue
@@ -149,7 +151,7 @@ class _Orders:
     def serve(self, waiting: Unserved) -> bool:
         """Return whether every order serves the ungated pods, and after each some order serves the gated ones.
 
-        Raises `Spent` once the search has looked at too many states.
+        Raises `Spent` once the search has examined too many states.
         """
         reached = {(self._start, self._counts(waiting.ungated))}
         while any(any(left) for _, left in reached):

@@ -1,9 +1,9 @@
 """Devices that several nodes can use: the network, which is counted as a node of its own.
 
-A pod's claims are divided. Requests that only devices of its node can serve are asked of the node. Requests that only
-devices of the network can serve are asked of the network, limited to what the node reaches there. The two answers don't
-depend on each other. Where a request, a constraint or a limit concerns both, the node's devices are joined to the
-network, and all is asked of both together.
+A pod's claims are divided. The node has to serve the requests that only its own devices can serve. The network has to
+serve those that only its devices can serve, limited to what the node reaches. The two answers don't depend on each
+other. If a request, a constraint or a limit concerns both, the node's devices are joined to the network, and both have
+to serve all requests together.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from fluence_extender.model.devices import Reach, only
 from fluence_extender.model.node import Node
 
 REMEMBERED = 10_000
-"""The most answers of each kind that are remembered."""
+"""The most answers of each kind that are cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Division:
     """The parts of a pod's claims for its node and for the network.
 
-    If ``joined``, the claims can't be divided, and node and network are asked for all of them together.
+    If ``joined``, the claims can't be divided, and node and network have to serve all of them together.
     """
 
     own: Claims
@@ -40,7 +40,7 @@ class Division:
 class NetworkRequest:
     """The pods of a node with what they ask of the node, and with what they ask of the network.
 
-    If ``joined``, the network has the node's devices, too, and all is asked of it.
+    If ``joined``, the network also has the node's devices and has to serve everything.
     """
 
     own: Unserved
@@ -51,8 +51,8 @@ class NetworkRequest:
 def divide_pods(network: Node, node: Node, waiting: Unserved, join: bool = False) -> NetworkRequest:
     """Divide the pods that wait on a node by what they ask of it and of the network.
 
-    If ``join`` is set, all of it is asked of both together.
-    The network has to serve pods that ask something of both in every order, so that any order suits the node.
+    If ``join`` is set, both have to serve everything together. Pods that need both have to be served by the network in
+    every order, so that the node may serve them in any order.
     """
     if not node.reach and not join:
         return NetworkRequest(waiting)
@@ -61,32 +61,32 @@ def divide_pods(network: Node, node: Node, waiting: Unserved, join: bool = False
     if not join and not any(one.network for one in parts.values()):
         return NetworkRequest(waiting)
     own: Counter[tuple[bool, Claims]] = Counter()
-    there: Counter[tuple[bool, Claims]] = Counter()
+    shared: Counter[tuple[bool, Claims]] = Counter()
     for (ungated, claims), count in counted(waiting).items():
         part = Division((), undivided(node, claims)) if join else parts[claims]
         if part.own:
             own[ungated, part.own] += count
         if part.network:
-            there[ungated or bool(part.own), part.network] += count
-    return NetworkRequest(unserved(own), unserved(there), join)
+            shared[ungated or bool(part.own), part.network] += count
+    return NetworkRequest(unserved(own), unserved(shared), join)
 
 
 def divide_claims(node: Node, network: Node, claims: Claims) -> Division:
-    """Divide what a pod on ``node`` claims."""
+    """Divide the claims of a pod on ``node``."""
     if not node.reach or not claims:
         return Division(claims, ())
-    asked = _with_reach(claims, node.reach)
-    return _divide(lens((claims,)).view(node), lens((asked,)).view(network), claims, node.reach)
+    on_network = _with_reach(claims, node.reach)
+    return _divide(lens((claims,)).view(node), lens((on_network,)).view(network), claims, node.reach)
 
 
 def undivided(node: Node, claims: Claims) -> Claims:
-    """Return the claims of a pod as they are asked of a node and the network together; see `join_nodes`."""
+    """Return the claims of a pod for a node and the network together; see `join_nodes`."""
     made = tuple(one for one in claims if not node.has_by_itself(one.extended))
     return _with_reach(made, node.reach | {only(node.name)})
 
 
 def concerns(network: Node, claims: Claims) -> bool:
-    """Return whether the claims ask for any device of the network."""
+    """Return whether the claims request any device of the network."""
     reach = frozenset(one.reach for one in network.devices if one.reach is not None)
     return bool(reach) and lens((_with_reach(claims, reach),)).view(network).concerned > 0
 
@@ -115,20 +115,22 @@ def _with_reach(claims: Claims, reach: frozenset[Reach]) -> Claims:
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _divide(here: View, there: View, claims: Claims, reach: frozenset[Reach]) -> Division:
+def _divide(node: View, shared: View, claims: Claims, reach: frozenset[Reach]) -> Division:
     own, network = [], []
     for claim in claims:
-        asked = _with_reach((claim,), reach)[0]
-        if claim.problem or claim.extended in here.given:
-            asked = replace(asked, requests=())
-        near = {one.name for one in claim.requests if _request_concerns(here, claims, one)}
+        shared_claim = _with_reach((claim,), reach)[0]
+        if claim.problem or claim.extended in node.given:
+            shared_claim = replace(shared_claim, requests=())
+        near = {one.name for one in claim.requests if _request_concerns(node, claims, one)}
         far = {
-            one.name for one in asked.requests if _request_concerns(there, _with_reach(claims, reach), one)
+            one.name
+            for one in shared_claim.requests
+            if _request_concerns(shared, _with_reach(claims, reach), one)
         }
         if near & far or (far and _tied(claim, far)):
             return Division((), (), joined=True)
         if far:
-            network.append(_only_requests(asked, far))
+            network.append(_only_requests(shared_claim, far))
         if len(far) < len(claim.requests) or not claim.requests:
             own.append(_only_requests(claim, {one.name for one in claim.requests} - far))
     return Division(tuple(own), tuple(network))

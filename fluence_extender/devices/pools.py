@@ -1,7 +1,7 @@
 """The pools of devices that drivers publish, slice by slice, and which of their devices nodes can use.
 
-A pool is wide if several nodes can use a device of it, or if devices of several nodes take from its counters. What a
-wide pool has is the network's; all other devices are their node's.
+A pool is wide if several nodes can use a device of it, or if devices of several nodes take from its counters. The
+devices of a wide pool belong to the network; all other devices belong to their node.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Pools:
         self.wide: set[Pool] = set()
 
     def changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> set[str]:
-        """Take in that a slice in ``slices`` has changed, and return the nodes that this touches."""
+        """Record that a slice in ``slices`` has changed, and return the nodes that this touches."""
         touched: set[str] = set()
         for one in (old, new):
             if one is None:
@@ -138,7 +138,7 @@ class Pools:
 
     @staticmethod
     def _overdrawn(pool: _Pool, held: Held) -> str:
-        """Return the problem of a pool of whose counters more is taken than there is: none of its devices is free."""
+        """Return the problem of a pool whose counters are overdrawn, so that none of its devices is free."""
         if not pool.counters:
             return ""
         left = Counter(pool.counters)
@@ -158,7 +158,7 @@ def in_order(devices: Iterable[NodeDevice]) -> list[NodeDevice]:
 
 
 def _newest_slices(slices: list[ResourceSlice]) -> _Pool:
-    """Return the newest slices of a pool, and why they can't be used where they can't."""
+    """Return the newest slices of a pool, with the reason if they can't be used."""
     newest = max(one.generation for one in slices)
     present = tuple(one for one in slices if one.generation == newest)
     counters: dict[CounterId, int] = {}

@@ -3,9 +3,9 @@
 The API server refuses expressions that could cost too much, and kube-scheduler limits the cost of an evaluation. The
 evaluation here has a limit, too. An expression that fails or costs too much selects nothing, and the verdict says why.
 
-An expression mostly reads two or three attributes, and thousands of devices have the same values in them. So each
-evaluation records what it has read, and its verdict is remembered by these values. It counts for all devices that have
-the same.
+An expression usually reads two or three attributes, in which thousands of devices have the same values. So each
+evaluation records what it has read, and its verdict is cached by these values. It counts for all devices with the same
+values.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ MOST_EXPRESSIONS = 1024
 """The most expressions that are kept compiled. Users write them."""
 
 MOST_REMEMBERED = 10_000
-"""The most verdicts that are remembered of one expression."""
+"""The most verdicts that are cached for one expression."""
 
 LONGEST_WHY = 240
 """The most characters of an expression, and of an error, that a verdict quotes."""
 
 Verdict = bool | str
-"""Whether a device is selected, or the error where that can't be told."""
+"""Whether a device is selected, or the error if that can't be decided."""
 
 Place = tuple[str, str, str]
 """What is read: see `cel.Read`."""
@@ -64,7 +64,7 @@ class _Branch:
 
 
 class _Selector:
-    """One expression, with the verdicts of earlier evaluations as a tree over what they read."""
+    """One expression, with the verdicts of earlier evaluations as a tree over the values that they read."""
 
     def __init__(self, expression: str) -> None:
         # The library takes most of a second to load, and most clusters have no expressions.
@@ -101,7 +101,7 @@ class _Selector:
         except self._error as error:
             found = self._failure(error)
         if self._program.exhausted:
-            # What is known is given up, so that it doesn't matter which devices came first.
+            # The cached verdicts are dropped, so that the order of the devices doesn't matter.
             self._known = found = self._failure(self._error("takes too many steps for all devices together"))
             return found
         if self._size >= MOST_REMEMBERED:

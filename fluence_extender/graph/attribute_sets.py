@@ -13,11 +13,11 @@ from fluence_extender.graph.naming_rules import Rule, attribute_rule, nearest, v
 from fluence_extender.graph.virtual import environment_name
 
 MOST_ATTRIBUTES = 128
-"""Attributes in one set. Each resource that refers to a set, or inherits it, has a copy."""
+"""The most attributes in one set. Each resource that refers to a set, or inherits it, has a copy."""
 
 
 class AttributeSets:
-    """The attribute sets of one file; ``note`` receives what is wrong with them."""
+    """The attribute sets of one file; ``note`` receives their problems."""
 
     def __init__(self, note: Callable[[Item, str, str], None]) -> None:
         self._note = note

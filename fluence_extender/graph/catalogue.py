@@ -41,7 +41,7 @@ class Device:
 
     @property
     def place(self) -> str:
-        """The path without topology levels: the same wherever its node is in the topology."""
+        """The path without topology levels, which doesn't change if its node moves in the topology."""
         return without_levels(self.path)
 
     def attribute(self, key: str) -> str | None:
@@ -106,7 +106,7 @@ def eligible(catalogue: DeviceCatalogue, kind: str, requires: Mapping[str, str])
 
 
 def choice(catalogue: DeviceCatalogue, kinds: Iterable[str], requires: Mapping[str, str]) -> int:
-    """Return how many devices a pod may choose from: the fewer, the earlier it should choose."""
+    """Return from how many devices a pod may choose. A pod with fewer should choose earlier."""
     return min((len(eligible(catalogue, kind, requires)) for kind in kinds), default=0)
 
 

@@ -77,9 +77,9 @@ class Containment:
         """Yield ``path`` and all paths below it, a vertex before its children, children in order."""
         pending = [path]
         while pending:
-            here = pending.pop()
-            yield here
-            pending.extend(reversed(self.children(here)))
+            current = pending.pop()
+            yield current
+            pending.extend(reversed(self.children(current)))
 
     def parent_path(self, parent: str) -> str:
         """Return the path of the ``parent`` that a top-level resource names. Raises `KeyError` for an unknown node."""
@@ -103,7 +103,7 @@ class Containment:
 
 
 def without_levels(path: str) -> str:
-    """Return a vertex's path without topology levels, which is the same wherever its node is in the topology.
+    """Return a vertex's path without topology levels, which doesn't change if its node moves in the topology.
 
     The name of a level is ``type=value``, and no node or device has a ``=`` in its name.
     """

@@ -70,7 +70,7 @@ class Item:
 
 
 def read_document(text: str, source: str) -> tuple[Item | None, list[Problem]]:
-    """Return ``text`` as a tree, None when it has no content, and everything that is wrong with it."""
+    """Return ``text`` as a tree, None if it has no content, and all of its problems."""
     if len(text) > LARGEST_TEXT:
         return None, [
             Problem(

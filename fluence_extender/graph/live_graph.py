@@ -1,7 +1,7 @@
-"""The resource graph as a matcher has it: nodes, virtual resources, devices, and the order in which nodes are filled.
+"""The resource graph of a matcher: nodes, virtual resources, devices, and the order in which nodes are filled.
 
-Only those declared resources are attached that the present nodes allow. A resource waits while its parent node is away
-or while a node has its name. Invariant: a change costs what it touches, not the size of the cluster.
+Only the declared resources that the present nodes allow are attached. A resource waits while its parent node is away or
+while a node has its name. Invariant: the cost of a change depends on the touched part and not on the cluster's size.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from fluence_extender.model.resources import NOTHING, Resources
 log = structlog.get_logger(__name__)
 
 MOST_IDSETS = 16
-"""How many encoded sets of nodes a graph remembers."""
+"""The most encoded sets of nodes that a graph caches."""
 
 FEW = 16
-"""When at most one node in this many is asked for, sorting them is faster than filtering the order of all nodes."""
+"""If at most one node in this many is requested, a sort is faster than a filter of the order of all nodes."""
 
 Send = Callable[[Removal | Addition], None]
 """Receives each part of an edit before it is applied."""
@@ -115,14 +115,14 @@ class LiveGraph:
     def idset(self, nodes: Collection[str]) -> str:
         """Return the ranks of ``nodes`` as an RFC 22 idset. Raises `KeyError`.
 
-        The last results are kept, because the same nodes are asked for again and again, usually nearly all of them.
+        The last results are cached, because callers pass the same nodes repeatedly, usually nearly all of them.
         """
-        asked = tuple(nodes)
-        found = self._idsets.get(asked)
+        key = tuple(nodes)
+        found = self._idsets.get(key)
         if found is None:
             if len(self._idsets) >= MOST_IDSETS:
                 self._idsets.clear()
-            found = self._idsets[asked] = encode_idset(map(self.rank, asked))
+            found = self._idsets[key] = encode_idset(map(self.rank, key))
         return found
 
     def all_in_order(self, descending: bool) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ class LiveGraph:
         return tuple(node.labels.get(label, "") for label in self.levels.values())
 
     def lacking(self, node: str, allocatable: Resources) -> Resources:
-        """Return what a node has gained and the graph doesn't have yet, without zeros."""
+        """Return the amounts that a node has gained and that aren't in the graph yet, without zeros."""
         gained = allocatable - self.built_from.get(node, NOTHING)
         return Resources({name: amount for name, amount in gained.items() if amount > 0})
 
@@ -290,7 +290,7 @@ class _PresentNames(Set[str]):
 def _allowed(
     resources: Iterable[VirtualResource], names: Set[str], levels: Mapping[str, str]
 ) -> tuple[VirtualResource, ...]:
-    """Return the resources that the present nodes allow, and log what is wrong with the others.
+    """Return the resources that the present nodes allow, and log the problems of the others.
 
     A parent node that has gone, or a node that takes a backend's name, must not stop everything else.
     """

@@ -18,7 +18,7 @@ Note = Callable[[Item, str, str], None]
 
 
 class NameGiver:
-    """Gives names in file order; ``note`` receives what is wrong with a declared name."""
+    """Gives names in file order; ``note`` receives the problems of declared names."""
 
     def __init__(self, note: Note) -> None:
         self._note = note

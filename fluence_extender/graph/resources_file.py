@@ -28,7 +28,7 @@ from fluence_extender.graph.virtual import CLUSTER_PARENT, VirtualResource, Virt
 
 LARGEST_COUNT = 2**31 - 1
 MOST_VERTICES = 100_000
-"""How many node-typed vertices one file may make."""
+"""The most node-typed vertices that one file may make."""
 
 TOP_KEYS = ("resources", "attributes")
 RESOURCE_KEYS = ("type", "name", "count", "parent", "attributes", "with")

@@ -31,7 +31,7 @@ LARGEST_BLOCK = 64 * 2**10
 class Units:
     """What one leaf stands for, in thousandths of a core and in bytes. Both are at least 1.
 
-    Of one node at most ``most_leaves`` leaves of a type are counted, whatever it claims; the accounts stay exact.
+    At most ``most_leaves`` leaves of a type are counted for one node; the accounts stay exact.
     """
 
     cpu_millicores: int

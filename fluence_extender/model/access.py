@@ -10,10 +10,10 @@ from hashlib import sha256
 from fluence_extender.model.names import STATE_GROUP, STATE_VERSION
 
 HIDDEN = "[hidden]"
-"""What stands in a text for the name of an object that the caller may not see."""
+"""The text in place of the name of an object that the caller may not see."""
 
 SERVICE_ACCOUNT = "system:serviceaccount:"
-"""How the names of service accounts begin; the namespace follows, and the account's own name."""
+"""The prefix of the names of service accounts; the namespace and the account's own name follow."""
 
 _NAMED = re.compile(r"(?<![\w./-])([a-z0-9][a-z0-9-]*)/[\w./-]+( \(priority -?\d+\))?")
 """NAMESPACE/NAME in a text. Names of resources and labels have a dot before the slash. A priority follows the name of
@@ -22,7 +22,7 @@ another gang, which may be gone for so long that its namespace isn't known any m
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A user of the API server, as it names and describes him (authentication.k8s.io UserInfo)."""
+    """A user of the API server, with the server's description (authentication.k8s.io UserInfo)."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -31,9 +31,9 @@ class Caller:
 
     @property
     def share(self) -> str:
-        """Under which name limits count the caller: all service accounts of a namespace are one.
+        """The name under which limits count the caller: all service accounts of a namespace are one.
 
-        The users of a namespace create as many service accounts there as they like.
+        The users of a namespace may create any number of service accounts there.
         """
         if not self.name.startswith(SERVICE_ACCOUNT):
             return self.name
@@ -101,7 +101,7 @@ class CallerSight:
 
     @property
     def tag(self) -> str:
-        """A text that differs between callers who see different things; "" for one who sees everything."""
+        """A text that differs between callers with different sight; "" for one who sees everything."""
         if self.everything:
             return ""
         return sha256("/".join(sorted(self.namespaces)).encode()).hexdigest()[:12]
@@ -123,5 +123,5 @@ EVERYTHING = CallerSight(everything=True)
 
 
 def namespaces_in(texts: Iterable[str]) -> frozenset[str]:
-    """Return what may be namespaces in these texts: the first part of each NAMESPACE/NAME."""
+    """Return the possible namespaces in these texts: the first part of each NAMESPACE/NAME."""
     return frozenset(found[1] for text in texts for found in _NAMED.finditer(text))

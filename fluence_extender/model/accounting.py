@@ -1,10 +1,10 @@
 """The records of the account of past work, and the two ports to the keeper of the account.
 
-A `PodAccount` states what one pod holds, from when until when, and for whom. It is stated again whenever one of these
-facts changes, and again after a restart. So a keeper replaces what it has of a pod, and counts nothing twice. The pods
-of one life of a gang have the same ``run``.
+A `PodAccount` states what one pod holds, from when until when, and for which queue and user. It is sent again whenever
+one of these facts changes, and again after a restart. So a keeper replaces its record of a pod, and counts nothing
+twice. The pods of one life of a gang have the same ``run``.
 
-Invariant: the sink never blocks and never fails. Whoever states an account decides nothing by it.
+Invariant: the sink never blocks and never fails. No decision depends on an account.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class WorkOutcome(StrEnum):
     """How a pod or a gang has ended.
 
     Evicted: the service evicted it. Deleted: it was deleted while it ran. Rejected: the kubelet didn't take it. Lost:
-    it was gone when the service looked again, and nobody saw how it ended.
+    it was gone when the service looked again, so its end wasn't observed.
     """
 
     SUCCEEDED = "Succeeded"
@@ -62,11 +62,11 @@ class Foretold:
     moves: tuple[MovedStart, ...] = ()
 
     def promised(self, start: float) -> Foretold:
-        """Return this with a promised start."""
+        """Return a copy with a promised start."""
         return replace(self, first=int(start)) if self.first is None else self
 
     def moved(self, move: MovedStart) -> Foretold:
-        """Return this with a move of the promise. Of many moves the first and the last ones are kept."""
+        """Return a copy with a move of the promise. Of many moves the first and the last ones are kept."""
         moves = (*self.moves, move)
         if len(moves) > MOST_MOVES:
             moves = moves[: MOST_MOVES // 2] + moves[MOST_MOVES // 2 + 1 :]
@@ -106,18 +106,18 @@ class PodAccount:
 
 
 class AccountSink(Protocol):
-    """Takes in the accounts of pods, which only the leader states."""
+    """Takes in the accounts of pods, which only the leader sends."""
 
     def record(self, account: PodAccount) -> None:
         """Take in the account of a pod, which replaces an earlier one."""
         ...
 
     def begin(self, running: frozenset[str]) -> None:
-        """Begin a term as the leader: these pods run, and all others that are known to run have ended unseen."""
+        """Begin a term as the leader: these pods run, and all others that ran before have ended unobserved."""
         ...
 
     def stand_down(self) -> None:
-        """End the term: write what is left, then let another replica write."""
+        """End the term: write the rest, then let another replica write."""
         ...
 
 
@@ -177,9 +177,9 @@ class PastRun:
 
 @dataclass(frozen=True, slots=True)
 class RunQuestion:
-    """Which runs are asked for, the newest first: those that started at ``since`` or later.
+    """The requested runs, the newest first: those that started at ``since`` or later.
 
-    "" asks for all. ``after`` is the last run of the page before, by its start and its key.
+    "" stands for all. ``after`` is the last run of the page before, by its start and its key.
     """
 
     namespace: str = ""

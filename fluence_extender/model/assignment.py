@@ -21,7 +21,7 @@ from fluence_extender.model.names import (
 
 MOST_DEVICES = 64
 LONGEST_RECORD = 16_384
-"""Devices and characters in a record at most; a longer one isn't read."""
+"""The most devices and the most characters in a record; a longer one isn't read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from fluence_extender.model.taints import Toleration
 class Choice:
     """One way to serve a request: ``count`` devices of a class (0 for all of the node) for which all selectors hold.
 
-    ``name`` is the name of a subrequest, "" where the request has only one choice. ``capacity`` is what the choice
+    ``name`` is the name of a subrequest, "" if the request has only one choice. ``capacity`` is what the choice
     needs of each device, by the device's names, in billionths. ``requires`` names attributes, with the value that each
     device must have. With ``admin`` access, a choice gets devices although others have them. ``reach`` are the reaches
-    that the pod's node belongs to, None where only the node's own devices are asked.
+    that the pod's node belongs to, None if only the node's own devices are asked.
     """
 
     device_class: str
@@ -94,9 +94,9 @@ class ClaimSpec:
     @property
     def text(self) -> str:
         """What the claim asks for, in words for messages."""
-        asked = [" or ".join(one.text for one in request.choices) for request in self.requests]
+        texts = [" or ".join(one.text for one in request.choices) for request in self.requests]
         alike = [f"with {'different' if one.distinct else 'one'} {one.attribute}" for one in self.constraints]
-        return " ".join([" and ".join(asked), *alike])
+        return " ".join([" and ".join(texts), *alike])
 
 
 Claims = tuple[ClaimSpec, ...]

@@ -54,12 +54,12 @@ class RequestPolicy:
     most: int | None = None
     step: int | None = None
 
-    def rounded(self, asked: int) -> int:
-        """Return the amount that a claim for ``asked`` gets."""
+    def rounded(self, requested: int) -> int:
+        """Return the amount that a claim for ``requested`` gets."""
         if self.least is not None:
-            over = max(asked - self.least, 0)
+            over = max(requested - self.least, 0)
             return self.least + (up(over, self.step) * self.step if self.step else over)
-        return next((one for one in self.values if one >= asked), asked)
+        return next((one for one in self.values if one >= requested), requested)
 
     def allows(self, amount: int) -> bool:
         """Return whether a claim can have this amount."""
@@ -98,7 +98,7 @@ class NodeDevice:
     the service never plans with it, "" for most devices. ``consumes`` is what it takes of its pool's counters while it
     is held. If ``shareable``, several claims may have it, each a part of its capacity; together they have ``used``.
     ``holders`` are the claims that have it. A ``conditional`` device has binding conditions; kube-scheduler
-    goes through pools with such devices last. ``reach`` is None where only the device's own node can use it and no
+    goes through pools with such devices last. ``reach`` is None if only the device's own node can use it and no
     other node's devices take from its counters.
     """
 
@@ -122,17 +122,17 @@ class NodeDevice:
         values = (one for name, one in self.attributes.items() if name.rpartition("/")[2] == attribute)
         return any(_written(one) == value for one in values)
 
-    def share(self, asked: Mapping[str, int]) -> Mapping[str, int] | None:
-        """Return the capacity that a claim for ``asked`` consumes, None where the claim can't have that.
+    def share(self, requested: Mapping[str, int]) -> Mapping[str, int] | None:
+        """Return the capacity that a claim for ``requested`` consumes, None if the claim can't have that.
 
         Source: k8s.io/dynamic-resource-allocation/structured, consumable capacity.
         """
-        if any(name not in self.capacity for name in asked):
+        if any(name not in self.capacity for name in requested):
             return None
         consumed = {}
         for name, one in self.capacity.items():
-            if name in asked:
-                amount = one.policy.rounded(asked[name])
+            if name in requested:
+                amount = one.policy.rounded(requested[name])
             else:
                 amount = one.value if one.policy.default is None else one.policy.default
             if amount > one.value or not one.policy.allows(amount):
@@ -172,7 +172,7 @@ class NodeDevice:
 class ResourceSlice:
     """Devices of one pool, as a driver publishes them.
 
-    ``node`` is the node of all its devices, "" where each device has its ``reach``. ``counters`` are those of the pool
+    ``node`` is the node of all its devices, "" if each device has its ``reach``. ``counters`` are those of the pool
     that this slice states. A pool is complete when it has as many slices of the newest ``generation`` as ``slices``
     says.
     """
@@ -242,7 +242,7 @@ class ResourceClaim:
 
     @property
     def node(self) -> str:
-        """The only node on which its devices can be used, "" where there is none or several."""
+        """The only node on which its devices can be used, "" if there is none or several."""
         if self.nodes is None or len(self.nodes) != 1:
             return ""
         named = [one.values for one in self.nodes[0].fields if one.operator == "In" and len(one.values) == 1]

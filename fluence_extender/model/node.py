@@ -16,7 +16,7 @@ class Node:
 
     ``allocatable`` is exact, in the units of `Resources`, and holds the node's pod limit under ``pods``. ``ready`` is
     the node's Ready condition, ``unschedulable`` its cordon. ``problem`` is why the node can't be read in full, ""
-    where it can. ``created`` is when it joined, in seconds since the epoch, 0 where that isn't known. ``devices``
+    where it can. ``created`` is when it joined, in seconds since the epoch, 0 if that isn't known. ``devices``
     are those that drivers publish for it, held or not; ``by_devices`` are the resources of ``allocatable`` that count
     them. ``counters`` are what is left of the counters from which they take, apart from what the held ones among them
     have. ``reach`` are the reaches of devices of several nodes that it belongs to. ``guards`` are the annotations of

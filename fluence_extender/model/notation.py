@@ -100,3 +100,9 @@ def first_few(names: Sequence[str], most: int) -> str:
     """Write the first ``most`` names and how many more there are: ``a, b and 3 more``."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def first_few_in_a_cell(names: Sequence[str], most: int) -> str:
+    """Write the first ``most`` names and how many more there are, as a table's cell does: ``a, b +3``."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" +{more}" if more > 0 else "")

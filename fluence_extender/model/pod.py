@@ -96,7 +96,7 @@ class Pod:
     """One pod. All times are in seconds since the epoch.
 
     What it asks for: ``requests`` are the effective requests that a node must cover, with ``pods`` = 1; ``devices`` are
-    the virtual resources by type (``qpu`` -> 1). ``problem`` says why its requests couldn't be read, "" where they
+    the virtual resources by type (``qpu`` -> 1). ``problem`` says why its requests couldn't be read, "" if they
     could; ``requests`` then covers the pod slot only.
 
     Where it may run: ``affinity`` is its required node affinity, None without one. ``pod_affinity`` holds the label
@@ -109,18 +109,18 @@ class Pod:
 
     How far it has come: ``gates`` are the names of its scheduling gates; ``node`` is set once it is bound; ``created``
     and ``started`` are the times of its creation and of the kubelet taking it, 0 before. ``ended`` is when the last of
-    its containers ended, 0 where that isn't known or some run. ``refusal`` is the message of
-    kube-scheduler's last refusal, and ``failure`` that of a scheduling attempt or a Binding that failed; "" where there
-    is none. ``asks_since`` is since when its condition asks autoscalers for nodes, 0 where it doesn't. ``rejection`` is
+    its containers ended, 0 if that isn't known or some run. ``refusal`` is the message of
+    kube-scheduler's last refusal, and ``failure`` that of a scheduling attempt or a Binding that failed; "" if there
+    is none. ``asks_since`` is since when its condition asks autoscalers for nodes, 0 if it doesn't. ``rejection`` is
     why the kubelet didn't admit it, so that it never ran. ``ready`` is its Ready condition, by which disruption budgets
-    count it as healthy. ``duration`` is how many seconds it runs at most, None where that is unknown.
+    count it as healthy. ``duration`` is how many seconds it runs at most, None if that is unknown.
 
     How it is written: ``marked`` is true where it requests one of `MARKS`, so that kube-scheduler calls the service's
     bind verb for it. ``has_managed_fields`` is true where it is gated, the API server records which manager wrote which
     field, and no manager uses server-side apply.
 
     ``foreseen`` is true where it doesn't exist yet: its Job will have it. Its uid is one of ours then. ``charge`` is
-    what ResourceQuotas will count for it, None where that isn't known.
+    what ResourceQuotas will count for it, None if that isn't known.
     """
 
     namespace: str
@@ -222,7 +222,7 @@ class Pod:
 
     @property
     def pinned_to(self) -> str:
-        """The node to which it was pinned when it was ungated, "" where it wasn't pinned."""
+        """The node to which it was pinned when it was ungated, "" if it wasn't pinned."""
         planned = self.annotations.get(PINNED_ANNOTATION, "")
         return planned if planned and GATE not in self.gates and planned in self.confined_to else ""
 

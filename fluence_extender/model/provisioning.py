@@ -14,7 +14,7 @@ class ProvisioningRequest:
 
     ``created`` is in seconds since the epoch. ``ours``: the service has made it. ``templates`` are the names of its
     PodTemplates. ``accepted``: an autoscaler has taken it up. ``refusal`` is why there is no capacity so far, while the
-    autoscaler goes on trying, and ``failure`` why it is over; "" where that isn't so.
+    autoscaler goes on trying, and ``failure`` why it is over; "" if that isn't so.
     """
 
     namespace: str

@@ -93,7 +93,7 @@ class NamespaceSelector:
 
 @dataclass(frozen=True, slots=True)
 class SchedulingOptions:
-    """How a pass goes through the entries, with times in seconds; None where the queue states nothing."""
+    """How a pass goes through the entries, with times in seconds; None if the queue states nothing."""
 
     policy: PolicyName | None = None
     reservation_depth: int | None = None
@@ -148,7 +148,7 @@ class QueueStatus:
     """The status that the service reports of a Queue.
 
     ``waiting`` and ``admitted`` count entries. ``head`` is the entry that is served next (namespace/name), "" for none,
-    and ``expected_start`` when it is expected to start (RFC 3339), "" where that isn't known. ``stopped_since`` is when
+    and ``expected_start`` when it is expected to start (RFC 3339), "" if that isn't known. ``stopped_since`` is when
     the queue was first seen to be stopped (seconds since the epoch), None if it isn't. ``problem`` says which part of
     the object isn't in force, "" if all of it is, and ``since`` when that began or ended (RFC 3339). ``used`` and
     ``borrowed`` are quantities by resource, and ``share`` is the part of the cluster that the queue has, by its weight.
@@ -173,11 +173,11 @@ class Queue:
     """One queue.
 
     ``default_for`` are the namespaces whose work is in this queue unless it names another one. Work that declares no
-    duration has ``default_duration``, and no work may declare more than ``max_duration``, both in seconds; None where
+    duration has ``default_duration``, and no work may declare more than ``max_duration``, both in seconds; None if
     the queue states none. ``parent`` is the queue above this one, "" for none. Queues divide the share of their parent
     by their ``weight``. Past use counts half after each ``half_life``, in seconds. Each step of priority is worth
     ``class_step`` seconds of waiting. ``stopped_since`` is when the queue was first seen to be stopped, by its status;
-    None where it wasn't.
+    None if it wasn't.
 
     ``problems`` say what of the object can't be read, and why. ``status`` is the status that was written last, None
     where none was, and isn't compared. Times are in seconds since the epoch.

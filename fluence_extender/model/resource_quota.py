@@ -33,12 +33,12 @@ class ResourceQuota:
 
     def exceeded(self, charges: Mapping[QuotaCharge, int]) -> list[str]:
         """Return the resources of which so many new pods with these charges would take more than there is."""
-        asked: dict[str, int] = {}
+        requested: dict[str, int] = {}
         for charge, pods in charges.items():
             if self.covers(charge):
                 for name, amount in charge.amounts.items():
-                    asked[name] = asked.get(name, 0) + amount * pods
-        return sorted(name for name, amount in asked.items() if 0 < amount > self.room.get(name, amount))
+                    requested[name] = requested.get(name, 0) + amount * pods
+        return sorted(name for name, amount in requested.items() if 0 < amount > self.room.get(name, amount))
 
 
 def _in_scope(charge: QuotaCharge, scope: Requirement) -> bool:

@@ -25,7 +25,7 @@ NO_RECORD: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """The texts of the annotations ``hold``, ``after`` and ``submitted-by`` of one object; None where it has none.
+    """The texts of the annotations ``hold``, ``after`` and ``submitted-by`` of one object; None if it has none.
 
     ``queues`` are its labels that name a queue, with their values. ``met`` are its dependencies that are recorded as
     met.

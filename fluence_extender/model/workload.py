@@ -22,7 +22,7 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadObject:
-    """What all workloads have in common; ``problem`` is why the object can't be read in full, "" where it can.
+    """What all workloads have in common; ``problem`` is why the object can't be read in full, "" if it can.
 
     ``submission`` is what its annotations say about its place in the queue. It isn't compared, because no size depends
     on it. ``duration`` is how many seconds each of its pods runs at most, by what is stated on it, None where nothing
@@ -71,7 +71,7 @@ class MemberStatus:
 class CoschedulingGroup(WorkloadObject):
     """A PodGroup of the coscheduling plugin (scheduling.x-k8s.io).
 
-    ``timeout`` is scheduleTimeoutSeconds, None where it is 0 or unset. ``status`` and ``provenance`` aren't compared,
+    ``timeout`` is scheduleTimeoutSeconds, None if it is 0 or unset. ``status`` and ``provenance`` aren't compared,
     because no size depends on them.
     """
 
@@ -91,7 +91,7 @@ class ResumableObject(WorkloadObject):
     or to be deleted. ``version`` is its resourceVersion; ``generation`` changes with its spec, as far as that says what
     its pods are while it is suspended. ``queued`` is true where it or its template names a queue of ours, and
     ``created`` is when it was created, in seconds since the epoch. ``queued_since`` is the place in line that it keeps
-    since it was sent back: a time and a number, as for `Gang.created`; None where it wasn't. ``suspendable`` is true
+    since it was sent back: a time and a number, as for `Gang.created`; None if it wasn't. ``suspendable`` is true
     where nobody but its user and the service suspends and resumes it, and its user hasn't forbidden it.
     ``priority_classes`` are the PriorityClasses that its pods name.
 
@@ -138,7 +138,7 @@ BACKOFF_LIMIT = 6
 class Job(ResumableObject):
     """A batch/v1 Job.
 
-    ``completions`` is None where the Job doesn't set it. ``failed_indexes`` counts the indexes that have failed for
+    ``completions`` is None if the Job doesn't set it. ``failed_indexes`` counts the indexes that have failed for
     good; no more pods are created for them. ``labels`` are the labels, with their values, by which flux-k8s reads a
     gang and its size from a Job. ``stated_size`` is the text of a group-size on the Job itself, "" without one.
     ``submits_ray_job`` is true where KubeRay created the Job to submit a RayJob. ``counts_evictions`` is true
@@ -286,7 +286,7 @@ class LeaderWorkerSet(WorkloadObject):
 class MpiJob(ResumableObject):
     """A kubeflow.org MPIJob. If ``launcher_last``, the launcher is created once all workers are ready.
 
-    ``min_available`` comes from its scheduling policy, None where that is unset. ``groups`` are its workers, if it has
+    ``min_available`` comes from its scheduling policy, None if that is unset. ``groups`` are its workers, if it has
     any, and its launcher unless that comes last; they aren't compared.
     """
 

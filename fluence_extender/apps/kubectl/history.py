@@ -19,6 +19,7 @@ from fluence_extender.apps.kubectl.options import (
 )
 from fluence_extender.apps.kubectl.queue import WORKLOADS
 from fluence_extender.apps.kubectl.tables import TableColumn, print_items
+from fluence_extender.model.notation import first_few
 
 if TYPE_CHECKING:
     from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
@@ -132,9 +133,7 @@ def description(one: Item) -> Iterator[str]:
         yield f"  promised       {one['promised']}"
     for moved in one["moves"]:
         yield f"  moved          {moved['at']}: to {moved['start'] or 'an unknown time'} ({moved['cause']})"
-    more = len(one["nodes"]) - MOST_NODES
-    nodes = ", ".join(one["nodes"][:MOST_NODES]) + (f" and {more} more" if more > 0 else "")
-    yield f"  ran            {one['pods']} pods on {nodes}"
+    yield f"  ran            {one['pods']} pods on {first_few(one['nodes'], MOST_NODES)}"
     yield f"  requested      {amounts(one['requests']) or '-'}"
     if one["devices"]:
         yield f"  devices        {_devices(one)}"

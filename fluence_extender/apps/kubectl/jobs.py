@@ -21,6 +21,7 @@ from fluence_extender.apps.kubectl.options import (
     output_option,
 )
 from fluence_extender.apps.kubectl.tables import FORMS, TableColumn, print_items, table
+from fluence_extender.model.notation import first_few_in_a_cell
 
 if TYPE_CHECKING:
     from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
@@ -173,8 +174,8 @@ def columns(namespace: str) -> tuple[TableColumn, ...]:
         TableColumn("STATE", lambda gang: str(gang["state"])),
         TableColumn("PLACED", _placed),
         TableColumn("AGE", lambda gang: age(gang["created"], today)),
-        TableColumn("NODES", lambda gang: _few(gang, "node")),
-        TableColumn("BACKEND", lambda gang: _few(gang, "backend")),
+        TableColumn("NODES", lambda gang: _first_names(gang, "node")),
+        TableColumn("BACKEND", lambda gang: _first_names(gang, "backend")),
         TableColumn("STARTS IN", lambda gang: until(gang.get("expected_start"), today)),
         TableColumn("KIND", lambda gang: str(gang["convention"]), wide=True),
         TableColumn("QUEUE", lambda gang: str(gang.get("queue") or ""), wide=True),
@@ -216,7 +217,13 @@ def _watch(look: Callable[[], list[Item]], namespace: str, wide: bool, headers: 
 
 def _watched(gang: Item) -> tuple[str, ...]:
     """Return what a watch compares: a gang is printed again when this changes. Its age doesn't count."""
-    return (gang["state"], gang["reason"], _placed(gang), _few(gang, "node"), _few(gang, "backend"))
+    return (
+        gang["state"],
+        gang["reason"],
+        _placed(gang),
+        _first_names(gang, "node"),
+        _first_names(gang, "backend"),
+    )
 
 
 def _placed(gang: Item) -> str:
@@ -231,7 +238,6 @@ def present_run(members: Sequence[Item]) -> list[Item]:
     return [member for member in members if not runs or member.get("run", "") in runs]
 
 
-def _few(gang: Item, what: str) -> str:
-    names = list(dict.fromkeys(member[what] for member in present_run(gang["members"]) if member[what]))
-    more = len(names) - MOST_NODES
-    return ", ".join(names[:MOST_NODES]) + (f" +{more}" if more > 0 else "")
+def _first_names(gang: Item, field: str) -> str:
+    names = list(dict.fromkeys(member[field] for member in present_run(gang["members"]) if member[field]))
+    return first_few_in_a_cell(names, MOST_NODES)

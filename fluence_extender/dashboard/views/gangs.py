@@ -12,6 +12,7 @@ from fluence_extender.dashboard.service import Item
 from fluence_extender.dashboard.state import ClusterState
 from fluence_extender.dashboard.views import commands, links
 from fluence_extender.dashboard.views.filters import Cut, Filters, choices, cut
+from fluence_extender.model.notation import first_few_in_a_cell
 
 STATES = ("waiting", "planned", "committed", "bound", "finished", "gone")
 
@@ -122,8 +123,8 @@ def gang_row(gang: Mapping[str, object] | Item) -> GangRow:
         one["expected_start"] or "",
         one["queue"],
         str(one["position"] or ""),
-        _few(member["node"] for member in members),
-        _few(member["backend"] for member in members),
+        _first_names(member["node"] for member in members),
+        _first_names(member["backend"] for member in members),
         one["reason"],
         commands.why(one["namespace"], one["name"]),
     )
@@ -176,7 +177,5 @@ def _passes(gang: Item, filters: Filters) -> bool:
     )
 
 
-def _few(names: Iterator[str]) -> str:
-    found = list(dict.fromkeys(name for name in names if name))
-    more = len(found) - MOST_NAMED
-    return ", ".join(found[:MOST_NAMED]) + (f" +{more}" if more > 0 else "")
+def _first_names(names: Iterator[str]) -> str:
+    return first_few_in_a_cell(list(dict.fromkeys(name for name in names if name)), MOST_NAMED)

@@ -14,6 +14,7 @@ from fluence_extender.dashboard.views import commands, links
 from fluence_extender.dashboard.views.filters import Cut, Filters, choices, cut
 from fluence_extender.dashboard.views.gangs import namespaces_of
 from fluence_extender.dashboard.views.overview import QueueRow, queue_row
+from fluence_extender.model.notation import first_few_in_a_cell
 
 RUNNING = ("planned", "committed", "bound")
 RUNS = ("running", "ahead")
@@ -120,7 +121,7 @@ def line_row(entry: Mapping[str, object] | Item) -> LineRow:
         one["priority"],
         one["created"] or "",
         one["expected_start"] or "",
-        _kept(one["reserved_nodes"]),
+        first_few_in_a_cell(one["reserved_nodes"], 3),
         one["held"],
         one["reason"],
         commands.why(one["namespace"], one["name"]),
@@ -213,10 +214,6 @@ def _closed(one: Item) -> tuple[str, str]:
 
 def _nodes(one: Item) -> str:
     return f"{one['count']} node" + ("" if one["count"] == 1 else "s")
-
-
-def _kept(nodes: Sequence[str]) -> str:
-    return ", ".join(nodes[:3]) + (f" +{len(nodes) - 3}" if len(nodes) > 3 else "")
 
 
 def _running(gangs: Sequence[Item]) -> list[Item]:
