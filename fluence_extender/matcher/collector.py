@@ -1,6 +1,6 @@
-"""Make many objects at once without the cycle collector looking at all of them again and again.
+"""Pause the cycle collector while many objects are made.
 
-What a graph is loaded into lives on, so that the collector finds nothing there; its rounds take a third of the time.
+A loaded graph stays in memory, so the collector finds no garbage there, but its rounds take a third of the time.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class EmbeddedEngine:
         return self._compacted(half.match(op, jobspec, jobid))
 
     def hold_all(self, holds: Iterable[Hold]) -> list[Placement | MatcherError]:
-        """Hold leaves of known nodes one after the other; return for each what was granted, or why nothing was."""
+        """Hold leaves of known nodes one after the other; return for each the grant, or why there is none."""
         return [self._hold(one) for one in holds]
 
     def _hold(self, hold: Hold) -> Placement | MatcherError:
@@ -94,7 +94,7 @@ class EmbeddedEngine:
     def add_subgraph(self, jgf: Jgf | str | bytes) -> None:
         """Add the vertices of a document that are new. Raises `InvalidGraph`.
 
-        Where the graph came as a plain document the count of nodes that are up stays as it was, as in libreapi_cli.
+        If the graph was given as a plain document, the count of nodes that are up stays the same, as in libreapi_cli.
         """
         half = self._open()
         if not self._compact:

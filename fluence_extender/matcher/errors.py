@@ -1,4 +1,4 @@
-"""What a matcher can refuse, as exceptions that carry the errno libreapi_cli would set (fluxion reference 4.10)."""
+"""The refusals of a matcher, as exceptions with the errno that libreapi_cli would set (fluxion reference 4.10)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import errno as _errno
 from typing import Any
 
 _LONGEST_MESSAGE = 2000
-"""Characters of a message that are kept: a document can hold texts of any length."""
+"""The most characters of a message, because a document can contain texts of any length."""
 
 _LONGEST_VALUE = 80
-"""Characters of a value that a message repeats."""
+"""The most characters of a value that a message repeats."""
 
 
 def shown(value: Any) -> str:
-    """Return the value for a message: its beginning, or its type where it can't be written."""
+    """Return the value for a message: its beginning, or its type if it can't be written."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):

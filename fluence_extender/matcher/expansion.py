@@ -1,4 +1,4 @@
-"""Write counts out: a vertex for each unit, as the walker and libreapi_cli read a graph."""
+"""Expand counts: make a vertex for each unit, because the walker and libreapi_cli read such graphs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_WALKED = 1_500_000
 """The most vertices that are walked one by one."""
 
 MOST_WRITTEN = 5_000_000
-"""The most vertices of a document that isn't walked here."""
+"""The most vertices of a document for another engine."""
 
 
 class TooManyVertices(MatcherError):
@@ -31,8 +31,8 @@ class TooManyVertices(MatcherError):
 def expanded(document: Any, most: int = MOST_WALKED) -> Any:
     """Return the document with each counted entry as the vertices it stands for.
 
-    What isn't a graph is returned as it is, to be refused by whatever reads it. Raises `InvalidGraph` for a count that
-    isn't one, and `TooManyVertices`.
+    A document that isn't a graph is returned unchanged; its reader refuses it. Raises `InvalidGraph` for an invalid
+    count, and `TooManyVertices`.
     """
     try:
         graph = document["graph"]

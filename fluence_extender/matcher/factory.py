@@ -17,7 +17,7 @@ def create_matcher(
 ) -> Matcher:
     """Load ``graph`` into a new matcher.
 
-    ``fluxion`` is libreapi_cli, ``embedded`` needs nothing native, ``auto`` is libreapi_cli where it is found. Raises
+    ``fluxion`` is libreapi_cli, ``embedded`` needs no native library, ``auto`` is libreapi_cli if it is found. Raises
     `EngineUnavailable` (``fluxion`` only), `InvalidGraph`, `InvalidOptions`.
     """
     options = options or MatcherOptions()
@@ -25,7 +25,7 @@ def create_matcher(
         return _create_embedded(graph, options)
     if engine not in ("auto", "fluxion"):
         raise ValueError(f"unknown engine {engine!r}: auto, embedded or fluxion")
-    # Imported here: the adapter looks for its native library, which the embedded engine does without.
+    # Imported here: the adapter looks for its native library, which the embedded engine doesn't need.
     from fluence_extender.matcher.fluxion import create_fluxion_matcher
 
     try:

@@ -1,8 +1,8 @@
 """The matcher port over libreapi_cli: the library's answers as the port's values and errors.
 
-What would crash the library is refused by `fluxion_ffi`, and what it would read wrongly is refused here. Its answers
-are passed on as they are, their peculiarities included (fluxion reference 5.4), because the embedded engine gives the
-same answers.
+`fluxion_ffi` refuses input that would crash the library, and this module refuses input that it would misread. Its
+answers are passed on unchanged, even with their peculiarities (fluxion reference 5.4), because the embedded engine
+gives the same answers.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class FluxionMatcher:
         except NothingToAllocate:
             raise
         except InvalidJobspec:
-            # The library seldom says where the mistake is; this reader does.
+            # The library seldom reports the place of a mistake; this reader does.
             if isinstance(jobspec, Mapping):
                 known = self._graph.types.union(STATIC_TYPES)
                 read_jobspec(jobspec, known.__contains__)

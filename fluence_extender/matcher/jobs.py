@@ -1,7 +1,7 @@
 """What all engines share: operations, job ids, cancelled jobs, and holds.
 
-A hold is the match of a request for one slot that may only look at one node, as for a pod that runs there already. An
-engine that can tell the outcome without a search answers faster, and leaves nothing else behind than the match would.
+A hold is the match of a request for one slot on one given node, such as for a pod that already runs there. An engine
+that finds the outcome without a search answers faster, and leaves the same state as the match.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ ALLOCATING = (
     MatchOp.ALLOCATE_WITH_SATISFIABILITY,
     MatchOp.ALLOCATE_ORELSE_RESERVE,
 )
-"""The operations that hold what they find."""
+"""The operations that allocate or reserve what they find."""
 
 LARGEST_JOBID = 2**63 - 1
 REMEMBERED = 100_000
-"""How many cancelled jobs are remembered."""
+"""The most cancelled jobs that are remembered."""
 
 
 def operation_named(op: MatchOp | str) -> MatchOp:
@@ -53,14 +53,14 @@ class JobHistory:
         self._starts.pop(jobid, None)
 
     def info(self, jobid: int) -> JobInfo:
-        """Return what is known of a cancelled job. Raises `UnknownJob`."""
+        """Return the state of a cancelled job. Raises `UnknownJob`."""
         if jobid not in self._starts:
             raise UnknownJob(f"there was no job {jobid}")
         return JobInfo("CANCELED", False, self._starts[jobid])
 
 
 def hold_by_match(matcher: Allocator, hold: Hold) -> Placement | MatcherError:
-    """Hold leaves of a node on an engine that has no shorter way; return what was granted, or why nothing was."""
+    """Hold leaves of a node by a match, on an engine without a faster way; return the grant, or why there is none."""
     try:
         return matcher.match(MatchOp.ALLOCATE, _jobspec_of(hold), hold.jobid).placement
     except MatcherError as error:

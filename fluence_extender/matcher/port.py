@@ -35,7 +35,7 @@ class MatchOp(StrEnum):
 class MatcherOptions:
     """The options of a matcher, with the values of reapi_cli_initialize (fluxion reference 1.8).
 
-    ``match_format`` is always ``jgf``, the only format that says everything a match holds.
+    ``match_format`` is always ``jgf``, the only format with everything that a match holds.
     """
 
     policy: str = "first"
@@ -82,7 +82,7 @@ class Match:
 
     @property
     def R(self) -> Jgf | None:  # noqa: N802 - the RFC 20 name
-        """The resource set as JGF, or None where the operation emits none (satisfiability)."""
+        """The resource set as JGF, or None if the operation emits none (satisfiability)."""
         if self._make is not None:
             self._made = self._make()
             self._make = None
@@ -123,9 +123,9 @@ class Allocator(Protocol):
         ...
 
     def hold_all(self, holds: Iterable[Hold]) -> list[Placement | MatcherError]:
-        """Hold one after the other; return for each what was granted, or why nothing was.
+        """Hold one after the other; return for each the grant, or why there is none.
 
-        Each hold leaves what a match of one slot would leave that may only look at that node.
+        Each hold leaves the same state as a match of one slot on that node.
         """
         ...
 
@@ -138,7 +138,7 @@ class Allocator(Protocol):
         ...
 
     def add_subgraph(self, jgf: Jgf | str | bytes) -> None:
-        """Add the subtree in ``jgf``, which holds the path from the root down to it too. Raises `InvalidGraph`."""
+        """Add the subtree in ``jgf``, which also has the path from the root down to it. Raises `InvalidGraph`."""
         ...
 
     def remove_subgraph(self, path: str) -> None:

@@ -1,11 +1,11 @@
 """The counted half of the embedded engine: compact graphs, matched by arithmetic over counts.
 
-It answers what production asks all day: slots of leaves from now on, holds on known nodes, virtual devices, status, and
-nodes that join and leave. Everything else is `Uncountable`, and the walker takes the graph over.
+It answers the usual requests of production: slots of leaves from now on, holds on known nodes, virtual devices, status,
+and nodes that join and leave. Everything else is `Uncountable`, and the walker takes the graph over.
 
 `document` reads a compact graph; `skeleton` splits it into physical nodes, which `table` and `tree` hold as arrays, and
 the few vertices that are walked; `search` finds slots with `scoring`; `matcher` keeps the jobs; `handover` makes a
-walker of it all.
+walker of the whole graph.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from fluence_extender.matcher.counted.table import Bools, NodeRow, NodeTable
 from fluence_extender.matcher.walker.constraint import Hostlist, Idset
 
 FEW = 16
-"""A constraint that names at most so many nodes is tested on those alone."""
+"""A constraint that names at most this many nodes is tested only on those."""
 
 _KEPT = 32
 
@@ -53,7 +53,7 @@ class NodeIndex:
         self._masks.clear()
 
     def few_rows(self, constraint: Mapping[str, Any]) -> list[int] | None:
-        """Return at most `FEW` rows outside of which the constraint can't hold; None where it names no such rows."""
+        """Return at most `FEW` rows outside of which the constraint can't hold; None if it names no such rows."""
         for name, operands in constraint.items():
             if name == "and":
                 for operand in operands:

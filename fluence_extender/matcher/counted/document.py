@@ -2,8 +2,8 @@
 
 The units of an entry have the ids ``id..id+N-1`` and the uniq_ids ``uniq_id..uniq_id+N-1``; its name and path are
 those of the first unit. Invariant: in the tree that `read_tree` returns there is one root, every entry has one parent,
-and paths and document ids are unique. Whatever else a document holds is `Uncountable`: the walker either reads it or
-says which place is wrong.
+and paths and document ids are unique. Any other document is `Uncountable`: the walker either reads it or reports the
+place of the fault.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class CompactEntry:
 
 
 def is_compact(graph: Jgf) -> bool:
-    """Whether any entry of the document has a count, or there is nothing yet that could have one."""
+    """Whether any entry of the document has a count, or no entry exists yet that could have one."""
     try:
         nodes = graph["graph"]["nodes"]
         return len(nodes) == 1 or any("count" in node["metadata"] for node in nodes)

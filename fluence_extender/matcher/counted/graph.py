@@ -48,7 +48,7 @@ class CompactGraph:
     # --- growth --------------------------------------------------------------------------------------------------
 
     def add(self, document: Any) -> None:
-        """Add what is new in a document that leads from the root down to it. Raises `InvalidGraph`, `Uncountable`."""
+        """Add the new vertices of a document with their paths from the root. Raises `InvalidGraph`, `Uncountable`."""
         root, types = read_tree(document)
         if root.path != self.state.tree.root.entry.path:
             raise InvalidGraph(f"{root.path} isn't the root {self.state.tree.root.entry.path}")
@@ -108,7 +108,7 @@ class CompactGraph:
             raise InvalidGraph(f"two children of {entry.path} have the same uniq_id")
 
     def _attach(self, halves: Halves, joining: list[CompactEntry]) -> None:
-        """Add what `_check` has passed; ``joining`` are the entries that are new to the skeleton."""
+        """Add a document that has passed `_check`; ``joining`` are the entries that are new to the skeleton."""
         state = self.state
         for entry in halves.counted:
             if not self._is_new(entry):
@@ -171,7 +171,7 @@ class CompactGraph:
         self.tops = {top: turn for top, turn in self.tops.items() if not f"{top}/".startswith(below)}
         self.skeleton.remove_subgraph(path)
 
-    # --- questions -----------------------------------------------------------------------------------------------
+    # --- queries -------------------------------------------------------------------------------------------------
 
     def has_virtual_node(self, serves: Callable[[GraphVertex], bool] | None) -> bool:
         """Whether there is a virtual node, one that ``serves`` if given."""

@@ -1,7 +1,7 @@
 """Hand a compact graph with its jobs over to a walker.
 
 The walker loads every vertex and edge, statuses included. Children stand in the order in which their edges were added,
-because that order decides ties (fluxion reference 2.1). Then it is told what each job holds and what the edges weigh.
+because that order decides ties (fluxion reference 2.1). Then it gets the shares of all jobs and the weights of edges.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def paths_of(shares: Iterable[Share]) -> Iterator[str]:
 
 
 def weights_of(graph: CompactGraph) -> dict[str, int | None]:
-    """Return path -> weight of the edge to it, None where no job came through; empty if the policy has no weights."""
+    """Return path -> weight of the edge to it, None if no job came through; empty if the policy has no weights."""
     state = graph.state
     found: dict[str, int | None] = {}
     for level in state.tree.levels:

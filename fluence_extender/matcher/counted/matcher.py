@@ -1,8 +1,8 @@
 """A matcher over a compact graph that allocates by counting, from now on and until cancelled or handed over.
 
 Requests for leaves of physical nodes are answered by arithmetic over arrays, and requests for virtual devices by a walk
-over the skeleton. Both share one set of job ids, which counts like the walker's. Invariant: an answer is the one that
-the walker gives on the expanded document; where counts can't give it they raise `Uncountable` and change nothing.
+over the skeleton. Both share one set of job ids, which counts like the walker's. Invariant: each answer is that of the
+walker on the expanded document. If counts can't give it, they raise `Uncountable` and change nothing.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from fluence_extender.matcher.walker.jobspec import duration_of, read_jobspec
 from fluence_extender.matcher.walker.planner import GRAPH_END
 
 ALLOCATED = JobInfo("ALLOCATED", False, 0)
-"""What `info` says of every live job here."""
+"""The mode that `info` returns for every live job."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What a live job holds until ``duration`` seconds have passed: shares of nodes, or vertices of the skeleton."""
+    """The holdings of a live job for ``duration`` seconds: shares of nodes, or vertices of the skeleton."""
 
     duration: int
     shares: tuple[Share, ...] = ()
@@ -57,7 +57,7 @@ class CountedMatcher:
 
     @property
     def leaf_types(self) -> set[str]:
-        """The types of what is counted, on physical nodes or below virtual ones."""
+        """The types of counted leaves, on physical nodes or below virtual ones."""
         return self._graph.leaf_types | self._graph.virtual_types
 
     def match(self, op: MatchOp | str, jobspec: Mapping[str, Any], jobid: int | None = None) -> Match:

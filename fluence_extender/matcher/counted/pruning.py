@@ -37,6 +37,6 @@ class TrackedTypes:
         return self._known.types()
 
     def weighing(self, kind: str) -> str | None:
-        """Return the type that weighs the edge to a vertex of type ``kind``; None where edges never change."""
+        """Return the type that weighs the edge to a vertex of type ``kind``; None if edges never change."""
         counted = self._filters.counted_at(self._known, kind)
         return counted[-1] if counted else None

@@ -1,4 +1,4 @@
-"""What production asks for: slots of so many leaves each, from now on; or virtual devices.
+"""The requests of production: slots of leaves, from now on, or virtual devices.
 
 Requests for leaves of physical nodes become a `SlotRequest`, which counts answer. Requests that only virtual vertices
 can meet are matched vertex by vertex on the skeleton. Any other request is `Uncountable`.
@@ -26,7 +26,7 @@ class SlotRequest:
 
 
 def slot_request(jobspec: Jobspec, text: Mapping[str, Any], graph: CompactGraph) -> SlotRequest | None:
-    """Return the jobspec as slots of leaves, or None where the skeleton has to be matched.
+    """Return the jobspec as slots of leaves, or None if the skeleton has to be matched.
 
     ``text`` is the jobspec as it was given; its constraint is kept as text, to be answered for many nodes at once.
     Raises `Uncountable` for any other request.
@@ -88,18 +88,18 @@ def constraint_of(text: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _holds_nodes(resources: Sequence[Resource], *, exclusive: bool, inside: bool) -> bool:
-    """Whether a node is asked for below a node.
+    """Whether the request has a node below a node.
 
     The outer node may be a physical one, which the skeleton has without its leaves, so it can't be exclusive.
     """
     found = False
     for resource in resources:
-        here = exclusive or resource.type == SLOT
+        holds = exclusive or resource.type == SLOT
         if resource.type == NODE:
-            here = here or resource.exclusive is True
+            holds = holds or resource.exclusive is True
             found |= inside
-        below = _holds_nodes(resource.with_, exclusive=here, inside=inside or resource.type == NODE)
-        if below and resource.type == NODE and here:
+        below = _holds_nodes(resource.with_, exclusive=holds, inside=inside or resource.type == NODE)
+        if below and resource.type == NODE and holds:
             raise Uncountable(
                 "resources: a node that holds nodes can't be taken exclusively on a graph with counts"
             )

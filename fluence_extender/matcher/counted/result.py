@@ -1,4 +1,4 @@
-"""A grant as the caller sees it: the placement, and R as compact JGF (fluxion reference 2.2).
+"""A grant in the form for callers: the placement, and R as compact JGF (fluxion reference 2.2).
 
 R lists leaves before their node and nodes before their levels, as libreapi_cli emits them. One entry stands for a run
 of units and has the length of the run as its ``count``.
@@ -36,7 +36,7 @@ def jgf_of(shares: Sequence[Share], levels: Sequence[TreeLevel]) -> Jgf:
 
 
 class _Listing:
-    """The walk that lists what is held, children before their parent, in the order of their edges."""
+    """The walk that lists held vertices, children before their parent, in the order of their edges."""
 
     def __init__(self, shares: Sequence[Share], levels: Sequence[TreeLevel]) -> None:
         self._nodes: list[dict[str, Any]] = []

@@ -17,7 +17,7 @@ Ints = NDArray[np.int64]
 Scores = NDArray[np.int64] | NDArray[np.float64]
 
 MOST_SORTED = 200_000
-"""Up to so many candidates ties are broken as std::sort does; beyond, the first candidate is taken first."""
+"""With up to this many candidates ties are broken as std::sort does; with more, the first candidate comes first."""
 
 _EXACT = 2**62
 
@@ -48,8 +48,8 @@ def group_sums(free: Ranges, group: int, count: int, *, ascending: bool) -> Scor
 def best(scores: Ints, wanted: int, *, ascending: bool) -> Ints:
     """Return the ascending indices of the ``wanted`` best of ``scores``, as std::sort would leave them in front.
 
-    Where the last score taken isn't shared with a candidate that is left out, the scores alone decide; where it is,
-    the moves of the sort do, so they are repeated (fluxion reference 4.8).
+    If no candidate that is left out has the last chosen score, the scores alone decide. Otherwise the moves of the sort
+    decide, so they are repeated (fluxion reference 4.8).
     """
     if wanted >= len(scores):
         return np.arange(len(scores))

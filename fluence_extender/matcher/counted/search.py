@@ -3,8 +3,8 @@
 The answer is the one that a walk over the expanded graph gives (fluxion reference 4.3-4.6), found by arithmetic: a mask
 of the rows that can hold one slot, the number of slots on each, and the policy's order over the rows.
 
-Where units are coarse (every leaf id below 10,000) slots are chosen by the library's own scores. Finer units overflow
-the distance that those scores keep between nodes. There, nodes are taken in the order of their scores, each filled
+With coarse units (every leaf id below 10,000) slots are chosen by the library's own scores. Finer units overflow the
+distance that those scores keep between nodes. With them, nodes are taken in the order of their scores, each filled
 before the next.
 """
 
@@ -40,7 +40,7 @@ class CountedSearch:
         self._ascending = state.policy.ascending
 
     def run(self) -> tuple[Share, ...] | None:
-        """Return what the policy grants, None where the slots don't fit."""
+        """Return the shares that the policy grants, None if the slots don't fit."""
         if any(name not in self._table.columns for name, _ in self._request.leaves):
             return None
         few = self._few_rows()
@@ -56,7 +56,7 @@ class CountedSearch:
         return self._choose_by_score(self._in_visiting_order(mask))
 
     def _few_rows(self) -> Ints | None:
-        """Return the only row that can serve, or none, where the constraint names few nodes; else None."""
+        """Return the rows that can serve if the constraint names few nodes, at most one; otherwise None."""
         holds = self._request.constraint
         rows = None if holds is None else self._state.index.few_rows(self._request.constraint_text)
         if holds is None or rows is None:

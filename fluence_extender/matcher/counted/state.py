@@ -1,7 +1,7 @@
-"""The counted half of a compact graph, and what jobs hold of it.
+"""The counted half of a compact graph, and the jobs' shares of it.
 
 Invariant: the table's columns, the levels' counters and the visiting orders agree with the set of live jobs. Every
-change is one call that can't fail half way.
+change is one call, which can't fail halfway.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class CountedState:
         self.table.reachable[row] = up and self.tree.reachable(self.table.node(row).level)
 
     def set_level_status(self, level: TreeLevel, up: bool) -> None:
-        """Mark a level up or down; what is below it can be reached accordingly."""
+        """Mark a level up or down, which decides whether the vertices below it can be reached."""
         level.up = up
         for below in self.tree.below(level):
             reachable = self.tree.reachable(below.number)
@@ -84,7 +84,7 @@ class CountedState:
     # --- jobs ----------------------------------------------------------------------------------------------------
 
     def share_of(self, row: int, counts: Mapping[str, int]) -> Share | None:
-        """Return the units that the policy takes first on a node, None where it hasn't as many free."""
+        """Return the units that the policy takes first on a node, None if it hasn't as many free."""
         if not counts or not self.table.reachable[row]:
             return None
         take = take_lowest if self.policy.ascending else take_highest
@@ -136,7 +136,7 @@ class CountedState:
         return [self.tree.levels[number] for number in sorted(numbers)]
 
     def _count_free(self, node: NodeRow, counts: Mapping[str, int], *, nodes: int) -> None:
-        """Change what the levels above ``node`` have free of the type that weighs the edge to them."""
+        """Change the free units of the levels above ``node``, of the type that weighs the edge to them."""
         if self.policy.order is not Order.FIRST or node.level == 0:
             return
         for level in self.tree.above(node.level):
@@ -147,7 +147,7 @@ class CountedState:
     # --- weights -------------------------------------------------------------------------------------------------
 
     def _reweigh(self, shares: Sequence[Share]) -> None:
-        """Set the weights of the edges down to ``shares`` to what is free there now (fluxion reference 4.7)."""
+        """Set the weights of the edges down to ``shares`` to the present free units (fluxion reference 4.7)."""
         if self.policy.order is not Order.FIRST:
             return
         by_level: dict[int, list[Share]] = {}

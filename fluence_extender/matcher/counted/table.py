@@ -40,7 +40,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """What never changes of a physical node."""
+    """The constant fields of a physical node."""
 
     path: str
     name: str
@@ -71,7 +71,7 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a job holds of one node: units by leaf type. ``serial`` is the row's at the time of the grant."""
+    """The units of one node that a job holds, by leaf type. ``serial`` is the row's serial at the time of the grant."""
 
     row: int
     serial: int

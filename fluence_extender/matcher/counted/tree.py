@@ -87,7 +87,7 @@ class Tree:
         return self.levels[-1 - reference]
 
     def at(self, path: str) -> TreeLevel | None:
-        """Return the level at ``path``, None where there is none."""
+        """Return the level at ``path``, None if there is none."""
         number = self.by_path.get(path)
         return None if number is None else self.levels[number]
 

@@ -1,4 +1,4 @@
-"""Taking what a selection marked, and giving it back.
+"""Taking the vertices that a selection marked, and giving them back.
 
 The walk follows the marked edges in the graph's own order, books every vertex on its timelines, and lists what it took
 in the order in which libreapi_cli emits it: children first (fluxion reference 4.7). A grant that takes nothing changes
@@ -32,7 +32,7 @@ class _Booked:
 
     ``units``: those it holds exclusively, None for none, ``allocated`` by a job rather than by a reservation.
     ``claimed``: it counts among the jobs that share the vertex. ``counted``: what is counted of it below the vertex, in
-    ``totals``; None where the vertex counts nothing of it.
+    ``totals``; None if the vertex counts nothing of it.
     """
 
     units: int | None = None
@@ -51,7 +51,7 @@ class Span:
     booked: dict[GraphVertex, _Booked] = field(default_factory=dict)
 
     def hold(self, vertex: GraphVertex, units: int, *, allocate: bool) -> bool:
-        """Book units of a vertex. Return False where they aren't free."""
+        """Book units of a vertex. Return False if they aren't free."""
         if vertex.plans is None:
             vertex.plans = SpanPlanner(vertex.size)
         if not vertex.plans.add(self.at, self.duration, units):
@@ -69,7 +69,7 @@ class Span:
         self._on(vertex).claimed = vertex.claims.add(self.at, self.duration, 1)
 
     def count(self, vertex: GraphVertex, totals: Aggregates, below: Mapping[str, int]) -> bool:
-        """Count what the job takes below the vertex. Return False where a total can't hold it."""
+        """Count what the job takes below the vertex. Return False if a total can't hold it."""
         counted = totals.add(self.at, self.duration, below)
         if counted is None:
             return False
@@ -79,7 +79,7 @@ class Span:
         return True
 
     def release(self) -> bool:
-        """Give everything back. Return False where a planner has more free than its total now."""
+        """Give everything back. Return False if a planner has more free than its total now."""
         sound = True
         for vertex, booked in self.booked.items():
             if booked.units is not None and vertex.plans is not None:
@@ -115,7 +115,7 @@ class Grant:
 
     ``whole_types`` are taken with everything below them. ``weighs``: edges that are walked get the weight of what stays
     free below them now, for the policies that stop early; under a replay, as in libreapi_cli, the weight 0. ``errno``
-    is what the walk leaves, None where it sets none.
+    is what the walk leaves, None if it sets none.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Grant:
         self.errno: int | None = None
 
     def take(self, needs: int, exclusive: bool) -> bool:
-        """Take the root's ``needs`` and everything marked below. Return False where nothing is wanted exclusively."""
+        """Take the root's ``needs`` and everything marked below. Return False if nothing is wanted exclusively."""
         self._walk = self._graph.new_walk()
         return self._descend(self._graph.root, None, needs, exclusive, False, {}) > 0
 

@@ -112,7 +112,7 @@ _RESOURCE_KEYS = frozenset({"type", "count", "unit", "exclusive", "with", "label
 
 @dataclass(slots=True)
 class Resource:
-    """One entry of ``resources`` or of a ``with``. ``exclusive`` is None where the jobspec leaves it open."""
+    """One entry of ``resources`` or of a ``with``. ``exclusive`` is None if the jobspec leaves it open."""
 
     type: str
     count: Count

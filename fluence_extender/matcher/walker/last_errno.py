@@ -1,9 +1,9 @@
 """The errno that the last call left.
 
-libreapi_cli doesn't set errno everywhere. A request that matches, but asks for nothing exclusively, fails with whatever
-an earlier call left there: as a rule EBUSY, once the process has refused a vertex (fluxion reference 3.3). That decides
-what the failure is called and whether a job id is used up, so the walker keeps an errno of its own. As in C there is
-one for each thread, shared by all graphs, and loading a graph clears it.
+libreapi_cli doesn't set errno everywhere. A request that matches, but asks for nothing exclusively, fails with the
+errno of an earlier call: usually EBUSY, once the process has refused a vertex (fluxion reference 3.3). This errno
+decides the kind of the failure and whether a job id is used up, so the walker keeps an errno of its own. As in C there
+is one for each thread, shared by all graphs, and loading a graph clears it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LAST_ERRNO = _LastErrno()
 
 
 def leaves_errno(method: Method) -> Method:
-    """Keep the errno of what the method raises."""
+    """Keep the errno of the errors that the method raises."""
 
     @functools.wraps(method)
     def kept(*args: Any, **kwargs: Any) -> Any:

@@ -69,7 +69,7 @@ class SpanPlanner:
         return True
 
     def remove(self, at: int, duration: int, amount: int) -> bool:
-        """Give back what `add` took with the same arguments. Return False where more is free now than the total.
+        """Give back what `add` took with the same arguments. Return False if more is free now than the total.
 
         That happens after `resize` to less than what was taken.
         """
@@ -184,7 +184,7 @@ class Aggregates:
         return all(planner.fits(at, duration, counts.get(name, 0)) for name, planner in self.planners.items())
 
     def add(self, at: int, duration: int, counts: Mapping[str, int]) -> Counted | None:
-        """Count a job. Return what `remove` needs, or None where a type can't hold its count.
+        """Count a job. Return what `remove` needs, or None if a type can't hold its count.
 
         As in libreapi_cli, types before the one that fails keep their spans.
         """
@@ -198,9 +198,9 @@ class Aggregates:
         return counted
 
     def remove(self, at: int, duration: int, counted: Counted) -> bool:
-        """Count a job no longer. Return False where a planner has more free than its total now."""
+        """Count a job no longer. Return False if a planner has more free than its total now."""
         self.live -= 1
-        # Every planner has to be told, so no generator that stops at the first False.
+        # Every planner has to be changed, so this is no generator that stops at the first False.
         return all([planner.remove(at, duration, amount) for planner, amount in counted.values()])
 
     def last(self) -> SpanPlanner:

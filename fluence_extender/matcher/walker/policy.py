@@ -89,7 +89,7 @@ class Policy:
         return _MET + self._around + vertex.id + 1
 
     def choose_top(self, level: RequestLevel, scores: Scores) -> bool:
-        """Choose among the candidates of the whole graph. Return False where a resource can't be met."""
+        """Choose among the candidates of the whole graph. Return False if a resource can't be met."""
         met = True
         for wanted in level.resources:
             count = wanted.count.within(scores.qualified(wanted.type))

@@ -186,7 +186,7 @@ def _required_string(fields: Mapping[str, Any], key: str, where: str) -> str:
 
 
 def _string(fields: Mapping[str, Any], key: str, where: str) -> str | None:
-    """Return the text under ``key``, None where there is no such key; null isn't a text."""
+    """Return the text under ``key``, None if there is no such key; null isn't a text."""
     if key not in fields:
         return None
     value = fields[key]

@@ -1,8 +1,8 @@
 """A jobspec in the form that the walk needs.
 
 A `RequestLevel` is a list of resources that the walk looks for at once: the top level, or one resource's ``with``.
-What a vertex's type means to a level is worked out once and kept (fluxion reference 4.3). Counts of tracked types are
-summed up for the pruning filters (4.1).
+The meaning of a vertex's type for a level is computed once and kept (fluxion reference 4.3). Counts of tracked types
+are summed up for the pruning filters (4.1).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What a level means to a vertex of one type.
+    """The meaning of a level for a vertex of one type.
 
     ``clash``: two of the level's resources would match there, which no walk can follow. ``match``: the resource of
     that type. ``slot``: the slot to try at such a vertex, the level's own or one right below ``match``. ``pruned_by``:
@@ -64,7 +64,7 @@ class RequestLevel:
         self.counts[name] = self.counts.get(name, 0) + (count & UNSIGNED_MAX)
 
     def sight(self, kind: str) -> Sight:
-        """Return what this level means to a vertex of type ``kind``."""
+        """Return the meaning of this level for a vertex of type ``kind``."""
         sight = self._sights.get(kind)
         if sight is None:
             sight = self._sights[kind] = self._look(kind)

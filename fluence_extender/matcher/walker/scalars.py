@@ -115,7 +115,7 @@ def member(value: Mapping[str, Any], key: str, where: str) -> Any:
 
 
 def kind_of(value: Any) -> str:
-    """Return what JSON calls the value."""
+    """Return the JSON type of the value."""
     if value is None:
         return "null"
     if isinstance(value, Mapping):

@@ -149,7 +149,7 @@ class Traversal:
         parent.score = score
 
     def _admit(self, vertex: GraphVertex, sight: Sight, exclusive: bool) -> int:
-        """Return how much of the vertex is free, 0 where it is pruned."""
+        """Return how much of the vertex is free, 0 if it is pruned."""
         before, self.errno = self.errno, EBUSY
         if vertex.status != UP and not self._ever:
             return 0
@@ -246,7 +246,7 @@ class Traversal:
         pack_slots(slot.below, members, scores)
 
     def _choose(self, level: RequestLevel, scores: Scores) -> bool:
-        """Choose the best children for every resource of the level. Return False where one can't be met."""
+        """Choose the best children for every resource of the level. Return False if one can't be met."""
         for wanted in level.resources:
             count = wanted.count.within(scores.qualified(wanted.type))
             if count == 0:

@@ -206,7 +206,7 @@ class Walker:
         return [vertex.path for vertex in subtree(self.vertex(path)) if vertex.path != path]
 
     def weights(self, paths: Iterable[str]) -> dict[str, int | None]:
-        """Return the weights of the edges to the vertices at known paths, None where no job came through."""
+        """Return the weights of the edges to the vertices at known paths, None if no job came through."""
         edges: Iterator[Edge] = (edge for path in paths for edge in self.vertex(path).parents[:1])
         return {edge.target.path: None if edge.weight == UNWEIGHED else edge.weight for edge in edges}
 
