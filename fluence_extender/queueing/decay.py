@@ -1,7 +1,7 @@
 """Past use, in which older use counts less.
 
-Past use decays by half in each half-life. As long as the held amounts don't change, a formula gives the sum. So it is
-exact however rarely it is computed, and computing it more often changes nothing.
+Past use decays by half in each half-life. As long as the held amounts don't change, a formula gives the sum. So the
+result is exact, and doesn't depend on how often it is computed.
 """
 
 from __future__ import annotations

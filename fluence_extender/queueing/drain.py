@@ -1,9 +1,9 @@
 """The nodes to drain for an entry that no declared end helps.
 
-Where pods run without a declared end, a wide entry might wait forever, because smaller ones take all room that becomes
+If pods run without a declared end, a wide entry might wait forever, because smaller ones take all room that becomes
 free. So the nodes that are the cheapest to empty are kept for it, and it starts once they are empty enough. The cost of
 a node is the share of it that pods without a declared end hold; among equal nodes, the last declared end counts. While
-the nodes are drained nothing starts there, so they only become cheaper, and the choice settles.
+nodes are drained nothing starts there, so they only become cheaper, and the choice soon stays the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def cheapest(
 ) -> Footprint | None:
     """Return the places that are the cheapest to empty for an entry, None if it wouldn't fit even on empty nodes.
 
-    Nodes on which something is reserved are left alone.
+    Nodes with reservations aren't used.
     """
     closing = [one for one in operators if one.closes(entry, timeline.now, NEVER)]
     usable = open_rows(planner.usable(entry.where), closing, len(timeline.room)).copy()

@@ -1,8 +1,8 @@
 """When a running pod is expected to end.
 
 A pod is expected to end at its declared end. If it runs on, its expected end moves by a step, which doubles each time.
-So during a long overrun the expected end moves a logarithmic number of times, and it is never in the past. It depends
-on nothing but the declared end and the time.
+So during a long overrun the expected end moves only a logarithmic number of times, and it is never in the past. It
+depends only on the declared end and the time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from fluence_extender.queueing.entry import NEVER
 
 FIRST_STEP = 60.0
-"""Seconds within which most pods that are told to end do so: twice their usual grace period."""
+"""Seconds within which most deleted pods end: twice their usual grace period."""
 
 
 def expected_end(declared: float, now: float) -> float:

@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 Amounts = NDArray[np.int64]
-"""Rows x resources, or one amount for each row."""
+"""An array of rows by resources, or one amount for each row."""
 
 Rows = NDArray[np.intp]
 Times = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-"""Whether something is true of each row."""
+"""One boolean for each row."""
 
 Entitlement = tuple[int, tuple[float, ...]]
-"""How far beyond its guarantee a queue is with the entry, and the shares from the root of its tree to the user."""
+"""How far the entry takes its queue beyond its guarantee, and the shares from the root of the tree to the user."""
 
 EQUAL: Entitlement = (0, ())
 """The entitlement of all entries where no queue has a guarantee or a weight."""
@@ -45,9 +45,9 @@ class Slots:
 class Entry:
     """A gang or a suspended workload that waits for its start.
 
-    ``slots`` has one element for each different size. ``where`` stands for everything else that restricts its places:
-    two entries with equal slots and an equal ``where`` fit or don't fit alike. ``duration`` is the longest time that it
-    runs, in seconds. ``queue`` is the name of its queue.
+    ``slots`` has one element for each different size. ``where`` is a key for everything else that restricts its places:
+    of two entries with equal slots and an equal ``where`` either both fit or neither does. ``duration`` is the longest
+    time that it runs, in seconds. ``queue`` is the name of its queue.
     """
 
     key: str
@@ -70,8 +70,8 @@ class Footprint:
 class Running:
     """Running work: its places and its declared end, in seconds since the epoch.
 
-    ``foreign`` says that another scheduler placed it. The queue doesn't expect the places of foreign work without a
-    declared end back: it may be a daemon on every node.
+    ``foreign`` says that another scheduler placed it. The queue doesn't expect foreign work without a declared end to
+    end, because it may be a daemon on every node.
     """
 
     key: str

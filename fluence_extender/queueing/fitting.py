@@ -1,8 +1,8 @@
 """Whether slots fit into what is free, and on which rows an entry gets them.
 
-Counting slots row by row tells quickly that an entry can't fit. It doesn't tell that it can, because slots of different
-sizes compete, and an entry may have other constraints. So the exact planner, which is behind a port, fixes the places.
-It first gets only a few rows: those that are worth the least to other entries. So the rows that others need stay free.
+A count of slots row by row shows quickly that an entry can't fit. It doesn't show that the entry fits, because slots of
+different sizes compete, and an entry may have other constraints. So the exact planner, which is behind a port, fixes
+the places. It first gets only the few rows that are worth the least to other entries, so that better rows stay free.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fluence_extender.queueing.reservation import OperatorReservation
 
 
 class PlannerPort(Protocol):
-    """The exact planner. Its answers depend on its arguments alone; more room never makes an entry fit worse."""
+    """The exact planner. Its answers depend only on its arguments. An entry that fits also fits into more room."""
 
     def usable(self, where: str) -> Mask | None:
         """Return the rows on which entries with this ``where`` may run, None for all."""
@@ -34,7 +34,7 @@ class PlannerPort(Protocol):
 
 
 def open_rows(usable: Mask | None, closing: Sequence[OperatorReservation], rows: int) -> Mask:
-    """Return which of so many rows an entry may use while some operators' reservations are closed to it."""
+    """Return which of the ``rows`` rows an entry may use while the reservations ``closing`` are closed to it."""
     found = np.ones(rows, dtype=np.bool_) if usable is None else usable
     if closing:
         found = found.copy()
@@ -52,8 +52,8 @@ def place(
 ) -> Footprint | None:
     """Return places for an entry within ``view`` on ``usable`` rows, None when it doesn't fit.
 
-    ``others`` are the amounts that other entries could use. Rows that offer the least of them are preferred. The entry
-    fits at ``kept``, and gets these places again if they offer no more than the preferred rows.
+    ``others`` are the amounts that other entries could use; rows with the least of them are preferred. The entry fits
+    at ``kept``, and gets these places again if they offer no more to others than the preferred rows.
     """
     if others is not None:
         preferred, offered = _least_wanted(entry, view, usable, others)
@@ -69,7 +69,7 @@ def place(
 
 
 def _least_wanted(entry: Entry, view: Amounts, usable: Mask | None, others: Amounts) -> tuple[Mask, float]:
-    """Return just enough rows for the slots of each size, those that offer the least first, and what these offer."""
+    """Return just enough rows for the slots of each size, those that offer the least, and how much they offer."""
     chosen, offered = np.zeros(len(view), dtype=np.bool_), 0.0
     for one in entry.slots:
         counts = slots_by_row(one.size, view, usable)
@@ -84,8 +84,8 @@ def _least_wanted(entry: Entry, view: Amounts, usable: Mask | None, others: Amou
 
 def _offers(size: Sequence[int], view: Amounts) -> NDArray[np.float64]:
     """Return how many slots each row of ``view`` offers, with the fraction of a slot that is left over."""
-    asked = [column for column, amount in enumerate(size) if amount > 0]
-    shares = view[:, asked] / np.array(size, dtype=np.float64)[asked]
+    columns = [column for column, amount in enumerate(size) if amount > 0]
+    shares = view[:, columns] / np.array(size, dtype=np.float64)[columns]
     offers: NDArray[np.float64] = shares.min(axis=1, initial=MANY).clip(min=0)
     return offers
 

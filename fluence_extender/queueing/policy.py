@@ -23,9 +23,9 @@ DEPTHS = {PolicyName.FCFS: 0, PolicyName.EASY: 1, PolicyName.HYBRID: 64, PolicyN
 class QueuePolicy:
     """The policy of a queue.
 
-    The first ``reservation_depth`` blocked entries get reservations (None: as many as `DEPTHS` says). A pass looks at
-    ``queue_depth`` entries (None: all). If no declared end helps one of these blocked entries, nodes are drained for it
-    once it has waited ``starvation_after`` seconds.
+    The first ``reservation_depth`` blocked entries get reservations; None stands for the number in `DEPTHS`. A pass
+    looks at ``queue_depth`` entries, or at all if that is None. If no declared end helps one of these blocked entries,
+    nodes are drained for it once it has waited ``starvation_after`` seconds.
     """
 
     policy: PolicyName = PolicyName.EASY

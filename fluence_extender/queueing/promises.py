@@ -1,8 +1,8 @@
 """Promised starts, and why they move.
 
 A reservation promises a start. The next pass makes reservations anew, and the start may become earlier. It becomes
-later only if the reserved places won't be free at the promised time. The incidents on these nodes tell why. If there
-are none, entries that are served earlier need the places.
+later only if the reserved places won't be free at the promised time. The incidents on these nodes are the cause. If
+there are none, entries that are served earlier need the places.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Incidents:
         self.queue_changed = False
 
     def note(self, rows: Rows, cause: DelayCause) -> None:
-        """Record a cause for the nodes of some rows; of two causes for one node the first counts."""
+        """Record a cause for the nodes of some rows. If a node has two causes, the first counts."""
         for row in rows.tolist():
             self._rows.setdefault(row, cause)
 

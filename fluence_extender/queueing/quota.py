@@ -1,12 +1,10 @@
 """What each queue uses of its quota, and whether it may use more.
 
 A branch of the tree is *charged* with all that its gangs hold and with what it keeps free: the part of its guarantee
-that it doesn't lend is charged even while nobody uses it. A branch may borrow what others don't use of their
-guarantees.
+that it doesn't lend is charged even while it isn't used. A branch may borrow the unused part of other guarantees.
 
-Invariants: as long as everything that was added was first found to be within the quota, no branch is charged more than
-its limit, and all together are charged no more of a resource than the cluster has. So a queue always finds what it
-keeps.
+Invariants: as long as all added amounts were first found to be within the quota, no branch is charged more than its
+limit, and all together are charged no more of a resource than the cluster has. So a queue can always use what it keeps.
 """
 
 from __future__ import annotations
@@ -22,9 +20,9 @@ EMPTY: Mapping[str, Amount] = {}
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """The resource of which too much would be used: ``queue`` may use at most ``most`` of it.
+    """A resource of which too much would be used. ``queue`` may use at most ``most`` of it.
 
-    ``most`` is None if no limit is exceeded, but other queues keep the rest of the resource for themselves.
+    ``most`` is None if no limit is exceeded but other queues keep the rest of the resource for themselves.
     """
 
     queue: str
@@ -57,7 +55,7 @@ class QuotaUse:
         return {kind: amount for kind, amount in over.items() if amount > 0 and kind in self.tree.guaranteed}
 
     def add(self, queue: str, amounts: Amount, sign: int = 1) -> None:
-        """Count that the gangs of a queue hold these amounts more, or with a ``sign`` of -1, less."""
+        """Count that the gangs of a queue hold these additional amounts, or release them with a ``sign`` of -1."""
         for kind, amount in amounts.items():
             for name in self.tree.branch(queue).path:
                 used = self._used.setdefault(name, {})
@@ -68,7 +66,7 @@ class QuotaUse:
                 self._charge(self.tree.branch(queue).path, kind, sign * amount)
 
     def _charge(self, path: Sequence[str], kind: str, more: int) -> None:
-        """Charge the branches of a path, each with the part that the branches below it don't keep anyway."""
+        """Charge each branch of a path with the part that the branches below it don't keep anyway."""
         for name in path:
             kept = self.tree.branch(name).kept.get(kind, 0)
             inside = self._inside.setdefault(name, {})
@@ -78,7 +76,7 @@ class QuotaUse:
         self._total[kind] = self._total.get(kind, 0) + more
 
     def excess(self, queue: str, more: Amount) -> Excess | None:
-        """Return what a queue would use too much of if its gangs held these amounts ``more``, None if nothing."""
+        """Return the resource that a queue would use too much of if its gangs held ``more``, None if there is none."""
         tree = self.tree
         for kind in sorted(more):
             added = more[kind]
@@ -102,8 +100,8 @@ class QuotaUse:
     def tier(self, queue: str, more: Amount, ahead: Mapping[str, Amount] = EMPTY) -> int:
         """Return 0 if a queue that uses ``more`` is within its guarantee, or else how far up it borrows.
 
-        That is how many levels up the nearest queue is that stays within its own guarantee, or `NOBODY` if none does.
-        ``ahead`` is what branches get before.
+        That is the number of levels up to the nearest queue that stays within its own guarantee, or `NOBODY` if none
+        does. ``ahead`` are the amounts that branches get first.
         """
         kinds = [kind for kind, amount in more.items() if amount > 0 and kind in self.tree.guaranteed]
         for level, name in enumerate(self.tree.branch(queue).path):

@@ -31,10 +31,10 @@ class HeldPlaces(Generic[Key]):
 
 
 def is_owed(use: QuotaUse, queue: str, asks: Amount, ahead: Mapping[str, Amount] = EMPTY) -> bool:
-    """Return whether a queue stays within its guarantee with these amounts, after what branches get ``ahead`` of it."""
+    """Return whether a queue stays within its guarantee with ``asks``; branches get the amounts ``ahead`` first."""
     guaranteed = use.tree.branch(queue).guaranteed
-    asked = any(amount > 0 and guaranteed.get(kind, 0) for kind, amount in asks.items())
-    return asked and use.tier(queue, asks, ahead) == 0
+    concerned = any(amount > 0 and guaranteed.get(kind, 0) for kind, amount in asks.items())
+    return concerned and use.tier(queue, asks, ahead) == 0
 
 
 def beyond_guarantees(
@@ -47,8 +47,8 @@ def beyond_guarantees(
 ) -> list[HeldPlaces[Key]]:
     """Return the entries of ``running`` that may be taken so that the queue ``owner`` gets what it asks for.
 
-    ``own`` is what each queue's own entries hold. The entries of ``leaving`` are gone soon. Of each queue the first
-    entries are returned, for as long as the queue borrows while they are taken one by one.
+    ``own`` is what each queue's own entries hold. The entries of ``leaving`` are gone soon. The entries of each queue
+    are taken one by one, in the order of ``running``, for as long as the queue borrows.
     """
     tree = use.tree
     above = frozenset(tree.branch(owner).path)

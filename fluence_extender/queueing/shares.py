@@ -1,10 +1,10 @@
-"""The order in which queues have their turns: first those within their guarantees, then those with the smallest shares.
+"""The order in which queues are served: first those within their guarantees, then those with the smallest shares.
 
 A branch's *share* is the largest part of any resource of the cluster that its gangs hold, divided by its weight. If the
 branch has a half-life, its past use counts, too. Waiting entries are ranked as if each started in its turn: the next
-entry comes from the queue with the smallest share, and within it from the user with the smallest share. What the entry
-asks for is then added to both. So the start of an entry doesn't change the order of those behind it. The order changes
-only when something ends, comes, or decays.
+entry comes from the queue with the smallest share, and within it from the user with the smallest share. The entry's
+request is then added to both. So the start of an entry doesn't change the order of those behind it. The order changes
+only when an entry ends or comes, or when past use decays.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Group = tuple[str, str]
 """A queue and one of its users."""
 
 Parts = Mapping[str, float]
-"""The part of the cluster's capacity, for each resource."""
+"""Parts of the cluster's capacity, by resource."""
 
 FIRST = 512
-"""The entries that are ranked one after the other, as many as a step starts; the rest by the shares after these."""
+"""The entries that are ranked one by one, as many as a step starts. The rest is ranked by the shares after these."""
 
 DIGITS = 9
 
@@ -56,7 +56,7 @@ class Shares:
         return dominant(self.branches.get(queue, NO_PARTS), more) / self.weights.get(queue, 1.0)
 
     def of_user(self, group: Group, more: Parts = NO_PARTS) -> float:
-        """Return the share of a queue's user if he had ``more``."""
+        """Return the share of a queue's user if that user had ``more``."""
         return dominant(self.users.get(group, NO_PARTS), more)
 
 
@@ -79,7 +79,7 @@ _Head = tuple[tuple[int, float], tuple[object, ...], Group]
 
 
 class Ranking:
-    """Ranks waiting entries. ``shares`` is None where queues aren't compared by their shares."""
+    """Ranks waiting entries. ``shares`` is None if queues aren't compared by their shares."""
 
     def __init__(self, use: QuotaUse, shares: Shares | None) -> None:
         self._use = use
@@ -88,7 +88,7 @@ class Ranking:
         self._parts: dict[str | Group, dict[str, float]] = {}
 
     def rank(self, waiting: Iterable[ShareEntry]) -> dict[str, Entitlement]:
-        """Return what each entry is entitled to, by its key."""
+        """Return the entitlement of each entry, by its key."""
         lines: dict[Group, list[ShareEntry]] = {}
         for one in waiting:
             lines.setdefault(one.group, []).append(one)
@@ -101,7 +101,7 @@ class Ranking:
 
         def best(queue: str) -> tuple[Entitlement, tuple[object, ...], Group]:
             some = queues[queue]
-            # Entries that others were given since may count against it.
+            # Entries that were ranked since then may count against it.
             while (fresh := self._head(lines[some[0][2]])) != some[0]:
                 heapq.heapreplace(some, fresh)
             _, within, group = some[0]

@@ -4,9 +4,9 @@ A queue names its parent, and children share the guarantee of their parent. Admi
 so a tree may contradict itself at any moment: a parent may be missing, queues may be each other's parents, and more may
 be guaranteed than there is.
 
-Invariant: whatever the queues say, the result is a tree of at most `LEVELS` levels, in which children are guaranteed no
-more than their parent, and all queues no more than the cluster has. If a statement of a queue doesn't count as it is
-written, it is among the problems of that queue.
+Invariant: for any settings of the queues, the result is a tree of at most `LEVELS` levels, in which children are
+guaranteed no more than their parent, and all queues no more than the cluster has. A setting that isn't in force as
+written is among the problems of its queue.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class QuotaTree:
     kept: frozenset[str] = frozenset()
 
     def branch(self, queue: str) -> QueueBranch:
-        """Return the branch of a queue; one that isn't in the tree stands alone and has no quota."""
+        """Return the branch of a queue. A queue that isn't in the tree stands alone and has no quota."""
         return self.branches.get(queue) or QueueBranch((queue,))
 
 
@@ -85,9 +85,9 @@ def grow(queues: Mapping[str, Queue], capacity: Amount) -> QuotaTree:
             problems[name].append("spec.guaranteed isn't in force: the queue has no place in the tree")
         stated[name] = {} if apart else _within_limit(queue, problems[name])
         _note_unknown(queue, capacity, problems[name])
-    asked: dict[str, dict[str, int]] = {}
+    requests: dict[str, dict[str, int]] = {}
     for name in sorted(queues, key=lambda one: -len(paths[one])):
-        asked[name] = _summed(asked[child] for child in children[name]) | stated[name]
+        requests[name] = _summed(requests[child] for child in children[name]) | stated[name]
     granted: dict[str, Amount] = {}
     for name in sorted(queues, key=lambda one: len(paths[one])):
         if len(paths[name]) == 1:
@@ -95,8 +95,8 @@ def grow(queues: Mapping[str, Queue], capacity: Amount) -> QuotaTree:
         else:
             parent = paths[name][1]
             room, siblings, whose = granted[parent], children[parent], f"queue {parent}"
-        together = _summed(asked[one] for one in siblings)
-        granted[name] = _granted(asked[name], together, room)
+        together = _summed(requests[one] for one in siblings)
+        granted[name] = _granted(requests[name], together, room)
         for kind in sorted(stated[name]):
             if granted[name].get(kind, 0) < stated[name][kind] and capacity.get(kind, 0):
                 problems[name].append(_less(kind, stated[name][kind], granted[name], together, room, whose))
@@ -167,14 +167,14 @@ def _within_limit(queue: Queue, problems: list[str]) -> dict[str, int]:
 
 def _note_unknown(queue: Queue, capacity: Amount, problems: list[str]) -> None:
     quota = queue.quota
-    for what, said in (
+    for part, amounts in (
         ("guaranteed", quota.guaranteed),
         ("limit", quota.limit),
         ("lendable", quota.lendable),
     ):
-        for kind in sorted(said):
+        for kind in sorted(amounts):
             if not capacity.get(kind, 0):
-                problems.append(f"spec.{what} {kind}: nothing in the cluster has it")
+                problems.append(f"spec.{part} {kind}: nothing in the cluster has it")
     for kind, amount in sorted(quota.lendable.items()):
         if amount > quota.guaranteed.get(kind, 0):
             problems.append(f"spec.lendable {kind}: it is more than the queue is guaranteed")
@@ -188,22 +188,23 @@ def _summed(some: Iterable[Amount]) -> dict[str, int]:
     return found
 
 
-def _granted(asked: Amount, together: Amount, room: Amount) -> dict[str, int]:
-    """Return what a queue gets of what it asks for, pro rata if all together ask for more than ``room``."""
+def _granted(request: Amount, together: Amount, room: Amount) -> dict[str, int]:
+    """Return the granted part of a queue's ``request``, pro rata if all requests together exceed ``room``."""
     found: dict[str, int] = {}
-    for kind, amount in asked.items():
-        there = room.get(kind, 0)
-        got = amount if together[kind] <= there else amount * there // together[kind]
+    for kind, amount in request.items():
+        free = room.get(kind, 0)
+        got = amount if together[kind] <= free else amount * free // together[kind]
         if got:
             found[kind] = got
     return found
 
 
 def _less(kind: str, stated: int, granted: Amount, together: Amount, room: Amount, whose: str) -> str:
-    amount, less, all_, there = (
+    amount, less, total, available = (
         written_amount(kind, one) for one in (stated, granted.get(kind, 0), together[kind], room.get(kind, 0))
     )
-    return f"spec.guaranteed {kind}: {amount} counts as {less}, because {all_} is guaranteed of the {there} of {whose}"
+    cause = f"{total} is guaranteed of the {available} of {whose}"
+    return f"spec.guaranteed {kind}: {amount} counts as {less}, because {cause}"
 
 
 def _kept(granted: Amount, lendable: Amount) -> dict[str, int]:
