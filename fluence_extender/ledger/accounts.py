@@ -1,6 +1,6 @@
-"""The exact accounts: what each pod holds, what each node has and gives, and which accounts have changed.
+"""The exact accounts: what each pod holds, what each node has, and which accounts have changed.
 
-Amounts are those of `Resources`, and nothing is rounded here. Sums are kept as they change, so reading them is cheap.
+Amounts are those of `Resources`, and nothing is rounded here. Sums are updated with each change, so reads are cheap.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def clashing(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> Iterator[
 
 
 class PortIndex:
-    """The holders of host ports, which are given with the ports that each has, by port, protocol and address."""
+    """The holders of host ports by port, protocol and address. ``held`` has the ports of each holder."""
 
     def __init__(self, held: Iterable[tuple[int, Iterable[HostPort]]]) -> None:
         self._holders: dict[tuple[int, str], dict[str, set[int]]] = {}
@@ -172,7 +172,7 @@ class NodeAccount:
 class Journal:
     """The names of changed nodes, in order, so that values derived from nodes can follow the changes.
 
-    The oldest names are forgotten; a reader that has missed some of them has to look at all nodes.
+    The oldest names are dropped. A reader that has missed some of them has to look at all nodes.
     """
 
     MOST = 20_000

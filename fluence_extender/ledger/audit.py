@@ -1,8 +1,8 @@
 """Comparing the ledger with the cluster and with the matcher's graph, object by object.
 
 The ledger records each observation at once, so between two observations the three agree. A difference means that
-something was missed or miscounted. Each function checks one object, changes nothing and costs what that object costs,
-so a whole audit can be cut into slices.
+something was missed or miscounted. Each function checks one object and changes nothing. Its cost depends on that object
+only, so a whole audit can be cut into slices.
 
 Three things aren't drift: an allocation whose leaves are taken (it waits for capacity, and its node takes nothing
 new), a device that was removed from resources.yaml while it was held, and a graph that is being rebuilt.
@@ -159,7 +159,7 @@ def of_node(ledger: Ledger, name: str, node: Node | None) -> Iterator[Drift]:
 
 
 def of_jobs(ledger: Ledger) -> Iterator[Drift]:
-    """Return the matcher's jobs that stand for nothing."""
+    """Return the matcher's jobs that belong to no allocation and no foreign pod."""
     for job in sorted(ledger.bookings.matcher.jobs - ledger.bookings.owned()):
         yield Drift(
             DriftKind.JOB_ORPHANED,

@@ -1,14 +1,15 @@
-"""The matcher's jobs that stand for our pods' allocations and for foreign pods, kept equal to the ledger.
+"""The matcher's jobs for our pods' allocations and for foreign pods, kept equal to the ledger.
 
-Each allocation is booked on its node and on its devices. Invariant: what can't be booked, because its leaves are taken
-or don't exist, is remembered and booked as soon as possible, the strongest allocation first. Until then its node is
-overcommitted.
+Each allocation is booked on its node and on its devices. Invariant: if leaves are taken or don't exist, the rest of the
+allocation is booked as soon as possible, the strongest allocation first. Until then its node is overcommitted.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from fluence_extender.graph.containment import without_levels
@@ -40,7 +41,7 @@ class LedgerState:
     allocations: Mapping[str, Allocation] = field(default_factory=dict)
 
     def differences(self, later: LedgerState) -> int:
-        """Return how many nodes and allocations have to be booked again to get from here to ``later``."""
+        """Return how many nodes and allocations have to be booked again to get from this state to ``later``."""
         return len(self.not_in(later)) + len(later.not_in(self)) + len(self.changed_use(later))
 
     def not_in(self, other: LedgerState) -> list[Allocation]:
@@ -52,7 +53,7 @@ class LedgerState:
         ]
 
     def changed_use(self, later: LedgerState) -> list[str]:
-        """Return the nodes that offer another amount ``later``, or of which foreign pods use another amount."""
+        """Return the nodes whose offer, or whose use by foreign pods, differs in ``later``."""
         return [name for name, use in later.use.items() if not _same_use(use, self.use.get(name))]
 
 
@@ -103,14 +104,14 @@ class Bookings:
         return self._device_jobs.get(uid, ())
 
     def owned(self) -> set[int]:
-        """Return every job that stands for something."""
+        """Return every job that belongs to an allocation or to foreign pods."""
         devices = (job for jobs in self._device_jobs.values() for job in jobs)
         return {*self._jobs.values(), *devices, *self.foreign.jobs()}
 
     # Allocations.
 
     def book_all(self, shares: Sequence[tuple[str, str, Resources]]) -> str:
-        """Book pods (uid, node, requests), all or none: return the node that is gone or full, or ""."""
+        """Book pods (uid, node, requests), all or none. Return the node that is gone or full, "" on success."""
         for _, node, _ in shares:
             if node not in self.matcher.graph.nodes:
                 return node
@@ -124,7 +125,7 @@ class Bookings:
         return ""
 
     def book_bound(self, shares: Iterable[tuple[str, str, Resources]]) -> None:
-        """Book pods (uid, node, requests) that are on their nodes already, in order; those without capacity wait."""
+        """Book pods (uid, node, requests) that are on their nodes already, in order. Those without capacity wait."""
         present = [one for one in shares if one[1] in self.matcher.graph.nodes]
         jobs = self.matcher.hold_shares((node, requests) for _, node, requests in present)
         for (uid, node, _), job in zip(present, jobs, strict=True):
@@ -224,14 +225,14 @@ class Bookings:
         self._unbooked.pop(node, None)
 
     def cancel_node(self, node: str, uids: Iterable[str]) -> None:
-        """Cancel all jobs on a node, ``uids`` being the pods that hold it; the next `settle` books them again."""
+        """Cancel all jobs on a node that the pods ``uids`` hold; the next `settle` books them again."""
         self.foreign.cancel(node)
         self.stop_waiting(node)
         for uid in uids:
             self.rebook(self.allocations[uid])
 
     def change_graph(self, edit: Edit, uids: Iterable[str], use: NodeUse) -> None:
-        """Apply an edit to the graph; ``uids`` hold the node that leaves or joins, ``use`` is the joining node's.
+        """Apply an edit to the graph. The pods ``uids`` hold its leaving or joining node, and ``use`` is the latter's.
 
         Raises `MatcherError`; then the graph must be rebuilt.
         """
@@ -271,8 +272,8 @@ class Bookings:
 class ForeignBookings:
     """On each node, one job that stands for all foreign pods there.
 
-    A node offers us its allocatable minus the exact sum of the foreign requests, rounded once. What can't be booked
-    because its leaves are taken is the node's deficit, and is booked as soon as possible. Leaves that the graph has and
+    A node offers us its allocatable minus the exact sum of the foreign requests, rounded once. The part that can't be
+    booked because leaves are taken is the node's deficit; it is booked as soon as possible. Leaves of the graph that
     the node has lost count as used by foreign pods.
     """
 
@@ -287,7 +288,7 @@ class ForeignBookings:
         return self._deficits
 
     def book_all(self, uses: Mapping[str, NodeUse]) -> None:
-        """Book what foreign pods use of nodes, as far as its leaves are free."""
+        """Book the foreign pods' use of nodes, as far as leaves are free."""
         wanted: dict[str, dict[str, int]] = {}
         for node, use in uses.items():
             taken = self._taken(node, use)
@@ -348,7 +349,7 @@ class ForeignBookings:
         return bool(booked) and not self._matcher.holds(job, node, booked)
 
     def _taken(self, node: str, use: NodeUse) -> dict[str, int]:
-        """Return the leaves that the graph has of a node and that aren't left to us."""
+        """Return the leaves of a node in the graph that aren't available to us."""
         graph = self._matcher.graph
         if not use.foreign and use.allocatable is graph.built_from[node]:
             return {}
@@ -358,20 +359,21 @@ class ForeignBookings:
         return {leaf: count for leaf, count in taken.items() if count > 0}
 
     def _shrunk(self, node: str, counts: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
-        """Return how much of ``counts`` is free on the node, leaf type by leaf type, and how much isn't."""
-        fitting: dict[str, int] = {}
-        for leaf, count in counts.items():
-            low, high = 0, count
-            while low < high:
-                middle = (low + high + 1) // 2
-                try:
-                    job = self._matcher.hold(node, {leaf: middle})
-                except MatcherError:
-                    high = middle - 1
-                else:
-                    self._matcher.cancel((job,))
-                    low = middle
-            if low:
-                fitting[leaf] = low
-        missing = {leaf: count - fitting.get(leaf, 0) for leaf, count in counts.items()}
-        return fitting, {leaf: count for leaf, count in missing.items() if count}
+        """Return for each leaf type how much of ``counts`` is free on the node, and how much isn't."""
+        fitting = {
+            leaf: bisect_left(range(1, count + 1), True, key=partial(self._exceeds, node, leaf))
+            for leaf, count in counts.items()
+        }
+        missing = {leaf: count - fitting[leaf] for leaf, count in counts.items()}
+        return (
+            {leaf: count for leaf, count in fitting.items() if count},
+            {leaf: count for leaf, count in missing.items() if count},
+        )
+
+    def _exceeds(self, node: str, leaf: str, count: int) -> bool:
+        """Return whether fewer than ``count`` leaves of this type are free on the node."""
+        try:
+            self._matcher.cancel((self._matcher.hold(node, {leaf: count}),))
+        except MatcherError:
+            return True
+        return False

@@ -1,7 +1,7 @@
 """The capacity of all nodes as one array, nodes x resources, so that a request is compared with all nodes at once.
 
-Invariant: the array is as wide as the nodes have kinds of resources. Pods, which name any resources they like, don't
-make it wider.
+Invariant: the array has a column for each kind of resource that some node has. Pods may name any resources, but they
+don't add columns.
 
 `LiveCapacity` follows the accounts node by node: a plan only looks at what has changed since the last one.
 `CopiedCapacity` belongs to a copy, in which pods are added and removed in place.
@@ -23,18 +23,18 @@ from fluence_extender.model.resources import NOTHING, Resources
 
 Amounts = NDArray[np.int64]
 LARGEST = 2**61
-"""Larger amounts count as this one, so that the sum of two still fits 64 bits."""
+"""Larger amounts count as this one, so that the sum of two fits in 64 bits."""
 
 ABSENT = 0
 """The column of all resources that no node has; nothing is ever free in it."""
 
 REMEMBERED = 4
-"""For how many tuples of nodes a table remembers the rows."""
+"""The number of tuples of nodes whose rows a table caches."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCapacity:
-    """The capacity of one node, with the host ports in use; ``kinds`` are what the node has, free or not."""
+    """The capacity of one node, with the host ports in use; ``kinds`` are its resources, free or not."""
 
     free: Resources
     ports: tuple[HostPort, ...] = ()
@@ -69,7 +69,7 @@ class CapacityTable:
         return made
 
     def put(self, name: str, capacity: NodeCapacity) -> None:
-        """Set the capacity of a node. What pods use there of a resource that no node has isn't recorded."""
+        """Set the capacity of a node. The use of a resource that no node has isn't recorded."""
         row = self.rows.get(name)
         if row is None:
             row = self.rows[name] = len(self.names)
@@ -105,7 +105,7 @@ class CapacityTable:
         )
 
     def having(self, free: Amounts, ports: dict[int, tuple[HostPort, ...]]) -> CapacityTable:
-        """Return a table of the same nodes that have other amounts free and other ports in use."""
+        """Return a table of the same nodes with other free amounts and other ports in use."""
         return CapacityTable(self.rows, self.columns, free, ports, self.names, self._remembered)
 
     def of_node(self, name: str) -> dict[str, int]:
@@ -124,7 +124,7 @@ class CapacityTable:
     def at(self, nodes: Collection[str]) -> NDArray[np.intp]:
         """Return the rows of ``nodes``, in their order; treat the array as read-only.
 
-        The rows of the last few tuples are remembered, because most gangs pass the same tuple, that of all nodes.
+        The rows of the last few tuples are cached, because most gangs pass the same tuple, that of all nodes.
         """
         if not isinstance(nodes, tuple):
             return np.fromiter(map(self.rows.__getitem__, nodes), dtype=np.intp, count=len(nodes))
@@ -136,7 +136,7 @@ class CapacityTable:
         return found
 
     def row_of(self, requests: Resources) -> Amounts:
-        """Return a request as a row with the columns of ``free``, to be compared with what is free."""
+        """Return a request as a row with the columns of ``free``, to be compared with free amounts."""
         amounts = np.zeros(self.free.shape[1], dtype=np.int64)
         for resource, amount in requests.items():
             if amount > 0:
@@ -144,7 +144,7 @@ class CapacityTable:
         return amounts
 
     def use_of(self, requests: Resources) -> Amounts:
-        """Return a request as a row, to be added to what is free, or subtracted from it."""
+        """Return a request as a row, to be added to free amounts or subtracted from them."""
         amounts = self.row_of(requests)
         amounts[ABSENT] = 0
         return amounts
@@ -156,10 +156,10 @@ class CapacityTable:
 
 @dataclass(frozen=True, slots=True)
 class KeptRoom:
-    """What has to stay free beside a gang.
+    """The room that has to stay free beside a gang.
 
-    ``amounts`` has a row for each of the ``nodes``, and ``columns`` says which of its columns is which resource.
-    ``shares`` are devices. ``closed`` are nodes that others are to use alone.
+    ``amounts`` has a row for each of the ``nodes``, and ``columns`` has the column of each resource. ``shares`` are
+    devices. ``closed`` are nodes that other gangs are to use alone.
     """
 
     nodes: Sequence[str]
@@ -169,13 +169,13 @@ class KeptRoom:
     closed: frozenset[str] = frozenset()
 
     def within(self, table: CapacityTable) -> tuple[NDArray[np.intp], Amounts]:
-        """Return the rows of ``table`` in which something is kept, and the amounts kept there, by its columns."""
-        there = [at for at, name in enumerate(self.nodes) if name in table.rows]
-        found = np.zeros((len(there), table.free.shape[1]), dtype=np.int64)
+        """Return the rows of ``table`` with kept room, and the amounts kept there, by the table's columns."""
+        positions = [at for at, name in enumerate(self.nodes) if name in table.rows]
+        found = np.zeros((len(positions), table.free.shape[1]), dtype=np.int64)
         for kind, column in table.columns.items():
             if kind in self.columns:
-                found[:, column] = self.amounts[there, self.columns[kind]]
-        return np.array([table.rows[self.nodes[at]] for at in there], dtype=np.intp), found
+                found[:, column] = self.amounts[positions, self.columns[kind]]
+        return np.array([table.rows[self.nodes[at]] for at in positions], dtype=np.intp), found
 
 
 class LiveCapacity:
@@ -276,9 +276,9 @@ class CopiedCapacity:
         self.revision += 1
 
     def _change_ports(self, row: int, ports: tuple[HostPort, ...], sign: int) -> None:
-        there = Counter(self._table.ports.get(row, ()))
-        (there.update if sign < 0 else there.subtract)(ports)
-        left = tuple((+there).elements())
+        used = Counter(self._table.ports.get(row, ()))
+        (used.update if sign < 0 else used.subtract)(ports)
+        left = tuple((+used).elements())
         if left:
             self._table.ports[row] = left
         else:

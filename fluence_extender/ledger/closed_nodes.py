@@ -14,7 +14,8 @@ class PreemptorHolds:
     """The nodes held for each preemptor, so that no other gang takes what the victims free.
 
     A preemptor needs the capacity of all its victims. Until the last victim is gone, the nodes are closed to every
-    other gang, except within `ignoring`. So are the new nodes that are *kept* for a gang which has asked for them.
+    other gang, except within `ignoring`. The same holds for new nodes that are *kept* for a gang that has asked for
+    them.
     """
 
     def __init__(self) -> None:
@@ -74,7 +75,7 @@ def _set(held: dict[object, frozenset[str]], gang: object, nodes: Collection[str
 
 
 class GangNodes:
-    """The gangs that use each node, where only pods of one gang may share a node.
+    """The gangs that use each node under a policy by which only pods of one gang may share a node.
 
     Nothing is recorded, and no node is closed, unless ``exclusive``.
     """
@@ -123,5 +124,5 @@ class GangNodes:
         }
 
     def of_others(self, uids: Iterable[str], gang: object) -> list[str]:
-        """Return those of ``uids`` that are recorded for another gang than ``gang``."""
+        """Return those of ``uids`` that are recorded for a gang other than ``gang``."""
         return [uid for uid in uids if uid in self._pods and self._pods[uid][1] != gang]

@@ -1,7 +1,7 @@
 """The choice of virtual devices for pods, as jobs of the matcher.
 
 A pod's devices are drafted before its node is chosen, because a device on a node decides the pod's node. The draft
-becomes part of the pod's allocation, or is given up. All devices of a pod come from one backend where that is possible.
+becomes part of the pod's allocation, or is given up. All devices of a pod come from one backend if possible.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class DeviceDrafts:
         return self._matcher.graph.catalogue
 
     def draft(self, pod: Pod, barred_nodes: Iterable[str] = ()) -> tuple[DeviceShare, ...] | Reason:
-        """Hold what the pod asks for, or return the reason why that is impossible; then nothing is held."""
+        """Hold the devices that the pod asks for. If that is impossible, hold nothing and return the reason."""
         barred = frozenset(barred_nodes)
         shares: list[DeviceShare] = []
         for kind, amount in sorted(pod.devices.items()):
@@ -51,7 +51,7 @@ class DeviceDrafts:
     def hold(
         self, pod: Pod, chosen: Iterable[Sequence[tuple[Device, int]]]
     ) -> tuple[DeviceShare, ...] | None:
-        """Hold exactly the devices ``chosen`` for each kind, with the units of each; None when one isn't free."""
+        """Hold exactly the devices ``chosen`` for each kind, with the units of each. Return None if one isn't free."""
         shares: list[DeviceShare] = []
         for some in chosen:
             devices = [device for device, _ in some]
@@ -63,7 +63,7 @@ class DeviceDrafts:
         return tuple(shares)
 
     def _preferred(self, usable: Sequence[Device], held: Sequence[DeviceShare]) -> list[list[Device]]:
-        """Return the choices in order: the backend of ``held``, then any that ties the pod to no second node."""
+        """Return the choices in order: the backend of ``held``, then any that doesn't tie the pod to a second node."""
         node = self._catalogue.node_of(held)
         fitting = [device for device in usable if node is None or device.node in ("", node)]
         if not held:
@@ -86,7 +86,7 @@ class DeviceDrafts:
         """Hold a bound pod's devices again: those that its stamp names, otherwise any that match, otherwise none.
 
         A stamp only chooses among free devices that the pod may use, so a forged stamp gains nothing. Also return
-        whether this is final: everything that the pod asks for is held, and everything that its stamp names exists.
+        whether this is final: the pod holds all that it asks for, and every device that its stamp names exists.
         """
         shares: list[DeviceShare] = []
         final = True
@@ -109,7 +109,7 @@ class DeviceDrafts:
     def hold_again(self, shares: Iterable[DeviceShare]) -> tuple[tuple[int, ...], bool]:
         """Hold the same shares again, after the graph has changed; return the jobs and whether they cover the shares.
 
-        A share whose device is gone needs nothing. Of a pool that has become too small, the rest is held.
+        A share of a device that is gone needs no job. If a pool has become too small, what is left of it is held.
         """
         jobs: list[int] = []
         covered = True
@@ -134,7 +134,7 @@ class DeviceDrafts:
         return 0, None
 
     def match_request(self, pod: Pod, shares: Iterable[DeviceShare]) -> bool:
-        """Return whether devices that the pod holds still have what the pod requires."""
+        """Return whether the devices that the pod holds still meet its requirements."""
         return all(
             any(
                 device.place == without_levels(share.path)
@@ -145,7 +145,7 @@ class DeviceDrafts:
         )
 
     def recorded(self, pod: Pod) -> bool:
-        """Return whether the pod's stamp names devices, all of which exist."""
+        """Return whether the pod's stamp names devices and all of them exist."""
         named = recorded_devices(pod.annotations)
         return bool(named) and all(self._catalogue.at(one.path) is not None for one in named)
 
@@ -185,7 +185,7 @@ def _shares(match: Match, devices: Sequence[Device], amount: int) -> list[Device
 
 
 def _largest(devices: Iterable[Device]) -> int:
-    """Return the largest request that one place could ever meet: a pool, or the whole devices below one vertex."""
+    """Return the largest request that one place could meet: a pool, or all whole devices below one vertex."""
     together: Counter[str] = Counter()
     for device in devices:
         place = device.path if device.leaf else device.path.rpartition("/")[0]

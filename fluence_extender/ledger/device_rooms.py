@@ -1,8 +1,8 @@
-"""How many pods with claims each node hosts, beside the allocated claims and the pods that wait for allocation.
+"""How many pods with claims each node hosts, in addition to allocated claims and to pods that wait for allocation.
 
-A pod waits from its plan until kube-scheduler has allocated its claims. The counts for the claims that were asked for
-last are remembered until a node changes. If pods claim devices of the network, the network has to serve them beside the
-pods of all other nodes.
+A pod waits from its plan until kube-scheduler has allocated its claims. The counts for the most recent claims are
+cached until a node changes. If pods claim devices of the network, the network has to serve them together with the pods
+of all other nodes.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ MOST = 128
 """The most pods with the same claims that are counted on one node."""
 
 Placed = Mapping[str, Mapping[Claims, int]]
-"""For each node the claims of pods that are to be placed there, with the number of pods."""
+"""The claims of pods that are to be placed, with the number of pods, by node."""
 
 NONE: Placed = {}
 
 REMEMBERED = 64
-"""The most different claims whose counts are remembered."""
+"""The most different claims whose counts are cached."""
 
 
 class DeviceRoom:
-    """How many pods with certain claims nodes host. ``text`` says what the claims ask for, for messages."""
+    """How many pods with certain claims nodes host. ``text`` describes the claims in messages."""
 
     def __init__(self, rooms: DeviceRooms, claims: Claims, whole: bool = False) -> None:
         self._rooms = rooms
@@ -52,7 +52,7 @@ class DeviceRoom:
         self.text = " and ".join(one.text for one in claims)
 
     def __eq__(self, other: object) -> bool:
-        """Rooms for the same claims are equal, so that shapes can be compared."""
+        """Return whether both are rooms for the same claims, so that shapes can be compared."""
         if not isinstance(other, DeviceRoom):
             return NotImplemented
         return self.claims == other.claims and self._is_whole == other._is_whole
@@ -80,33 +80,33 @@ class DeviceRoom:
         return self._rooms.concern_network(self.claims)
 
     def beside(self, node: str, others: Placed) -> int:
-        """Return how many pods a node hosts beside ``others`` that are to be placed with them."""
+        """Return how many pods a node hosts in addition to ``others`` that are to be placed with them."""
         return self._rooms.count(node, self.claims, self._is_whole, others)
 
     def spread(self, nodes: Iterable[tuple[str, int]], wanted: int, others: Placed) -> dict[str, int]:
-        """Return on which nodes to place pods: as many of the ``wanted`` ones as the nodes host.
+        """Return the nodes for up to ``wanted`` pods, with the number of pods on each.
 
-        The first of ``nodes`` are filled first, each with no more pods than stand beside its name.
+        The first of ``nodes`` are filled first, each with at most the number of pods given with its name.
         """
         return self._rooms.spread(self.claims, self._is_whole, nodes, wanted, others)
 
     def serves(self, counts: Mapping[str, int]) -> bool:
-        """Return whether each node hosts as many pods as stand beside its name, all at once."""
+        """Return whether all nodes together host the given numbers of pods."""
         if self.wide:
             return self._rooms.serve({name: {self.claims: count} for name, count in counts.items()})
         return not (self.most([*counts]) < [*counts.values()]).any()
 
     def serves_all(self, placed: Placed) -> bool:
-        """Return whether nodes host all of these pods at once."""
+        """Return whether the nodes host all of these pods together."""
         return self._rooms.serve(placed)
 
     def failure(self, nodes: Iterable[str]) -> str:
-        """Return why the claims can't be planned on any of the nodes, "" where they can."""
+        """Return why the claims can't be planned on any of the nodes, "" if they can."""
         return self._rooms.failure(self.claims, nodes)
 
 
 class _Hosted:
-    """The remembered counts for one kind of pod, of those nodes that were asked about."""
+    """The cached counts for one kind of pod, of the nodes that were counted so far."""
 
     def __init__(self, rooms: DeviceRooms, claims: Claims, whole: bool) -> None:
         self._rooms = rooms
@@ -117,7 +117,7 @@ class _Hosted:
         self._forgotten: set[str] = set()
 
     def forget(self, node: str) -> None:
-        """Forget what a node hosts."""
+        """Drop the count of a node."""
         self.nodes.pop(node, None)
         self._forgotten.add(node)
 
@@ -169,7 +169,7 @@ class DeviceRooms:
         self._hosted: OrderedDict[tuple[Claims, bool], _Hosted] = OrderedDict()
 
     def copy(self) -> DeviceRooms:
-        """Return a copy for nodes as they are now."""
+        """Return a copy for the present state of the nodes."""
         copied = DeviceRooms(dict(self._nodes), self._network)
         copied.without(self._gone)
         for uid, one in self._waiters.items():
@@ -177,7 +177,7 @@ class DeviceRooms:
         return copied
 
     def without(self, gone: Set[str]) -> None:
-        """Count as if the pods ``gone``, and no others, had ended. Use it on copies only, whose nodes don't change."""
+        """Count as if exactly the pods ``gone`` had ended. Use it only on copies, whose nodes don't change."""
         changed = gone ^ self._gone
         self._gone = frozenset(gone)
         if changed and self._holding is None:
@@ -195,7 +195,7 @@ class DeviceRooms:
                 else:
                     self.put_network(self._network)
 
-    # What changes.
+    # Changes.
 
     def node_changed(self, name: str) -> None:
         """Forget what a node hosts."""
@@ -231,21 +231,21 @@ class DeviceRooms:
         """Forget a pod."""
         waiter = self._waiters.pop(uid, None)
         if waiter is not None:
-            here = self._waiting_on[waiter.node]
-            del here[uid]
-            if not here:
+            waiters = self._waiting_on[waiter.node]
+            del waiters[uid]
+            if not waiters:
                 del self._waiting_on[waiter.node]
             self._waits_changed(waiter.node, waiter.claims, -1)
 
     def ungate(self, uid: str) -> bool:
-        """Return whether a pod may be ungated now; then it counts as ungated.
+        """Return whether a pod may be ungated now; if so, it counts as ungated from then on.
 
-        It may if all others on its node are still served, whichever comes first. It also may if not all of them are
-        served even while it stays gated, so that kube-scheduler says what it lacks.
+        It may be ungated if all others on its node can still be served in any order. It may also be ungated if not all
+        of them can be served even while it stays gated, so that kube-scheduler says what it lacks.
         """
         waiter = self._waiters.get(uid)
-        there = self._nodes.get(waiter.node) if waiter is not None else None
-        if waiter is None or waiter.ungated or there is None:
+        present = self._nodes.get(waiter.node) if waiter is not None else None
+        if waiter is None or waiter.ungated or present is None:
             return True
         now = self._waiting(waiter.node)
         later = now.beside(waiter.claims, -1).beside(waiter.claims, 1, ungated=True)
@@ -255,15 +255,15 @@ class DeviceRooms:
         return True
 
     def gated_beside(self, uid: str) -> list[str]:
-        """Return the gated pods, by uid, that wait on the node of a pod, or for devices that it claims too."""
+        """Return the uids of the gated pods that wait on the node of a pod, or for devices that it also claims."""
         waiter = self._waiters.get(uid)
-        here = self._waiting_on.get(waiter.node, {}) if waiter is not None else {}
+        waiters = self._waiting_on.get(waiter.node, {}) if waiter is not None else {}
         if waiter is not None and self.concern_network(waiter.claims):
-            here = self._waiters
-        return [other for other, one in here.items() if not one.ungated and other != uid]
+            waiters = self._waiters
+        return [other for other, one in waiters.items() if not one.ungated and other != uid]
 
     def _waits_changed(self, node: str, claims: Claims, pods: int) -> None:
-        """Forget the counts of a node, and of all nodes the counts for pods that share claims or the network."""
+        """Drop the counts of a node, and on all nodes the counts for pods that share claims or the network."""
         self.node_changed(node)
         if self.concern_network(claims):
             self._hosted.clear()
@@ -282,14 +282,14 @@ class DeviceRooms:
             self.drop(uid)
             self.put(new, waiter.node, waiter.claims, waiter.ungated)
 
-    # What fits.
+    # Room.
 
     def room(self, claims: Claims) -> DeviceRoom:
         """Return the room for pods with these claims."""
         return DeviceRoom(self, claims)
 
     def hosted(self, claims: Claims, whole: bool) -> _Hosted:
-        """Return the remembered counts for these claims."""
+        """Return the cached counts for these claims."""
         known = self._hosted.get((claims, whole))
         if known is None:
             known = self._hosted[claims, whole] = _Hosted(self, claims, whole)
@@ -300,7 +300,7 @@ class DeviceRooms:
         return known
 
     def count(self, node: str, claims: Claims, whole: bool, others: Placed = NONE) -> int:
-        """Return how many pods with these claims a node hosts, beside those that wait there and ``others``."""
+        """Return how many pods with these claims a node hosts, in addition to those that wait there and ``others``."""
         part, own = self._own(node, claims, whole, others)
         if not part.network or not own:
             return own
@@ -309,7 +309,7 @@ class DeviceRooms:
     def spread(
         self, claims: Claims, whole: bool, nodes: Iterable[tuple[str, int]], wanted: int, others: Placed
     ) -> dict[str, int]:
-        """Return where pods go; see `DeviceRoom.spread`. The network asks the same of a pod wherever it runs."""
+        """Return where pods go; see `DeviceRoom.spread`."""
         placed: dict[str, int] = {}
         beside = {name: dict(pods) for name, pods in others.items()}
         left: dict[Claims, int] = {}
@@ -327,13 +327,13 @@ class DeviceRooms:
                 left = {part.network: left.get(part.network, 0) - count}
             if count:
                 placed[name] = count
-                here = beside.setdefault(name, {})
-                here[claims] = here.get(claims, 0) + count
+                pods = beside.setdefault(name, {})
+                pods[claims] = pods.get(claims, 0) + count
                 wanted -= count
         return placed
 
     def serve(self, placed: Placed) -> bool:
-        """Return whether all of these pods are hosted at once."""
+        """Return whether all of these pods are hosted together."""
         return self._served({name: self._beside(name, False, placed) for name in placed})
 
     def concern_network(self, claims: Claims) -> bool:
@@ -345,22 +345,22 @@ class DeviceRooms:
         return self._concerned[claims]
 
     def _own(self, node: str, claims: Claims, whole: bool, others: Placed) -> tuple[Division, int]:
-        """Return how the claims are divided, and how many pods the node hosts as far as its own part goes."""
-        there = self._node(node, whole)
+        """Return how the claims are divided, and how many pods the node hosts by its own part of them."""
+        present = self._node(node, whole)
         places = [self._shared_on.get(one.shared) for one in claims]
-        if there is None or (not whole and any(some and node not in some for some in places)):
+        if present is None or (not whole and any(some and node not in some for some in places)):
             return Division(claims, ()), 0
         waiting = self._beside(node, whole, others)
-        part = divide_claims(there, self._network, claims)
-        asked = divide_pods(self._network, there, waiting, part.joined)
-        if asked.joined:
-            part = Division((), undivided(there, claims), True)
+        part = divide_claims(present, self._network, claims)
+        division = divide_pods(self._network, present, waiting, part.joined)
+        if division.joined:
+            part = Division((), undivided(present, claims), True)
         if part.network and not part.own:
             return part, MOST
-        return part, hosting.most_hosted(there, asked.own, part.own, MOST)
+        return part, hosting.most_hosted(present, division.own, part.own, MOST)
 
     def _network_hosts(self, node: str, part: Division, whole: bool, others: Placed) -> int:
-        """Return how many pods the network hosts that ask ``part`` of it: the same for all nodes that ask the same."""
+        """Return how many pods the network hosts that ask ``part`` of it. Nodes with equal parts get equal answers."""
         key = part, whole
         if not others and not part.joined and key in self._network_counts:
             return self._network_counts[key]
@@ -372,16 +372,18 @@ class DeviceRooms:
         return hosted
 
     def _served(self, changed: Mapping[str, Unserved]) -> bool:
-        """Return whether these nodes serve all of their waiting pods, and the network those of all nodes."""
+        """Return whether these nodes serve all of their waiting pods, and the network the pods of all nodes."""
         nodes = {name: self._node(name, False) for name in changed}
-        asked = {
+        divisions = {
             name: divide_pods(self._network, node, changed[name])
             for name, node in nodes.items()
             if node is not None
         }
-        if not all(hosting.hosts(node, asked[name].own) for name, node in nodes.items() if node is not None):
+        if not all(
+            hosting.hosts(node, divisions[name].own) for name, node in nodes.items() if node is not None
+        ):
             return False
-        if not any(one.network.count for one in asked.values()):
+        if not any(one.network.count for one in divisions.values()):
             return True
         return hosting.hosts(*self._on_network(changed, False))
 
@@ -394,31 +396,31 @@ class DeviceRooms:
         """
         counts, names = self._waiting_for_network(whole)
         for name, waiting in changed.items():
-            there = self._node(name, whole)
-            if there is None:
+            present = self._node(name, whole)
+            if present is None:
                 continue
             if name in self._request_of and not whole:
                 counts.subtract(counted(self._request_of[name].network))
-            asked = divide_pods(self._network, there, waiting, name in joining)
-            counts.update(counted(asked.network))
-            (names.add if asked.joined else names.discard)(name)
+            division = divide_pods(self._network, present, waiting, name in joining)
+            counts.update(counted(division.network))
+            (names.add if division.joined else names.discard)(name)
         network = self._freed(self._network, whole)
         nodes = [node for name in sorted(names) if (node := self._node(name, whole)) is not None]
         return join_nodes(network, nodes) if nodes else network, unserved(counts)
 
     def _waiting_for_network(self, whole: bool) -> tuple[Counter[tuple[bool, Claims]], set[str]]:
-        """Return how many waiting pods ask what of the network, and the nodes that have joined it."""
+        """Return the numbers of waiting pods by what they ask of the network, and the nodes that have joined it."""
         if whole:
             return Counter(), set()
         if self._network_waiters is None:
             counts: Counter[tuple[bool, Claims]] = Counter()
             names: set[str] = set()
             for name in self._waiting_on:
-                there = self._node(name, False)
-                if there is None:
+                present = self._node(name, False)
+                if present is None:
                     continue
                 if name not in self._request_of:
-                    self._request_of[name] = divide_pods(self._network, there, self._waiting(name))
+                    self._request_of[name] = divide_pods(self._network, present, self._waiting(name))
                 counts.update(counted(self._request_of[name].network))
                 names |= {name} if self._request_of[name].joined else set()
             self._network_waiters = counts, names
@@ -432,16 +434,16 @@ class DeviceRooms:
         return waiting
 
     def _waiting(self, node: str) -> Unserved:
-        here = self._waiting_on.get(node)
-        if here is None:
+        waiters = self._waiting_on.get(node)
+        if waiters is None:
             return Unserved()
-        there = (one for uid, one in here.items() if uid not in self._gone)
-        return unserved(Counter((one.ungated, one.claims) for one in there))
+        staying = (one for uid, one in waiters.items() if uid not in self._gone)
+        return unserved(Counter((one.ungated, one.claims) for one in staying))
 
     def failure(self, claims: Claims, nodes: Iterable[str]) -> str:
         """Return why the claims can't be planned on any of the nodes."""
-        there = (*(self._node(name, False) for name in nodes), self._network)
-        found = (hosting.failure(node, claims) for node in there if node is not None)
+        places = (*(self._node(name, False) for name in nodes), self._network)
+        found = (hosting.failure(node, claims) for node in places if node is not None)
         return next(filter(None, found), "") or next((one.problem for one in claims if one.problem), "")
 
     def _node(self, name: str, whole: bool) -> Node | None:

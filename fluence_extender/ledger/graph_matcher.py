@@ -84,8 +84,8 @@ class GraphMatcher:
     ) -> Edit | None:
         """Plan a change of the graph in place; None when the graph must be rebuilt.
 
-        When no node offers anything, the document of the graph has no counts, and the engine may have taken it for an
-        expanded one. Such a graph is rebuilt.
+        If no node offers anything, the document of the graph has no counts, and the engine may have read it as an
+        expanded document. Such a graph is rebuilt.
         """
         countless = bool(self.graph.nodes) and not any(self.graph.leaves.values())
         if countless or not self.setup.incremental:
@@ -145,9 +145,9 @@ class GraphMatcher:
         return match
 
     def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int]:
-        """Return where the matcher puts ``count`` equal pods on ``nodes``: node -> pods. Nothing is held afterwards.
+        """Return the number of pods by node with which the matcher places ``count`` equal pods on ``nodes``.
 
-        The match can't be kept, because each pod needs a job of its own. Raises `MatcherError`.
+        Nothing is held afterwards, because each pod needs a job of its own. Raises `MatcherError`.
         """
         counts = request_counts(requests, self.graph.units)
         leaf = next((one for one in COUNTED if one in counts), None)
@@ -188,7 +188,7 @@ class GraphMatcher:
         return [next(jobs) if counts else None for _, counts in wanted]
 
     def hold_leaves(self, wanted: Iterable[tuple[str, Mapping[str, int]]]) -> list[int | MatcherError]:
-        """Hold leaves of nodes, in order; for each return its job, or why there is none. Raises `KeyError`."""
+        """Hold leaves of nodes, in order. Return each job, or the error for which there is none. Raises `KeyError`."""
         holds = [Hold(next(self._ids), self.graph.rank(node), counts) for node, counts in wanted]
         if self._matcher is None:
             return [Busy("the graph is empty")] * len(holds)
@@ -226,7 +226,7 @@ class GraphMatcher:
 
     @property
     def jobs(self) -> frozenset[int]:
-        """Every job that was made here and not cancelled."""
+        """Every job that was made by this object and not cancelled."""
         return frozenset(self._placed)
 
     def placement(self, job: int) -> Placement | None:
@@ -234,10 +234,10 @@ class GraphMatcher:
         if self._matcher is None:
             return None
         try:
-            there = self._matcher.info(job).mode == "ALLOCATED"
+            allocated = self._matcher.info(job).mode == "ALLOCATED"
         except (UnknownJob, EngineLost):
             return None
-        return self._placed.get(job) if there else None
+        return self._placed.get(job) if allocated else None
 
     def holds(self, job: int, node: str, counts: Mapping[str, int]) -> bool:
         """Return whether the matcher has the job, on ``node`` and with these leaves."""

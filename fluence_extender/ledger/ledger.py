@@ -1,8 +1,8 @@
 """The ledger: each pod's allocation and each node's account, exact, with the matcher's bookings kept equal to them.
 
 Invariant: for each node the bookings cover the exact use of its pods, or the node is in ``overcommitted`` and takes
-nothing new. The end of a pod frees exactly its share. What the cluster reports as bound is always counted, whether
-there is capacity for it or not.
+nothing new. The end of a pod frees exactly its share. A pod that the cluster reports as bound is always counted, even
+if there is no capacity for it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOW_FIRST = ("lonode", "lonodex", "low")
 
 
 class NoCapacity(Exception):
-    """The matcher has no capacity where a plan wants to put a pod, as ``reason`` explains."""
+    """The matcher has no capacity for a pod at its planned place, as ``reason`` explains."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -44,8 +44,7 @@ class Ledger:
 
     ``graph`` is the resource graph. ``free`` is the capacity that nodes have left, ``whole`` the capacity that they
     have when nothing runs. ``version`` grows whenever a pod that had no place might have one now. ``lacking_devices``
-    are the bound pods that hold fewer devices than they ask for, or don't hold the devices in their stamps because
-    those don't exist.
+    are the bound pods that hold fewer devices than they ask for, or whose stamps name devices that don't exist.
     """
 
     def __init__(self, setup: MatcherSetup, policy: str = "lonode") -> None:
@@ -101,7 +100,7 @@ class Ledger:
 
     @property
     def overcommitted(self) -> set[str]:
-        """The nodes on which more is used than could be booked; nothing new is placed there."""
+        """The nodes on which more is used than could be booked. Nothing new is placed there."""
         return self._negative | self.bookings.overcommitted
 
     def node(self, name: str) -> Node | None:
@@ -109,7 +108,7 @@ class Ledger:
         return self._nodes.get(name)
 
     def use_of(self, uid: str) -> PodUse | None:
-        """Return what a pod uses now, be it ours or foreign; None when no account counts it."""
+        """Return what a pod, ours or foreign, uses now; None if no account counts it."""
         held = self._allocations.get(uid)
         assignment = held.assignment if held is not None else Assignment(uid, self._foreign.get(uid, ""))
         account = self._accounts.get(assignment.node)
@@ -127,7 +126,7 @@ class Ledger:
         return pod.uid not in self.bookings.short_of_devices and self.devices.match_request(pod, shares)
 
     def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
-        """Return the nodes that ``gang`` may not use now, or couldn't if the pods ``without`` were gone."""
+        """Return the nodes that ``gang`` couldn't use if the pods ``without`` were gone."""
         return (
             self.overcommitted
             | self.preemptor_holds.closed_to(gang)
@@ -135,7 +134,7 @@ class Ledger:
         )
 
     def free_on(self, name: str) -> Resources:
-        """Return what is free on a node; of what the node has gained, only what the matcher's graph has already."""
+        """Return what is free on a node. Gained capacity counts only once the matcher's graph has it."""
         account = self._accounts[name]
         if not self.graph.behind:
             return account.free
@@ -153,11 +152,11 @@ class Ledger:
         return self.bookings.matcher.rounded(requests)
 
     def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int] | None:
-        """Return where the matcher puts ``count`` equal pods on ``nodes``: node -> pods.
+        """Return the number of pods by node with which the matcher places ``count`` equal pods on ``nodes``.
 
-        None means that its answer can't be used: it doesn't count these requests, or it doesn't count all of them and
-        so has chosen a node whose account is too small. Raises `Busy` when there is no capacity; the exact accounts
-        have none either, because the matcher counts a part of what they count.
+        None means that its answer can't be used: it counts none of these requests, or only some of them, so that it has
+        chosen a node whose account is too small. Raises `Busy` if there is no capacity. Then the exact accounts have
+        none either, because the matcher counts a part of what they count.
         """
         try:
             placed = self.bookings.matcher.match_equal(requests, count, nodes)
@@ -170,7 +169,7 @@ class Ledger:
 
     @property
     def device_rooms(self) -> DeviceRooms:
-        """What nodes host of pods with claims, and which pods wait for theirs."""
+        """How many pods with claims nodes host, and which pods wait for their claims."""
         return self._rooms
 
     # Nodes and foreign pods.
@@ -215,7 +214,7 @@ class Ledger:
         self.changed()
 
     def drop_node(self, name: str) -> None:
-        """Record that a node has left; what pods hold there stays on its account until they are gone."""
+        """Record that a node has left. Pods stay on its account until they are gone."""
         if self._nodes.pop(name, None) is None:
             return
         self._rooms.node_changed(name)
@@ -258,7 +257,7 @@ class Ledger:
         self.changed()
 
     def cancel_orphan(self, job: int) -> None:
-        """Cancel a job of the matcher that stands for nothing."""
+        """Cancel a job of the matcher that belongs to no allocation and no foreign pod."""
         self.bookings.matcher.cancel((job,))
 
     def changed(self) -> None:
@@ -294,7 +293,7 @@ class Ledger:
             self._allocate(pod, place, gang, strength, size)
 
     def adopt(self, pod: Pod, gang: object, strength: Strength) -> Assignment:
-        """Count a pod that is bound, whether there is capacity or not; return what it holds."""
+        """Count a bound pod, even without capacity; return what it holds."""
         return self.adopt_all(((pod, gang),), strength)[0]
 
     def adopt_all(self, bound: Iterable[tuple[Pod, object]], strength: Strength) -> list[Assignment]:
@@ -345,16 +344,16 @@ class Ledger:
         self.changed()
 
     def claims_changed(self, pod: Pod) -> list[str]:
-        """Record what a pod that has its place still waits for; return the gated pods that may have waited for it."""
+        """Record the claims for which a placed pod still waits; return the gated pods that may have waited for it."""
         held = self._allocations.get(pod.uid)
         if held is None:
             return []
-        others = self._rooms.gated_beside(pod.uid)
+        gated = self._rooms.gated_beside(pod.uid)
         self._rooms.put(pod.uid, held.assignment.node, pod.claims, GATE not in pod.gates)
-        return others
+        return gated
 
     def rename(self, uid: str, pod: Pod, gang: object) -> None:
-        """Let ``pod`` of ``gang`` hold what is held under ``uid``, the uid by which the pod was foreseen."""
+        """Give ``pod`` of ``gang`` the allocation of ``uid``, the uid under which the pod was foreseen."""
         held = self._allocations.pop(uid, None)
         if held is None:
             return
@@ -392,7 +391,7 @@ class Ledger:
         self.changed()
 
     def undo(self, uids: Iterable[str]) -> None:
-        """Free what a failed plan took. No other pod has more capacity than before, so ``version`` stays."""
+        """Free what a failed plan took. ``version`` stays, because other pods have no more capacity than before."""
         version = self.version
         for uid in uids:
             self.release(uid)
@@ -449,6 +448,6 @@ class Ledger:
                 rounded = self.rounded(held.requests)
                 self._account(held.assignment.node).add(uid, rounded, foreign=False, ports=held.ports)
         for name in self._nodes:
-            # What is free also depends on what the graph has of a node.
+            # Free amounts also depend on the leaves of a node in the graph.
             self.journal.note(name)
         self.changed()

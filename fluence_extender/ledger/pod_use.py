@@ -1,7 +1,7 @@
-"""What single pods use, for copies of the ledger from which pods can be removed and brought back.
+"""The use of single pods, for copies of the ledger from which pods can be removed and restored.
 
-A search for victims asks the same question many times, each time without another set of pods. `RemovablePods` has the
-uses of pods as arrays, so that any set of them is removed or restored at once.
+A search for victims plans a gang many times, each time without another set of pods. `RemovablePods` has the use of all
+pods as arrays, so that any set of them can be removed or restored at once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PodUse:
 
 
 class RemovablePods:
-    """Pods that are counted in ``table``, and that can be counted out of it and in again.
+    """Pods that are counted in ``table`` and can be removed from it and restored.
 
     ``apart`` are the pods with host ports or devices. They aren't in the arrays; callers count them one by one.
     """
@@ -60,8 +60,8 @@ class RemovablePods:
     def split(self, uids: Collection[str]) -> tuple[list[str], list[str]]:
         """Return which of ``uids`` are in the arrays, and which aren't."""
         at = self._at
-        here = [uid for uid in uids if uid in at]
-        return here, [] if len(here) == len(uids) else [uid for uid in uids if uid not in at]
+        present = [uid for uid in uids if uid in at]
+        return present, [] if len(present) == len(uids) else [uid for uid in uids if uid not in at]
 
     def add_free(self, uids: Collection[str], sign: int) -> None:
         """Add what these pods use to what is free (``sign`` is 1), or subtract it again (-1)."""

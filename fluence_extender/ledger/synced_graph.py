@@ -1,8 +1,8 @@
 """The resource graph kept in sync with the cluster: changed in place where possible, otherwise rebuilt.
 
-A graph that can't follow a change is behind. It stays in use, without the devices that have gone, until a rebuilt graph
-replaces it with all bookings. Two graphs may exist: the matcher's, and one that shows the cluster as it is now.
-Invariant: while the matcher's graph lacks a change, the shown graph is one of its own that has the change.
+A graph that can't follow a change in place falls behind. It stays in use, without the devices that have gone, until a
+rebuilt graph replaces it with all bookings. The *shown* graph represents the present cluster. Invariant: while the
+matcher's graph lacks a change, the shown graph is a separate one that has the change.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from fluence_extender.model.node import Node
 log = structlog.get_logger(__name__)
 
 FEW_DIFFERENCES = 16
-"""At most this many differences may be booked on the event loop when a rebuilt graph replaces the old one."""
+"""The most differences that are booked on the event loop when a rebuilt graph replaces the old one."""
 
 
 class SyncedGraph:
     """The graph in use and its bookings.
 
     ``nodes``, ``accounts`` and ``allocations`` are the ledger's own mappings. ``on_renewed`` is called when another
-    graph is in use, with whether it counts in other units. ``resources`` are the virtual resources that the graph is to
-    have. ``on_behind`` is called when a rebuild is needed, and ``fault`` says why a rebuild has failed.
+    graph comes into use; its argument says whether that graph counts in other units. ``resources`` are the virtual
+    resources that the graph should have. ``on_behind`` is called when a rebuild is needed, and ``fault`` says why a
+    rebuild has failed.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class SyncedGraph:
 
     @property
     def shown(self) -> Containment:
-        """The graph as the cluster is now; it doesn't lag as the matcher's may."""
+        """The graph of the present cluster, which never lags."""
         return (self._shown or self.matched).containment
 
     @property
@@ -168,7 +169,7 @@ class SyncedGraph:
     def finish_rebuild(self, rebuild: Rebuild, most: int | None = FEW_DIFFERENCES) -> bool:
         """Replace the graph in use by a rebuilt one and free the old one.
 
-        Return False when more than ``most`` differences have to be booked first: run the rebuild once more.
+        If more than ``most`` differences have to be booked first, return False; the rebuild has to run once more.
         """
         now = self._state()
         if most is not None and rebuild.lacks(now) > most:
@@ -188,7 +189,7 @@ class SyncedGraph:
         return True
 
     def take_back_resources(self) -> VirtualResources | None:
-        """Return to the resources of the matcher's graph; return those that it doesn't have, or None."""
+        """Restore the resources of the matcher's graph; return the refused ones, None if there are none."""
         refused, declared = self.resources, self.matched.declared
         if refused == declared:
             return None
@@ -208,8 +209,8 @@ class SyncedGraph:
 class Rebuild:
     """A graph and its bookings under construction; ``changes`` is the number of graph changes that it includes.
 
-    Only `run` takes long. It touches nothing that others use, so it may run in a thread of its own. What the ledger
-    records meanwhile is booked by further runs, each shorter than the one before.
+    Only `run` takes long. It touches no shared state, so it may run in a thread of its own. Changes of the ledger in
+    the meantime are booked by further runs, each shorter than the one before.
     """
 
     def __init__(self, matcher: GraphMatcher, wanted: LedgerState, changes: int) -> None:

@@ -1,4 +1,4 @@
-"""The pods to be placed, and which of them are equal to placement."""
+"""The pods to be placed, and which of them are alike for placement."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from fluence_extender.placement.topology_constraints import TopologyConstraint, 
 class Demand:
     """A pod to be placed.
 
-    ``barred`` are the nodes that refused it lately. ``levels`` are the node labels of which its PodGroup requires one
-    domain. ``job_size`` is how many pods its Job has at once, where its topology constraints depend on that, else 0.
+    ``barred`` are the nodes that recently refused it. ``levels`` are the node labels for which its PodGroup requires a
+    single domain. ``job_size`` is how many pods its Job has at once if its topology constraints depend on that, else 0.
     """
 
     pod: Pod
@@ -34,7 +34,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class SettledMember:
-    """A member that has its node already; ``demand`` has the constraints that tie the others to it."""
+    """A member that already has its node; ``demand`` has the constraints that tie the others to it."""
 
     demand: Demand
     node: str
@@ -42,7 +42,7 @@ class SettledMember:
 
 @dataclass(frozen=True, slots=True)
 class ShapeKey:
-    """Pods with equal keys are equal to placement; ``pin`` is the node of a pod's devices, "" for none."""
+    """Pods with equal keys are alike for placement; ``pin`` is the node of a pod's devices, "" for none."""
 
     requests: Resources
     signature: Signature
@@ -53,7 +53,7 @@ class ShapeKey:
 
 
 Group = tuple[Shape, list[Pod]]
-"""Pods that are equal to placement, with their shape."""
+"""Pods that are alike for placement, with their shape."""
 
 
 def shape_key(demand: Demand, pin: str = "") -> ShapeKey:

@@ -1,8 +1,8 @@
-"""Choosing the devices of a whole gang together, when choosing them pod by pod leaves no place for some pod.
+"""Choosing the devices of a whole gang together, if a choice pod by pod leaves no place for some pod.
 
 A device on a node decides its pod's node, and a device that one member could do without may be the only one that
-another can use. So this is a depth-first search over the members that ask for devices, those with the fewest
-choices first. It counts what devices and pinned nodes have left. The caller checks each result against the rest of the
+another can use. So this is a depth-first search over the members that ask for devices, those with the fewest choices
+first. It counts what is left of devices and of pinned nodes. The caller checks each result against the rest of the
 gang.
 """
 
@@ -19,7 +19,7 @@ from fluence_extender.model.assignment import DeviceShare
 from fluence_extender.model.pod import Pod
 
 BUDGET = 20_000
-"""How many choices of a device a search makes at most."""
+"""The most choices of a device that a search makes."""
 
 Chosen = tuple[tuple[Device, int], ...]
 """Devices, with the number of units of each."""
@@ -34,7 +34,7 @@ class DevicePod:
 
 
 class DeviceUse:
-    """How much of each device is in use; a device with parts is free when neither it nor any part is in use."""
+    """The units of each device in use. A device with parts is free if neither it nor any part is in use."""
 
     def __init__(self, catalogue: DeviceCatalogue, shares: Sequence[DeviceShare]) -> None:
         self._used: dict[str, int] = {}
@@ -98,7 +98,7 @@ class DeviceSearch:
     def ways(self) -> Iterator[tuple[dict[str, list[Chosen]], dict[str, str]]]:
         """Yield each way as the devices and the pinned node by pod uid, until the budget is spent.
 
-        Of ways that differ only in exchanging equal pods or equal devices, one is yielded.
+        Of several ways that differ only by an exchange of equal pods or equal devices, one is yielded.
         """
         stack = [self._choices(0)]
         while stack:
@@ -111,7 +111,7 @@ class DeviceSearch:
             stack.append(self._choices(len(stack)))
 
     def release(self) -> None:
-        """Free what the last way has chosen, when no other way is wanted."""
+        """Free the choices of the last way; call this if no other way is needed."""
         for chosen in self._chosen:
             for device, amount in chosen:
                 self._use.take(device, -amount)
@@ -124,7 +124,7 @@ class DeviceSearch:
         return way
 
     def _choices(self, at: int) -> Iterator[bool]:
-        """Make each choice for the request at ``at``; a choice is undone when the next one is wanted."""
+        """Make the choices for the request at ``at`` one by one; the next call undoes the last choice."""
         request = self._requests[at]
         uid = request.owner.pod.uid
         tried: set[object] = set()
@@ -179,9 +179,9 @@ class DeviceSearch:
         free = self._free.get(node)
         if free is None:
             free = self._table.free[self._table.rows[node]].copy()
-        asked = size > 0
+        needed = size > 0
         ports = self._ports.get(node, ())
-        if (free[asked] < size[asked]).any() or ports_clash(pod.host_ports, ports):
+        if (free[needed] < size[needed]).any() or ports_clash(pod.host_ports, ports):
             return False
         self._free[node] = free - size
         self._ports[node] = ports + pod.host_ports
@@ -196,7 +196,7 @@ class DeviceSearch:
 
 
 def _kind(device: Device) -> tuple[object, ...]:
-    """Return the kind of a device; devices of one kind are interchangeable while they have equally much free."""
+    """Return the kind of a device. Devices of one kind with equal free units are interchangeable."""
     parent = device.path.rpartition("/")[0]
     return (parent, device.backend, device.type, device.count, tuple(sorted(device.attributes.items())))
 

@@ -1,11 +1,11 @@
-"""The sets of nodes that a topology constraint allows its members, best first, and why none of them fits.
+"""The sets of nodes that a topology constraint allows for its members, best first, and why none of them fits.
 
 The choice is best-fit: of the domains that hold all members, the one with the least capacity is tried first, so that
 large domains stay whole. When no single domain meets a preference, the level above is tried, and in it as few domains
 as possible are used (Kueue, Topology Aware Scheduling).
 
-Users decide how many kinds of members a gang has, and each kind is looked at in each domain. So for a gang with very
-many kinds fewer domains are looked at.
+Users decide how many kinds of members a gang has, and each kind is examined in each domain. So for a gang with very
+many kinds fewer domains are examined.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from fluence_extender.placement.shortage import Part, largest_part, part_that_fi
 from fluence_extender.placement.topology import Domain, Level, Topology
 
 MOST_FILLED = 64
-"""How many domains are filled to find the one that takes the most of unequal members."""
+"""The number of domains that are filled to find the one that takes the most of unequal members."""
 
 FEWEST_WORK = 5_000_000
-"""How many comparisons, of domains times shapes, are made to find the fewest domains that hold all members."""
+"""The most comparisons (domains times shapes) that are made to find the fewest domains that hold all members."""
 
 EACH_BUDGET = 500
-"""How many ways to fill a node are tried for each domain, to see whether unequal members could ever share it."""
+"""The most ways to fill a node that are tried for each domain, to see whether it could ever hold unequal members."""
 
 
 UNLIMITED = 2**30
-"""More members than any gang has."""
+"""A number larger than the size of any gang."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +87,13 @@ def _split_by_domain(topology: Topology, level: Level, nodes: Set[str]) -> Itera
 
 
 class _Candidates:
-    """The shapes on the domains of a topology."""
+    """The numbers of members by shape that the domains of a topology take."""
 
     def __init__(self, topology: Topology, shapes: Sequence[Shape], table: CapacityTable) -> None:
         self.topology = topology
         self.shapes = shapes
         self.table = table
-        # How many members of each shape its rows take, without a limit and up to the shape's count.
+        # How many members of each shape each row takes, without a limit and up to the shape's count.
         counted = capacities([replace(shape, count=UNLIMITED) for shape in shapes], table)
         self.unlimited = list(zip((table.at(shape.nodes) for shape in shapes), counted, strict=True))
         self.slots = [
@@ -108,7 +108,7 @@ class _Candidates:
         return max(sorted(set(positions)), key=positions.count) if positions else None
 
     def by_domain(self, level: Level, outer: Set[str] | None = None) -> NDArray[np.int64]:
-        """Return, as shapes x domains, how many members of each shape each domain takes by itself.
+        """Return by shape and domain how many members the domain takes of this shape alone.
 
         With ``outer`` only its nodes count.
         """
@@ -121,7 +121,7 @@ class _Candidates:
         )
 
     def _summed(self, level: Level, slots: Sequence[tuple[NDArray[np.intp], Amounts]]) -> NDArray[np.int64]:
-        """Return the sums, as shapes x domains, of each shape's numbers of members by row."""
+        """Return the sums by shape and domain of each shape's numbers of members by row."""
         domains = len(self.topology.domains(level))
         of = self.topology.by_row(level, self.table)
         sums = np.zeros((len(slots), domains), dtype=np.int64)
@@ -206,7 +206,7 @@ class _Candidates:
 
     @property
     def most_filled(self) -> int:
-        """How many domains are filled with all members to see how many each takes."""
+        """The number of domains that are filled with all members to see how many each takes."""
         return len(affordable(range(MOST_FILLED), self.shapes, DOMAINS_WORK))
 
     def inside(self, level: Level, position: int) -> list[Shape]:
@@ -237,11 +237,11 @@ def why_not(
     ever use. ``tables`` are what the nodes have left and what they have when nothing runs.
     """
     wanted = _members_text(free)
-    here = _Candidates(topology, free, tables[0])
-    bound = here.settled(level, settled)
+    present = _Candidates(topology, free, tables[0])
+    bound = present.settled(level, settled)
     if bound is not None:
         name = "/".join(value for value in topology.domains(level)[bound] if value)
-        most, lacking = _most(here, level, sum(shape.count for shape in free), only=bound)
+        most, lacking = _most(present, level, sum(shape.count for shape in free), only=bound)
         return Reason(
             ReasonCode.BUSY,
             f"busy: {level.name} {name}, where other members are, has room for {most} of {wanted}{lacking}",
@@ -253,7 +253,7 @@ def why_not(
     largest, lacking = _most(ever, level, count, thorough=True)
     if largest < count and not _could_hold(ever, level):
         return unsatisfiable(f"no {level.name} holds {wanted} (the largest holds {largest}{lacking})")
-    now, lacking = _most(here, level, count - 1)
+    now, lacking = _most(present, level, count - 1)
     return Reason(
         ReasonCode.BUSY, f"busy: no {level.name} has room for {wanted} now (the most is {now}{lacking})"
     )
@@ -271,7 +271,7 @@ def _could_hold(candidates: _Candidates, level: Level) -> bool:
 def _most(
     candidates: _Candidates, level: Level, limit: int, only: int | None = None, thorough: bool = False
 ) -> tuple[int, str]:
-    """Return how many members one domain takes at most, and what the next member there is short of."""
+    """Return the most members that one domain takes, and what the next member there is short of."""
     sums = candidates.by_domain(level)
     if not sums.size:
         return 0, ""

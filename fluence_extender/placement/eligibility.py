@@ -1,9 +1,9 @@
 """Which nodes a pod may run on, apart from their free capacity.
 
-These are the checks that are cheap and certain: that the node could be read, readiness, cordon, taints and tolerations,
-node selector, required node affinity. kube-scheduler's own filters run afterwards and have the last word. A node that
-passes here and fails there costs a retry; a node that fails here by mistake would never be used. So every rule but the
-first follows kube-scheduler's.
+These checks are cheap and certain: whether the node could be read, readiness, cordon, taints and tolerations, node
+selector, required node affinity. kube-scheduler's own filters run afterwards and decide. A node that passes here and
+fails there costs a retry; a node that fails here by mistake would never be used. So all rules but the first are those
+of kube-scheduler.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ Signature = tuple[object, ...]
 
 
 def signature(pod: Pod) -> Signature:
-    """Return what eligibility depends on: pods with equal signatures may run on the same nodes."""
+    """Return the pod's signature. Pods with equal signatures may run on the same nodes."""
     return (pod.tolerations, tuple(sorted(pod.node_selector.items())), pod.affinity)
 
 
 def refusal(pod: Pod, node: Node) -> str | None:
     """Return why ``pod`` may not run on ``node``, in a few stable words, or None when it may.
 
-    A lasting refusal comes before one that `passes`, because a pod doesn't wait for a node that it may never use.
+    A lasting refusal has precedence over one that `passes`, because a pod doesn't wait for a node that it may never
+    use.
     """
     if node.problem:
         return "can't be read"
@@ -50,8 +51,8 @@ def refusal(pod: Pod, node: Node) -> str | None:
 def _closed(pod: Pod, node: Node) -> str | None:
     """Return why the node's state or taints exclude the pod, or None.
 
-    The node controller taints a node that isn't ready a moment after its condition shows it. So the same toleration
-    decides about the condition.
+    The node controller taints a node that isn't ready a moment after its condition changes. So the toleration of the
+    taint also decides about the condition.
     """
     if node.taints:
         lasting = untolerated(
@@ -136,7 +137,7 @@ class EligibilityIndex:
     def eligible(self, pod: Pod) -> set[str]:
         """Return the names of the nodes this pod may run on. The set is shared; treat it as read-only."""
         if pod.confined_to:
-            # Each such pod has a signature of its own, and few nodes.
+            # Each such pod has its own signature, and few nodes.
             few = (self._nodes[name] for name in pod.confined_to if name in self._nodes)
             return {node.name for node in few if refusal(pod, node) is None}
         key = signature(pod)
@@ -157,7 +158,7 @@ class EligibilityIndex:
         return self._judged(pod)[1]
 
     def _judged(self, pod: Pod) -> tuple[dict[str, int], tuple[str, ...]]:
-        """Return `refusals` and `possible`, remembered until a node changes, because many waiting pods are alike."""
+        """Return `refusals` and `possible`, cached until a node changes, because many waiting pods are alike."""
         if self._refusals_at != self.journal.now or len(self._refusals) >= self.LIMIT:
             self._refusals.clear()
             self._refusals_at = self.journal.now
@@ -175,7 +176,7 @@ class EligibilityIndex:
         return self._refusals[key]
 
     def _verdicts(self, pod: Pod) -> Iterator[tuple[str | None, Set[str]]]:
-        """Yield what `refusal` returns for each node, with the nodes for which it does; a verdict may be repeated."""
+        """Yield the results of `refusal`, each with the nodes for which it is returned; one may come twice."""
         left = self._groups.all()
         for node, names in self._groups.states():
             if node.problem:

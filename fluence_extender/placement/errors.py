@@ -1,7 +1,7 @@
 """The errors of this package, all of them `PlacementError`.
 
 * `GangRefused`: a gang has no place; it carries the reason for the user. This is the only one that `Planner` raises.
-* `NoPlace`: members have no place within some nodes; what the reason is made from.
+* `NoPlace`: members have no place within some nodes. It has the data for a reason.
 * `SearchBudgetSpent`: a search has spent its budget without an answer.
 """
 

@@ -1,9 +1,9 @@
-"""Tells without a new plan whether a gang of equal members still lacks room.
+"""Whether a gang of equal members still lacks room, without a new plan.
 
-If nothing but amounts restricts equal members, they need nothing but nodes that take enough of them. The members that
-each node takes are counted for all nodes once, and then again for the nodes that have changed. So when a pod ends, only
-those of thousands of waiting gangs that may have a place now are planned again. Invariant: a gang that lacks room by
-this count has no place, and the reason is the one that a plan would give.
+If only amounts restrict equal members, a count decides: the nodes have to take enough of them. How many members each
+node takes is counted once for all nodes, and again only for nodes that have changed. So when a pod ends, only the
+waiting gangs that may have a place now are planned again. Invariant: a gang that lacks room by this count has no place,
+and the reason is the one that a plan would give.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from fluence_extender.placement.shortage import Part, short_names
 from fluence_extender.queueing.freed_slots import slots_by_row
 
 MOST_ROOMS = 256
-"""The most sizes of members for which the counts of all nodes are remembered."""
+"""The most sizes of members for which the counts of all nodes are kept."""
 
 
 @dataclass(slots=True)
 class Lack:
     """Equal members that had no place.
 
-    ``table`` had the free amounts then, and ``basis`` is everything else that the count depends on. ``told`` has the
-    reasons given so far, by how many members had room and what the next one lacked. The same state has the same reason.
+    ``table`` had the free amounts at that time, and ``basis`` is everything else on which the count depends.
+    ``reasons`` has the reasons given so far, by the number of members with room and what the next one lacked.
     """
 
     group: Group
     table: CapacityTable
     basis: tuple[object, ...]
-    told: dict[tuple[int, tuple[str, ...]], Reason] = field(default_factory=dict)
+    reasons: dict[tuple[int, tuple[str, ...]], Reason] = field(default_factory=dict)
 
     @property
     def shape(self) -> Shape:
-        """What the members ask for: amounts, their number, and the nodes that they may use."""
+        """The members' request, their number, and the nodes that they may use."""
         return self.group[0]
 
 
@@ -60,7 +60,7 @@ class Lacks:
         self._nodes: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def of(self, demands: Sequence[Demand]) -> Lack | None:
-        """Return the lack of members that have no place now, None where more than amounts may be missing."""
+        """Return the lack of members without a place, None if more than amounts may be missing."""
         groups = grouped(demands)
         pod, barred = demands[0].pod, demands[0].barred
         if len(groups) > 1 or pod.devices or pod.host_ports or pod.confined_to or barred:
@@ -68,7 +68,7 @@ class Lacks:
         if any(one.constraints for one in demands) or pod.claims:
             return None
         nodes = self._ledger.in_order(self._eligibility.eligible(pod))
-        # Equal tuples are one object, so that lacks of the same amounts share a room.
+        # Equal tuples are stored once, so that lacks of the same amounts share a room.
         if len(self._nodes) >= MOST_ROOMS:
             self._nodes.clear()
         nodes = self._nodes.setdefault(nodes, nodes)
@@ -77,7 +77,7 @@ class Lacks:
         return Lack((shape, [one.pod for one in demands]), table, self._basis(table))
 
     def reason(self, lack: Lack) -> Reason | None:
-        """Return why the members still have no room, None where they have room or where that isn't known."""
+        """Return why the members still have no room, None if they have room or if that isn't known."""
         table = self._ledger.free.now()
         if lack.table is not table or lack.basis != self._basis(table):
             return None
@@ -87,9 +87,9 @@ class Lacks:
         if fitting >= wanted:
             return None
         state = fitting, room.short_of(closed)
-        if state not in lack.told:
-            lack.told[state] = self._reasons.lacking(lack.group, Part((fitting,), state[1]))
-        return lack.told[state]
+        if state not in lack.reasons:
+            lack.reasons[state] = self._reasons.lacking(lack.group, Part((fitting,), state[1]))
+        return lack.reasons[state]
 
     def has_room_beside(self, lack: Lack, rows: NDArray[np.intp], kept: Amounts) -> bool:
         """Return whether nodes take the members while ``kept`` stays free on the ``rows`` of the ledger's table."""
@@ -105,12 +105,12 @@ class Lacks:
 
     def _basis(self, table: CapacityTable) -> tuple[object, ...]:
         eligibility, ledger = self._eligibility, self._ledger
-        # Tuples that are the same object are equal at once. It is one as long as the order of nodes stays the same.
+        # The comparison is fast, because the tuple is the same object as long as the order of nodes stays the same.
         everywhere = ledger.in_order(eligibility.nodes.keys())
         return len(table.columns), eligibility.journal.now, ledger.whole.revision, everywhere
 
     def _closed(self, room: _Room, table: CapacityTable) -> NDArray[np.intp]:
-        """Return the rows of the room's nodes that nobody may use now."""
+        """Return the rows of the room's nodes that are closed to all gangs now."""
         closed = self._ledger.closed(None)
         if not closed:
             return NO_ROWS
@@ -118,7 +118,7 @@ class Lacks:
         return rows[room.usable[rows]]
 
     def _room(self, shape: Shape, table: CapacityTable) -> _Room:
-        """Return the count for members of this shape on the nodes as they are now."""
+        """Return the count for members of this shape on the present nodes."""
         key = shape.requests, id(shape.nodes)
         room = self._rooms.pop(key, None)
         journal = self._ledger.journal
@@ -162,7 +162,7 @@ class _Room:
         free = self.table.free[rows]
         counts = slots_by_row(self.size, free)
         left = free - counts[:, None] * self.size
-        # What a row lacks is a number with a bit for each resource.
+        # The resources that a row lacks are the bits of a number.
         codes = np.zeros(len(rows), dtype=np.int64)
         for bit, column in enumerate(self._columns):
             codes[left[:, column] < self.size[column]] |= 1 << bit
@@ -176,7 +176,7 @@ class _Room:
         return self._total - int(self._counts[closed].sum()) if len(closed) else self._total
 
     def short_of(self, closed: NDArray[np.intp]) -> tuple[str, ...]:
-        """Return the resources that one more member lacks where it lacks the fewest, on rows that aren't ``closed``."""
+        """Return the resources that one more member lacks on the best of the rows that aren't ``closed``."""
         kinds = self._kinds
         if len(closed):
             kinds = kinds.copy()

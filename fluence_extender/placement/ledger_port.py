@@ -1,4 +1,4 @@
-"""What placement needs from a ledger. The service's ledger is one implementation, a copy to plan on is another."""
+"""What placement needs from a ledger. The service's ledger is one implementation, and a copy for plans is another."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class PlanningRules(Protocol):
 
 
 class LedgerReader(PlanningRules, Protocol):
-    """What placement reads of any ledger."""
+    """The part of a ledger that placement reads."""
 
     @property
     def allocations(self) -> Mapping[str, Allocation | PodUse]:
@@ -125,7 +125,7 @@ class LedgerPort(LedgerReader, Protocol):
         ...
 
     def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int] | None:
-        """Return where the matcher puts equal pods (node -> pods), or None when it can't say.
+        """Return where the matcher puts equal pods (node -> pods), None if it can't tell.
 
         Raises `Busy` for lack of capacity.
         """

@@ -1,8 +1,8 @@
 """Placing pods within a set of nodes: all of them get a node and devices there, or none does.
 
-The matcher places equal members with one request. `search` places members of different shapes, and members with devices
-on a node, together. Devices are first drafted pod by pod; when that leaves no place for some pod, the devices of all
-pods are searched for together. A failure leaves the ledger as it was.
+The matcher places equal members with one request. `search` places members of different shapes together, and members
+with devices on a node. Devices are first drafted pod by pod. If that leaves no place for some pod, `device_search`
+chooses the devices of all pods together. A failure leaves the ledger unchanged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PINNED_CELLS = 50_000
 """The number of trials is this divided by nodes times shapes, kept within `PINNED_TRIALS`."""
 
 MOST_WAYS = 4096
-"""The most ways to choose devices that are looked at in search of one that pins pods differently."""
+"""The most ways to choose devices that are examined to find one that pins pods differently."""
 
 
 class Matching:
@@ -60,8 +60,8 @@ class Matching:
 
         ``gang`` is the key under which the ledger books them.
 
-        Raises `GangRefused` when no device can ever serve a pod, `NoPlace` for lack of capacity; then nothing is
-        allocated.
+        Raises `GangRefused` if no device can ever serve a pod, and `NoPlace` for lack of capacity. In both cases
+        nothing is allocated.
         """
         uids = [demand.pod.uid for demand in demands]
         try:
@@ -158,7 +158,7 @@ class Matching:
         within: Set[str] | None,
         budget: int,
     ) -> tuple[Mapping[str, tuple[DeviceShare, ...]], Mapping[str, str]] | None:
-        """Search for the devices of all pods at once; return None when that finds no place either."""
+        """Search for the devices of all pods at once; return None if that finds no place either."""
         search = DeviceSearch(
             device_pods, self._ledger.graph.catalogue, devices_in_use(self._ledger), self._ledger.free.now()
         )
@@ -221,7 +221,7 @@ class Matching:
     ) -> dict[ShapeKey, list[Pod]]:
         """Return equal pods by their key, in the order of their ranks.
 
-        The last result is remembered, because a search for victims asks for the same tuple of demands repeatedly.
+        The last result is cached, because a search for victims passes the same tuple of demands repeatedly.
         """
         if not pins and self._last[0] is demands:
             return self._last[1]
@@ -234,7 +234,7 @@ class Matching:
         return found
 
     def _usable(self, key: ShapeKey, pod: Pod, gang: object, within: Set[str] | None) -> Set[str]:
-        """Return the nodes a shape may use: the index's own set when nothing is excluded, which is the usual case."""
+        """Return the nodes that a shape may use: usually the index's own set, because nothing is excluded."""
         usable: Set[str] = self._eligibility.eligible(pod)
         if within is not None:
             usable = usable & within
@@ -246,8 +246,8 @@ class Matching:
     def _counts(self, groups: Sequence[Group], budget: int) -> Counts:
         """Return how many members of each shape each node gets. Raises `NoPlace`.
 
-        The exact accounts are looked at first. Where they lack room for equal members there is no place: an answer of
-        the matcher counts only if they have room for it.
+        The exact accounts are checked first. If they lack room for equal members there is no place, because an answer
+        of the matcher counts only if the accounts have room for it.
         """
         shapes = [shape for shape, _ in groups]
         table = self._ledger.free.now()
@@ -262,7 +262,7 @@ class Matching:
         return counts
 
     def _match_equal(self, shapes: Sequence[Shape]) -> Counts | None:
-        """Return where the matcher puts equal members, or None when that can't be used. Raises `Busy`.
+        """Return where the matcher puts equal members, None if its answer can't be used. Raises `Busy`.
 
         The matcher doesn't count host ports, so it isn't asked about members that have some. It doesn't know which
         devices of a class are claimed, so its answer counts only where nodes host as many members.

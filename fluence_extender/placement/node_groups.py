@@ -1,8 +1,8 @@
 """The nodes by label and by state, so that a pod's rules are compared with values instead of with every node.
 
-Users write the rules, and thousands of pods may have different ones. A look at each node for each rule would take
-seconds. Here a rule about a label costs one operation on sets for each value that it names. Tolerations are compared
-once with all nodes that have equal taints.
+Users write the rules, and thousands of pods may have different ones. It would take seconds to check each rule on each
+node. Here a rule about a label costs one set operation for each value that it names. Tolerations are compared once with
+all nodes that have equal taints.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Filling nodes in order until every member of a mixed gang has a place: an exact search with a budget.
 
-Each node is filled until no member fits any more; leaving capacity for a member that goes to a later node gains
-nothing. So the later nodes are untouched, the members left to place are the whole state, and a state that has failed
-once always fails. Bounds on what the later nodes could take at most cut off the rest of the search.
+Each node is filled until no member fits any more; nothing is gained by keeping capacity for a member that goes to a
+later node. So the later nodes are empty, and the members that are left to place are the whole state. A state that has
+failed once always fails. Bounds on the most that the later nodes could take cut off much of the search.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from fluence_extender.placement.errors import SearchBudgetSpent
 
 Left = tuple[int, ...]
 Pattern = tuple[tuple[int, int], ...]
-"""How many members of which shapes one node takes: (shape, count), counts above 0."""
+"""The members on one node as pairs of shape and count; counts are above 0."""
 
 
 SHAPES_PER_WAY = 8
-"""A way to fill a node with more shapes than this counts as several."""
+"""A way to fill a node with more shapes than this counts as several ways."""
 
 UNBOUNDED = 2**30
-"""More members than any gang has."""
+"""A number larger than the size of any gang."""
 
 EXACT = 2**44
-"""Amounts up to here are summed over nodes and shapes in 64 bits; absurdly large ones are summed more slowly."""
+"""Amounts up to this one are summed over nodes and shapes in 64 bits; larger ones are summed more slowly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class Bins:
     """The nodes and the shapes to be placed on them.
 
     ``free`` is nodes x resources, ``sizes`` is shapes x resources. ``most``, nodes x shapes, is how many members of
-    each shape a node takes by themselves, 0 where the shape may not run. ``clashes`` has for each shape the bits of
+    each shape a node takes by themselves, 0 if the shape may not run. ``clashes`` has for each shape the bits of
     the shapes that can't share a node with it; its own bit may be among them. ``claiming`` are the shapes whose members
-    claim devices; ``hosted`` says how many members of one of them a node takes beside members of others of them.
+    claim devices; ``hosted`` says how many members of one of these a node takes beside members of the others.
     """
 
     free: Amounts
@@ -77,7 +77,7 @@ class _Packing:
         weights = bins.sizes / np.maximum(bins.free[rows].clip(min=0).sum(axis=0), 1)
         hardest = np.lexsort((-weights.max(axis=1), most[rows].sum(axis=0) - np.asarray(counts)))
         self.order = [int(i) for i in hardest]
-        # What each node and all later nodes could take at most, by shape and by resource.
+        # The most that each node and all later nodes could take, by shape and by resource.
         self.takes = _from_each_on(most[rows])
         self.offers = _from_each_on(_usable(bins.free[rows].clip(min=0), most[rows], bins.sizes))
         self.dead: set[tuple[int, Left]] = set()
@@ -109,7 +109,7 @@ class _Packing:
         return None
 
     def _hopeless(self, node: int, left: Left) -> bool:
-        # This runs for each way to fill each node; with plain loops it would be half of the search.
+        # This runs for each way to fill each node. With plain loops it would take half of the search time.
         if any(map(gt, left, self.takes[node])):
             return True
         wanted = (sum(map(mul, left, sizes)) for sizes in self.sizes_along)

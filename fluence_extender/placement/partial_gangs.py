@@ -1,11 +1,11 @@
 """Whether a gang could ever be placed, asked while some of its members don't exist yet.
 
-Two things are checked on what the nodes have when nothing runs. Each kind of member that exists needs a place by
-itself. And as many members as the gang requires need places together if each asks for as little as any that exists.
-Members to come may ask for less, so the second reason is conditional and says so.
+Two things are checked on the capacity of nodes on which nothing runs. Each existing kind of member needs a place by
+itself. And the required number of members needs places together, with the smallest amounts that any existing member
+asks for. Later members may ask for less, so the second reason is conditional and says so.
 
-Invariant: the answer depends on the kinds of members that exist, the gang's size and the nodes, not on how many members
-exist. So the text stays the same while more members of the same kinds come, and each question is answered once.
+Invariant: the answer depends on the kinds of members that exist, the gang's size and the nodes, but not on how many
+members exist. So the text stays the same while more members of the same kinds come, and it is computed once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fluence_extender.placement.reasons import Reasons, ShapeNodes, never_a_plac
 from fluence_extender.placement.search import Shape
 
 MOST_KINDS = 16
-"""Gangs with members of more kinds aren't judged before they are whole."""
+"""The most kinds of members of a gang that is judged before it is whole."""
 
 MOST_ANSWERS, MOST_PODS = 512, 2**14
 """So many answers are remembered, and the kinds of so many pods or twice those of a gang; then they are dropped."""
@@ -34,13 +34,13 @@ CONDITION = ", unless members that are still to come ask for less than those tha
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Kind:
-    """Members that are equal to placement: one of them, and the number of kinds known before."""
+    """Members that are alike for placement: one of them, and the number of kinds found before."""
 
     pod: Pod
     number: int
 
 
-def _asked(pod: Pod) -> tuple[object, ...]:
+def _request_key(pod: Pod) -> tuple[object, ...]:
     """Return what a pod asks for; members with equal values are of one kind."""
     devices = tuple(sorted(pod.devices.items()))
     return shape_key(Demand(pod)), devices, tuple(pod.requires.items()) if devices else (), bool(pod.problem)
@@ -59,9 +59,9 @@ class PartialGangs:
         self._answers_for: object = None
 
     def never(self, pods: Sequence[Pod], size: int) -> Reason | None:
-        """Return why a gang can't ever be placed that still needs places for ``size`` members, ``pods`` among them.
+        """Return why a gang that needs places for ``size`` members, ``pods`` among them, can never be placed.
 
-        None means that it may be possible, or that what the members ask for can't be read.
+        None means that it may be possible, or that the members' requests can't be read.
         """
         kinds = self._kinds_of(pods)
         if not 0 < len(kinds) <= MOST_KINDS or any(kind.pod.problem for kind in kinds):
@@ -71,15 +71,15 @@ class PartialGangs:
         if state != self._answers_for or len(self._answers) >= MOST_ANSWERS:
             self._answers.clear()
             self._answers_for = state
-        asked = frozenset(kinds), size
-        if asked not in self._answers:
+        key = frozenset(kinds), size
+        if key not in self._answers:
             ordered = [kind.pod for kind in sorted(kinds, key=lambda kind: kind.number)]
             found = self._devices(ordered, size) or self._nodes(ordered, size)
-            self._answers[asked] = None if found is None else replace(found, gathering=True)
-        return self._answers[asked]
+            self._answers[key] = None if found is None else replace(found, gathering=True)
+        return self._answers[key]
 
     def _kinds_of(self, pods: Sequence[Pod]) -> set[_Kind]:
-        """Return the kinds of pods. Those of a gang are looked at whenever another one comes, so each is remembered."""
+        """Return the kinds of pods. They are cached, because a gang is judged anew with each further pod."""
         if len(self._pods) > max(MOST_PODS, 2 * len(pods)):
             self._pods.clear()
             self._kinds.clear()
@@ -87,7 +87,7 @@ class PartialGangs:
         for pod in pods:
             known = self._pods.get(pod.uid)
             if known is None or known[0] is not pod:
-                kind = self._kinds.setdefault(_asked(pod), _Kind(pod, len(self._kinds)))
+                kind = self._kinds.setdefault(_request_key(pod), _Kind(pod, len(self._kinds)))
                 known = self._pods[pod.uid] = pod, kind
             found.add(known[1])
         return found

@@ -1,9 +1,9 @@
 """Planning a gang: each of its pods gets a node and devices, or none does and the reason is given.
 
-Where topology constraints bind members to a domain, the sets of nodes that this allows are tried in order, best first,
-constraint by constraint from the outermost to the innermost. Within a set of nodes `matching` places the pods, on
-either engine. Each pod gets an allocation of its own in the ledger, so that the end of one pod frees exactly its share.
-A failed plan leaves the ledger as it was.
+If topology constraints bind members to a domain, the allowed sets of nodes are tried in order, best first, constraint
+by constraint from the outermost to the innermost. Within a set of nodes `matching` places the pods, on either engine.
+Each pod gets an allocation of its own in the ledger, so that the end of one pod frees exactly its share. A failed plan
+leaves the ledger unchanged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Members of very many kinds are matched less often.
 """
 
 MOST_CONSTRAINTS = 256
-"""Up to this many constraints, another domain is tried for an earlier one when a later one finds none."""
+"""With up to this many constraints, if a later one finds no domain, another domain is tried for an earlier one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class _Task:
 
 @dataclass(slots=True)
 class _Progress:
-    """The assignments of one plan so far, and how much it may still try.
+    """The assignments of one plan so far, and the number of trials that are left.
 
-    ``explain`` says whether a reason is wanted when there is no place. ``why`` is the reason found so far.
+    ``explain`` says whether to find a reason if there is no place. ``why`` is the reason found so far.
     """
 
     gang: object
@@ -63,7 +63,7 @@ class _Progress:
 
 
 class Planner:
-    """Plans gangs on a ledger, which holds the result as planned; callers release it there when they drop the plan."""
+    """Plans gangs on a ledger, which then holds the result. Callers that drop a plan have to release it there."""
 
     def __init__(
         self, ledger: LedgerPort, eligibility: EligibilityIndex, topology: Topology | None = None
@@ -111,18 +111,18 @@ class Planner:
     def find(
         self, demands: Sequence[Demand], gang: object, settled: Sequence[SettledMember] = ()
     ) -> tuple[Assignment, ...] | None:
-        """Place every pod as `plan` does, but return None when there is no place; no reason is computed."""
+        """Place every pod as `plan` does, but return None if there is no place, without a reason."""
         try:
             return self._found(demands, _Progress(gang, settled, [], explain=False))
         except (NoPlace, GangRefused):
             return None
 
     def never(self, pods: Sequence[Pod], size: int) -> Reason | None:
-        """Return why ``size`` members, ``pods`` among them, could not be placed even if nothing ran; None if unsure."""
+        """Return why ``size`` members with ``pods`` couldn't be placed even if nothing ran; None if they might be."""
         return self._partial_gangs.never(pods, size)
 
     def looks_beyond_nodes(self, pod: Pod) -> bool:
-        """Return whether a pod asks for devices that may come free on nodes which it can't use."""
+        """Return whether a pod asks for devices that may be freed by pods on nodes that it can't use."""
         return bool(pod.devices) or self._ledger.device_rooms.concern_network(pod.claims)
 
     def has_capacity(self, demand: Demand, count: int, gang: object) -> bool:
@@ -139,13 +139,13 @@ class Planner:
         return tuple(placed[demand.pod.uid] for demand in demands)
 
     def _reason(self, no: NoPlace, progress: _Progress) -> Reason:
-        """Return why there is no place at all, or else why there is none that meets the constraints."""
+        """Return why there is no place at all, or otherwise why none meets the constraints."""
         found = self._reasons.reason(no)
         near = progress.why if no.devices is None and found.code is ReasonCode.BUSY else None
         return near or found
 
     def _place(self, tasks: Sequence[_Task], progress: _Progress) -> None:
-        """Do all of ``tasks``, or raise `NoPlace` or `GangRefused`; then nothing of them is allocated."""
+        """Do all of ``tasks``, or raise `NoPlace` or `GangRefused` and allocate nothing."""
         if not tasks:
             return
         task, rest = tasks[0], tasks[1:]
@@ -164,7 +164,7 @@ class Planner:
             self._near(constraint, task, rest, progress)
 
     def _grouped(self, task: _Task) -> dict[TopologyConstraint | None, tuple[Demand, ...]]:
-        """Return `_by_constraint`, remembered because a search for victims asks for the same demands repeatedly."""
+        """Return `_by_constraint`. It is cached, because a search for victims passes the same demands repeatedly."""
         demands, depth, found = self._last
         if demands is not task.demands or depth != task.depth:
             found = _by_constraint(task)
@@ -225,7 +225,7 @@ class Planner:
         raise failed or NoPlace(groups)
 
     def _possible(self, task: _Task, progress: _Progress) -> list[Shape]:
-        """Return the shapes on all the nodes that they could ever use."""
+        """Return the shapes with all the nodes that they could ever use."""
         groups = self._matching.groups(task.demands, progress.gang)
         return [
             replace(shape, nodes=nodes)

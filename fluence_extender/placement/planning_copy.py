@@ -1,7 +1,7 @@
-"""A copy of the ledger, to plan without some of the pods or at a later time.
+"""A copy of the ledger, for plans without some of the pods or at a later time.
 
-A copy has its own capacity and no matcher: the exact search decides whether a gang fits, on the same amounts as in the
-ledger. The places that it finds are a projection and not an allocation; the ledger never gets them.
+A copy has its own capacity and no matcher. The exact search decides whether a gang fits, on the same amounts as in the
+ledger. The places that it finds are a projection, which never becomes an allocation of the ledger.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class CopiedDevices(Devices, Protocol):
 
 
 def device_uses(ledger: LedgerView) -> dict[str, PodUse]:
-    """Return what each of our pods with devices uses, by uid."""
+    """Return the use of each of our pods with devices, by uid."""
     uses = (ledger.use_of(uid) for uid, held in ledger.allocations.items() if held.assignment.devices)
     return {use.uid: use for use in uses if use is not None}
 
@@ -114,7 +114,7 @@ class PlanningCopy:
         self.free.add_all_free([(use.assignment.node, use.requests, use.ports) for use in uses], -1)
 
     def undo(self, uids: Iterable[str]) -> None:
-        """Release what these pods were given here, drafts included."""
+        """Release what these pods hold in the copy, drafts included."""
         uses: list[PodUse] = []
         for uid in uids:
             self.devices.give_up(uid)

@@ -1,8 +1,8 @@
-"""Why a gang has no place: busy now, or unsatisfiable, and what is missing.
+"""Why a gang has no place: whether it is busy or unsatisfiable, and what is missing.
 
-Everything is counted on exact amounts. A gang is unsatisfiable when it certainly wouldn't fit even if nothing ran.
-Nodes that are only cordoned or not ready count as present, because they may come back. Invariant: the texts have no
-counters or times that change while the gang waits for the same thing, because every change of a text wakes its pods.
+Everything is counted on exact amounts. A gang is unsatisfiable if it certainly wouldn't fit even if nothing ran. Nodes
+that are only cordoned or not ready count as present, because they may come back. Invariant: the texts contain no
+counters or times that change while the gang waits for the same thing, because each change of a text wakes its pods.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from fluence_extender.placement.search import Shape, capacity, decide, homeless
 from fluence_extender.placement.shortage import Part, largest_part, part_that_fits
 
 MOST_KINDS = 3
-"""At most this many kinds of members are listed."""
+"""The most kinds of members that are listed."""
 
 MOST_RESOURCES = 8
 """The most resources of one member that a reason names."""
 
 MOST_BACKENDS = 10
-"""At most this many backends are named."""
+"""The most backends that are named."""
 
 MOST_REMEMBERED = 1024
-"""For how many kinds of gangs it is remembered whether they would fit if nothing ran."""
+"""The most kinds of gangs for which it is cached whether they would fit if nothing ran."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShapeNodes:
-    """A shape with what is known of its nodes.
+    """A shape with its nodes.
 
     ``possible`` are the nodes that it could ever use, including cordoned nodes and nodes that aren't ready.
-    ``refusals`` are what excludes other nodes, with the number of nodes. ``tie`` are the kinds of devices that tie the
-    shape to a few nodes, "" for none.
+    ``refusals`` are the reasons that exclude other nodes, each with the number of nodes. ``tie`` are the kinds of
+    devices that tie the shape to a few nodes, "" for none.
     """
 
     shape: Shape
@@ -56,7 +56,7 @@ class ShapeNodes:
 
     @property
     def a_node(self) -> str:
-        """What one of the nodes is called."""
+        """The phrase for one of the nodes."""
         return f"node with {self.tie}" if self.tie else "node"
 
 
@@ -74,12 +74,12 @@ class Reasons:
         return [self._ledger.in_order(self._eligibility.possible(pods[0])) for _, pods in groups]
 
     def reason(self, no: NoPlace) -> Reason:
-        """Return why the shapes have no place, and which requests the matcher counts as more than they are."""
+        """Return why the shapes have no place, and which requests the matcher rounds up."""
         reason = self._find_reason(no)
         return replace(reason, text=f"{reason.text}{rounding(no.groups, reason.lacking)}")
 
     def lacking(self, group: Group, part: Part) -> Reason:
-        """Return why equal members wait of which only ``part`` fits beside what runs now."""
+        """Return why equal members wait if only ``part`` of them fits now."""
         reason = no_place_beside(self.shapes([group]), part)
         return replace(reason, text=f"{reason.text}{rounding([group], reason.lacking)}")
 
@@ -100,9 +100,9 @@ class Reasons:
         return found
 
     def _never_a_place(self, shapes: Sequence[ShapeNodes]) -> Reason | None:
-        """Return `never_a_place`, from memory if possible: many waiting gangs are alike.
+        """Return `never_a_place`. It is cached, because many waiting gangs are alike.
 
-        What is remembered is dropped when a node's capacity changes, and when it becomes too much.
+        The cache is dropped when a node's capacity changes, and when it becomes too large.
         """
         whole = self._ledger.whole.now()
         if self._ledger.whole.revision != self._never_revision or len(self._never) >= MOST_REMEMBERED:
@@ -167,7 +167,7 @@ def no_place_now(shapes: Sequence[ShapeNodes], free: CapacityTable) -> Reason:
 
 
 def no_place_beside(shapes: Sequence[ShapeNodes], part: Part) -> Reason:
-    """Return the reason for a gang of which only ``part`` fits beside what runs now."""
+    """Return the reason for a gang of which only ``part`` fits now."""
     wanted = sum(one.shape.count for one in shapes)
     reason = busy(min(part.members, wanted - 1), wanted, part.short_of)
     return replace(reason, text=f"{reason.text}{_refused(_passing_refusals(shapes))}")
@@ -209,7 +209,7 @@ def _members(one: ShapeNodes, shapes: Sequence[ShapeNodes]) -> str:
 
 
 def _left_over(shapes: Sequence[Shape], part: Part) -> str:
-    """Return which of unequal members have no place in ``part``."""
+    """Return in words which of unequal members have no place in ``part``."""
     left: dict[str, int] = {}
     for shape, count in zip(shapes, part.counts, strict=True):
         if len(shapes) > 1 and count < shape.count:
@@ -229,7 +229,7 @@ def _no_node(one: ShapeNodes) -> str:
 
 
 def _no_devices(shape: Shape, whole: CapacityTable, a_node: str) -> str:
-    """Return that no node with the amounts has the devices, "" where the amounts are what is missing."""
+    """Return the phrase that no node with the amounts has the devices, "" if amounts are missing."""
     if shape.room is None or not capacity(replace(shape, room=None), whole).any():
         return ""
     failure = shape.room.failure(shape.nodes)
@@ -252,7 +252,7 @@ def _refused(refusals: Mapping[str, int]) -> str:
 
 
 def _too_large(shape: Shape, whole: CapacityTable, a_node: str) -> tuple[str, tuple[str, ...]]:
-    """Return which amounts no node has, with the largest that exists, or what the nearest node has.
+    """Return in words which amounts no node has, with the largest that exists, or what the nearest node has.
 
     Also return the resources of which no node has enough.
     """
@@ -260,7 +260,7 @@ def _too_large(shape: Shape, whole: CapacityTable, a_node: str) -> tuple[str, tu
     amounts = whole.free[whole.at(shape.nodes)]
     names = [name for name in sorted(requests) if requests[name] > 0]
     columns = [whole.column(name) for name in names]
-    asked = np.array([requests[name] for name in names])
+    requested = np.array([requests[name] for name in names])
     largest = amounts[:, columns].max(axis=0)
     lacking = {
         name: f"{amount_text(name, requests[name])} "
@@ -270,7 +270,7 @@ def _too_large(shape: Shape, whole: CapacityTable, a_node: str) -> tuple[str, tu
     }
     if lacking:
         return f"no {a_node} has {_listed([*lacking.values()], ', nor ')}", tuple(lacking)
-    missing = amounts[:, columns] < asked
+    missing = amounts[:, columns] < requested
     fewest = missing[missing.sum(axis=1) == missing.sum(axis=1).min()]
     nearest = min(tuple(np.flatnonzero(row).tolist()) for row in np.unique(fewest, axis=0))
     alike = (missing == np.isin(np.arange(len(names)), nearest)).all(axis=1)
@@ -289,7 +289,7 @@ def _have(name: str, amount: int) -> str:
 
 
 def rounding(groups: Sequence[Group], lacking: Collection[str]) -> str:
-    """Return the end of a sentence that names requests which count as more, because the matcher takes whole units.
+    """Return the end of a sentence that names requests that the matcher rounds up to whole units.
 
     Only requests for what is ``lacking`` are named. Return "" if there are none.
     """
@@ -329,7 +329,7 @@ def _tied_to(catalogue: DeviceCatalogue, pod: Pod) -> frozenset[str] | None:
 
 
 def _served(devices: Sequence[Device], amount: int, use: DeviceUse | None = None) -> int:
-    """Return how many pods get ``amount`` of ``devices`` each, from one place; without ``use`` if all are free."""
+    """Return how many pods get ``amount`` of ``devices`` each, from one place. Without ``use``, all are free."""
     whole: Counter[str] = Counter()
     pods = 0
     for device in devices:
@@ -373,7 +373,7 @@ def too_few_devices_ever(
     members: int,
     without: int = 0,
 ) -> Reason | None:
-    """Return why a gang waits for devices in vain; None if the devices suffice when all are free.
+    """Return why the devices wouldn't suffice for a gang even if all were free, None if they would.
 
     Each of ``members`` asks for ``amount`` of ``kind``, except for those ``without`` devices.
     """
@@ -404,9 +404,9 @@ def amount_text(name: str, amount: int) -> str:
 
 
 def requests_text(requests: Resources) -> str:
-    """Return what one member asks for, as ``4 cpu + 1Gi memory``, without the pod slot that every member takes."""
-    asked = [amount_text(name, requests[name]) for name in sorted(requests) if name != PODS]
-    return _listed(asked, " + ") if asked else "no resources"
+    """Return one member's request, such as ``4 cpu + 1Gi memory``, without the pod slot that every member takes."""
+    amounts = [amount_text(name, requests[name]) for name in sorted(requests) if name != PODS]
+    return _listed(amounts, " + ") if amounts else "no resources"
 
 
 def _listed(amounts: Sequence[str], between: str) -> str:

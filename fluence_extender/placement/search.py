@@ -1,12 +1,12 @@
 """Placing members of different shapes on the exact capacity of nodes.
 
-A matcher places one shape at a time, and greedy placements in a row can leave no place for the rest of a gang that
+A matcher places one shape at a time, and a series of greedy placements can leave no place for the rest of a gang that
 would fit. Here all shapes are placed together: by first-fit in several orders, then by the exact search of `packing`,
-which has a budget. A result covers every member. After the budget is spent, no result means "not found", not
+which has a budget. A result covers every member. Once the budget is spent, no result means "not found" and not
 "impossible".
 
-Users decide how many kinds of members a gang has. So everything beyond a single first-fit is limited by its work, which
-is counted in nodes times shapes.
+Users decide how many kinds of members a gang has. So all work beyond a single first-fit is limited. It is counted in
+nodes times shapes.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ BUDGET = 20_000
 """The most ways to fill a node that the exact search looks at, in a fraction of a second; see `packing`."""
 
 CELLS_PER_WAY, MOST_CELLS = 100, 500_000
-"""The most `work` for which the exact search is tried: for each way of its budget, and in all.
+"""The most `work` for which the exact search is tried: for each way of its budget, and in total.
 
 Beyond that, making its tables would take longer than the search.
 """
 
 FIRST_FIT_WORK = 2_500_000
-"""The most work of trying several orders of shapes, in nodes times shapes: it takes a tenth of a second."""
+"""The most work for several orders of shapes, in nodes times shapes. It takes a tenth of a second."""
 
 DOMAINS_WORK = 5_000_000
-"""The most work of trying several domains, most of which have only some of the nodes."""
+"""The most work for several domains, most of which have only some of the nodes."""
 
 WIDE_CHECK, MOST_BY_MEMBER = 50, 64
-"""For devices that several nodes can use: the ways of the budget for one check, and the most members of a gang."""
+"""For devices of the network: the cost of one check in ways of the budget, and the most members of a gang."""
 
 SHAPE_WORK = 500
-"""The work of a shape besides that of its nodes, in nodes."""
+"""The fixed work for a shape, in nodes."""
 
 PART = 1024
-"""The number of nodes that are looked at together."""
+"""The number of nodes that are examined together."""
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ T = TypeVar("T")
 class Shape:
     """Equal members: ``count`` pods of ``requests``, each on one of ``nodes`` (in the policy's order).
 
-    ``room`` says how many of them nodes host with the devices that they claim, None where they claim none.
+    ``room`` says how many of them nodes host with the devices that they claim, None if they claim none.
     """
 
     requests: Resources
@@ -78,7 +78,7 @@ class Shape:
 
     @property
     def free(self) -> bool:
-        """Whether nothing but amounts limits how many members a node takes."""
+        """Whether only amounts limit how many members a node takes."""
         return not self.ports and self.room is None
 
 
@@ -92,7 +92,7 @@ def work(shapes: Sequence[Shape]) -> int:
 
 
 def affordable(ways: Sequence[T], shapes: Sequence[Shape], most: int = FIRST_FIT_WORK) -> Sequence[T]:
-    """Return the first ``ways`` to place the shapes, as many as do ``most`` work at most, but at least one."""
+    """Return the first ``ways`` to place the shapes that take at most ``most`` work together, but at least one."""
     return ways[: max(most // max(work(shapes), 1), 1)]
 
 
@@ -133,7 +133,7 @@ class _Problem:
         return room.beside(self.table.names[row], others)
 
     def claiming(self, placed: Mapping[int, Mapping[int, int]]) -> dict[str, dict[Claims, int]]:
-        """Return the claims of the members ``placed``, which are given by row and shape, by node."""
+        """Return by node the claims of the members ``placed``, which are given by row and shape."""
         found: dict[str, dict[Claims, int]] = {}
         for row, counts in placed.items():
             claims: Counter[Claims] = Counter()
@@ -167,7 +167,7 @@ class _Problem:
     def capacity(
         self, index: int, free: Amounts, taken: Mapping[int, int], part: slice = slice(None)
     ) -> Amounts:
-        """Return how many members of a shape each of its rows takes, or each row of a ``part`` of them.
+        """Return how many members of a shape each of its rows takes, or each row of a ``part`` of the rows.
 
         ``taken`` has for each row the clashes of the shapes that were placed there.
         """
@@ -184,7 +184,7 @@ class _Problem:
 
 
 class _Filling:
-    """The greedy filling of one copy of the capacity."""
+    """Greedy placement on one copy of the capacity."""
 
     def __init__(self, problem: _Problem) -> None:
         self.problem = problem
@@ -193,16 +193,16 @@ class _Filling:
         self.claiming: dict[int, dict[int, int]] = {}
 
     def fill(self, index: int, tight: bool = False) -> dict[str, int]:
-        """Place as many members of a shape as fit, in the order of its nodes or (``tight``) the fullest first."""
+        """Place as many members of a shape as fit, in the order of its nodes or, if ``tight``, the fullest first."""
         problem, shape = self.problem, self.problem.shapes[index]
         if shape.count == 1 and shape.free and not tight:
             return self._put_one(index)
-        there = len(problem.rows[index])
+        count = len(problem.rows[index])
         spread = shape.room is not None and problem.wide
-        step = max(there, 1) if tight or spread else PART
+        step = max(count, 1) if tight or spread else PART
         placed: dict[str, int] = {}
         left = shape.count
-        for first in range(0, there, step):
+        for first in range(0, count, step):
             some = self._fill(index, slice(first, first + step), left, tight, spread)
             placed |= some
             left -= sum(some.values())
@@ -213,7 +213,7 @@ class _Filling:
     def _fill(self, index: int, part: slice, most: int, tight: bool, spread: bool) -> dict[str, int]:
         """Place up to ``most`` members of a shape on a ``part`` of its nodes.
 
-        ``spread`` says that what one node hosts depends on the others.
+        ``spread`` says that the number that one node hosts depends on the other nodes.
         """
         problem = self.problem
         shape, rows, names = problem.shapes[index], problem.rows[index][part], problem.table.names
@@ -226,8 +226,8 @@ class _Filling:
             usable = usable[np.argsort(self._slack(index, rows[usable]), kind="stable")]
         if shape.room is not None and spread:
             others, rows_there = problem.claiming(self.claiming), rows[usable].tolist()
-            asked = zip([names[row] for row in rows_there], counts[usable].tolist(), strict=True)
-            hosted = shape.room.spread(asked, shape.count, others)
+            offered = zip([names[row] for row in rows_there], counts[usable].tolist(), strict=True)
+            hosted = shape.room.spread(offered, shape.count, others)
             counts[usable] = [hosted.get(names[row], 0) for row in rows_there]
             usable = usable[counts[usable] > 0]
         before = np.cumsum(counts[usable]) - counts[usable]
@@ -244,7 +244,7 @@ class _Filling:
         return {names[row]: count for row, count in zip(chosen.tolist(), given.tolist(), strict=True)}
 
     def _put_one(self, index: int) -> dict[str, int]:
-        """Place the only member of a shape on the first of its nodes that takes it, as `fill` does in more steps."""
+        """Place the only member of a shape on the first of its nodes that takes it. This is a faster `fill`."""
         problem, size, rows = self.problem, self.problem.sizes[index], self.problem.rows[index]
         enough = problem.takes(size, rows, self.free)
         at = int(enough.argmax()) if len(rows) else 0
@@ -255,16 +255,16 @@ class _Filling:
         return {problem.table.names[row]: 1}
 
     def _slack(self, index: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return the part of its free amounts that each row would keep: a small number for a tight fit."""
+        """Return the part of its free amounts that each row would keep. It is small for a tight fit."""
         size = self.problem.sizes[index]
-        asked = np.flatnonzero(size)
-        have = self.free[np.ix_(rows, asked)]
-        slack: NDArray[np.float64] = ((have - size[asked]) / np.maximum(have, 1)).sum(axis=1)
+        columns = np.flatnonzero(size)
+        have = self.free[np.ix_(rows, columns)]
+        slack: NDArray[np.float64] = ((have - size[columns]) / np.maximum(have, 1)).sum(axis=1)
         return slack
 
 
 def homeless(shapes: Sequence[Shape], table: CapacityTable) -> Iterator[int]:
-    """Yield the shapes of which no node takes a single member."""
+    """Yield the shapes for which no node takes even one member."""
     problem = _Problem(shapes, table)
     together: dict[int, list[int]] = {}
     for index, (shape, rows) in enumerate(zip(shapes, problem.rows, strict=True)):
@@ -292,9 +292,9 @@ def capacities(shapes: Sequence[Shape], table: CapacityTable) -> list[Amounts]:
 
 
 def lacks_room(shape: Shape, table: CapacityTable) -> bool:
-    """Return whether the nodes of a shape can't take all of its members, even if the gang had no others.
+    """Return whether the nodes of a shape can't take all of its members, even if these were the whole gang.
 
-    The nodes are looked at in parts, because the first ones of a cluster with room take most gangs.
+    The nodes are examined in parts, because in a cluster with room the first nodes take most gangs.
     """
     problem = _Problem((shape,), table)
     size, rows, found = problem.sizes[0], problem.rows[0], 0
@@ -337,7 +337,7 @@ def place(shapes: Sequence[Shape], table: CapacityTable, budget: int = BUDGET) -
 
 
 def decide(shapes: Sequence[Shape], table: CapacityTable, budget: int = BUDGET) -> Counts | None:
-    """Place as `place` does, but None means that it is impossible. Raises `SearchBudgetSpent` when that isn't known."""
+    """Place as `place` does, but None means that it is impossible. Raises `SearchBudgetSpent` if that isn't known."""
     problem = _Problem(shapes, table)
     if len(shapes) == 1:
         return _first_fit(problem, (0,), tight=False)
@@ -368,7 +368,7 @@ def _first_fit(problem: _Problem, order: Sequence[int], tight: bool) -> Counts |
 class _MemberByMember:
     """A backtracking search, member by member, for gangs that claim devices which several nodes can use.
 
-    It checks at most ``checks`` places.
+    It makes at most ``checks`` checks.
     """
 
     def __init__(self, problem: _Problem, checks: int) -> None:
@@ -393,7 +393,7 @@ class _MemberByMember:
         return counts
 
     def _put(self, members: Sequence[int], at: int, first: int) -> bool:
-        """Place the members from ``at`` on, the next one not before the ``first`` of its nodes."""
+        """Place the members from ``at`` on; skip the nodes of the next one before ``first``."""
         if at == len(members):
             return True
         index = members[at]
@@ -407,13 +407,13 @@ class _MemberByMember:
                 return False
             if not self._problem.hosted(index, row, self._placed):
                 continue
-            here = self._placed.setdefault(row, {})
-            here[index] = here.get(index, 0) + 1
+            placed = self._placed.setdefault(row, {})
+            placed[index] = placed.get(index, 0) + 1
             self._free[row] -= size
             same = at + 1 < len(members) and members[at + 1] == index
             if self._put(members, at + 1, number if same else 0):
                 return True
-            here[index] -= 1
+            placed[index] -= 1
             self._free[row] += size
         return False
 
@@ -426,13 +426,13 @@ def _exactly(problem: _Problem, budget: int) -> Counts | None:
     everywhere = np.flatnonzero(used)
     if (len(everywhere) + SHAPE_WORK) * len(shapes) > min(CELLS_PER_WAY * budget, MOST_CELLS):
         raise SearchBudgetSpent
-    asked = np.flatnonzero(np.any(problem.sizes, axis=0))
+    columns = np.flatnonzero(np.any(problem.sizes, axis=0))
     most = np.zeros((len(everywhere), len(shapes)), dtype=np.int64)
     for index, rows in enumerate(problem.rows):
         most[np.searchsorted(everywhere, rows), index] = problem.capacity(index, problem.table.free, {})
     bins = Bins(
-        problem.table.free[np.ix_(everywhere, asked)],
-        np.asarray(problem.sizes)[:, asked],
+        problem.table.free[np.ix_(everywhere, columns)],
+        np.asarray(problem.sizes)[:, columns],
         most,
         problem.clashes,
         {index for index, shape in enumerate(shapes) if shape.room is not None},

@@ -1,7 +1,7 @@
 """The largest part of a gang that fits, and what the next member is short of.
 
-What is short has its Kubernetes name: ``cpu``, ``memory``, ``pods`` (a node's pod slots), an extended
-resource, or a host port. Claimed devices have the text of their claims.
+A shortage is given by its Kubernetes name: ``cpu``, ``memory``, ``pods`` (a node's pod slots), an extended resource, or
+a host port. Claimed devices are given by the text of their claims.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from fluence_extender.model.resources import Resources
 from fluence_extender.placement.search import Counts, Shape, affordable, fill, place, weights, work
 
 MOST_TRIED = 32
-"""The most larger selections of unequal members that are searched for when one has been found."""
+"""The most searches for a larger selection of unequal members after one has been found."""
 
 TRIED_WORK = 2_000_000
-"""The most `work` of all these searches together; with many kinds of members fewer selections are tried."""
+"""The most `work` of all these searches together. With many kinds of members fewer selections are tried."""
 
 MOST_LACKING = 64
-"""The most kinds of members without a place whose shortage is looked for; the lightest come first."""
+"""The most kinds of members without a place whose shortage is determined; the lightest come first."""
 
 MOST_NAMED = 63
-"""The most resources of a member that can be said to be short."""
+"""The most resources of a member that can be named as short."""
 
 EACH_BUDGET = 500
-"""The most ways to fill a node that each of these searches looks at."""
+"""The most ways to fill a node that each of these searches tries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """The part of a gang that fits: how many members of each shape, and what the next member is short of.
 
-    ``cut_short``: a larger part may exist, which there was no time to look for.
+    ``cut_short``: the search ended early, so a larger part may exist.
     """
 
     counts: tuple[int, ...]
@@ -60,10 +60,10 @@ def part_that_fits(shapes: Sequence[Shape], table: CapacityTable) -> Part:
 
 
 def largest_part(shapes: Sequence[Shape], table: CapacityTable) -> Part:
-    """Return the most members that are found to fit together.
+    """Return the largest part that is found to fit.
 
-    Of unequal members, several orders of shapes are tried, then larger selections are searched for. So for a small gang
-    no selection with one more member fits. For a gang with very many kinds of members the result is cut short.
+    For unequal members, several orders of shapes are tried, and then larger selections are searched for. So for a small
+    gang no selection with one more member fits. For a gang with very many kinds of members the result is cut short.
     """
     if len(shapes) == 1:
         return part_that_fits(shapes, table)
@@ -83,7 +83,7 @@ def _lightest_first(shapes: Sequence[Shape], table: CapacityTable) -> list[int]:
 
 
 def _filled(shapes: Sequence[Shape], table: CapacityTable, orders: Sequence[Sequence[int]]) -> Counts:
-    """Place the shapes in one order after the other while the budget lasts. Return the first of the largest results."""
+    """Place the shapes in one order after the other within the budget. Return the first of the largest results."""
     found = []
     for order in affordable(orders, shapes):
         placed: Counts = [{} for _ in shapes]
@@ -94,7 +94,7 @@ def _filled(shapes: Sequence[Shape], table: CapacityTable, orders: Sequence[Sequ
 
 
 def _grown(shapes: Sequence[Shape], table: CapacityTable, counts: Counts) -> tuple[Counts, bool]:
-    """Return a selection enlarged member by member, as long as one more can be placed with all the others.
+    """Return the selection ``counts``, enlarged member by member as long as one more can be placed with the others.
 
     Also return whether that was cut short.
     """
@@ -133,7 +133,7 @@ def _placed(shapes: Sequence[Shape], wanted: Sequence[int], table: CapacityTable
 
 
 def _left(shapes: Sequence[Shape], counts: Counts, table: CapacityTable) -> CapacityTable:
-    """Return what is left of ``table`` when members are placed as in ``counts``."""
+    """Return the rest of ``table`` after members are placed as in ``counts``."""
     left = table.free.copy()
     ports = dict(table.ports)
     for shape, placed in zip(shapes, counts, strict=True):
@@ -170,7 +170,7 @@ def _short_of(shapes: Sequence[Shape], left: CapacityTable) -> tuple[str, ...]:
 
 
 def short_names(requests: Resources, table: CapacityTable) -> tuple[list[str], list[int]]:
-    """Return the resources that may be said to be short of a request, and their columns."""
+    """Return the resources of a request that may be named as short, and their columns."""
     names = sorted(name for name in requests if requests[name] > 0)[:MOST_NAMED]
     return names, [table.column(name) for name in names]
 
@@ -180,7 +180,7 @@ def _shortages(shape: Shape, left: CapacityTable) -> Iterator[tuple[str, ...]]:
     names, columns = short_names(shape.requests, left)
     size = left.row_of(shape.requests)
     rows = left.at(shape.nodes)
-    # What a node lacks is a number with a bit for each resource, because comparing rows is far slower.
+    # The resources that a node lacks are the bits of a number, because a comparison of rows is far slower.
     codes = np.zeros(len(rows), dtype=np.int64)
     for bit, column in enumerate(columns):
         codes[left.free[rows, column] < size[column]] |= 1 << bit

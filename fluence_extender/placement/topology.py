@@ -2,7 +2,7 @@
 
 Configured levels form a hierarchy, so a domain is the path of values down to its level: rack 1 of zone a isn't rack 1
 of zone b. A label that isn't a configured level is a level by itself. A node without the label is in no domain of the
-level. A node is read when it changes, not when a gang is planned.
+level. A node is read when it changes and not when a gang is planned.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HOST = "host"
 """The level of single nodes, which exists without configuration."""
 
 MOST_LEVELS = 32
-"""How many levels are remembered at once; the least recently used one is forgotten."""
+"""The most levels that are cached; the least recently used one is dropped."""
 
 Domain = tuple[str, ...]
 
@@ -143,8 +143,10 @@ class Topology:
         self._follow()
         place = self._places.get(node)
         if place is None:
-            there = self._index.nodes.get(node)
-            values = [_value(there, one.labels[-1]) for one in self._configured] if there is not None else []
+            present = self._index.nodes.get(node)
+            values = (
+                [_value(present, one.labels[-1]) for one in self._configured] if present is not None else []
+            )
             place = self._places[node] = tuple(natural_order(value) for value in values)
         return place
 

@@ -1,4 +1,4 @@
-"""Planning as if some pods were gone, on a copy of the capacity, so that the ledger doesn't change."""
+"""Plans as if some pods were gone. They are made on a copy of the capacity, so the ledger doesn't change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEARCHED = Reason(ReasonCode.BUSY, "busy: all devices are searched for together"
 
 
 class Trial:
-    """A copy of ``ledger`` as it is now, which answers questions about one gang.
+    """A copy of ``ledger``, which answers questions about one gang.
 
     ``topology`` follows the same nodes as ``eligibility``. ``removable`` are pods that questions may remove; other pods
     are read from the ledger when a question names them. ``devices`` says whether the gang asks for devices.
@@ -54,7 +54,7 @@ class Trial:
         without: frozenset[str],
         within: Collection[str] | None = None,
     ) -> tuple[Assignment, ...] | None:
-        """Return where the pods would go, on nodes of ``within``, if the pods ``without`` were gone; or None."""
+        """Return the pods' places on nodes of ``within`` if the pods ``without`` were gone, None if there are none."""
         self._remove(without)
         self._copy.within = within
         found = self._planner.find(demands, gang, settled)
@@ -71,7 +71,7 @@ class Trial:
     ) -> bool:
         """Return whether `place` would find places on any nodes.
 
-        Pass the same ``demands`` object each time: what is computed from it is remembered.
+        Pass the same ``demands`` object each time, because results for it are cached.
         """
         if not self._countable(demands):
             return self.place(demands, gang, settled, without) is not None
@@ -80,7 +80,7 @@ class Trial:
         return self._planner.has_capacity(demands[0], len(demands), gang)
 
     def _countable(self, demands: Sequence[Demand]) -> bool:
-        """Return whether all demands are equal and unconstrained, so that counting how many fit is enough."""
+        """Return whether all demands are equal and unconstrained, so that a count of those that fit is enough."""
         if self._alike is None or self._alike[0] is not demands:
             free = not any(one.pod.devices or one.constraints for one in demands)
             self._alike = demands, free and len(grouped(demands)) == 1
@@ -135,7 +135,7 @@ class Trial:
 
 
 class SearchedDevices:
-    """The devices of a copy whose planner always searches for those of all members together."""
+    """The devices of a copy whose planner always chooses the devices of all members together."""
 
     def draft(self, pod: Pod, barred_nodes: Iterable[str] = ()) -> Reason:
         """Return a reason that makes the planner search."""
