@@ -1,6 +1,6 @@
 """The writes of the port, on a real API server.
 
-Invariant: every write carries the uid of the pod for which it is meant, and may be repeated: it succeeds where it has
+Invariant: every write carries the uid of its pod, and may be repeated: it succeeds if it has
 already been carried out. The code relies on these rules of the API server (Kubernetes 1.36, pkg/registry/core/pod): the
 metadata.uid of a Binding is a precondition, and its annotations are merged into the pod; a bound, gated or terminating
 pod is not bound (409); the nomination of a bound pod is invalid (422).
@@ -31,7 +31,7 @@ from fluence_extender.cluster.connection import (
     ApiRequest,
     Connection,
 )
-from fluence_extender.cluster.decode.objects import decode_versioned
+from fluence_extender.cluster.decode.objects import decode_headed
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.errors import (
     AlreadyBound,
@@ -108,10 +108,10 @@ class ApiCluster:
     ) -> None:
         """See `Cluster.ungate`. One PATCH; gates of other names stay.
 
-        Gates can only be removed. So a pod that has no other gate has none afterwards, and a merge patch that says so
-        costs the API server a sixth less than a strategic patch, which finds gates by name. A pinned pod has a
-        controller, and no other manager writes its fields, so the patch also clears its managedFields, which the API
-        server would otherwise keep up with each write.
+        Gates can only be removed, so a pod without another gate has none afterwards. A merge patch that removes all
+        gates costs the API server a sixth less than a strategic patch, which finds gates by name. A pinned pod has a
+        controller, and no other manager writes its fields. So the patch also clears its managedFields, which the API
+        server would otherwise update with each write.
         """
         if gate not in pod.gates:
             return
@@ -137,9 +137,9 @@ class ApiCluster:
             raise
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
-        """See `Cluster.bind`. One POST; where it is refused or no answer comes, the pod is read back.
+        """See `Cluster.bind`. One POST; if it is refused or no answer comes, the pod is read back.
 
-        Raise `Conflict` where the pod can't be bound as it is (gated, terminating), and `errors.NoAnswer` where the
+        Raise `Conflict` if the pod can't be bound as it is (gated, terminating), and `errors.NoAnswer` if the
         answer was lost and the pod isn't bound. The Binding may still take effect then, and the call may be repeated.
         """
         body = {
@@ -176,7 +176,7 @@ class ApiCluster:
         body = counting_patch(known, counted)
         request = ApiRequest("PATCH", _path(pod), attempt, None, body, STRATEGIC_PATCH, METADATA_ONLY)
         try:
-            return decode_versioned(await self._connection.call(request)).metadata.resource_version
+            return decode_headed(await self._connection.call(request)).metadata.resource_version
         except (Conflict, Invalid):
             await self._read(pod)
             raise
@@ -233,7 +233,7 @@ class ApiCluster:
         await self._connection.call(request)
 
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
-        """See `Cluster.report_group`. One PATCH of podgroups/status; do nothing where no PodGroups are served."""
+        """See `Cluster.report_group`. One PATCH of podgroups/status; do nothing if no PodGroups are served."""
         if self._groups is None:
             self._groups = await self._discovery.find(Kind.POD_GROUP)
         if self._groups is None:
@@ -278,7 +278,7 @@ class ApiCluster:
         self._recorder.record(regarding, reason, message, warning)
 
     async def _read(self, pod: Pod) -> Pod:
-        """Return the current pod. Raise `Gone` where the pod, or the pod of that uid, doesn't exist any more."""
+        """Return the current pod. Raise `Gone` if the pod, or the pod of that uid, doesn't exist any more."""
         request = ApiRequest("GET", _path(pod), f"read pod {pod.key}")
         now = decode_pod(await self._connection.call(request, READ_BACK_LIMIT))
         if now.uid != pod.uid:

@@ -119,10 +119,10 @@ def pod_group_condition(
 
 
 def waiting_condition(message: str, asks_since: float = 0.0) -> dict[str, Any]:
-    """Return the condition of a gated pod, which asks autoscalers for nodes since ``asks_since``, 0 for not.
+    """Return the condition of a gated pod, which asks autoscalers for nodes since ``asks_since``, 0 if it doesn't.
 
     ``kubectl get`` shows the reason of this condition as the pod's status, so the reason stays the API server's own.
-    Autoscalers add nodes for pods whose reason is Unschedulable, and look at no gates.
+    Autoscalers add nodes for pods whose reason is Unschedulable, and ignore gates.
     """
     if asks_since:
         return {
@@ -149,7 +149,7 @@ def counting_patch(pod: Pod, counted: bool) -> dict[str, Any]:
 
 
 def job_condition(job: Job, why: str) -> dict[str, Any]:
-    """Return the patch that sets the condition of a Job whose pods can't be placed, or with "" that they can be."""
+    """Return the patch that sets the condition of a Job: ``why`` its pods can't be placed, "" if they can."""
     condition = {
         "type": UNSATISFIABLE_CONDITION,
         "status": "True" if why else "False",
@@ -206,7 +206,7 @@ def _usage(past: PastUse, before: PastUse | None) -> dict[str, Any]:
 
 
 def _replaced(before: Mapping[str, object], now: Mapping[str, object]) -> dict[str, object]:
-    """Return what a merge patch has to say so that a map is as it is now."""
+    """Return the entries of a merge patch that changes a map from ``before`` to ``now``."""
     return {**dict.fromkeys(before), **now}
 
 
@@ -303,9 +303,12 @@ def _with_index(container: Mapping[str, Any]) -> dict[str, Any]:
     return {**container, "env": [*given, {"name": COMPLETION_INDEX_VARIABLE, "valueFrom": source}]}
 
 
-def resume_patch(thing: Resumable, spec: dict[str, Any]) -> dict[str, Any]:
-    """Return the merge patch that resumes a workload in the observed version; ``spec`` is what it changes there."""
-    return {"metadata": {**_observed(thing), "annotations": {SUSPENDED_FOR_ANNOTATION: None}}, "spec": spec}
+def resume_patch(workload: Resumable, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the merge patch that resumes a workload in the observed version; ``spec`` are its changes to the spec."""
+    return {
+        "metadata": {**_observed(workload), "annotations": {SUSPENDED_FOR_ANNOTATION: None}},
+        "spec": spec,
+    }
 
 
 def plan_patch(nodes: Sequence[str], placed_with: str, bound_until: float | None) -> dict[str, Any]:
@@ -322,17 +325,17 @@ def plan_patch(nodes: Sequence[str], placed_with: str, bound_until: float | None
 
 
 def hold_patch(
-    thing: Resumable, spec: dict[str, Any], queued_since: tuple[float, int] | None
+    workload: Resumable, spec: dict[str, Any], queued_since: tuple[float, int] | None
 ) -> dict[str, Any]:
     """Return the merge patch that suspends a workload in the observed version, held for placement.
 
-    ``spec`` is what it changes there.
+    ``spec`` are its changes to the spec.
     """
     held = {SUSPENDED_FOR_ANNOTATION: SUSPENDED_FOR_PLACEMENT}
     if queued_since is not None:
         since = format_time(datetime.fromtimestamp(queued_since[0], UTC))
         held[QUEUED_SINCE_ANNOTATION] = f"{since}/{queued_since[1]}"
-    return {"metadata": {**_observed(thing), "annotations": held}, "spec": spec}
+    return {"metadata": {**_observed(workload), "annotations": held}, "spec": spec}
 
 
 def note_patch(job: Resumable, met: Collection[str]) -> dict[str, Any]:
@@ -340,8 +343,8 @@ def note_patch(job: Resumable, met: Collection[str]) -> dict[str, Any]:
     return {"metadata": {"uid": job.uid, "annotations": {MET_ANNOTATION: met_record(job.uid, met)}}}
 
 
-def _observed(thing: Resumable) -> dict[str, Any]:
-    return {"uid": thing.uid, "resourceVersion": thing.version}
+def _observed(workload: Resumable) -> dict[str, Any]:
+    return {"uid": workload.uid, "resourceVersion": workload.version}
 
 
 def gated_jobs_patch(reasons: Mapping[str, str]) -> dict[str, Any]:

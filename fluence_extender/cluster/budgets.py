@@ -1,10 +1,10 @@
 """Decide whether PodDisruptionBudgets let several pods be evicted together.
 
 The Eviction API judges one pod at a time, but a gang is evicted whole or not at all. So all its pods are checked before
-the first eviction. The rules are those of Kubernetes 1.36, pkg/registry/core/pod/storage/eviction.go: a pod that
-doesn't run yet or is terminating needs no budget; a pod that two budgets cover can't be evicted; a pod that runs and
-isn't ready needs no budget where enough others are healthy, or where its budget always allows its eviction; a budget
-whose status is older than its spec forbids evictions.
+the first eviction. The rules are those of Kubernetes 1.36, pkg/registry/core/pod/storage/eviction.go. A pod that
+doesn't run yet or is terminating needs no budget. A pod that two budgets cover can't be evicted. A pod that runs and
+isn't ready needs no budget if enough others are healthy, or if its budget always allows its eviction. A budget whose
+status is older than its spec forbids evictions.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Budget(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PreemptionRules:
-    """The PriorityClasses and PodDisruptionBudgets that govern preemption, None where they aren't known."""
+    """The PriorityClasses and PodDisruptionBudgets that govern preemption, None if they aren't known."""
 
     classes: Sequence[dict[str, Any]] | None = None
     budgets: Sequence[Budget] | None = None
@@ -99,7 +99,7 @@ def decode_budgets(raw: bytes) -> tuple[Budget, ...]:
 
 
 def eviction_block(budgets: Sequence[Budget], pods: Sequence[Pod]) -> EvictionBlock | None:
-    """Return what forbids evicting all ``pods`` together, None where nothing does."""
+    """Return what forbids evicting all ``pods`` together, None if nothing does."""
     running = [pod for pod in pods if not pod.deleting and not pod.finished and pod.phase != "Pending"]
     covering = {pod.uid: [one for one in budgets if one.covers(pod)] for pod in running}
     for pod in running:

@@ -1,8 +1,8 @@
 """One pool of connections to the API server, with raw bodies in both directions.
 
 The official client's `RESTClientObject` prepares TLS, client certificates, server name and proxy, and all requests go
-through its aiohttp session. Its typed models are never used, because building them costs far more than everything else
-done with them. Every call has a time limit, and every failure is a `ClusterError`.
+through its aiohttp session. Its typed models are never used, because they cost far more time than all other work on an
+answer. Every call has a time limit, and every failure is a `ClusterError`.
 
 Repeating a call is safe: each write carries a uid or a fixed name, so the API server refuses it the second time. So a
 call that is cut off before its answer is repeated once, and a call that is refused because of load (429, 503) is
@@ -47,7 +47,7 @@ from fluence_extender.cluster.official_client import Configuration, RESTClientOb
 log = structlog.get_logger(__name__)
 
 POOL = 288
-"""Calls under way at the same time. Callers that bound their own calls stay below this together."""
+"""The most calls under way at the same time. The bounds of all callers together are below this."""
 
 WATCHES = 16
 CONNECT_LIMIT = 5.0

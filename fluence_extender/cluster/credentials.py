@@ -30,7 +30,7 @@ TOKEN = "BearerToken"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of credentials: kubeconfig ``files``, joined by the path separator, or the pod if that is empty."""
+    """The origin of credentials: kubeconfig ``files``, joined by the path separator. If it is empty, the pod."""
 
     files: str = ""
 
@@ -41,7 +41,7 @@ class Origin:
 def find_origin(kubeconfig: str | None, environ: Mapping[str, str], home: Path) -> Origin:
     """Return ``kubeconfig`` if given, else $KUBECONFIG, else the pod's ServiceAccount, else ~/.kube/config.
 
-    Raise `BadKubeconfig` where there is none; its message names the places that were tried.
+    Raise `BadKubeconfig` if there is none; its message names the places that were tried.
     """
     wanted = kubeconfig or environ.get("KUBECONFIG", "")
     if wanted:
@@ -166,7 +166,7 @@ def _proxy(host: str) -> str | None:
 def tls_fingerprint(configuration: Configuration) -> str:
     """Return a text that changes with the host, the proxy and the content of the TLS files.
 
-    New connections are needed once it changes. Raise `BadKubeconfig` where a file can't be read.
+    New connections are needed once it changes. Raise `BadKubeconfig` if a file can't be read.
     """
     digest = hashlib.sha256(f"{configuration.host}|{configuration.proxy}|{configuration.verify_ssl}".encode())
     for path in (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file):

@@ -1,6 +1,6 @@
 """A watch of the cluster that begins before the program that needs it has been imported.
 
-On a large cluster the first lists take a second or two, and so do the imports; neither needs the other.
+On a large cluster the first lists take a second or two. So do the imports, and both can run at the same time.
 """
 
 from __future__ import annotations

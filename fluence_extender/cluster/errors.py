@@ -15,12 +15,12 @@ Every failure to read or write the cluster is a `ClusterError`:
       Invalid              422: the API server refuses the content
       TooManyRequests      429, 503: the call may be repeated later
       Disrupted            429 of an eviction: a PodDisruptionBudget forbids it
-      Unforeseeable        it can't be planned for what the API server would make of a pod
+      Unforeseeable        what the API server would make of a pod can't be found out, or isn't ours to place
 
-`NotLeading` stands apart: the write was withheld here, so nothing about the cluster failed.
+`NotLeading` isn't among them: this replica withheld the write, so no call failed.
 
-The API server explains each refusal in a Status object (meta/v1). Its message names the user, the verb and the resource
-where a right is missing. The error's text keeps this message and adds what to do about it.
+The API server explains each refusal in a Status object (meta/v1). If a right is missing, its message names the user,
+the verb and the resource. The error's text has this message and adds what to do about it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import msgspec
 
 
 class ClusterError(Exception):
-    """A call to the API server failed; ``status`` is the HTTP status, 0 where no answer came."""
+    """A call to the API server failed; ``status`` is the HTTP status, 0 if no answer came."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)

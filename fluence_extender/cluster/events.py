@@ -1,9 +1,9 @@
 """Kubernetes Events, written in the background.
 
 Equal events (same object, reason and message) become one with a count, which is updated at most every few seconds. So a
-gang that waits for an hour doesn't flood etcd. Invariants: recording never waits, never raises and holds a bounded
-number of events; when there are too many, the namespace that has the most loses its oldest. Namespaces take turns, and
-each has its own budget of writes. So a user who creates thousands of pods delays only the Events of that namespace.
+gang that waits for an hour doesn't flood etcd. Namespaces take turns, and each has its own budget of writes. So a user
+who creates thousands of pods delays only the Events of that namespace. Invariants: `EventRecorder.record` never waits,
+never raises, and keeps a bounded number of events. If there are too many, the namespace with the most loses its oldest.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class EventRecorder:
     async def _write_due(self) -> float | None:
         """Write one due event of each namespace in turn, until none is due.
 
-        Return the seconds until the next one is due, None where nothing is left.
+        Return the seconds until the next one is due, None if nothing is left.
         """
         while self._pending:
             left = min([await self._write_one_of(namespace) for namespace in list(self._pending)])
@@ -160,7 +160,7 @@ class EventRecorder:
         return 0.0
 
     def _forget(self, key: Key, entry: _Entry) -> None:
-        """Take ``entry`` from the events to write, unless a new event has taken its place meanwhile."""
+        """Remove ``entry`` from the events to write, unless a new event has taken its place."""
         pending = self._pending.get(key[0].namespace, {})
         if pending.get(key) is entry:
             del pending[key]
@@ -168,7 +168,7 @@ class EventRecorder:
                 del self._pending[key[0].namespace]
 
     async def _try(self, key: Key, entry: _Entry) -> bool:
-        """Write one event; return whether it needs no further try. Wait a while if the API server can't be reached."""
+        """Write one event; return whether it is done with. Wait a while if the API server can't be reached."""
         try:
             await self._write(key, entry)
         except NotLeading:

@@ -1,10 +1,10 @@
 """The writes about workloads that wait without pods, and about Jobs whose pods are created with their nodes.
 
-Invariants: a Job is only resumed or suspended in the version that was observed, so neither another replica nor its user
-is overruled. A call may be repeated: it succeeds where the Job is already as it should be. The code relies on these
-rules of Kubernetes (1.36, pkg/registry/batch/job): the annotations of a suspended Job's template may be changed, also
-in the write that resumes it, once it has no pods and its status says that it is suspended or has never started; those
-of a running Job may not.
+Invariants: a Job is only resumed or suspended in the version that was observed, so no change by its user or another
+replica is overruled. A call may be repeated: it succeeds if the Job is already in the wanted state. The code relies on
+these rules of Kubernetes (1.36, pkg/registry/batch/job): the annotations of a suspended Job's template may be changed
+once the Job has no pods and its status says that it is suspended or has never started. The write that resumes the Job
+may change them, too. Those of a running Job can't be changed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job, Resumable
 
 UNFIT = (msgspec.MsgspecError, LookupError, TypeError, AttributeError)
-"""The errors with which a manifest of another form can't be read."""
+"""The errors that reading a manifest of another form raises."""
 
 NO_DRY_RUN = 400
 """The HTTP status for a trial that an admission webhook doesn't allow (its side effects aren't declared as none)."""
@@ -103,7 +103,7 @@ class ApiJobs:
     async def resume(
         self, job: Resumable, nodes: Sequence[str], placed_with: str = "", bound: bool = False
     ) -> None:
-        """See `Cluster.resume`. One PATCH; where it is refused or no answer comes, the workload is read back."""
+        """See `Cluster.resume`. One PATCH; if it is refused or no answer comes, the workload is read back."""
         wanted = tuple(nodes)
         attempt = f"resume {_key(job)}"
         until = time.time() + BINDS_FOR if bound else None
@@ -121,7 +121,7 @@ class ApiJobs:
             raise
 
     async def hold_job(self, job: Resumable, queued_since: tuple[float, int] | None = None) -> None:
-        """See `Cluster.hold_job`. One PATCH; where it is refused or no answer comes, the workload is read back."""
+        """See `Cluster.hold_job`. One PATCH; if it is refused or no answer comes, the workload is read back."""
         await self._patch(
             job,
             f"suspend {_key(job)}",
@@ -130,7 +130,7 @@ class ApiJobs:
         )
 
     async def note_job(self, job: Resumable, met: Collection[str]) -> None:
-        """See `Cluster.note_job`. One PATCH: of jobs/status for a Job, which changes no spec whatever its body says.
+        """See `Cluster.note_job`. One PATCH, for a Job of jobs/status, which can't change a spec.
 
         The status of other kinds, which are custom resources, takes no annotations.
         """
@@ -167,7 +167,7 @@ class ApiJobs:
                 raise
 
     async def _read(self, job: Resumable) -> bytes:
-        """Return the current workload. Raise `Gone` where it, or the one of that uid, doesn't exist any more."""
+        """Return the current workload. Raise `Gone` if it, or the one of that uid, doesn't exist any more."""
         kind = RESUMABLES[type(job)]
         raw = readable(await self._connection.call(ApiRequest("GET", kind.path(job), f"read {_key(job)}")))
         if kind.decode(raw).uid != job.uid:
@@ -176,9 +176,9 @@ class ApiJobs:
 
 
 def _first_pods(job: Resumable, raw: bytes) -> list[Json]:
-    """Return the manifests of the workload's first pods, one of each shape; ``raw`` is the workload as it is now.
+    """Return the manifests of the workload's first pods, one of each shape; ``raw`` is the present workload.
 
-    Raise `Conflict` where its spec has changed since it was observed, and `Unforeseeable`.
+    Raise `Conflict` if its spec has changed since it was observed, and `Unforeseeable`.
     """
     kind = RESUMABLES[type(job)]
     if kind.decode(raw).generation != job.generation:

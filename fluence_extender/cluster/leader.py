@@ -1,38 +1,29 @@
 """The label on the pod of the replica that leads, by which the Service ``fluence`` finds it.
 
-Only the leader knows why gangs wait and when they start, so the Service selects the leader's pod alone. A new leader
-labels its pod and takes the label from all others. Invariant: while a labeled replica stands by, it still answers, so
-the label never moves before the next replica leads.
+Only the leader knows why gangs wait and when they start, so the Service selects only the leader's pod. A new leader
+labels its pod and removes the label from all others. Invariant: the label moves only once the next replica leads. Until
+then the labeled replica answers, even if it stands by.
 """
 
 from __future__ import annotations
 
-import msgspec
-
 from fluence_extender.cluster.connection import MERGE_PATCH, METADATA_ONLY, ApiRequest, Connection
-from fluence_extender.cluster.decode.objects import Metadata, decode_page
+from fluence_extender.cluster.decode.objects import decode_headed, decode_page
 from fluence_extender.cluster.errors import Gone
 from fluence_extender.model.names import LEADS_LABEL
 
 LEADS = "true"
 
 
-class _Pod(msgspec.Struct):
-    metadata: Metadata
-
-
-_pod = msgspec.json.Decoder(_Pod).decode
-
-
 async def mark_leader(connection: Connection, namespace: str, name: str) -> None:
     """Label the pod ``name`` as the one that leads, and no other pod of ``namespace``.
 
-    Do nothing where ``name`` doesn't exist, because a replica may run outside of a pod. Raise `ClusterError`.
+    Do nothing if ``name`` doesn't exist, because a replica may run outside of a pod. Raise `ClusterError`.
     """
     path = f"/api/v1/namespaces/{namespace}/pods"
     query = {"labelSelector": f"{LEADS_LABEL}={LEADS}"}
     listed = decode_page(await connection.call(ApiRequest("GET", path, "list the pods that lead", query)))
-    labeled = {_pod(raw).metadata.name for raw in listed.items or ()}
+    labeled = {decode_headed(raw).metadata.name for raw in listed.items or ()}
     if name not in labeled and not await _label(connection, f"{path}/{name}", LEADS):
         return
     for other in labeled - {name}:

@@ -1,8 +1,8 @@
 """Follow one kind on the API server: a consistent list, then every change, for as long as it runs.
 
 Invariant: the observations that the sink has received, in order, always add up to a state that the API server once had
-for this kind. After any failure (410, lost connections, outages, garbage, a sink that raises), the watch continues
-from the last version that the sink received, or lists again; a new list is the whole truth. The list leaves
+for this kind. After any failure (410, lost connections, outages, garbage, a sink that raises), the watch continues from
+the last version that the sink received, or lists again. A new list replaces all earlier observations. The list leaves
 resourceVersion unset, so it is a quorum read and never comes from a stale cache (Kubernetes API concepts, "resource
 versions").
 """
@@ -16,7 +16,7 @@ import aiohttp
 import structlog
 
 from fluence_extender.cluster.connection import ApiRequest, Connection
-from fluence_extender.cluster.decode.objects import ListPage, decode_event, decode_page, decode_versioned
+from fluence_extender.cluster.decode.objects import ListPage, decode_event, decode_headed, decode_page
 from fluence_extender.cluster.errors import (
     ClusterError,
     Denied,
@@ -33,10 +33,10 @@ from fluence_extender.cluster.sources import Source
 log = structlog.get_logger(__name__)
 
 LIST_LIMIT = 60.0
-"""Seconds that one list may take."""
+"""The most seconds that one list may take."""
 
 OBJECTS_BETWEEN_YIELDS = 64
-"""Objects that are decoded before other tasks of the event loop get a turn."""
+"""The number of objects that are decoded before other tasks of the event loop get a turn."""
 
 
 class ListWatch:
@@ -44,7 +44,7 @@ class ListWatch:
 
     ``synced`` is set after the first list. ``contact`` is the loop time at which the API server last sent something
     here. ``open`` says whether a watch is open, and ``opened`` since when, in loop time. ``served`` is false while the
-    API server doesn't serve the kind. ``failure`` says why there is no watch, "" where there is one.
+    API server doesn't serve the kind. ``failure`` says why there is no watch, "" if there is one.
     """
 
     def __init__(self, connection: Connection, source: Source, sink: Sink, timing: Timing = STANDARD) -> None:
@@ -187,7 +187,7 @@ class ListWatch:
     async def _watch(self, path: str) -> bool:
         """Send the sink each change until the watch ends.
 
-        Return whether the watch was of use (had changes, or lasted).
+        Return whether the watch was useful, because it had changes or lasted.
         """
         loop = asyncio.get_running_loop()
         began, received = loop.time(), 0
@@ -220,13 +220,13 @@ class ListWatch:
             status = read_status(raw, 0)
             raise error_from(status.code, status, f"watch {self.source.resource}")
         if event.type == "BOOKMARK":
-            self._version = decode_versioned(raw).metadata.resource_version
+            self._version = decode_headed(raw).metadata.resource_version
             return
         decoded = self.source.decode(raw)
         deleted = event.type == "DELETED"
         self._sink(self.source.removal(decoded) if deleted else Changed(self.source.kind, decoded))
         self._version = (
-            getattr(decoded, "resource_version", "") or decode_versioned(raw).metadata.resource_version
+            getattr(decoded, "resource_version", "") or decode_headed(raw).metadata.resource_version
         )
 
 

@@ -21,9 +21,9 @@ log = structlog.get_logger(__name__)
 class LiveResources:
     """Follows the file, and calls ``reject`` with each bad edit and its faults.
 
-    Whether a graph can be built from an edit shows only later; `reject_adopted` reports it if not. A file that
-    disappears counts as an empty file, or as a bad edit with ``keep_if_gone``. ``fault`` is the fault of the first
-    version of the file, None without one.
+    If no graph can be built from an edit, this is found later, and `reject_adopted` reports it. A file that disappears
+    counts as an empty file, or as a bad edit if ``keep_if_gone`` is set. ``fault`` is the fault of the first version of
+    the file, None if it had none.
     """
 
     def __init__(self, reject: Callable[[ResourcesFile, str], None], keep_if_gone: bool = False) -> None:

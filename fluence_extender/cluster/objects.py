@@ -1,7 +1,7 @@
 """Objects that are created, changed and deleted whole: any object by its path, and PodGroups.
 
-Invariant: a replacement or a deletion never undoes a write of another client, because it names the version it is based
-on.
+Invariant: a replacement or a deletion never undoes a write of another client, because it names the version on which it
+is based.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fluence_extender.model.pod import Owner
 from fluence_extender.model.workload import PodGroup
 
 DISCOVERY_INTERVAL = 30.0
-"""Seconds after which the API server is asked again which PodGroups it serves."""
+"""Seconds until the API server is asked again which PodGroups it serves."""
 
 
 class ApiObjects:
@@ -32,7 +32,7 @@ class ApiObjects:
         self._connection = connection
 
     async def read(self, path: str) -> Json | None:
-        """Return the object at ``path``, None where it or its kind doesn't exist."""
+        """Return the object at ``path``, None if it or its kind doesn't exist."""
         try:
             body = await self._connection.call(ApiRequest("GET", path, f"read {path}"))
         except Gone:
@@ -41,7 +41,7 @@ class ApiObjects:
         return found
 
     async def create(self, path: str, body: Json) -> Json:
-        """Create the object at ``path``. Raise `Conflict` where it exists."""
+        """Create the object at ``path``. Raise `Conflict` if it exists."""
         collection = path.rpartition("/")[0]
         answer = await self._connection.call(ApiRequest("POST", collection, f"create {path}", body=body))
         created: Json = msgspec.json.decode(answer)
@@ -54,7 +54,7 @@ class ApiObjects:
         return answered
 
     async def replace(self, path: str, body: Json) -> Json:
-        """Write an object that was read and altered. Raise `Conflict` where it has changed since, or `Gone`."""
+        """Write an object that was read and altered. Raise `Conflict` if it has changed since, or `Gone`."""
         answer = await self._connection.call(ApiRequest("PUT", path, f"replace {path}", body=body))
         replaced: Json = msgspec.json.decode(answer)
         return replaced
@@ -75,7 +75,7 @@ class ApiPodGroups:
     ) -> None:
         """Create a PodGroup with the webhook's mark.
 
-        Raise `Conflict` where one of that name exists, and `Gone` where no PodGroups are served.
+        Raise `Conflict` if one of that name exists, and `Gone` if no PodGroups are served.
         """
         listed = await self._listed(kind)
         body = pod_group_manifest(listed, kind, name, size, owner)
@@ -83,14 +83,14 @@ class ApiPodGroups:
         await self._connection.call(ApiRequest("POST", pod_group_path(listed, name[0]), attempt, body=body))
 
     async def resize(self, group: AnyPodGroup, size: int) -> None:
-        """Change the size of a PodGroup. Raise `errors.Invalid` where it can't be changed, or `Gone`."""
+        """Change the size of a PodGroup. Raise `errors.Invalid` if it can't be changed, or `Gone`."""
         body = {"metadata": {"uid": group.uid}, "spec": pod_group_spec(type(group), size)}
         attempt = f"resize PodGroup {group.namespace}/{group.name}"
         path = await self._path(group)
         await self._connection.call(ApiRequest("PATCH", path, attempt, body=body, content_type=MERGE_PATCH))
 
     async def remove(self, group: AnyPodGroup) -> None:
-        """Delete a PodGroup in the state that was observed. Raise `Conflict` where it has changed since, or `Gone`."""
+        """Delete a PodGroup in the state that was observed. Raise `Conflict` if it has changed since, or `Gone`."""
         observed = {"uid": group.uid, "resourceVersion": group.provenance.version}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": observed}
         attempt = f"delete PodGroup {group.namespace}/{group.name}"

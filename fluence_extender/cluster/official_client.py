@@ -1,8 +1,9 @@
 """The parts of the official client that we use: its configuration, its loaders of credentials and its session.
 
-The packages above these modules only gather what is below them, and that is the whole client: both halves of it with
-informers, leader election and websockets. They would cost more CPU time than all other imports of this room together.
-So they are passed without being run, and leave no trace: ``import kubernetes`` elsewhere still gives the whole client.
+The packages above these modules import everything below them, which is the whole client: its synchronous and its
+asynchronous half, with informers, leader election and websockets. That would cost more CPU time than all other imports
+of this room together. So these packages aren't run. This leaves no trace: ``import kubernetes`` elsewhere still gives
+the whole client.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["Configuration", "RESTClientObject", "incluster_config", "loaders"]
 
 @contextmanager
 def passing(*packages: str) -> Iterator[None]:
-    """Let modules below ``packages`` be imported without these being run. An outer package comes first."""
+    """Import modules below ``packages`` without running these within this context. An outer package comes first."""
     passed = {}
     for name in packages:
         if name not in sys.modules:

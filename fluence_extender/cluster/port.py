@@ -1,8 +1,8 @@
 """What the rest of the project may read and write of a Kubernetes cluster.
 
-Reading is by level. For each kind a consistent list comes first, then changes. A list may come again at any time, after
-a lost watch, and is then the whole truth for its kind. Every write carries the pod's uid, so that a write meant for one
-pod never reaches another pod that took its name. `errors` holds the exceptions.
+Reads are level-driven. For each kind a consistent list comes first, then changes. After a lost watch another list may
+come, which replaces all earlier observations of its kind. Every write carries the pod's uid, so that it never reaches
+another pod of the same name. `errors` has the exceptions.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResourcesFile:
-    """The text of resources.yaml, None where there is none; ``source`` names its origin, for messages."""
+    """The text of resources.yaml, None if there is none; ``source`` names its origin, for messages."""
 
     source: str
     text: str | None
@@ -127,7 +127,7 @@ DEVICE_KINDS: Mapping[Kind, type[DeviceObject]] = {
     Kind.RESOURCE_CLAIM: ResourceClaim,
     Kind.RESOURCE_CLAIM_TEMPLATE: ResourceClaimTemplate,
 }
-"""The kinds that say which devices nodes have, and what pods claim of them."""
+"""The kinds that say which devices nodes have, and which of them pods claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +164,8 @@ def follow_pods(
 ) -> bool:
     """Call ``put`` with each pod in ``observation`` and ``drop`` with the uid of each deleted pod.
 
-    ``known`` are the uids that the caller keeps something of. After a list, each of them that the list lacks is
-    dropped, whatever was missed before the list. Return whether the observation is about pods.
+    ``known`` are the uids of the caller's pods. Those that a list lacks are dropped. Return whether the observation is
+    about pods.
     """
     if observation.kind is not Kind.POD:
         return False
@@ -187,9 +187,9 @@ def follow_pods(
 class Lease:
     """The record of a coordination Lease (coordination.k8s.io/v1).
 
-    ``holder`` is "" where no replica leads. ``renewed`` is the holder's own time stamp; it only tells two records
-    apart, because clocks differ. ``transitions`` grows with each new holder. ``duration`` is how many seconds the other
-    replicas wait after a renewal.
+    ``holder`` is "" if no replica leads. ``renewed`` is the holder's own time stamp. Because clocks differ, it only
+    serves to distinguish two records. ``transitions`` grows with each new holder. ``duration`` is how many seconds the
+    other replicas wait after a renewal.
     """
 
     holder: str
@@ -202,7 +202,7 @@ class Lease:
 class OwnPods:
     """The pods of this scheduler as the API server had them at ``version``.
 
-    ``uids`` are those of all of them; ``changed`` are the pods that the caller didn't know in this state.
+    ``uids`` are the uids of all of them; ``changed`` are the pods that the caller doesn't have in this version.
     """
 
     version: str
@@ -216,7 +216,7 @@ ListOwnPods = Callable[[Mapping[str, str]], Awaitable[OwnPods]]
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """``node`` is the node on which a pod is planned, ``affinity`` the required node affinity that confines it there.
+    """The planned ``node`` of a pod, and the required node ``affinity`` that confines the pod to it.
 
     The affinity must be at least as strict as the pod's own (Kubernetes: mutable scheduling directives of gated pods).
     """
@@ -233,7 +233,7 @@ class EvictionBlock:
     uids: frozenset[str]
 
     def last_concerned(self, pods: Mapping[Group, Sequence[Pod]]) -> Group:
-        """Return the last gang of ``pods`` that this concerns, or simply the last one: that gang isn't evicted."""
+        """Return the last gang of ``pods`` that this concerns, or the last gang of all. That gang isn't evicted."""
         concerned = [key for key, some in pods.items() if any(pod.uid in self.uids for pod in some)]
         return (concerned or list(pods))[-1]
 
@@ -250,14 +250,14 @@ class Regarding:
 
 
 class Objects(Protocol):
-    """Whole objects by their path. Each call raises a `ClusterError` where it fails."""
+    """Whole objects by their path. Each call raises a `ClusterError` if it fails."""
 
     async def read(self, path: str) -> Json | None:
-        """Return the object, None where there is none."""
+        """Return the object, None if there is none."""
         ...
 
     async def create(self, path: str, body: Json) -> Json:
-        """Create the object. Raise `Conflict` where it exists."""
+        """Create the object. Raise `Conflict` if it exists."""
         ...
 
     async def post(self, path: str, body: Json) -> Json:
@@ -265,22 +265,22 @@ class Objects(Protocol):
         ...
 
     async def replace(self, path: str, body: Json) -> Json:
-        """Write an object that was read and altered. Raise `Conflict` where it has changed since."""
+        """Write an object that was read and altered. Raise `Conflict` if it has changed since."""
         ...
 
 
 BINDS_FOR = 30.0
 """Seconds from the resumption of a Job in which the API server binds its new pods, if they may be bound at birth.
 
-It takes the Job controller a moment to create them, and a plan that is older may have been overtaken by a change of a
-node while no replica was there to see it.
+The Job controller needs a moment to create them. An older plan may be wrong, because a node may have changed while no
+replica watched it.
 """
 
 
 class Cluster(Protocol):
     """The writes. A call that returns has been accepted by the API server; others raise a `ClusterError`.
 
-    A write that isn't this replica's to make, because another replica leads, raises `NotLeading`.
+    While another replica leads, a write raises `NotLeading`.
     """
 
     async def nominate(self, pod: Pod, node: str) -> None:
@@ -290,16 +290,16 @@ class Cluster(Protocol):
     async def ungate(
         self, pod: Pod, gate: str, annotations: Mapping[str, str] = {}, pin: Pin | None = None
     ) -> None:
-        """Remove the scheduling gate of that name, at whatever position.
+        """Remove the scheduling gate of that name.
 
-        The same write merges ``annotations`` into the pod and pins it. Do nothing where the pod doesn't have the gate.
+        The same write merges ``annotations`` into the pod and pins it. Do nothing if the pod doesn't have the gate.
         """
         ...
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
         """Bind the pod to ``node``, and merge ``annotations`` into it in the same call.
 
-        The call is idempotent: it succeeds for a pod that is already bound to ``node``. Raise `AlreadyBound` where the
+        The call is idempotent: it succeeds for a pod that is already bound to ``node``. Raise `AlreadyBound` if the
         pod is bound elsewhere, or `Gone`.
         """
         ...
@@ -322,7 +322,7 @@ class Cluster(Protocol):
         ...
 
     async def eviction_block(self, pods: Sequence[Pod]) -> EvictionBlock | None:
-        """Return what forbids evicting all of ``pods`` together now (disruption budgets), None where nothing does."""
+        """Return what forbids evicting all of ``pods`` together now (disruption budgets), None if nothing does."""
         ...
 
     async def report_pod(
@@ -333,27 +333,27 @@ class Cluster(Protocol):
         Its dependencies that were ``met`` are recorded, too.
 
         kube-scheduler writes this condition for pods that it tries, but it never tries a gated pod. With
-        ``asks_since``, in seconds since the epoch, the condition asks autoscalers for nodes, until it is written
-        without. Raise `Conflict` where the pod has changed since it was observed, because it may have its node by now.
+        ``asks_since``, in seconds since the epoch, the condition asks autoscalers for nodes, until it is written again
+        with 0. Raise `Conflict` if the pod has changed since it was observed, because it may have its node by now.
         """
         ...
 
     async def request_nodes(self, wanted: NodeRequest) -> None:
         """Create a ProvisioningRequest, with a PodTemplate for each set of pods.
 
-        Raise `Conflict` where one of that name exists, `Gone` where a pod or its workload doesn't exist any more, and
-        `Denied`, `Invalid` or `Unforeseeable` where it can't be made.
+        Raise `Conflict` if one of that name exists, `Gone` if a pod or its workload doesn't exist any more, and
+        `Denied`, `Invalid` or `Unforeseeable` if it can't be made.
         """
         ...
 
     async def withdraw_request(self, request: ProvisioningRequest) -> None:
-        """Delete the ProvisioningRequest and its PodTemplates, where they exist."""
+        """Delete the ProvisioningRequest and its PodTemplates, if they exist."""
         ...
 
     async def keep_node(self, node: Node, keys: Collection[str]) -> None:
-        """Have exactly these annotations of `KEEPING` on the node, among those that the service sets.
+        """Give the node exactly the annotations ``keys`` of `KEEPING`, among those that the service sets.
 
-        Raise `Gone` where the node, or the node of that uid, doesn't exist any more.
+        Raise `Gone` if the node, or the node of that uid, doesn't exist any more.
         """
         ...
 
@@ -385,13 +385,13 @@ class Cluster(Protocol):
 
         That is one pod for a Job, and otherwise one for each of `Resumable.groups`. The pod has passed admission as a
         pod of a Job that names no nodes: it has its priority, its defaults, injected containers and the gate, and no
-        node. Other pods of its shape differ from it in uid and name only, and in their index where the Job is Indexed
-        (label and annotation `COMPLETION_INDEX`). ``created`` is when the workload was created, so that its turn is the
-        same whenever this is asked.
+        node. Other pods of its shape differ from it only in uid and name, and if the Job is Indexed, in their index
+        (label and annotation `COMPLETION_INDEX`). ``created`` is when the workload was created, so that each call
+        gives the same turn.
 
-        Raise `Gone` where the workload, or the one of that uid, doesn't exist any more; `Conflict` where its spec has
-        changed since it was observed; `Denied` or `Invalid` with the API server's message where it would refuse the
-        pod; and `Unforeseeable` where the workload can only be resumed without a plan, because its pods wouldn't be
+        Raise `Gone` if the workload, or the one of that uid, doesn't exist any more; `Conflict` if its spec has
+        changed since it was observed; `Denied` or `Invalid` with the API server's message if it would refuse the
+        pod; and `Unforeseeable` if the workload can only be resumed without a plan, because its pods wouldn't be
         ours to place or a webhook allows no trial.
         """
         ...
@@ -399,14 +399,14 @@ class Cluster(Protocol):
     async def resume(
         self, job: Resumable, nodes: Sequence[str], placed_with: str = "", bound: bool = False
     ) -> None:
-        """Let its controller create the pods of a workload that is held for placement, those of a Job each on its node.
+        """Resume a workload that is held for placement, so that its controller creates its pods.
 
-        ``nodes`` are the nodes by completion index, "" for an index whose pod waits at the gate, and ``placed_with`` is
-        the text of the pods' `Promise`. Without any nodes all pods wait at the gate. With ``bound`` the pods that are
-        created soon are bound to their nodes by that; all others are confined to them. Raise `Gone`; `Conflict` where
-        the Job has changed since it was observed, or pods from before it was held still exist; and `Invalid` where the
-        nodes of a Job that has run before can't be changed (Kubernetes before 1.36). It can then be resumed with the
-        nodes that it has.
+        ``nodes`` are the nodes of a Job's pods by completion index, "" for an index whose pod waits at the gate.
+        ``placed_with`` is the text of the pods' `Promise`. Without any nodes all pods wait at the gate. With ``bound``
+        the pods that are created soon are bound at birth; all others are confined to their nodes. Raise `Gone`;
+        `Conflict` if the Job has changed since it was observed, or pods from before it was held still exist; and
+        `Invalid` if the nodes of a Job that has run before can't be changed (Kubernetes before 1.36). It can then be
+        resumed with the nodes that it has.
         """
         ...
 
@@ -414,23 +414,23 @@ class Cluster(Protocol):
         """Suspend a workload, held for placement. Its pods are deleted, and don't count as failed.
 
         ``queued_since`` is recorded as the place in line that it keeps, None to record nothing. A Job's template keeps
-        its nodes, because that of a running Job can't be changed; `resume` replaces them. Raise `Conflict` where the
+        its nodes, because that of a running Job can't be changed; `resume` replaces them. Raise `Conflict` if the
         workload has changed since it was observed, or `Gone`.
         """
         ...
 
     async def note_job(self, job: Resumable, met: Collection[str]) -> None:
-        """Record on a workload its dependencies that were ``met``. Raise `Gone` where it doesn't exist any more."""
+        """Record on a workload its dependencies that were ``met``. Raise `Gone` if it doesn't exist any more."""
         ...
 
     async def gated_jobs(self) -> Mapping[str, str]:
-        """Return the Jobs whose new pods are gated although their templates name nodes: uids, and why."""
+        """Return the gated Jobs: the reason for each, by uid."""
         ...
 
     async def gate_jobs(self, reasons: Mapping[str, str]) -> None:
-        """Have the new pods of exactly these Jobs gated although their templates name nodes: uids, and why."""
+        """Make exactly these the gated Jobs. ``reasons`` has the reason for each, by uid."""
         ...
 
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
-        """Record an Event; equal Events become one with a count. Failures are logged and never raised."""
+        """Record an Event. Equal Events become one with a count. Failures are logged and never raised."""
         ...

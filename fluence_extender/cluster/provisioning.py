@@ -43,10 +43,10 @@ OF_A_POD = (
 )
 OF_A_CONTAINER = ("name", "image", "ports", "restartPolicy")
 OF_VOLUMES = ("persistentVolumeClaim", "ephemeral")
-"""What schedulers read of pods, their containers and their volumes; templates have nothing else."""
+"""The fields of pods, containers and volumes that schedulers read. Templates have no others."""
 
 OURS = (f"{DOMAIN}/", RESOURCE_PREFIX)
-"""How the resources begin that nodes don't offer: the mark, and virtual devices."""
+"""The prefixes of resources that nodes don't offer: the mark, and virtual devices."""
 
 
 class ApiProvisioning:
@@ -120,7 +120,7 @@ class ApiProvisioning:
         try:
             await self._connection.call(ApiRequest("DELETE", path, attempt, None, body))
         except (Gone, Conflict):
-            # It is gone, or another one has its name.
+            # It is gone, or another object has its name.
             return
 
     async def keep_node(self, node: Node, keys: Collection[str]) -> None:

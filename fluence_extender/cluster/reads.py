@@ -11,7 +11,7 @@ import structlog
 
 from fluence_extender.cluster.budgets import PreemptionRules, decode_budgets
 from fluence_extender.cluster.connection import ApiRequest, Connection
-from fluence_extender.cluster.decode.objects import decode_page
+from fluence_extender.cluster.decode.objects import decode_headed, decode_page
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.errors import ClusterError, Gone
 from fluence_extender.cluster.port import Lease, OwnPods
@@ -25,7 +25,7 @@ PAGE_LIMIT = 30.0
 PODS_BETWEEN_YIELDS = 256
 
 RULES_LIMIT = 3.0
-"""Seconds for the lists of preemption rules. Rules that haven't come by then count as unknown."""
+"""Seconds for the lists of preemption rules. Rules that don't arrive in time count as unknown."""
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
@@ -44,26 +44,16 @@ class _LeaseObject(msgspec.Struct):
     spec: _LeaseSpec | None = None
 
 
-class _Version(msgspec.Struct, gc=False):
-    uid: str = ""
-    version: str = msgspec.field(name="resourceVersion", default="")
-
-
-class _VersionedObject(msgspec.Struct, gc=False):
-    metadata: _Version
-
-
 class _ClassList(msgspec.Struct):
     items: list[dict[str, Any]] = []
 
 
 _lease = msgspec.json.Decoder(_LeaseObject).decode
-_versioned = msgspec.json.Decoder(_VersionedObject).decode
 _classes = msgspec.json.Decoder(_ClassList).decode
 
 
 async def read_lease(connection: Connection, namespace: str, name: str, limit: float) -> Lease | None:
-    """Return the current Lease (a quorum read), None where there is none; wait at most ``limit`` seconds.
+    """Return the current Lease (a quorum read), None if there is none; wait at most ``limit`` seconds.
 
     Raise `ClusterError`.
     """
@@ -79,10 +69,10 @@ async def read_lease(connection: Connection, namespace: str, name: str, limit: f
 async def list_own_pods(connection: Connection, known: Mapping[str, str]) -> OwnPods:
     """Return all pods of this scheduler; ``known`` maps the uids of the pods that the caller has to their versions.
 
-    A replica calls this when it begins to lead, because its watch may be behind what the leader before it wrote. A list
-    without resourceVersion is a quorum read (Kubernetes API concepts, "resource versions"), so it holds every write
-    accepted before. Later pages are of the first page's version. Among thousands of pods only those are decoded that
-    the caller doesn't know in that version, so the call costs little more than the transfer. Raise `ClusterError`.
+    A replica calls this when it begins to lead, because its watch may lag behind the writes of the previous leader. A
+    list without resourceVersion is a quorum read (Kubernetes API concepts, "resource versions"), so it has every write
+    that was accepted before. Later pages have the first page's version. Only pods that the caller doesn't have in that
+    version are decoded, so the call costs little more than the transfer. Raise `ClusterError`.
     """
     query: dict[str, str | int] = {"limit": PAGE, "fieldSelector": f"spec.schedulerName={SCHEDULER_NAME}"}
     uids: set[str] = set()
@@ -92,9 +82,9 @@ async def list_own_pods(connection: Connection, known: Mapping[str, str]) -> Own
         request = ApiRequest("GET", "/api/v1/pods", "list our pods", query)
         page = decode_page(await connection.call(request, PAGE_LIMIT))
         for raw in page.items or ():
-            head = _versioned(raw).metadata
+            head = decode_headed(raw).metadata
             uids.add(head.uid)
-            if known.get(head.uid) != head.version:
+            if known.get(head.uid) != head.resource_version:
                 changed.append(decode_pod(bytes(raw)))
             read += 1
             if read % PODS_BETWEEN_YIELDS == 0:
@@ -118,15 +108,17 @@ def _decode_classes(raw: bytes) -> list[dict[str, Any]]:
 
 
 async def _listed(
-    connection: Connection, path: str, what: str, decode: Callable[[bytes], Rules]
+    connection: Connection, path: str, objects: str, decode: Callable[[bytes], Rules]
 ) -> Rules | None:
     try:
         async with asyncio.timeout(RULES_LIMIT):
-            return decode(await connection.call(ApiRequest("GET", path, f"list the {what}"), patient=False))
+            return decode(
+                await connection.call(ApiRequest("GET", path, f"list the {objects}"), patient=False)
+            )
     except (ClusterError, TimeoutError) as error:
         log.warning(
             "simulations don't take these objects into account, because they can't be listed",
-            missing=what,
+            missing=objects,
             error=str(error) or f"no answer within {RULES_LIMIT:g} s",
         )
         return None

@@ -1,10 +1,10 @@
-"""A level-driven control loop over objects: look at what may differ from what is wanted, and write the difference.
+"""A level-driven control loop: compare objects with their wanted state, and write the difference.
 
-What makes such a loop look at an object (watch events, the passing of time, a write that failed) comes in bursts and in
-any order. So events only enqueue the object's key. The loop then decides by the state that it sees at that time.
+The triggers for a look at an object (watch events, time, a failed write) come in bursts and in any order. So a trigger
+only enqueues the object's key. The loop later decides by the state at that time.
 
-Invariants: a key that is enqueued while it is being reconciled is reconciled once more afterwards; a key is never
-reconciled twice at once; a failure delays only the key that failed.
+Invariants: a key that is enqueued while it is being reconciled is reconciled once more afterwards. A key is never
+reconciled twice at the same time. A failure delays only its own key.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from fluence_extender.cluster.pacing import Backoff
 log = structlog.get_logger(__name__)
 
 CONCURRENCY = 16
-"""How many keys are reconciled at once."""
+"""The most keys that are reconciled at the same time."""
 GATHER = 0.05
-"""Seconds to wait before each round, so that events which come together lead to one look."""
+"""Seconds to wait before each round, so that several events lead to one look."""
 FIRST_RETRY, LONGEST_RETRY = 1.0, 15.0
-"""Seconds until a failed key is tried again, after the first failure and at most."""
+"""Seconds until a failed key is tried again: after the first failure, and the most."""
 
 Key = TypeVar("Key", bound=Hashable)
 Item = TypeVar("Item")
@@ -35,7 +35,7 @@ Result = TypeVar("Result")
 
 
 class Reconciler(ABC, Generic[Key]):
-    """Calls `reconcile` for each key that is due, in rounds; a subclass says what that does for one kind of object.
+    """Calls `reconcile` for each key that is due, in rounds. A subclass defines it for one kind of object.
 
     ``kind`` names the objects in the log; ``clock`` counts seconds.
     """

@@ -20,7 +20,7 @@ PERIOD = 2.0
 
 
 def read_resources_file(path: Path) -> ResourcesFile:
-    """Return the file at ``path``, which the user named. Raise `ResourcesFileError` where it can't be read."""
+    """Return the file at ``path``, which the user named. Raise `ResourcesFileError` if it can't be read."""
     try:
         return ResourcesFile(str(path), path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -71,7 +71,7 @@ class FileWatch:
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """Return modification time, size and inode, which change with the file; None where there is none."""
+    """Return modification time, size and inode, which change with the file; None if there is none."""
     try:
         status = path.stat()
     except OSError:

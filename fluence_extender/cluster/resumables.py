@@ -1,9 +1,9 @@
-"""The kinds of workloads that wait without pods: where they say so, and what their first pods would be.
+"""The kinds of workloads that wait without pods: how they are suspended, and what their first pods would be.
 
-A row of `RESUMABLES` is all that the cluster room has to know of a kind. The pods are those that the kind's controller
-would create, as far as that determines where they may run and what they request: one of each shape, in the order of
-`Resumable.groups`. They have names of their own, because a name with a random part would make each refusal read
-differently. Their owner references don't block the workload's deletion, for which the service would need a right.
+A row of `RESUMABLES` has all that the cluster room needs for a kind. Its pods equal those that the kind's controller
+would create in all that determines their nodes and requests. There is one pod of each shape, in the order of
+`Resumable.groups`. The pods have fixed names, because a random part would make each refusal's text different. Their
+owner references don't block the workload's deletion, for which the service would need a right.
 
 Sources: Kubernetes pkg/controller/job (manageJob); KubeRay ray-operator/controllers/ray/common (pod.go); MPI Operator
 pkg/controller (newWorker, newLauncherPodTemplate).
@@ -59,9 +59,11 @@ class ResumableKind:
     decode: Callable[[bytes], Resumable]
     first_pods: Callable[[Json], Iterator[Json]]
 
-    def path(self, thing: Resumable) -> str:
+    def path(self, workload: Resumable) -> str:
         """Return the path of one of them."""
-        return f"/apis/{self.values.api_version}/namespaces/{thing.namespace}/{self.resource}/{thing.name}"
+        return (
+            f"/apis/{self.values.api_version}/namespaces/{workload.namespace}/{self.resource}/{workload.name}"
+        )
 
     def suspending(self, suspended: bool) -> Json:
         """Return the spec of the patch that suspends or resumes one of them."""

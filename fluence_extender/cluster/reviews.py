@@ -1,7 +1,6 @@
-"""Ask the API server who a client is and what he may do: TokenReview, SubjectAccessReview, and its front proxy.
+"""Ask the API server who a client is and what the client may do: TokenReview, SubjectAccessReview, front proxy.
 
-A review is a POST that writes nothing, and a standby makes reviews too, so they go through a connection that needs no
-permit.
+A review is a POST that writes nothing. A standby also makes reviews, so they use a connection without a permit.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class ApiReviews:
         self._connection = connection
 
     async def caller(self, token: str) -> Caller | None:
-        """Return whose bearer token it is, None if the API server doesn't accept it for itself."""
+        """Return the owner of the bearer token, None if the API server doesn't accept it for itself."""
         # Without audiences the API server demands that the token is for one of its own.
         body = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -77,22 +76,22 @@ class ApiReviews:
 
     async def allowed(self, caller: Caller, right: Right) -> bool:
         """Return whether the caller has the right."""
-        asked: dict[str, object] = {
+        spec: dict[str, object] = {
             "user": caller.name,
             "groups": list(caller.groups),
             "uid": caller.uid,
             "extra": {key: list(values) for key, values in caller.extra},
         }
         if right.path:
-            asked["nonResourceAttributes"] = {"verb": right.verb, "path": right.path}
+            spec["nonResourceAttributes"] = {"verb": right.verb, "path": right.path}
         else:
-            asked["resourceAttributes"] = {
+            spec["resourceAttributes"] = {
                 "verb": right.verb,
                 "group": right.group,
                 "resource": right.resource,
                 "namespace": right.namespace,
             }
-        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": asked}
+        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         status = _access_review(
             await self._post(ACCESS, f"review whether {caller.name} may {right}", body)
         ).status

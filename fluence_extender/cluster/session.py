@@ -18,7 +18,7 @@ from fluence_extender.cluster.reads import list_own_pods, preemption_rules, read
 
 
 class ClusterSession(Protocol):
-    """What one extender needs of one cluster."""
+    """The access to one cluster that one extender needs."""
 
     @property
     def writes(self) -> Cluster:
@@ -42,7 +42,7 @@ class ClusterSession(Protocol):
         ...
 
     def failures(self) -> Mapping[Kind, str]:
-        """Return, for each kind that isn't watched now, why."""
+        """Return the kinds that aren't watched now, each with the reason."""
         ...
 
     def staleness(self, *kinds: Kind) -> float:

@@ -1,4 +1,4 @@
-"""What is watched: for each kind the path of its list, its decoder, and what the sink gets for it.
+"""The watched kinds: for each the path of its list, its decoder, and the values that the sink gets.
 
 Several kinds are optional, so the watch finds out whether and in which version the API server serves them. PodGroup
 went through v1alpha2 (Kubernetes 1.36), v1alpha3 and v1beta1 (1.37), each behind a feature gate and without conversion
@@ -137,7 +137,7 @@ class Discovery:
         self._versions: dict[str, frozenset[str]] = {}
 
     async def find(self, kind: Kind) -> str | None:
-        """Return the path that lists all objects of the kind, None where it isn't served. Raise `ClusterError`."""
+        """Return the path that lists all objects of the kind, None if it isn't served. Raise `ClusterError`."""
         wanted = OPTIONAL[kind]
         served = (await self._groups()).get(wanted.group, frozenset())
         for version in wanted.versions:

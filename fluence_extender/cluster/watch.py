@@ -1,7 +1,7 @@
-"""Watch all kinds together: one list-watch for each kind, and a heartbeat that tells an outage from a quiet cluster.
+"""Watch all kinds together: one list-watch for each kind, and a heartbeat that distinguishes an outage from quiet.
 
-An open watch on a quiet cluster sends nothing for a minute, and neither does a watch whose API server hangs. So a small
-request is sent every few seconds; while it is answered, open watches count as fresh.
+An open watch on a quiet cluster gets nothing for a minute, and neither does a watch whose API server hangs. So a small
+request is sent every few seconds. While it is answered, open watches count as fresh.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Watcher:
         return max(watch.contact, self._heartbeat) if watch.open or not watch.served else watch.contact
 
     def failures(self) -> dict[Kind, str]:
-        """Return, for each kind that isn't watched now, why."""
+        """Return the kinds that aren't watched now, each with the reason."""
         return {kind: watch.failure for kind, watch in self._watches.items() if watch.failure}
 
     async def _beat(self) -> None:

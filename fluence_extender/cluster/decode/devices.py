@@ -361,9 +361,9 @@ def decode_resource_claim_template(raw: bytes) -> ResourceClaimTemplate:
 
 
 def _claim_spec(spec: _ClaimSpec | None, problem: str) -> ClaimSpec:
-    asked = (spec.devices if spec is not None else None) or _DeviceClaim()
+    claim = (spec.devices if spec is not None else None) or _DeviceClaim()
     requests, constraints = [], []
-    for one in asked.requests or ():
+    for one in claim.requests or ():
         wanted = [one.exactly] if one.exactly is not None else one.first or []
         for choice in wanted:
             problem = problem or _unplanned(one.name, choice)
@@ -375,7 +375,7 @@ def _claim_spec(spec: _ClaimSpec | None, problem: str) -> ClaimSpec:
                 one.name, tuple(_choice(each, each.name if alternatives else "") for each in wanted)
             )
         )
-    for constraint in asked.constraints or ():
+    for constraint in claim.constraints or ():
         attribute = constraint.match or constraint.distinct
         if attribute is None:
             problem = problem or "it has a constraint other than matchAttribute and distinctAttribute"
@@ -386,7 +386,7 @@ def _claim_spec(spec: _ClaimSpec | None, problem: str) -> ClaimSpec:
 
 
 def _unplanned(request: str, choice: _Choice) -> str:
-    """Return why the service doesn't plan a choice, "" where it does."""
+    """Return why the service doesn't plan a choice, "" if it does."""
     try:
         _requested_capacity(choice)
     except InvalidQuantity as error:
@@ -399,21 +399,21 @@ def _unplanned(request: str, choice: _Choice) -> str:
 def _choice(one: _Choice, name: str) -> Choice:
     count = 0 if one.mode == ALL else max(one.count or 1, 1)
     try:
-        asked = _requested_capacity(one)
+        capacity = _requested_capacity(one)
     except InvalidQuantity:
-        asked = ()
+        capacity = ()
     return Choice(
         one.device_class,
         _expressions(one.selectors),
         count,
         tuple(one.tolerations or ()),
         name,
-        asked,
+        capacity,
         admin=bool(one.admin),
     )
 
 
 def _requested_capacity(one: _Choice) -> tuple[tuple[str, int], ...]:
     """Return what is asked of the capacity of each device. Raises `InvalidQuantity`."""
-    asked = (one.capacity.requests if one.capacity is not None else None) or {}
-    return tuple((name, nanos(amount)) for name, amount in sorted(asked.items()))
+    requests = (one.capacity.requests if one.capacity is not None else None) or {}
+    return tuple((name, nanos(amount)) for name, amount in sorted(requests.items()))

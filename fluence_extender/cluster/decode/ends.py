@@ -1,7 +1,7 @@
-"""When a pod ended: what its containers' statuses say.
+"""When a pod ended, by the statuses of its containers.
 
-This is read apart from the rest of a pod and only once it has ended. Requests are computed once for all pods whose
-statuses look alike, and times would make each pod look different.
+This is read separately from the rest of a pod, and only once it has ended. Requests are computed once for all pods with
+equal statuses, and times would make each pod's status different.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _decode = msgspec.json.Decoder(EndedPod).decode
 
 
 def ended_at(raw: bytes) -> float:
-    """Return when the last container of a Pod ended, in seconds since the epoch; 0 where that can't be read."""
+    """Return when the last container of a Pod ended, in seconds since the epoch; 0 if that can't be read."""
     try:
         status = _decode(raw).status
     except (*UNREADABLE, RecursionError):

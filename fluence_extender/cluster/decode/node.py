@@ -40,7 +40,7 @@ _config_map = msgspec.json.Decoder(_ConfigMap).decode
 
 
 def decode_node(raw: bytes) -> Node:
-    """Decode a Node; it is ready only where its Ready condition says so."""
+    """Decode a Node. It is ready only if its Ready condition is true."""
     meta, spec, status, problem = _node(raw)
     allocatable, fault = _allocatable(meta, status.allocatable)
     annotations = meta.annotations or {}
@@ -61,7 +61,7 @@ def decode_node(raw: bytes) -> Node:
 
 
 def _allocatable(meta: Metadata, amounts: Mapping[str, Any] | None) -> tuple[Resources, str]:
-    """Return what the node has to allocate, and why that can't be read."""
+    """Return the node's allocatable amounts, and why they can't be read."""
     if not amounts:
         return NOTHING, ""
     try:

@@ -31,7 +31,7 @@ DEEPEST = 200
 """Values that are nested deeper than this are read as null. The API server accepts ten thousand levels."""
 
 MOST_REPORTED = 1024
-"""How many logged problems are remembered, so that they aren't logged again."""
+"""The most logged problems that are remembered, so that they aren't logged again."""
 
 
 class OwnerReference(msgspec.Struct, gc=False):
@@ -65,17 +65,17 @@ class Metadata(msgspec.Struct):
 
     @property
     def created(self) -> float:
-        """When the object was created, in seconds since the epoch, 0 where that isn't known."""
+        """When the object was created, in seconds since the epoch, 0 if that isn't known."""
         return self.creation_timestamp.timestamp() if self.creation_timestamp is not None else 0.0
 
     @property
     def submission(self) -> Submission:
-        """What the object says about its place in the queue."""
+        """The submission that the object states."""
         return submission(self.labels, self.annotations, self.uid)
 
 
 class StatusCondition(msgspec.Struct):
-    """meta/v1 Condition, as far as most kinds have it."""
+    """meta/v1 Condition: the fields that most kinds have."""
 
     type: str = ""
     status: str = ""
@@ -115,10 +115,18 @@ class Event(msgspec.Struct, gc=False):
     object: msgspec.Raw
 
 
-class Versioned(msgspec.Struct):
-    """Any object, of which only the resourceVersion is read."""
+class ObjectHead(msgspec.Struct, gc=False):
+    """The fields of meta/v1 ObjectMeta that identify an object and its version."""
 
-    metadata: ListMeta
+    name: str = ""
+    uid: str = ""
+    resource_version: str = msgspec.field(name="resourceVersion", default="")
+
+
+class Headed(msgspec.Struct, gc=False):
+    """Any object, of which only the head is read."""
+
+    metadata: ObjectHead
 
 
 class Unread(msgspec.Struct):
@@ -168,7 +176,7 @@ def readable(raw: bytes) -> bytes:
 
 decode_page = _deep(msgspec.json.Decoder(ListPage).decode)
 decode_event = _deep(msgspec.json.Decoder(Event).decode)
-decode_versioned = msgspec.json.Decoder(Versioned).decode
+decode_headed = msgspec.json.Decoder(Headed).decode
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _metadata = msgspec.json.Decoder(Metadata).decode
 
@@ -178,9 +186,9 @@ def tolerant_decoder(
 ) -> Callable[[bytes], tuple[Metadata, Spec, Status, str]]:
     """Return a decoder of objects that have metadata, a ``spec`` and a ``status``; all fields of these have defaults.
 
-    The decoder returns metadata, spec, status and a problem. The problem says which field can't be read and why, or is
-    "". A field that can't be read has its default, and the log says once why. The decoder raises
-    `msgspec.MsgspecError` only where there is no object with a name.
+    The decoder returns metadata, spec, status and a problem. The problem says which field can't be read and why; it is
+    "" if all can. A field that can't be read has its default, and the log has the reason once. The decoder raises
+    `msgspec.MsgspecError` only if there is no object with a name.
     """
     fields: list[Any] = [("metadata", Metadata), ("spec", spec | None, None), ("status", status | None, None)]
     decode = msgspec.json.Decoder(msgspec.defstruct("Object", fields)).decode

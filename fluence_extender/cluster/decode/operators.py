@@ -1,4 +1,4 @@
-"""Decode the workloads of operators: what determines the size of their gangs, and whether they wait without pods.
+"""Decode the workloads of operators: the size of their gangs, and whether they wait without pods.
 
 Sources: the APIs jobset.x-k8s.io/v1alpha2, leaderworkerset.x-k8s.io/v1, kubeflow.org/v2beta1 (MPI Operator), ray.io/v1
 (KubeRay) and trainer.kubeflow.org/v1alpha1 (Kubeflow Trainer).

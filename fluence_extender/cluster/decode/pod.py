@@ -1,7 +1,7 @@
 """Decode Pods (core/v1).
 
-What the effective requests are computed from (containers, overhead, container statuses) is decoded as plain dicts with
-those keys only. Tolerations and selector expressions have the model's own field names and become model values at once.
+The fields from which the effective requests are computed (containers, overhead, container statuses) are decoded as
+plain dicts. Tolerations and selector expressions have the model's own field names and become model values at once.
 Invariant: a pod that can't be read in full has the reason in ``problem``. Requests that can't be read count as one pod
 slot.
 """
@@ -44,14 +44,14 @@ from fluence_extender.model.taints import Toleration
 UNREADABLE = Resources({PODS: 1})
 MOST_CACHED = 4096
 LARGEST_CACHED = 16_384
-"""Bytes of one form; larger ones are computed each time, or the cache would hold gigabytes."""
+"""The most bytes of a form whose requests are cached. Without a limit the cache could hold gigabytes."""
 
 MOST_RULES = 128
-"""Tolerations, node selectors, and terms and expressions of affinity in a pod. Each is compared with each node."""
+"""The most tolerations, node selectors, and terms and expressions of affinity of a pod, which nodes are checked for."""
 MOST_VALUES = 2048
-"""Values of all these expressions together."""
+"""The most values of all these expressions together."""
 MOST_PORTS = 256
-"""Host ports of a pod."""
+"""The most host ports of a pod."""
 LONGEST_MESSAGE = 400
 REJECTED_PREFIX = "Pod was rejected: "
 UNADMITTED = "UnexpectedAdmissionError"
@@ -119,7 +119,7 @@ class LabelSelector(msgspec.Struct):
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:
-        """What it requires of labels, all of it as expressions."""
+        """All that it requires of labels, as expressions."""
         equal = (Requirement(key, "In", (value,)) for key, value in (self.labels or {}).items())
         return *equal, *(self.expressions or ())
 
@@ -259,7 +259,7 @@ class PodStatus(TypedDict, total=False):
 
 
 Requests = tuple[Resources, Mapping[str, int], str]
-"""What a pod takes of its node, its devices by type, and why its requests can't be read ("" where they can)."""
+"""A pod's requests, its devices by type, and why its requests can't be read, "" if they can."""
 
 _requests_by_form: dict[bytes, Requests] = {}
 _packed = msgspec.msgpack.Encoder().encode
@@ -326,7 +326,7 @@ def decode_pod(raw: bytes) -> Pod:
 
 
 def _claim_refs(spec: PodSpec, status: PodStatus) -> tuple[ClaimRef, ...]:
-    """Return the resource claims that the pod names; a template that needs no claim for it is left out."""
+    """Return the resource claims that the pod names, without templates from which it needs no claim."""
     made = {one.name: one.claim for one in status.get("resourceClaimStatuses") or ()}
     return tuple(
         ClaimRef(one.name, one.claim or made.get(one.name) or "", one.template or "")
@@ -341,7 +341,7 @@ def is_ready(conditions: Iterable[Condition] | None) -> bool:
 
 
 def _rejection(status: PodStatus) -> str:
-    """Return why the kubelet rejected the pod at admission, "" where it didn't.
+    """Return why the kubelet rejected the pod at admission, "" if it didn't.
 
     Source: Kubernetes pkg/kubelet, rejectPod and lifecycle/predicate.
     """
@@ -409,10 +409,10 @@ def _node_affinity(affinity: Affinity | None) -> tuple[NodeTerm, ...] | None:
 def _excess(
     rules: int, affinity: tuple[NodeTerm, ...] | None, ports: tuple[HostPort, ...], pinned: bool
 ) -> str:
-    """Return why the pod has more rules than are compared with every node, "" where it hasn't.
+    """Return why the pod has too many rules to compare with every node, "" if it hasn't.
 
-    ``rules`` are those beside its node affinity. The service never plans such a pod. Pinning adds a field to each
-    term, so a pinned pod may have twice as many.
+    ``rules`` is the number of rules other than node affinity. The service never plans such a pod. Pinning adds a field
+    to each term, so a pinned pod may have twice as many.
     """
     values = 0
     for term in affinity or ():
@@ -458,7 +458,7 @@ def _repels(spec: PodSpec, namespace: str) -> tuple[str, ...]:
 
 
 def _selector(term: PodAffinityTerm, namespace: str) -> tuple[Requirement, ...] | None:
-    """Return the label selector of a term, None where it selects nothing in the pod's own namespace."""
+    """Return the label selector of a term, None if it selects nothing in the pod's own namespace."""
     selector, everywhere = term.selector, term.namespace_selector is not None
     if selector is None or (term.namespaces and namespace not in term.namespaces and not everywhere):
         return None

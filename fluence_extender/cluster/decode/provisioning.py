@@ -38,13 +38,13 @@ def decode_provisioning_request(raw: bytes) -> ProvisioningRequest:
         ours=(meta.annotations or {}).get(CREATED_BY_ANNOTATION) == SERVICE_NAME,
         templates=tuple(one.template.name for one in spec.sets or ()),
         accepted=bool(status.true & {"Accepted", "Provisioned"}),
-        refusal=_said(conditions, "False", "Provisioned"),
-        failure=_said(conditions, "True", "Failed", "CapacityRevoked"),
+        refusal=_message(conditions, "False", "Provisioned"),
+        failure=_message(conditions, "True", "Failed", "CapacityRevoked"),
     )
 
 
-def _said(conditions: Iterable[StatusCondition], status: str, *types: str) -> str:
-    """Return what the first of these conditions says that has this status, "" if none has."""
+def _message(conditions: Iterable[StatusCondition], status: str, *types: str) -> str:
+    """Return the message of the first of these conditions with this status, "" if there is none."""
     for one in conditions:
         if one.type in types and one.status == status:
             return one.message or one.reason or one.type

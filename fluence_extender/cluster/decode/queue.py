@@ -51,12 +51,12 @@ from fluence_extender.model.queue import (
 
 ACCEPTED = "Accepted"
 LONGEST_SHOWN = 40
-"""Characters of an invalid value that a message quotes."""
+"""The most characters of an invalid value that a message quotes."""
 
 MOST_WEIGHT = 1_000_000
 
 MOST = 2**61
-"""Amounts of a quota are less, so that sums of those of a cluster's queues stay exact in 64 bits elsewhere."""
+"""Amounts of a quota are below this, so that sums over all queues of a cluster fit in 64 bits."""
 
 RESOURCE_NAME = re.compile(
     r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -174,13 +174,13 @@ _priority_class = msgspec.json.Decoder(_PriorityClass).decode
 
 
 class _Reader:
-    """Reads values of fields and collects what is wrong with them."""
+    """Reads the values of fields and collects their problems."""
 
     def __init__(self, problem: str) -> None:
         self.problems = [f"it can't be read in full: {problem}"] if problem else []
 
     def duration(self, name: str, value: Duration | None) -> float | None:
-        """Return the seconds of a duration, None where there is none that can be read."""
+        """Return the seconds of a duration, None if there is none that can be read."""
         if value is None:
             return None
         seconds = parse_duration(str(value))
@@ -189,7 +189,7 @@ class _Reader:
         return seconds
 
     def choice(self, name: str, value: str | None, default: Choice) -> Choice:
-        """Return the value as one of the choices that ``default`` is one of, or ``default``."""
+        """Return the value as a member of the enumeration of ``default``, or ``default`` itself."""
         choices = type(default)
         if value is None:
             return default
@@ -199,14 +199,14 @@ class _Reader:
         return choices(value)
 
     def weight(self, value: float | None) -> float | None:
-        """Return a weight, None where there is none that can be used."""
+        """Return a weight, None if there is none that can be used."""
         if value is not None and not 0 < value <= MOST_WEIGHT:
             self.refuse("weight", value, f"it must be more than 0 and at most {MOST_WEIGHT}")
             return None
         return value
 
     def positive(self, name: str, value: int | None) -> int | None:
-        """Return a number of at least 1, None where there is none."""
+        """Return a number of at least 1, None if there is none."""
         if value is not None and value < 1:
             self.refuse(name, value, "it must be at least 1")
             return None
@@ -244,7 +244,7 @@ def decode_queue(raw: bytes) -> Queue:
     reader = _Reader(problem)
     defaults, most = spec.defaults or _Defaults(), spec.max or _Max()
     names, labels = _selection(spec.namespaces)
-    told = _queue_status(status)
+    reported = _queue_status(status)
     stop = reader.choice("stop", spec.stop, Stop.NONE)
     return Queue(
         meta.name,
@@ -272,11 +272,11 @@ def decode_queue(raw: bytes) -> Queue:
         half_life=reader.duration("halfLife", spec.half_life),
         class_step=reader.duration("ageing.classStep", (spec.ageing or _Ageing()).class_step),
         preemption=_preemption(spec.preemption or _Preemption(), reader),
-        stopped_since=told.stopped_since if told is not None and stop is not Stop.NONE else None,
+        stopped_since=reported.stopped_since if reported is not None and stop is not Stop.NONE else None,
         problems=tuple(reader.problems),
         uid=meta.uid,
         created=meta.created,
-        status=told,
+        status=reported,
     )
 
 
@@ -339,19 +339,19 @@ def _selection(found: _Selection | None) -> tuple[frozenset[str], tuple[Requirem
 
 
 def _accepted(conditions: list[_Condition] | None) -> tuple[str, str] | None:
-    """Return what isn't in force and since when, as was written last; None where nothing was written."""
+    """Return what isn't in force and since when, as was written last; None if nothing was written."""
     for one in conditions or ():
         if one.type == ACCEPTED:
             return "" if one.status == "True" else one.message, one.last_transition_time
     return None
 
 
-def _preemption(said: _Preemption, reader: _Reader) -> QueuePreemption:
+def _preemption(stated: _Preemption, reader: _Reader) -> QueuePreemption:
     return QueuePreemption(
-        reader.choice("preemption.reclaim", said.reclaim, Reclaim.NEVER),
-        reader.choice("preemption.within", said.within, Within.LOWER_PRIORITY),
-        reader.duration("preemption.minRuntime", said.min_runtime) or 0.0,
-        reader.choice("preemption.by", said.by, TakenBy.SUSPEND),
+        reader.choice("preemption.reclaim", stated.reclaim, Reclaim.NEVER),
+        reader.choice("preemption.within", stated.within, Within.LOWER_PRIORITY),
+        reader.duration("preemption.minRuntime", stated.min_runtime) or 0.0,
+        reader.choice("preemption.by", stated.by, TakenBy.SUSPEND),
     )
 
 

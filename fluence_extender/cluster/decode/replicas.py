@@ -1,6 +1,6 @@
 """Decode ReplicaSets and StatefulSets (apps/v1): how many pods each of them wants at the same time.
 
-A cluster has thousands of ReplicaSets, because a Deployment keeps its old ones. So nothing else of them is kept.
+A cluster has thousands of ReplicaSets, because a Deployment keeps its old ones. So no other fields are kept.
 """
 
 from __future__ import annotations

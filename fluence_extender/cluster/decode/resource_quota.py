@@ -1,6 +1,6 @@
-"""Decode ResourceQuotas (core/v1), and what a pod counts for in them.
+"""Decode ResourceQuotas (core/v1), and the amounts with which a pod counts in them.
 
-A quota counts once its controller has written its status; before, the API server refuses every pod that it covers.
+A quota counts once its controller has written its status. Before, the API server refuses every pod that it covers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _quota = tolerant_decoder("ResourceQuota", _Spec, _Status)
 
 
 def decode_resource_quota(raw: bytes) -> ResourceQuota:
-    """Decode a ResourceQuota; an amount that can't be read limits nothing."""
+    """Decode a ResourceQuota. An amount that can't be read is no limit."""
     meta, spec, status, _ = _quota(raw)
     used, room = status.used or {}, dict[str, int]()
     for name, hard in (status.hard or {}).items():
@@ -61,7 +61,7 @@ def decode_resource_quota(raw: bytes) -> ResourceQuota:
 
 
 def decode_charge(raw: bytes) -> QuotaCharge | None:
-    """Return what a new pod counts for in quotas, None where its requests can't be read."""
+    """Return the amounts with which a new pod counts in quotas, None if its requests can't be read."""
     pod: dict[str, Any] = msgspec.json.decode(raw)
     spec, status = pod["spec"], pod.get("status") or {}
     try:
@@ -85,7 +85,7 @@ def decode_charge(raw: bytes) -> QuotaCharge | None:
 
 
 def _with_limits(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return the spec with its limits as requests; both are added up by the same rules."""
+    """Return the spec with its limits in place of its requests, because the same rules add both up."""
     parts = {
         part: [{**one, "resources": _limits(one)} for one in spec.get(part) or ()]
         for part in ("containers", "initContainers")
