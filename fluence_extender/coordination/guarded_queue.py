@@ -47,11 +47,11 @@ class GuardedQueue:
             )
         return found
 
-    async def _call(self, call: Callable[[VendorQueue], T], what: str) -> T:
+    async def _call(self, call: Callable[[VendorQueue], T], attempt: str) -> T:
         """Return what ``call`` returns, in a thread of its own."""
         self._hanging = [one for one in self._hanging if one.is_alive()]
         if len(self._hanging) >= MOST_HANGING:
-            raise ProviderError(f"{what}: {len(self._hanging)} earlier calls hang")
+            raise ProviderError(f"{attempt}: {len(self._hanging)} earlier calls hang")
         answer = Future[T]()
         # A call that comes too late still has a future that it may set.
         answer.set_running_or_notify_cancel()
@@ -64,13 +64,13 @@ class GuardedQueue:
             except ProviderError as error:
                 answer.set_exception(error)
             except BaseException as error:
-                answer.set_exception(ProviderError(f"{what}: {error!r}"))
+                answer.set_exception(ProviderError(f"{attempt}: {error!r}"))
 
-        thread = threading.Thread(target=run, name=what, daemon=True)
+        thread = threading.Thread(target=run, name=attempt, daemon=True)
         thread.start()
         try:
             async with asyncio.timeout(self._limit):
                 return await asyncio.wrap_future(answer)
         except TimeoutError:
             self._hanging.append(thread)
-            raise ProviderError(f"{what}: no answer within {self._limit:g} s") from None
+            raise ProviderError(f"{attempt}: no answer within {self._limit:g} s") from None

@@ -175,7 +175,7 @@ class Sidecar:
 
     async def _end(self) -> Verdict | None:
         """Return the verdict of a sidecar that has to stop, None if it releases no consumers."""
-        own = await self._insist(self._own_if_there, self._options.ungate)
+        own = await self._insist(self._own_pod, self._options.ungate)
         if own is None:
             log.warning("our own pod is gone or can't be read, so no consumers are released")
             return None
@@ -191,7 +191,7 @@ class Sidecar:
                 log.warning("the vendor didn't answer the last search")
         return self._tracker.end("the producer has ended")
 
-    async def _own_if_there(self) -> Pod | None:
+    async def _own_pod(self) -> Pod | None:
         try:
             return await self._pods.own()
         except Gone:

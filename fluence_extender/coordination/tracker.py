@@ -1,7 +1,7 @@
 """Decide when the consumers may start: track the producer's tasks, and how long nothing new is known.
 
 A producer may submit several tasks; the first one that is ready counts. Invariants: a verdict is final. Without a
-verdict the consumers wait no longer than the limits, because starting early wastes a little and waiting for ever wastes
+verdict the consumers wait no longer than the limits, because starting early wastes a little and waiting forever wastes
 all.
 """
 

@@ -58,10 +58,10 @@ class _SameServer(urllib.request.HTTPRedirectHandler):
     def redirect_request(
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> urllib.request.Request | None:
-        here, there = urlsplit(req.full_url), urlsplit(newurl)
-        if (here.scheme, here.netloc) != (there.scheme, there.netloc):
+        old, new = urlsplit(req.full_url), urlsplit(newurl)
+        if (old.scheme, old.netloc) != (new.scheme, new.netloc):
             raise ProviderError(
-                f"{here.scheme}://{here.netloc}{here.path} redirects to {there.scheme}://{there.netloc}, which isn't "
+                f"{old.scheme}://{old.netloc}{old.path} redirects to {new.scheme}://{new.netloc}, which isn't "
                 "followed, because it would get the credentials: configure that address if it is the right one"
             )
         return super().redirect_request(req, fp, code, msg, headers, newurl)

@@ -175,7 +175,7 @@ class EmbeddedCluster:
         return now
 
     def find(self, kind: type[Found], namespace: str, name: str) -> Found | None:
-        """Return the object of that kind and name, None where there is none."""
+        """Return the object of that kind and name, None if there is none."""
         found = self._objects[KINDS[kind]].get((namespace, name))
         return found if isinstance(found, kind) else None
 
@@ -450,7 +450,7 @@ class EmbeddedCluster:
         await asyncio.sleep(0)
 
     def _demand_unchanged(self, job: Resumable, now: Resumable) -> None:
-        """Raise `Conflict` where the workload isn't ``now`` as it was observed."""
+        """Raise `Conflict` if the workload isn't ``now`` as it was observed."""
         if now.version != job.version:
             raise Conflict(f"{job.namespace}/{job.name} has changed", 409)
 

@@ -176,7 +176,7 @@ class KubeScheduler:
     def _idleness(self, name: str) -> float:
         """Return the free share of a node's CPU and memory, 0 to 100 (kube-scheduler: LeastAllocated)."""
         node = next(one for one in self.cluster.nodes() if one.name == name)
-        used = Resources.total(one.requests for one in self._there(node, None))
+        used = Resources.total(one.requests for one in self._pods_on(node, None))
         shares = [1 - used[kind] / have for kind in (CPU, MEMORY) if (have := node.allocatable[kind])]
         return 100 * sum(shares) / max(len(shares), 1)
 
@@ -186,12 +186,12 @@ class KubeScheduler:
 
     def _has_room(self, node: Node, pod: Pod) -> bool:
         """Return whether the pod fits beside what is bound, assumed or nominated there."""
-        others = list(self._there(node, pod))
+        others = list(self._pods_on(node, pod))
         used = Resources.total(one.requests for one in others)
         ports = [port for one in others for port in one.host_ports]
         return pod.requests.fits(node.allocatable - used) and not ports_clash(pod.host_ports, ports)
 
-    def _there(self, node: Node, pod: Pod | None) -> Iterator[Pod]:
+    def _pods_on(self, node: Node, pod: Pod | None) -> Iterator[Pod]:
         """Yield the other pods that count on the node; nominated ones count for ``pod`` if they go before it."""
         for one in self.cluster.pods():
             if one.finished or (pod is not None and one.uid == pod.uid):

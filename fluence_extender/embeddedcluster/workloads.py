@@ -119,9 +119,9 @@ class EmbeddedWorkloads:
     def _fill(self, one: _Controlled) -> None:
         """Create the pods that are missing."""
         job = self._current_job(one)
-        there = {*one.done, *one.current.values()}
+        filled = {*one.done, *one.current.values()}
         for position in range(len(one.templates)):
-            if position not in there:
+            if position not in filled:
                 pod = self._admitted(one, position, job.nodes if job is not None else ())
                 one.current[pod.uid] = position
                 self._cluster.put(pod)
@@ -157,7 +157,7 @@ class EmbeddedWorkloads:
         return replace(admit(pod, self._resources, self._cluster.gated, bound), created=time.time())
 
     def _current_job(self, one: _Controlled) -> Job | None:
-        """Return the Job as it is now, None where it is gone or these are pods of another kind of object."""
+        """Return the Job as it is now, None if it is gone or these are pods of another kind of object."""
         try:
             return self._cluster.job(one.job) if one.job is not None else None
         except Gone:

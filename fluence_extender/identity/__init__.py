@@ -1,1 +1,1 @@
-"""The certificate that a server of ours shows: where it comes from, and how the API server learns to trust it."""
+"""The certificate of a server of ours: where it comes from, and how the API server learns to trust it."""

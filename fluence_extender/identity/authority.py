@@ -3,7 +3,7 @@
 The Secret holds ``ca.crt``, a bundle whose first certificate is the authority in use and whose others were in use
 before, and ``ca.key``, the key of the first. Each replica signs a certificate of its own with it.
 
-Invariants: two replicas that decide on the same Secret at the same time want the same, or one of them writes first. A
+Invariants: two replicas that decide on the same Secret at the same time decide the same, or one of them writes first. A
 replaced authority stays trusted for a day, so no certificate that it signed is refused while a replica still shows it.
 A new certificate is shown only once the API server trusts its authority, unless it doesn't trust the current
 certificate anyway.
@@ -45,7 +45,7 @@ SECRET = "fluence-webhook-ca"
 BUNDLE = "ca.crt"
 KEY = "ca.key"
 TRIES = 5
-"""How often a write is repeated at once after another replica's write."""
+"""The number of immediate repetitions of a write after another replica's write."""
 OVERLAP = timedelta(days=1)
 """How long an authority is trusted after another took its place."""
 
@@ -94,10 +94,10 @@ def read_authority(data: Mapping[str, str] | None, now: datetime) -> Authority |
 def wanted_authority(
     stored: Authority | None, held: Authority | None, emptied: bool, now: datetime
 ) -> Authority:
-    """Return what the Secret should hold: ``stored`` itself if nothing has to change.
+    """Return the authority that the Secret should hold: ``stored`` itself if nothing has to change.
 
-    ``stored`` is None if the Secret holds nothing usable. Then what this replica ``held`` is put back; a replica that
-    held none makes a new authority. An ``emptied`` Secret asks for a new authority.
+    ``stored`` is None if the Secret holds nothing usable. In this case the authority that this replica ``held`` is
+    restored; a replica without one makes a new authority. An ``emptied`` Secret asks for a new authority.
     """
     known = stored or held
     if known is None:
@@ -227,7 +227,7 @@ class SharedAuthority:
 
 
 def _read(stored: Json | None, now: datetime) -> tuple[Authority | None, str]:
-    """Return the usable authority in a Secret, and what is broken about its content."""
+    """Return the usable authority in a Secret, and the problem of its content."""
     if stored is None:
         return None, ""
     try:

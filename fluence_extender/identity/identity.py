@@ -1,6 +1,6 @@
-"""The certificate that the server shows, and which authorities clients have to trust for it.
+"""The certificate that the server shows, and the authorities that clients have to trust for it.
 
-It is either of our own making (`authority.SharedAuthority`), or it comes as files that cert-manager or an
+It is either made by us (`authority.SharedAuthority`), or it comes as files that cert-manager or an
 administrator renews.
 """
 
@@ -23,8 +23,7 @@ log = structlog.get_logger(__name__)
 class Identity:
     """A server's certificate with its key, both in PEM, and the bundle of authorities to trust for it.
 
-    ``expires`` is when the certificate does. ``fault`` says what is wrong with the Secret or the files, "" if nothing
-    is.
+    ``expires`` is when the certificate expires. ``fault`` is the problem of the Secret or the files, "" for none.
     """
 
     certificate: bytes
@@ -42,9 +41,9 @@ class IdentitySource(Protocol):
     """Where an identity comes from."""
 
     async def identity(self, trusted: bytes) -> Identity:
-        """Return the identity as it should be now. Raises `NoIdentity`.
+        """Return the identity to use now. Raises `NoIdentity`.
 
-        ``trusted`` is the bundle that the API server was last seen to have.
+        ``trusted`` is the bundle that the API server had at the last look.
         """
         ...
 

@@ -1,8 +1,8 @@
 """Keep the object by which the API server knows a server of ours: where it is, and which authorities to trust for it.
 
-Each replica looks every few seconds and corrects what differs. It reads the object before the authority, and a replica
-that changes the authority writes it before the object. So a replica that saw an object sees an authority at least as
-new, and never puts an older bundle back (its write carries the version that it read).
+Each replica checks every few seconds and corrects differences. It reads the object before the authority, and a replica
+that changes the authority writes the authority before the object. So a replica that has read an object reads an
+authority that is at least as new, and never restores an older bundle (its write carries the version that it read).
 
 Invariant: an object of our name that isn't ours is reported and left alone.
 """
@@ -35,7 +35,7 @@ SOON = 0.2
 
 @dataclass(frozen=True, slots=True)
 class RegisteredObject:
-    """What the API server is told of one server of ours.
+    """The object by which the API server knows one server of ours.
 
     ``server`` names the server in messages; ``folder`` is the part of the deployment that creates the object.
     ``wanted`` makes the object that trusts a bundle. ``corrected`` returns the stored object with what it should have,
@@ -103,7 +103,7 @@ class IdentityReconciler(Reconciler[str]):
         return jittered(PERIOD) if self._may_register() else SOON
 
     async def _look(self) -> str:
-        """Return what is wrong after the look, "" if nothing is. Raises `ClusterError`, `NoIdentity`."""
+        """Return the problem after the look, "" if there is none. Raises `ClusterError`, `NoIdentity`."""
         try:
             stored = await self._objects.read(self._object.path)
         except ClusterError:
@@ -127,7 +127,7 @@ class IdentityReconciler(Reconciler[str]):
         return identity
 
     async def _register(self, stored: Json | None, identity: Identity) -> str:
-        """Write the object if it differs. Return what forbids that, "" if nothing does."""
+        """Write the object if it differs. Return the obstacle, "" if there is none."""
         registered = self._object
         wanted = registered.wanted(identity.bundle)
         if stored is None:

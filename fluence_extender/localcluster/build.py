@@ -58,7 +58,7 @@ def _title(last: BuildRecord | None) -> str:
 
 
 def read_record(path: Path) -> BuildRecord | None:
-    """Return what the last build on this machine did, None where there is no readable record."""
+    """Return what the last build on this machine did, None if there is no readable record."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=BuildRecord)
     except (OSError, msgspec.MsgspecError):

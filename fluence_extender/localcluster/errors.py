@@ -21,7 +21,7 @@ class LocalClusterError(Exception):
 
 
 class ApiError(LocalClusterError):
-    """An answer other than 2xx; ``status`` is the HTTP code, 0 where the server couldn't be reached."""
+    """An answer other than 2xx; ``status`` is the HTTP code, 0 if the server couldn't be reached."""
 
     def __init__(self, method: str, path: str, status: int, reason: str, message: str) -> None:
         self.status = status
@@ -49,12 +49,14 @@ class BuildFailed(LocalClusterError):
 
     def __init__(self, command: str, status: int, lines: Iterable[str]) -> None:
         if status < 0:
-            how = f"was ended by signal {-status} ({signal.strsignal(-status)}; is there enough memory?)"
+            outcome = f"was ended by signal {-status} ({signal.strsignal(-status)}; is there enough memory?)"
         else:
-            how = f"ended with {status} (is the Go module proxy reachable, and is there space on the disk?)"
-        said = "\n".join(lines)
-        tail = f"the end of what it printed:\n{said}" if said else "it printed no error"
-        super().__init__(f"building the control plane failed: {command} {how}; {tail}")
+            outcome = (
+                f"ended with {status} (is the Go module proxy reachable, and is there space on the disk?)"
+            )
+        output = "\n".join(lines)
+        tail = f"the end of what it printed:\n{output}" if output else "it printed no error"
+        super().__init__(f"building the control plane failed: {command} {outcome}; {tail}")
 
 
 class StartFailed(LocalClusterError):
@@ -68,8 +70,8 @@ class StartFailed(LocalClusterError):
 class TimedOut(LocalClusterError):
     """A condition didn't hold in time."""
 
-    def __init__(self, what: str, seconds: float, seen: str = "") -> None:
-        super().__init__(f"waited {seconds:g} s for {what}" + (f"; last seen: {seen}" if seen else ""))
+    def __init__(self, condition: str, seconds: float, seen: str = "") -> None:
+        super().__init__(f"waited {seconds:g} s for {condition}" + (f"; last seen: {seen}" if seen else ""))
 
 
 class FolderInUse(LocalClusterError):

@@ -148,7 +148,7 @@ _STARTER = _Starter()
 
 
 def tail(log: Path, lines: int = TAIL_LINES) -> str:
-    """Return the last ``lines`` lines of a log file, "" where there is none."""
+    """Return the last ``lines`` lines of a log file, "" if there is none."""
     try:
         with log.open("rb") as file:
             file.seek(0, os.SEEK_END)

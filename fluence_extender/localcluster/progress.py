@@ -20,16 +20,16 @@ def step(text: str, console: Console | None = None) -> Iterator[Callable[[str], 
     is a terminal, and a line now and then elsewhere.
     """
     console = console or Console(stderr=True, highlight=False)
-    begun = said = time.monotonic()
+    begun = printed = time.monotonic()
 
     def tell(how_far: str) -> None:
-        nonlocal said
+        nonlocal printed
         now = time.monotonic()
         line = f"{text}: {how_far}, {now - begun:.0f} s"
         if spinner is not None:
             spinner.update(line)
-        elif now - said >= LINE_SECONDS:
-            said = now
+        elif now - printed >= LINE_SECONDS:
+            printed = now
             console.print(line, markup=False, soft_wrap=True)
 
     if not console.is_terminal:

@@ -51,7 +51,7 @@ def go_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def probe(path: Path) -> Go | None:
-    """Return the go command at ``path``, None where it doesn't run or doesn't report its version."""
+    """Return the go command at ``path``, None if it doesn't run or doesn't report its version."""
     try:
         answer = subprocess.run(
             [path, "env", "GOVERSION"],

@@ -19,10 +19,10 @@ def _start():  # type: () -> None
 
 
 def _pass_on():  # type: () -> None
-    here = os.path.dirname(os.path.abspath(__file__))
+    folder = os.path.dirname(os.path.abspath(__file__))
     ours = sys.modules.pop(__name__, None)
     path = list(sys.path)
-    sys.path[:] = [entry for entry in path if os.path.abspath(entry) != here]
+    sys.path[:] = [entry for entry in path if os.path.abspath(entry) != folder]
     hidden = list(sys.path)
     try:
         __import__(__name__)
@@ -35,7 +35,7 @@ def _pass_on():  # type: () -> None
         if sys.path == hidden:
             sys.path[:] = path
         else:
-            sys.path.insert(0, here)
+            sys.path.insert(0, folder)
 
 
 _start()
