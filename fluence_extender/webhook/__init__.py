@@ -1,1 +1,1 @@
-"""Admission of pods: what a pod of ours is given before it exists."""
+"""Admission of pods: what a pod of ours gets before it exists."""

@@ -1,8 +1,8 @@
 """Decide one review: look up what the object needs, make its patch, write the answer.
 
-Invariants: the answer to a review that can be read allows the object. If making the patch fails, it is allowed
-without a patch and with a warning. A pod is judged by one context from beginning to end. Nothing in a user's namespace
-is made here, because a review may come from any client: what a pod needs beside itself is made once the pod exists.
+Invariants: the answer to a readable review allows the object. If the patch can't be made, the object is allowed without
+a patch and with a warning. A pod is judged by one context from beginning to end. A review may come from any client, so
+it creates nothing in a user's namespace: objects that a pod needs are created once the pod exists.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ log = structlog.get_logger(__name__)
 
 
 class Lookups(Protocol):
-    """What the API server is asked before a pod is patched; see `lookups.ApiLookups`."""
+    """Queries to the API server before a pod is patched; see `lookups.ApiLookups`."""
 
     async def is_producer(self, namespace: str, group: str, uid: str) -> bool:
         """Return whether the request ``uid`` is to create the producer of ``group``. Raises `ProducerUnknown`."""
         ...
 
     async def bounds(self, namespace: str) -> Bounds:
-        """Return what the LimitRanges of ``namespace`` allow containers. Doesn't raise."""
+        """Return the bounds that the LimitRanges of ``namespace`` set for containers. Doesn't raise."""
         ...
 
     async def owned(self, namespace: str, kind: str, name: str) -> OwnedPods | None:
@@ -72,10 +72,10 @@ class Admission:
         except Exception as error:
             request = review.request
             log.exception(
-                f"a {review.what} is admitted as it is", namespace=request.namespace, name=request.name
+                f"a {review.noun} is admitted as it is", namespace=request.namespace, name=request.name
             )
             warning = (
-                f"fluence admitted the {review.what} as it is, because of an internal error "
+                f"fluence admitted the {review.noun} as it is, because of an internal error "
                 f"({type(error).__name__}): see the webhook's log"
             )
             return encode_answer(request.uid, Outcome(warnings=(warning,))), ReviewResult.FAILED, 1
@@ -106,7 +106,7 @@ def _workload(review: Review) -> Outcome:
 
 
 def _declared(pod: Json, request: AdmissionRequest) -> PodDeclaration | None:
-    """Return what the pod declares, None if it doesn't matter or if the pod is unfit, which `mutate` reports."""
+    """Return the pod's declaration, None if it doesn't matter or if the pod is unfit, which `mutate` reports."""
     try:
         return read_declaration(pod) if concerns(pod, request) else None
     except Unfit:
@@ -119,7 +119,7 @@ async def look_up(
     handlers: Sequence[str],
     lookups: Lookups,
 ) -> AdmissionRequest:
-    """Return the request with what this pod needs; for most pods that is nothing more.
+    """Return the request with the answers to the queries for this pod; most pods need none.
 
     The owner comes first and the producer second, because each answer decides what else the pod needs.
     """

@@ -1,4 +1,4 @@
-"""Give a pod of a Job that is placed at birth its node, on clusters where no admission policy does.
+"""Give a pod of a Job that is placed at birth its node, on clusters without the admission policy for that.
 
 The rule is that of the policy ``fluence-births`` (``deploy/base/suspend.yaml``), which explains it. The same tests
 apply to both.
@@ -27,7 +27,7 @@ from fluence_extender.webhook.draft import Draft
 JOB_CONTROLLERS = ("system:serviceaccount:kube-system:job-controller", "system:kube-controller-manager")
 
 LONGEST_PLAN = 200 * 1024
-"""Characters of the annotation."""
+"""The most characters of the annotation."""
 
 MOST_TERMS = 16
 INDEX = re.compile(r"[0-9]{1,6}")
@@ -50,7 +50,7 @@ def is_placed(pod: Json) -> bool:
 
 
 def is_born(pod: Json) -> bool:
-    """Return whether the pod has got its node already: the webhook may be called again for the same pod."""
+    """Return whether the pod already has its node: the webhook may be called again for the same pod."""
     node = (_meta(pod).get("annotations") or {}).get(PINNED_ANNOTATION)
     named = any(_named(node) in (one.get("matchFields") or ()) for one in _terms(pod))
     return is_placed(pod) and named and _job(pod) is not None
@@ -59,7 +59,7 @@ def is_born(pod: Json) -> bool:
 def birth(pod: Json, gated_jobs: str | None) -> Birth | None:
     """Return the node that the pod's Job names for its index, None if the pod is to wait at the gate.
 
-    ``gated_jobs`` lists Jobs whose pods wait there whatever nodes they name; None if it couldn't be read.
+    ``gated_jobs`` is the list of gated Jobs, None if it couldn't be read.
     """
     notes, job = _meta(pod).get("annotations") or {}, _job(pod)
     plan, index = notes.get(NODES_ANNOTATION) or "", notes.get(COMPLETION_INDEX) or ""
@@ -74,9 +74,9 @@ def birth(pod: Json, gated_jobs: str | None) -> Birth | None:
 
 
 def settle(draft: Draft, born: Birth, request: AdmissionRequest) -> None:
-    """Bind the draft's pod to its node, or pin it there if anything else has to look at it."""
+    """Bind the draft's pod to its node, or pin it there if it needs other checks before it is bound."""
     if draft.get("metadata", "managedFields"):
-        # Who wrote which field costs the API server a part of each later write, and nobody else writes these pods.
+        # Managed fields cost the API server time with each later write, and no other client writes these pods.
         draft.remove("metadata", "managedFields")
     notes = draft.get("metadata", "annotations") or {}
     by_its_job = request.user in JOB_CONTROLLERS
@@ -99,7 +99,7 @@ def settle(draft: Draft, born: Birth, request: AdmissionRequest) -> None:
 
 
 def _may_be_confined(pod: Json) -> bool:
-    """Return whether the pod's required node affinity can be narrowed to a node: an empty term selects none."""
+    """Return whether the pod's required node affinity can be narrowed to a node, because an empty term selects none."""
     terms = _terms(pod)
     usable = any(one.get("matchExpressions") or one.get("matchFields") for one in terms)
     return not terms or (len(terms) <= MOST_TERMS and usable)

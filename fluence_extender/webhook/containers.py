@@ -1,7 +1,7 @@
 """The containers of a pod: those of its user and those that admission has added.
 
-Invariants: a user's container isn't taken for one of ours because of its name, since it must run our command too. What
-a user's container sets itself stays. Our variables come first, so the user's variables may refer to them.
+Invariants: the name alone doesn't make a user's container one of ours; it must also run our command. Settings of a
+user's container stay. Our variables come first, so the user's variables may refer to them.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ UNPRIVILEGED: Json = {
     "runAsUser": 65532,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-"""What the strictest pod security standard (restricted) demands, and a read-only file system. The user is the one of
-our image."""
+"""The requirements of the strictest pod security standard (restricted), and a read-only file system. The user is
+that of our image."""
 
 
 def is_own(container: Json, name: str = "") -> bool:
@@ -96,7 +96,7 @@ def _own_resources(
 
 
 def add_variables(draft: Draft, variables: Sequence[Json]) -> None:
-    """Add to each container of the user those ``variables`` that it doesn't set itself, before its own."""
+    """Add the ``variables`` that it doesn't set itself to each container of the user, before its own."""
     for path, container in users_containers(draft):
         own = {one.get("name") for one in container.get("env") or ()}
         missing = [one for one in variables if one["name"] not in own]

@@ -1,8 +1,8 @@
-"""Keep the `Context` up to date: what handlers need to know of the cluster, as one value.
+"""Keep the `Context` up to date: the state of the cluster that handlers need, as one value.
 
 PodGroups and pods are watched; policies, the priority class and our own pod are read every few seconds. Invariants:
-before everything in a context has been found out once, `missing` says what isn't known yet; what can't be read later
-keeps its last value.
+until each value of a context has been read once, `missing` says what isn't known yet. A value that can't be read later
+stays the same.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ POLICY_KINDS = ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings")
 PRIORITY_CLASS = f"/apis/scheduling.k8s.io/v1/priorityclasses/{CONSUMER_PRIORITY_CLASS}"
 
 PERIOD = 10.0
-"""Seconds between two reads of what isn't watched."""
+"""Seconds between two reads of the objects that aren't watched."""
 
 
 class ContextTracker(Reconciler[str]):
@@ -58,7 +58,7 @@ class ContextTracker(Reconciler[str]):
 
     @property
     def missing(self) -> str:
-        """What isn't known yet, "" once everything is."""
+        """The values that aren't known yet, in words, "" once all are."""
         unknown = [
             RESOURCES_KEY if not self._has_resources else "",
             "which PodGroups are served" if len(self._served) < 2 else "",
@@ -73,7 +73,7 @@ class ContextTracker(Reconciler[str]):
         self.context = replace(self.context, resources=resources)
 
     def observe(self, seen: Observation) -> None:
-        """Learn from lists of PodGroups whether they are served, and from pods which groups have producers' names."""
+        """Note from lists of PodGroups whether they are served, and from pods which groups have producers' names."""
         if self._names.observe(seen):
             self.context = replace(
                 self.context,
@@ -85,9 +85,9 @@ class ContextTracker(Reconciler[str]):
             self.context = replace(self.context, groups=self._best_groups())
 
     async def reconcile(self, key: str) -> float:
-        """Read what isn't watched."""
+        """Read the objects that aren't watched."""
         gated = await self._in_force(GATE_POLICY, unreadable=False)
-        # To suspend what a policy has suspended would make it look like its user's.
+        # A second suspension of what a policy has suspended would look like its user's.
         suspended = await self._in_force(SUSPEND_POLICY, unreadable=True)
         has_class = await self._exists(PRIORITY_CLASS, unreadable=False)
         if not self._read_once and self._own_pod:

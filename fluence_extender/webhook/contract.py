@@ -37,7 +37,7 @@ class GroupKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OwnedPods:
-    """The pods that an owner wants: how many a Job has at once (1 for other owners), and the index of the first."""
+    """The pods of an owner: how many a Job has at once (1 for other owners), and the index of the first."""
 
     at_once: int
     first: int = 0
@@ -71,7 +71,7 @@ class AdmissionRequest:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What is known of the cluster at one moment.
+    """The state of the cluster at one moment.
 
     ``resources`` is None if no resources.yaml was read. ``gate_by_webhook`` is true if no admission policy adds our
     scheduling gate and marks pods, ``suspend_by_webhook`` if none suspends workloads.
@@ -104,7 +104,7 @@ class Operation(Struct, frozen=True):
 class Outcome:
     """The answer to a request, which always allows the object: a patch (empty: leave it as it is) and warnings.
 
-    ``pod`` is the patched pod, None where there is no patch of a pod.
+    ``pod`` is the patched pod, None if there is no patch of a pod.
     """
 
     patch: tuple[Operation, ...] = ()

@@ -44,7 +44,7 @@ from fluence_extender.webhook.contract import Json
 from fluence_extender.webhook.validity import LABEL_VALUE, OBJECT_NAME, shape_fault
 
 UNDECIDED = "undecided"
-"""The role of a pod that nothing distinguishes from the others of its shared group: a lookup chooses the producer."""
+"""The role of a pod that equals the others of its shared group: a lookup chooses the producer."""
 
 NUMBERED = "numbered"
 """The role of a pod of a StatefulSet with another index than 0: only its owner says which index comes first."""
@@ -64,7 +64,7 @@ class Unfit(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PodDeclaration:
-    """What one pod declares.
+    """The declaration of one pod.
 
     ``devices`` are the virtual resources that it requests, by type. ``group`` is its group; ``named`` says that a label
     names the group. Otherwise the group is the name of the pod's owner, which counts for shared quantum jobs only.
@@ -89,7 +89,7 @@ class PodDeclaration:
 
 
 def read_declaration(pod: Json) -> PodDeclaration:
-    """Return what ``pod`` declares. Raises `Unfit`."""
+    """Return the declaration of ``pod``. Raises `Unfit`."""
     if misshapen := shape_fault(pod):
         raise Unfit(misshapen)
     metadata = pod["metadata"]
@@ -124,7 +124,7 @@ def read_declaration(pod: Json) -> PodDeclaration:
         number=int(labels[POD_INDEX]) if role == NUMBERED else 0,
         observed=labels.get(OBSERVE_LABEL) == "true",
         owner=owner,
-        # Each remark looks for the key that was meant, and only the first few warnings are shown.
+        # Each remark searches for the intended key, and only the first few warnings are shown.
         warnings=(*warnings, *islice(remarks(labels, annotations), MOST_REMARKS), *unsized),
     )
 
@@ -145,10 +145,10 @@ def _check_names(
     """Raise `Unfit` if the pod names more than one group."""
     if not label:
         return
-    for what, other in _other_names(spec, labels, annotations).items():
+    for source, other in _other_names(spec, labels, annotations).items():
         if other != label:
             raise Unfit(
-                f"label {GROUP_LABEL} names group {label!r}, {what} names {other!r}: remove one of them, or name "
+                f"label {GROUP_LABEL} names group {label!r}, {source} names {other!r}: remove one of them, or name "
                 "the same group in both"
             )
 

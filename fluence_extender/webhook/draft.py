@@ -1,4 +1,4 @@
-"""A pod or workload that is changed: each change is recorded as an operation of RFC 6902 (JSON Patch).
+"""A pod or workload with recorded changes: each change is an operation of RFC 6902 (JSON Patch).
 
 Only the parts that change are copied, because most of an object stays as it is. Invariants: ``operations``, applied in
 order to the original, give ``object``; the original itself isn't changed.
@@ -73,11 +73,11 @@ class Draft:
         """Insert ``values`` into the list at ``path``, in their order, at index ``at`` (default: at the end)."""
         if not values:
             return
-        there = self.get(*path)
-        if there is None:
+        present = self.get(*path)
+        if present is None:
             self.put(*path, value=list(values))
             return
-        first = len(there) if at is None else at
+        first = len(present) if at is None else at
         self._owned(path)[first:first] = values
         where = _pointer(path)
         self.operations += [Operation("add", f"{where}/{first + i}", one) for i, one in enumerate(values)]
@@ -89,12 +89,12 @@ class Draft:
 
     def _put(self, path: tuple[Step, ...], value: Any) -> None:
         holder, last = self._owned(path[:-1]), path[-1]
-        there = isinstance(last, int) or last in holder
+        exists = isinstance(last, int) or last in holder
         holder[last] = value
-        self.operations.append(Operation("replace" if there else "add", _pointer(path), value))
+        self.operations.append(Operation("replace" if exists else "add", _pointer(path), value))
 
     def _owned(self, path: tuple[Step, ...]) -> Any:
-        """Return the value at ``path`` for changing it: a copy of our own, like everything that contains it."""
+        """Return the value at ``path`` as a copy that may be changed, within copies of all that contains it."""
         holder: Any = self.object
         for step in path:
             found = holder[step]

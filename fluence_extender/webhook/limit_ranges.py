@@ -1,4 +1,4 @@
-"""Fit the containers that we add into the LimitRanges of their namespace, or the API server refuses the pod.
+"""Fit the containers that we add into the LimitRanges of their namespace, so that the API server accepts the pod.
 
 The API server fills in what a container leaves out and refuses what is out of bounds (k8s.io/kubernetes, plugin/pkg/
 admission/limitranger), also for containers that a webhook has added. Invariant: our containers request amounts within
@@ -33,7 +33,7 @@ Bounds = Mapping[str, ContainerBound]
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The ``resources`` of a container. ``short``: the amounts that are smaller than requested, by resource."""
+    """The ``resources`` of a container. ``short`` has the amounts that are smaller than requested, by resource."""
 
     resources: dict[str, Any]
     short: Mapping[str, str]

@@ -1,10 +1,10 @@
-"""Ask the API server what a pod needs that neither the pod nor the watches say.
+"""Ask the API server for facts about a pod that neither the pod nor the watches have.
 
-Exactly one of several equal pods is the producer (see `producers`). Only its owner says how many pods a Job has, and
-which index a StatefulSet begins with. And containers of ours must fit the LimitRanges of the namespace.
+Exactly one of several equal pods is the producer (see `producers`). Only the owner states how many pods a Job has, or
+with which index a StatefulSet begins. And containers of ours must fit into the LimitRanges of the namespace.
 
-Invariants: an answer is believed for a moment only; a name becomes part of a path only if it can be the name of an
-object, because the review that states it may not come from the API server.
+Invariants: an answer counts only for a moment. A name becomes part of a path only if it is a valid object name, because
+a review may not come from the API server.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fluence_extender.webhook.validity import is_object_name
 log = structlog.get_logger(__name__)
 
 FRESH = 1.0
-"""Seconds for which an owner or a LimitRange is believed."""
+"""Seconds for which the answer about an owner or a LimitRange counts."""
 OWNERS = {"Job": "batch/v1", "StatefulSet": "apps/v1"}
 
 
@@ -48,7 +48,7 @@ class ApiLookups:
         return await self._producers.is_producer(namespace, group, uid)
 
     async def bounds(self, namespace: str) -> Bounds:
-        """Return what the LimitRanges of ``namespace`` allow containers; no bounds if they can't be read."""
+        """Return the bounds that the LimitRanges of ``namespace`` set; none if they can't be read."""
         return await self._bounds.get(namespace, lambda: self._read_bounds(namespace))
 
     async def owned(self, namespace: str, kind: str, name: str) -> OwnedPods | None:
@@ -65,7 +65,7 @@ class ApiLookups:
     async def gated_jobs(self) -> str | None:
         """Return the list of the Jobs whose pods wait at the gate, None if it can't be read.
 
-        No answer is believed longer than it is asked for: a pod that can't be at its node follows such a change.
+        The answer isn't cached, because a pod that can't run on its node follows a change of the list.
         """
         return await self._gated_jobs.get(self._list, self._read_gated_jobs)
 

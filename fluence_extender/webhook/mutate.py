@@ -36,9 +36,9 @@ def mutate(
     context: Context,
     declared: PodDeclaration | None = None,
 ) -> Outcome:
-    """Return what ``handlers``, in this order, change in the pod. The pod itself isn't changed.
+    """Return the changes that ``handlers`` make to the pod in this order. The pod itself isn't changed.
 
-    ``declared`` is what the pod declares, if the caller has read it already.
+    ``declared`` is the pod's declaration, if the caller has already read it.
     """
     if not concerns(pod, request):
         return UNCHANGED
@@ -83,7 +83,7 @@ def concerns(pod: Json, request: AdmissionRequest) -> bool:
 def settle_role(
     declared: PodDeclaration, request: AdmissionRequest, handlers: Sequence[str]
 ) -> PodDeclaration:
-    """Return the declaration as far as ``handlers`` go by it, with its role settled."""
+    """Return the part of the declaration that ``handlers`` use, with its role settled."""
     if "quantum" not in handlers:
         return _without_role(declared)
     if (
@@ -120,8 +120,8 @@ def _warn_of_name_clash(
     """Warn if another group has the name of this producer's group, or the reverse: their pods are one gang."""
     produces = declared.role == PRODUCER
     group = producer_group(declared.group) if produces else declared.group
-    others = context.producer_like_groups if produces else context.producer_groups
-    if (request.namespace, group) in others:
+    groups = context.producer_like_groups if produces else context.producer_groups
+    if (request.namespace, group) in groups:
         other = (
             "pods of another group"
             if produces

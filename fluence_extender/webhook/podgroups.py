@@ -1,12 +1,12 @@
 """Keep the PodGroups that pods name: create them, keep their size equal to the gang's, and remove them after
 their last pod.
 
-Admission links a pod to its PodGroup. The PodGroup itself follows once the pod exists. Its size is what the convention
-of our own group label says (`conventions.labelled`), so the extender and kube-scheduler agree on it.
+Admission links a pod to its PodGroup. The PodGroup itself follows once the pod exists. Its size follows from the
+convention of our own group label (`conventions.labelled`), so the extender and kube-scheduler agree on it.
 
-Invariants: only a PodGroup with our mark is ever changed or removed; a PodGroup is created once its size is known, and
-never for a pod that doesn't exist; two replicas that see the same cluster want the same, and what the other one has
-done already counts as done.
+Invariants: only a PodGroup with our mark is ever changed or removed. A PodGroup is created once its size is known, and
+never for a pod that doesn't exist. Two replicas with the same observations decide the same, and a write that the other
+one has made already counts as done.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from fluence_extender.model.workload import CoschedulingGroup, PodGroup, Workloa
 log = structlog.get_logger(__name__)
 
 LINGER = 5.0
-"""Seconds that a PodGroup without members stays: an owner that replaces its pods needs a moment."""
+"""Seconds for which a PodGroup without members stays, because an owner that replaces its pods needs a moment."""
 
 Name = tuple[str, str]
 """Namespace and name."""
@@ -44,7 +44,7 @@ Group = PodGroup | CoschedulingGroup
 Ref = tuple[type[Group], Name]
 KINDS: dict[Kind, type[Group]] = {Kind.POD_GROUP: PodGroup, Kind.COSCHEDULING_GROUP: CoschedulingGroup}
 NEEDED = frozenset((Kind.POD, *KINDS))
-"""Kinds that must have been listed before "this group has no members" or "there is no such group" can be believed."""
+"""The kinds that must be listed before it is certain that a group has no members or doesn't exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class PodGroupReconciler(Reconciler[Ref]):
         self.enqueue(self._groups.observe(seen))
 
     async def reconcile(self, ref: Ref) -> float | None:
-        """Do what is to be done about one PodGroup."""
+        """Carry out the action for one PodGroup."""
         action = self._groups.action(ref)
         match action:
             case None:
@@ -124,7 +124,7 @@ class PodGroupReconciler(Reconciler[Ref]):
 
 
 class PodGroups:
-    """Decides what is to be done about each PodGroup, from pods, PodGroups and workloads; ``clock`` counts seconds."""
+    """Decides the action for each PodGroup, from pods, PodGroups and workloads; ``clock`` counts seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -138,7 +138,7 @@ class PodGroups:
         self._listed: set[Kind] = set()
 
     def observe(self, seen: Observation) -> Set[Ref]:
-        """Note an observation, of whatever kind. Return the PodGroups about which something may have to be done."""
+        """Note an observation of any kind. Return the PodGroups that may need an action."""
         follow_pods(seen, self._ref_of, self._put_pod, self._drop_pod)
         if isinstance(seen, Listed):
             self._observe_list(seen)
@@ -153,7 +153,7 @@ class PodGroups:
         return changed
 
     def action(self, ref: Ref) -> Action | None:
-        """Return what is to be done about a PodGroup now, None if it is as it should be or must wait."""
+        """Return the action for a PodGroup that is due now, None if there is none."""
         group, members = self._groups.get(ref), self._members.get(ref)
         if group is not None and (group.provenance.by != WEBHOOK_NAME or group.provenance.deleting):
             self._empty_since.pop(ref, None)
@@ -190,7 +190,7 @@ class PodGroups:
     def _size(self, members: Iterable[Pod]) -> int | None:
         """Return the size on which all members agree, None if it isn't known yet.
 
-        Of parts that start one after the other, the smallest counts.
+        If the parts start one after the other, the size of the smallest counts.
         """
         parts: dict[GangKey, list[Member]] = {}
         for pod in members:
@@ -249,9 +249,9 @@ class PodGroups:
 
 
 def linked_group(pod: Pod) -> Ref | None:
-    """Return the PodGroup that admission has linked the pod to.
+    """Return the PodGroup to which admission has linked the pod, None if there is no such link.
 
-    Return None if admission has linked it to none, or if the link isn't admission's.
+    Links that admission hasn't made don't count.
     """
     group = pod.labels.get(GROUP_LABEL)
     if not group or not pod.ours:

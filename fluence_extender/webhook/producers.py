@@ -1,14 +1,14 @@
 """Choose the producer of a shared group whose pods are all equal: the first pod that is admitted.
 
-A pod's role decides its containers, so it must be known before the pod exists. From then on the pod itself says that
-its group has a producer, until it has ended or is terminating. A claim covers the moment between: it says which request
-is about to create the producer. All claims are in one ConfigMap of the webhook's own namespace, so the API server
-settles which of two replicas comes first. A request that finds the claim of another one waits for that pod. If the pod
-doesn't come (another admission refused it, or the request wasn't genuine), the next request takes the claim over.
+A pod's role decides its containers, so it must be known before the pod exists. Once the producer exists, it shows that
+its group has one, until it has ended or is terminating. Before, a claim says which request is about to create the
+producer. All claims are in one ConfigMap of the webhook's own namespace, so the API server decides which of two
+replicas comes first. A request that finds another request's claim waits for that pod. If the pod doesn't come (another
+admission refused it, or the request wasn't genuine), the next request takes the claim over.
 
-Invariants: a group has one producer, however many replicas admit its pods at once, because a claim is written with the
-version that was read. Whatever the requests say, they leave nothing behind: there is a fixed number of claims, each
-counts for seconds, and a pod that waits too long is made the producer, with a warning.
+Invariants: a group has one producer even if several replicas admit its pods at once, because a claim is written with
+the version that was read. Requests leave nothing behind: the number of claims is fixed, and each counts only for
+seconds. A pod that waits too long is made the producer, with a warning.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ CLAIMS = "fluence-webhook-claims"
 """The ConfigMap. Its keys are namespace and group, its values the request and the time of the claim."""
 MOST_CLAIMS = 1000
 ARRIVES_WITHIN = 5.0
-"""Seconds after which the pod of a claim is in the API server's lists or doesn't come."""
+"""Seconds after which the pod of a claim is in the API server's lists, or won't come."""
 PATIENCE = 8.0
-"""Seconds that a request waits at most; the API server waits `registration.DEVICES_TIMEOUT` for the answer."""
+"""The most seconds that a request waits. The API server waits `registration.DEVICES_TIMEOUT` for the answer."""
 LOOK_EVERY = 0.2
 """Seconds between two looks for the pod of another request's claim."""
 MOST_ANSWERS = 1000
-"""The most answers of the API server that are kept at once, for each kind of question."""
+"""The most answers of the API server that are cached, for each kind of question."""
 FRESH = 0.1
-"""Seconds for which pods are believed to be all there are: many equal pods come at once."""
+"""Seconds for which a list of pods counts, because many equal pods come at once."""
 TRIES = 5
-"""How often claims that another replica changes at the same time are read and written again."""
+"""The number of tries to write claims that another replica changes at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class ProducerClaims:
         raise ProducerUnknown("other pods claim to be its producer and don't come")
 
     async def _claim(self, key: str, uid: str) -> str:
-        """Return the request whose claim counts, after claiming if there was none; "" if others write all the time."""
+        """Return the request whose claim counts, after a new claim if there was none; "" if other writes always win."""
         async with self._turn:
             for _ in range(TRIES):
                 stored = await self._objects.read(self._path)

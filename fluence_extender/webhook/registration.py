@@ -1,16 +1,16 @@
 """Keep the webhook's registration: which pods the API server sends it, where, and what an outage means.
 
-The registration has two entries, because an outage must not mean the same for all pods. Without the webhook a pod that
-requests a virtual resource would start without knowing its backend, and a shared quantum job without its order. Such
+The registration has two entries, because an outage must not have the same effect for all pods. Without the webhook a
+pod that requests a virtual resource would start without its backend, and a shared quantum job without its order. Such
 pods are refused until the webhook answers again (``Fail``; Jobs and other controllers try again by themselves). Every
-other pod of ours is admitted as it is (``Ignore``): an admission policy adds its gate, and its label makes its gang.
-Pods of other schedulers never get here, because the API server itself evaluates ``matchConditions``.
+other pod of ours is admitted unchanged (``Ignore``): an admission policy adds its gate, and its label names its gang.
+Pods of other schedulers are never sent, because the API server itself evaluates ``matchConditions``.
 
-Where no admission policy suspends new workloads, a third entry sends these, too. While the webhook doesn't answer they
-are created as they are, and their pods wait at the gate.
+If no admission policy suspends new workloads, a third entry sends these, too. While the webhook doesn't answer they are
+created unchanged, and their pods wait at the gate.
 
-Invariant: the registration states everything, defaults included, so that the stored object can be compared with the
-wanted one.
+Invariant: the registration states all fields, even defaults, so that the stored object can be compared with the wanted
+one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ DEVICES_TIMEOUT = 10
 """Seconds until the pod is refused, so this is rather long."""
 
 PODS_TIMEOUT = 3
-"""Seconds until the pod is admitted without us."""
+"""Seconds until the pod is admitted without an answer."""
 
 OURS = f"has(object.spec.schedulerName) && object.spec.schedulerName == '{SCHEDULER_NAME}'"
 
@@ -135,14 +135,14 @@ def _of_pods(name: str, policy: str, seconds: int, condition: str, expression: s
         # Other webhooks may set schedulerName or add containers after us. What we add isn't added twice.
         "reinvocationPolicy": "IfNeeded",
         "rules": [_rule("", "v1", "pods", "CREATE")],
-        # Which request creates a producer is recorded at admission, except in a dry run.
+        # Admission records which request creates a producer, except in a dry run.
         "sideEffects": "NoneOnDryRun",
         "timeoutSeconds": seconds,
     }
 
 
 def _of_workloads() -> Json:
-    """Return the entry for workloads: without the webhook each is created as it is, and its pods wait at the gate."""
+    """Return the entry for workloads. Without the webhook each is created unchanged, and its pods wait at the gate."""
     rules = [
         _rule(group, version, f"{kind.lower()}s", "CREATE", "UPDATE")
         for kind, (group, version) in SUSPENDED.items()
@@ -158,7 +158,7 @@ def _of_workloads() -> Json:
         "matchPolicy": "Equivalent",
         "namespaceSelector": NOT_OPTED_OUT,
         "objectSelector": {},
-        # The second time a suspension of ours would look like its user's.
+        # In a second call our own suspension would look like its user's.
         "reinvocationPolicy": "Never",
         "rules": rules,
         "sideEffects": "None",

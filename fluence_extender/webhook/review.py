@@ -1,7 +1,7 @@
-"""Read and write AdmissionReview v1 (k8s.io/api/admission/v1), as far as the webhook uses it.
+"""Read and write AdmissionReview v1 (k8s.io/api/admission/v1), the fields that the webhook uses.
 
-Invariants: whatever the bytes, they are read as a review or `BadReview` is raised; an answer always allows the object,
-because this webhook never refuses one. A namespace that a review names can be the name of a namespace.
+Invariants: any bytes are either read as a review, or `BadReview` is raised. An answer always allows the object, because
+this webhook never refuses one. The namespace of a review is a valid name of a namespace.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ KIND = "AdmissionReview"
 POD = "Pod"
 
 LARGEST_OBJECT = 2**20
-"""Bytes of JSON. Usual pods have a few thousand, and the work on an object is bounded by its size."""
+"""The most bytes of JSON. Usual pods have a few thousand. The limit bounds the work on an object."""
 
 WARNING_LENGTH = 400
-"""Characters of one warning. The API server shows ten of them whole (k8s.io/apiserver, pkg/endpoints/filters)."""
+"""The most characters of a warning. The API server shows ten such in full (k8s.io/apiserver, pkg/endpoints/filters)."""
 
 LONGEST_UID = 64
-"""Characters; the API server's have 36."""
+"""The most characters of a uid; the API server's have 36."""
 
 WARNINGS = 10
-"""Warnings of one answer; the API server shows 4096 characters in all."""
+"""The most warnings of an answer. The API server shows 4096 characters in total."""
 
 
 class BadReview(Exception):
@@ -101,8 +101,8 @@ class Review(Struct, frozen=True):
     old: Json | None = None
 
     @property
-    def what(self) -> str:
-        """What the object is, for messages."""
+    def noun(self) -> str:
+        """The word for the object in messages."""
         return "pod" if self.kind == POD else self.kind
 
 
@@ -131,11 +131,13 @@ def read_review(body: bytes) -> Review:
     )
     kind = wire.kind.kind or POD
     if wire.sub_resource or wire.kind.group != ("" if kind == POD else SUSPENDED.get(kind, ("-",))[0]):
-        what = "/".join(filter(None, (wire.kind.group, wire.kind.kind, wire.sub_resource)))
-        return Review(request, kind, None, f"the webhook handles pods and {', '.join(SUSPENDED)}, not {what}")
+        target = "/".join(filter(None, (wire.kind.group, wire.kind.kind, wire.sub_resource)))
+        return Review(
+            request, kind, None, f"the webhook handles pods and {', '.join(SUSPENDED)}, not {target}"
+        )
     unread = Review(request, kind, None)
     if (size := max(len(wire.object), len(wire.old_object))) > LARGEST_OBJECT:
-        why = f"it has {size} bytes, and {unread.what}s of up to {LARGEST_OBJECT} are prepared"
+        why = f"it has {size} bytes, and {unread.noun}s of up to {LARGEST_OBJECT} are prepared"
         return replace(unread, unreadable=why)
     if not wire.namespace:
         return replace(unread, unreadable="the request names no namespace")
@@ -143,7 +145,7 @@ def read_review(body: bytes) -> Review:
         made = _decode_object(wire.object)
         old = None if bytes(wire.old_object) == b"null" else _decode_object(wire.old_object)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return replace(unread, unreadable=f"the object isn't a {unread.what}: {error}")
+        return replace(unread, unreadable=f"the object isn't a {unread.noun}: {error}")
     return Review(request, kind, made, old=old)
 
 
@@ -157,7 +159,7 @@ def encode_answer(uid: str, outcome: Outcome) -> bytes:
 
 
 def _warnings(warnings: Sequence[str]) -> list[str]:
-    """Return the warnings as an HTTP header can carry them (RFC 9110; RFC 7234, 5.5)."""
+    """Return the warnings in a form for HTTP headers (RFC 9110; RFC 7234, 5.5)."""
     return [_for_header(one) for one in warnings[:WARNINGS]]
 
 

@@ -1,7 +1,7 @@
 """Serve ``POST /mutate`` with TLS, and probes and metrics on the same port.
 
 Invariants: a body that can't be read gets a 4xx whose text names the problem. Before the webhook knows the cluster it
-answers 503, so the API server does what the registration says of an outage.
+answers 503, which the API server treats as an outage.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from fluence_extender.webhook.registration import MUTATE, RegistrationReconciler
 from fluence_extender.webhook.review import BadReview
 
 MAX_BODY = 4 * 1024 * 1024
-"""Bytes; the API server takes no object of more than 3 MiB."""
+"""The most bytes of a body. The API server accepts no object of more than 3 MiB."""
 
 ROOM = 64 * 1024 * 1024
-"""Bytes of all bodies that arrive or are answered at the same time."""
+"""The most bytes of all bodies that arrive or are answered at the same time."""
 
 MOST_BODIES = 1024
-"""Bodies that arrive at the same time; an API server makes a few hundred calls at once."""
+"""The most bodies that arrive at the same time. An API server makes a few hundred calls at once."""
 
 MOST_CONNECTIONS = 2048
 
@@ -130,7 +130,7 @@ class WebhookApp(Starlette):
         self._bodies.held += len(body)
         try:
             if len(body) > LARGE:
-                # Large reviews begin one by one, with a round of the event loop after each: small ones go in between.
+                # Large reviews begin one by one, with a round of the event loop after each for the small ones.
                 async with self._turn:
                     await asyncio.sleep(0)
             return await self._admission.decide(body)
@@ -165,7 +165,7 @@ async def _alive(request: Request) -> PlainTextResponse:
 async def serve_https(app: ASGIApp, address: Address, tls: ssl.SSLContext) -> AsyncIterator[Address]:
     """Serve ``app`` with ``tls`` while the context lasts. Yield the address with the actual port.
 
-    On leaving, the socket closes first, and open answers have seconds to get out. Raises `CannotListen`.
+    At the end, the socket closes first, and open answers have seconds to finish. Raises `CannotListen`.
     """
     server = uvicorn_server(app, tls, MOST_CONNECTIONS)
     with listen(address) as opened:

@@ -1,15 +1,15 @@
 """Keep the account of sidecars: in each namespace with a sidecar a ServiceAccount, a Role, a RoleBinding and a token.
 
-The Role grants all that a sidecar calls: it reads and lists pods of its namespace, annotates its own pod and removes a
-gate. The pod keeps the account that its user has chosen, so the sidecar can't have a token of the pod's account: the
-user's containers would have its rights. It has a token of its own in a Secret, which only the sidecar mounts.
+The Role grants all calls of a sidecar: it reads and lists pods of its namespace, annotates its own pod and removes a
+gate. The pod keeps the account that its user has chosen. A sidecar with this account would give its rights to the
+user's containers. So it has a token of its own in a Secret, which only the sidecar mounts.
 
-Everything is made once the pod exists, so a review alone brings nothing about. The pod is gated until it has a place,
+These objects are made once the pod exists, so a review alone creates nothing. The pod is gated until it has a place,
 and the kubelet starts no container of it before the Secret exists.
 
 The token ends an hour after it was made, or with the Secret. It is renewed at half that time while the namespace has a
-sidecar. Invariants: two replicas that make something at once end with the same; an object that isn't ours is used as it
-is and never changed.
+sidecar. Invariants: two replicas that make an object at the same time get the same result. An object that isn't ours is
+used unchanged.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ log = structlog.get_logger(__name__)
 RBAC = "rbac.authorization.k8s.io"
 RULES: list[Json] = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "patch"]}]
 TRIES = 3
-"""How often an object that another replica changes at the same time is read and written again."""
+"""The number of tries to write an object that another replica changes at the same time."""
 
 TOKEN_LASTS = 3600
-"""Seconds. API servers may give tokens another life."""
+"""The requested lifetime of a token in seconds. API servers may choose another one."""
 RENEW_BELOW = TOKEN_LASTS / 2
 SHORTEST_LOOK = 60.0
-"""Seconds between two looks at a token whose life is short."""
+"""The fewest seconds between two checks of a token."""
 
 
 class SidecarAccountReconciler(Reconciler[str]):
@@ -64,7 +64,7 @@ class SidecarAccountReconciler(Reconciler[str]):
         follow_pods(seen, self._namespace_of, self._put, self._drop)
 
     async def reconcile(self, namespace: str) -> float | None:
-        """Make what is missing of the account, correct what differs, and renew the token."""
+        """Create the missing objects of the account, correct those that differ, and renew the token."""
         if namespace not in self._namespace_of.values():
             return None
         for path, wanted in manifests(namespace):
@@ -96,7 +96,7 @@ class SidecarAccountReconciler(Reconciler[str]):
             return
 
     async def _keep_token(self, namespace: str) -> float | None:
-        """Renew the token if it is due. Return in how many seconds it is, None if the Secret isn't ours."""
+        """Renew the token if that is due. Return the seconds until it is due, None if the Secret isn't ours."""
         core = f"/api/v1/namespaces/{namespace}"
         path = f"{core}/secrets/{SIDECAR_ACCOUNT}"
         secret = await self._objects.read(path) or await self._objects.create(path, _secret(namespace))
@@ -150,7 +150,7 @@ def corrected(found: Json, wanted: Mapping[str, Any]) -> Json | None:
 
 
 def seconds_left(token: bytes, now: float) -> float:
-    """Return for how long a token (RFC 7519) is valid, 0 if it can't be read."""
+    """Return for how many seconds a token (RFC 7519) is valid, 0 if it can't be read."""
     try:
         claims = token.split(b".")[1]
         expires = json.loads(base64.urlsafe_b64decode(claims + b"=" * (-len(claims) % 4)))["exp"]
@@ -195,5 +195,5 @@ def _decoded(data: str) -> bytes:
 
 
 def _same_items(found: Any, wanted: list[Json]) -> bool:
-    """Return whether two lists hold the same items, in whatever order."""
+    """Return whether two lists have the same items in any order."""
     return isinstance(found, list) and len(found) == len(wanted) and all(one in found for one in wanted)

@@ -1,8 +1,8 @@
-"""Create workloads suspended until they have places, or their turn, on clusters where no admission policy does.
+"""Create workloads suspended until they have places, or their turn, on clusters without the policies for that.
 
 The rules are those of the policies ``fluence-suspend`` and ``fluence-suspend-operators`` (``deploy/base/suspend.yaml``,
 ``deploy/base/operators.yaml``), which explain them. The same tests apply to both. The API server doesn't call the
-webhook for namespaces that opt out (`registration`), so a namespace's label isn't looked at here.
+webhook for namespaces that opt out (`registration`), so a namespace's label isn't checked here.
 
 Invariant: a suspension that the annotation ``suspended-for`` records is ours; a user's has no such annotation.
 """
@@ -32,19 +32,19 @@ from fluence_extender.webhook.contract import Json
 from fluence_extender.webhook.draft import Draft
 
 SUSPENDED = {"Job": ("batch", "v1"), "MPIJob": ("kubeflow.org", "v2beta1"), "RayCluster": ("ray.io", "v1")}
-"""The kinds that wait without pods, with the group and the version that are looked at."""
+"""The kinds that wait without pods, each with the group and the version that is read."""
 
 RESUMING_OWNERS = {"Job": ("CronJob", "batch/"), "MPIJob": ("", ""), "RayCluster": ("RayJob", "ray.io/")}
-"""The controllers whose workloads are suspended all the same: kind and beginning of the API version."""
+"""The controllers whose workloads are suspended anyway: kind and prefix of the API version."""
 
 TEMPLATE = ("spec", "template", "metadata")
 
 
 def admit_workload(draft: Draft, kind: str, old: Json | None) -> None:
-    """Suspend a new workload that has to wait, or take the record of its suspension off one that is resumed.
+    """Suspend a new workload that has to wait, or remove the record of its suspension from one that is resumed.
 
-    ``old`` is the object before an update, and None when the object is created. What the service writes on workloads
-    is removed from a new one, which may be a copy of another.
+    ``old`` is the object before an update, and None when the object is created. The service's annotations are removed
+    from a new workload, which may be a copy of another.
     """
     if kind == "Job" and draft.get("spec", "template", "spec", "schedulerName") != SCHEDULER_NAME:
         return
@@ -67,7 +67,7 @@ def admit_workload(draft: Draft, kind: str, old: Json | None) -> None:
 
 
 def _resumed(draft: Draft, kind: str, old: Json) -> None:
-    """Take the record off, or keep a JobSet's Job suspended: its controller resumes each suspended Job."""
+    """Remove the record, or keep a JobSet's Job suspended: its controller resumes each suspended Job."""
     if kind != "Job" or not _is_of_job_set(draft) or _opts_out(draft):
         draft.remove("metadata", "annotations", SUSPENDED_FOR_ANNOTATION)
         return
@@ -110,7 +110,7 @@ def _may_wait(spec: Json) -> bool:
 
 
 def _leaves_suspension(owner: Json, kind: str) -> bool:
-    """Return whether a controller doesn't resume what it owns; a JobSet's attempts are in vain."""
+    """Return whether a controller doesn't resume what it owns; a JobSet's attempts have no effect."""
     known, version = RESUMING_OWNERS[kind]
     named = owner.get("kind") == known and str(owner.get("apiVersion")).startswith(version)
     return named or (kind == "Job" and _is_job_set(owner))
@@ -168,7 +168,7 @@ def _parallelism(draft: Draft) -> int:
 
 
 def _map(value: Any) -> Json:
-    """Return a map as it is, and an empty one for anything else: operators' objects aren't validated yet."""
+    """Return a map, and an empty one for any other value: operators' objects aren't validated yet."""
     return value if isinstance(value, dict) else {}
 
 

@@ -1,7 +1,7 @@
-"""Find what keeps a pod from being patched: a shape that handlers can't rely on, or a conflict with what they add.
+"""Find reasons not to patch a pod: an unexpected shape, or a conflict with what handlers add.
 
 Sources: validation of core/v1 (names are unique within a pod, a pod with a node has no gates), and the DNS-1123 and
-label syntax of apimachinery. A pod that is wrong by itself is the API server's to refuse.
+label syntax of apimachinery. The API server refuses a pod that is invalid by itself.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from fluence_extender.webhook.containers import COMMANDS, is_own
 from fluence_extender.webhook.contract import Json
 
 MOST_ANNOTATIONS = 256 * 1024
-"""Bytes that all annotations together may take."""
+"""The most bytes of all annotations together."""
 
 MOST_CONTAINERS = 128
-"""Containers of a pod, and as many init containers."""
+"""The most containers of a pod, and also the most init containers."""
 MOST_ENTRIES = 1024
-"""Labels, annotations, volumes and other entries of a pod, and variables and mounts of one container."""
+"""The most labels, annotations, volumes and other entries of a pod, and variables and mounts of a container."""
 MOST_AMOUNTS = 64
-"""Resources that one container requests, and that limit it."""
+"""The most resources in the requests, and in the limits, of a container."""
 
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -93,7 +93,7 @@ def is_object_name(name: str) -> bool:
 
 
 def shape_fault(pod: Json) -> str:
-    """Return where the pod doesn't have the shape that handlers rely on, "" if it has.
+    """Return the field at which the pod doesn't have the shape that handlers rely on, "" if it has.
 
     The API server sends pods of the right shape, but before it validates them: they may have any number of entries.
     """
@@ -110,7 +110,7 @@ def conflicts(pod: Json) -> list[str]:
     """Return why the API server would refuse what admission has added to a pod of the right shape.
 
     The user's containers and volumes may have our names, the pod may be for Windows or have a node already, and its
-    annotations may be full. Nothing else that admission adds can be refused, whatever the pod.
+    annotations may be full. The API server has no other reason to refuse what admission adds.
     """
     spec = pod["spec"]
     init_containers, volumes = spec.get("initContainers") or (), spec.get("volumes") or ()
@@ -132,8 +132,8 @@ def conflicts(pod: Json) -> list[str]:
     return found
 
 
-def _taken(what: str, ours: Iterable[str], named: Iterable[Json]) -> list[str]:
-    """Return which of the names that are ``ours`` the user has given to another thing as well."""
+def _taken(field: str, ours: Iterable[str], named: Iterable[Json]) -> list[str]:
+    """Return a conflict for each of the names ``ours`` that the user also uses."""
     names = [one.get("name") for one in named]
     advice = "exists twice: admission adds one of that name, so choose another for yours"
-    return [f"{what} {name!r} {advice}" for name in ours if names.count(name) > 1]
+    return [f"{field} {name!r} {advice}" for name in ours if names.count(name) > 1]

@@ -1,6 +1,6 @@
 """The handlers by name, in the order in which they work unless the user chooses another.
 
-Each handler goes by what the pod declared originally (the `PodDeclaration`), so none depends on another one's changes.
+Each handler uses the pod's original declaration (the `PodDeclaration`), so none depends on the changes of another.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Give pods that request virtual resources the environment that names their backend and its attributes.
 
-The variables are filled from the pod's annotations. Those are written when the pod is bound (or, on a consumer, when it
-is released), after the pod was created and before its containers start. So the values come by the downward API, which
-reads a missing annotation as "". QRMI's names (QRMI_JOB_QPU_RESOURCES and QRMI_JOB_QPU_TYPES, both or neither) repeat
-ours.
+The variables are filled from the pod's annotations. These are written when the pod is bound (or, for a consumer, when
+it is released), after the pod was created and before its containers start. So the values come from the downward API,
+which reads a missing annotation as "". QRMI's names (QRMI_JOB_QPU_RESOURCES and QRMI_JOB_QPU_TYPES, both or neither)
+repeat ours.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Coordinate quantum jobs: pods that request a qpu, and pods that wait for the task which such a pod submits.
+"""Coordinate quantum jobs: pods that request a qpu, and pods that wait for the task of such a pod.
 
     role        what the pod gets
     (none)      the interceptor; with observe=true also the sidecar, which only watches
