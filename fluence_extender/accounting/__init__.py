@@ -1,4 +1,5 @@
 """The account of past work in a database: who used what, when, where, and how it ended.
 
-Invariant: nothing here is on the path of placement. The service states what happens and goes on; one thread writes it.
+Invariant: the account is never on the path of placement. The service hands over records and goes on; one thread writes
+them.
 """

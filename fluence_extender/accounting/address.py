@@ -1,6 +1,6 @@
 """Where the account is kept: a SQLite file or a PostgreSQL database, as ``--history`` names it.
 
-Invariant: what is said of an address never shows its password.
+Invariant: no text about an address shows its password.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOST_PEER = {
     "keepalives_count": "3",
     "tcp_user_timeout": "20000",
 }
-"""By these parameters of libpq a connection whose other end is gone ends within half a minute."""
+"""With these parameters of libpq, a connection whose other end is gone ends within half a minute."""
 
 
 def parse_address(text: str) -> URL:
@@ -65,7 +65,7 @@ def shown(url: URL) -> str:
 
 
 def open_engine(url: URL, connections: int, read_only: bool) -> Engine:
-    """Return an engine with up to so many connections."""
+    """Return an engine with at most this many connections."""
     arguments: dict[str, object]
     if url.drivername == "sqlite":
         arguments = {"timeout": PATIENCE, "check_same_thread": False}
@@ -88,7 +88,7 @@ def open_engine(url: URL, connections: int, read_only: bool) -> Engine:
 
 
 def _prepare_file(engine: Engine, read_only: bool) -> None:
-    """Let readers and the writer of a file not wait for each other."""
+    """Set a file up so that its readers and its writer don't wait for each other."""
 
     @event.listens_for(engine, "connect")
     def prepare(connection: object, _: object) -> None:

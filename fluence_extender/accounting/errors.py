@@ -1,4 +1,4 @@
-"""What can go wrong with the account. Each text says what to do."""
+"""The errors of the account. Each text says what to do."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """One writer at a time: the lock that a replica holds while it writes.
 
-The kernel or the database gives it back when the holder is killed, so nobody has to break it.
+The kernel or the database releases it when the holder is killed, so it never has to be broken.
 """
 
 from __future__ import annotations

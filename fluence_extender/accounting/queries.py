@@ -1,6 +1,6 @@
-"""What is asked of the tables, and the statements for it.
+"""Questions to the tables, and the statements for them.
 
-Invariant: each statement is answered from an index, whatever is asked, so that its cost follows from what it returns.
+Invariant: each statement is answered from an index, so that its cost depends on the size of its result.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from fluence_extender.model.accounting import (
 EPOCH = date(1970, 1, 1)
 
 AT_ONCE = 500
-"""Rows that one statement names."""
+"""The most rows that one statement names."""
 
 COLUMNS = {
     Grouping.QUEUE: "queue",
@@ -54,7 +54,7 @@ COLUMNS = {
 
 
 def namespaces(connection: Connection) -> frozenset[str]:
-    """Return the namespaces that have an account, by one look into the index for each."""
+    """Return the namespaces that have an account, with one look-up in the index for each."""
     found: set[str] = set()
     for table in (runs, daily):
         column = table.c.namespace
@@ -83,9 +83,9 @@ def usage(
 
 
 def ended_use(by: Grouping, since: int, namespace: str, reader: Reader) -> Iterator[Select[Any]]:
-    """Yield the statements for what has been used by pods that have ended.
+    """Yield the statements for the use of pods that have ended.
 
-    Whole periods have fewer rows than their days, so only the days before the first whole period are added up singly.
+    Whole periods have fewer rows than their days, so only the days before the first whole period are added up by day.
     """
     first = since // DAY
     if by is Grouping.DAY:
@@ -98,23 +98,23 @@ def ended_use(by: Grouping, since: int, namespace: str, reader: Reader) -> Itera
     whole = -(-first // PERIOD)
     days = (daily.c.day >= first) & (daily.c.day < whole * PERIOD)
     for table, when in ((daily, days), (periods, periods.c.period >= whole)):
-        yield _sums(table.c[COLUMNS[by]], table, _of(namespace, table, when & _seen(table, reader)))
+        yield _sums(table.c[COLUMNS[by]], table, _of(namespace, table, when & _visible(table, reader)))
 
 
-def _sums(name: ColumnElement[Any], table: Table, which: ColumnElement[bool]) -> Select[Any]:
+def _sums(name: ColumnElement[Any], table: Table, condition: ColumnElement[bool]) -> Select[Any]:
     kinds = (table.c.resource, table.c.backend)
-    return select(name, *kinds, _total(table.c.unit_seconds)).where(which).group_by(name, *kinds)
+    return select(name, *kinds, _total(table.c.unit_seconds)).where(condition).group_by(name, *kinds)
 
 
 def _total(amount: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Return a sum that no number of absurd amounts can make fail."""
+    """Return a sum that can't overflow, even with absurd amounts."""
     return func.sum(cast(amount, Float))
 
 
 def running_use(by: Grouping, since: int, namespace: str, reader: Reader, now: int) -> Select[Any]:
-    """Return the statement for what has been used so far by pods that run.
+    """Return the statement for the use so far of pods that run.
 
-    By day it is what they hold, by the time from which on they hold it.
+    By day it returns what they hold, by the time since which they hold it.
     """
     first = since // DAY * DAY
     begun = case((pods.c.started > first, pods.c.started), else_=literal(first))
@@ -124,10 +124,10 @@ def running_use(by: Grouping, since: int, namespace: str, reader: Reader, now: i
     else:
         name = pods.c[COLUMNS[by]]
         used = func.sum(cast(amounts.c.quantity, Float) * (literal(now) - begun))
-    which = _of(namespace, pods, pods.c.ended.is_(None) & _seen(pods, reader))
+    condition = _of(namespace, pods, pods.c.ended.is_(None) & _visible(pods, reader))
     kinds = (amounts.c.resource, amounts.c.backend)
     both = pods.join(amounts, amounts.c.uid == pods.c.uid)
-    return select(name, *kinds, used).select_from(both).where(which).group_by(name, *kinds)
+    return select(name, *kinds, used).select_from(both).where(condition).group_by(name, *kinds)
 
 
 def _written(by: Grouping, name: Any) -> str:
@@ -135,27 +135,27 @@ def _written(by: Grouping, name: Any) -> str:
     return (EPOCH + timedelta(days=int(name))).isoformat() if by is Grouping.DAY else str(name)
 
 
-def _of(namespace: str, table: Table, which: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Return what a row has to meet that is also of a namespace, "" for any."""
-    return which & (table.c.namespace == namespace) if namespace else which
+def _of(namespace: str, table: Table, condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Return the condition for rows that are also of a namespace, "" for any."""
+    return condition & (table.c.namespace == namespace) if namespace else condition
 
 
 def _within(table: Table, reader: Reader) -> ColumnElement[bool]:
-    """Return what a row has to meet to be of a namespace whose work the reader may see."""
+    """Return the condition for rows of namespaces whose work the reader may see."""
     return true() if reader.sight.everything else table.c.namespace.in_(sorted(reader.sight.namespaces))
 
 
-def _seen(table: Table, reader: Reader) -> ColumnElement[bool]:
-    """Return what a row has to meet to be shown to the reader."""
+def _visible(table: Table, reader: Reader) -> ColumnElement[bool]:
+    """Return the condition for rows that the reader may see."""
     within = _within(table, reader)
     return or_(within, table.c.user_name == reader.user) if reader.user else within
 
 
 def past_runs(connection: Connection, question: RunQuestion, reader: Reader) -> list[PastRun]:
-    """Return the runs that are asked for and that the reader may see, the newest first.
+    """Return the matching runs that the reader may see, the newest first.
 
-    What fits is found in the indexes, in one part after the other of what the reader may see. Once there are enough,
-    only those count that are newer. Then the rows are read.
+    The parts of what the reader may see are searched one by one in the indexes. Once there are enough runs, only newer
+    ones count in further parts. Then the rows are read.
     """
     newest: list[tuple[int, str]] = []
     since = question.since
@@ -173,7 +173,7 @@ def past_runs(connection: Connection, question: RunQuestion, reader: Reader) -> 
 
 
 def fitting(part: ColumnElement[bool], question: RunQuestion) -> Select[Any]:
-    """Return the statement for the runs of a part that fit: when they started, and their keys."""
+    """Return the statement for the matching runs of a part: when they started, and their keys."""
     found = select(runs.c.started, runs.c.run).where(part, *_conditions(question))
     return found.order_by(runs.c.started.desc(), runs.c.run.desc()).limit(question.limit)
 
@@ -181,7 +181,7 @@ def fitting(part: ColumnElement[bool], question: RunQuestion) -> Select[Any]:
 def parts(question: RunQuestion, reader: Reader) -> Iterator[ColumnElement[bool]]:
     """Yield the parts of what the reader may see. Each is read in order from one index."""
     if reader.sight.everything or question.user or question.gang or question.workload:
-        yield _seen(runs, reader)
+        yield _visible(runs, reader)
         return
     wanted = [question.namespace] if question.namespace else sorted(reader.sight.namespaces)
     for namespace in wanted:

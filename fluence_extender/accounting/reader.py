@@ -31,10 +31,10 @@ from fluence_extender.model.accounting import (
 T = TypeVar("T")
 
 AT_ONCE = 4
-"""Questions at a time."""
+"""The most questions at the same time."""
 
 LONGEST = 10.0
-"""Seconds that an answer may take."""
+"""The most seconds for an answer."""
 
 
 class DatabaseReader:
@@ -56,11 +56,11 @@ class DatabaseReader:
         return await self._ask(lambda it: queries.usage(it, by, since, namespace, reader, now))
 
     async def runs(self, question: RunQuestion, reader: Reader) -> list[PastRun]:
-        """Return the runs that are asked for."""
+        """Return the matching runs."""
         return await self._ask(lambda it: queries.past_runs(it, question, reader))
 
     def close(self) -> None:
-        """Close the connections that nobody uses."""
+        """Close the idle connections."""
         self._engine.dispose()
 
     async def _ask(self, question: Callable[[Connection], T]) -> T:

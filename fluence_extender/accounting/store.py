@@ -1,10 +1,11 @@
 """Writing accounts of pods into the tables.
 
-A batch is one transaction: the rows of its pods, what that changes in ``daily``, and the rows of their runs, made anew.
-So the same account can be written any number of times, in any order of batches, and counts once.
+A batch is one transaction: the rows of its pods, the changes of ``daily``, and the rows of their runs, which are made
+anew. So the same account can be written any number of times, in any order of batches, and counts once.
 
-Invariants: what a pod is charged to never changes after its first account. An end that was seen stays as it is; only
-one that nobody saw (`WorkOutcome.LOST`) gives way to a better one. What retention has removed isn't taken in again.
+Invariants: the queue, user, namespace and account of a pod never change after its first account. An observed end stays;
+only an unobserved one (`WorkOutcome.LOST`) is replaced by a better one. Pods that retention has removed aren't taken in
+again.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from fluence_extender.accounting.tables import PERIOD, amounts, daily, facts, pe
 from fluence_extender.model.accounting import MovedStart, PodAccount, WorkOutcome
 
 SEEN, REMOVED = "seen", "removed"
-"""The facts: until when the writer has seen the cluster, and until which end pods have been removed."""
+"""The facts: when the writer last saw the cluster, and the time before which ended pods have been removed."""
 
 AT_ONCE = 500
-"""Rows that one statement names."""
+"""The most rows that one statement names."""
 
 MOST_NODES = 2_000
-"""Nodes that a run's row names; its pods name them all."""
+"""The most nodes that a run's row names; its pods name all of them."""
 
 MOST_RESOURCES = 64
-"""Resources of which a pod's account is kept. Users can name thousands in one pod."""
+"""The most resources in a pod's account. Users can name thousands in one pod."""
 
 MOST_OF_ONE = 2**45
 """The largest quantity of one resource that counts."""
@@ -81,7 +82,7 @@ def write(connection: Connection, batch: Sequence[PodAccount], now: int) -> None
 
 
 def close_lost(connection: Connection, running: frozenset[str]) -> int:
-    """End the pods that are gone and whose end nobody saw, when the cluster was last seen; return how many."""
+    """End the pods that have gone unobserved, at the time when the cluster was last seen; return how many."""
     seen = fact(connection, SEEN)
     still = connection.execute(select(pods).where(pods.c.ended.is_(None))).mappings().all()
     lost = [dict(one) for one in still if one["uid"] not in running]
@@ -97,7 +98,7 @@ def close_lost(connection: Connection, running: frozenset[str]) -> int:
 
 
 def forget(connection: Connection, before: int) -> int:
-    """Remove some pods that ended before a time, and the runs that have none left; return how many pods."""
+    """Remove some of the pods that ended before a time, and runs without pods; return the number of pods."""
     found = connection.execute(
         select(pods.c.uid, pods.c.run, pods.c.ended)
         .where(pods.c.ended < before)
@@ -157,7 +158,7 @@ def _add(connection: Connection, table: Table, charges: Mapping[Any, int]) -> No
 
 
 def put_runs(connection: Connection, foretold: Mapping[str, PodAccount | None]) -> None:
-    """Make the rows of runs anew from their pods; what they were ``foretold`` stays where nothing new is known."""
+    """Make the rows of runs anew from their pods. Their promised starts stay unless ``foretold`` has new ones."""
     keys = list(foretold)
     for at in range(0, len(keys), AT_ONCE):
         rows = _run_rows(connection, keys[at : at + AT_ONCE])
@@ -167,8 +168,8 @@ def put_runs(connection: Connection, foretold: Mapping[str, PodAccount | None]) 
             row["moves"] = _moves(known.moves if known is not None else ())
         silent = [row for row in rows if row["promised"] is None and not row["moves"]]
         _put_run_rows(connection, silent, frozenset({"run", "promised", "moves"}))
-        told = [row for row in rows if row["promised"] is not None or row["moves"]]
-        _put_run_rows(connection, told, frozenset({"run"}))
+        promised = [row for row in rows if row["promised"] is not None or row["moves"]]
+        _put_run_rows(connection, promised, frozenset({"run"}))
 
 
 def _put_run_rows(connection: Connection, rows: list[dict[str, Any]], kept: frozenset[str]) -> None:
@@ -183,7 +184,7 @@ def _moves(moves: Sequence[MovedStart]) -> list[list[object]]:
 
 
 def _run_rows(connection: Connection, keys: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the rows of runs as their pods make them, without what they were foretold."""
+    """Return the rows of runs that follow from their pods, without promised starts."""
     wanted = select(pods).where(pods.c.run.in_(keys)).order_by(pods.c.started, pods.c.uid)
     members: dict[str, list[Any]] = {}
     for pod in connection.execute(wanted):
@@ -220,7 +221,7 @@ def _run_row(members: Sequence[Any], held: list[list[object]]) -> dict[str, Any]
 
 
 def together_ended(outcomes: Iterable[str | None]) -> str:
-    """Return how a gang has ended whose members have ended in these ways: as the one that ended worst."""
+    """Return how a gang with these outcomes of its members has ended: the worst of them."""
     found = set(outcomes)
     return next((one.value for one in WORST if one.value in found), "")
 
@@ -253,7 +254,7 @@ def _held(connection: Connection, uids: Sequence[str]) -> dict[str, Held]:
 
 
 def _given(account: PodAccount) -> Held:
-    """Return what a pod holds: of what users can name at will, as much as can be kept."""
+    """Return what a pod holds. Users can name any resources, so only the allowed number is kept."""
     held: dict[tuple[str, str], int] = {}
     for one in sorted(account.amounts, key=lambda one: "/" in one.resource)[:MOST_RESOURCES]:
         key = kept_text(amounts.c.resource, one.resource), kept_text(amounts.c.backend, one.backend)
@@ -262,13 +263,13 @@ def _given(account: PodAccount) -> Held:
 
 
 def kept_text(column: Column[str], text: str) -> str:
-    """Return a text as the column can keep it: users can choose some of them at will."""
+    """Return a text cut to the size of the column, because users can choose some texts freely."""
     size = column.type.length  # type: ignore[attr-defined]
     return text.replace("\0", "").encode("utf-8", "replace")[:size].decode("utf-8", "ignore")
 
 
 def _merged(account: PodAccount, before: Row | None) -> Row | None:
-    """Return a pod's row as it is to be, None where it stays as it is."""
+    """Return a pod's new row, None if it stays the same."""
     outcome = account.outcome.value if account.outcome is not None else None
     if before is None:
         texts = {

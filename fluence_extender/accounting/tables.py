@@ -22,7 +22,7 @@ DAY = 86_400
 PERIOD = 32
 
 
-def _who() -> list[Column[str]]:
+def _owner_columns() -> list[Column[str]]:
     return [
         Column("namespace", String(63), nullable=False),
         Column("queue", String(253), nullable=False),
@@ -36,7 +36,7 @@ pods = Table(
     metadata,
     Column("uid", String(64), primary_key=True),
     Column("run", String(32), nullable=False),
-    *_who(),
+    *_owner_columns(),
     Column("pod", String(253), nullable=False),
     Column("gang", String(600), nullable=False),
     Column("convention", String(32), nullable=False),
@@ -63,7 +63,7 @@ runs = Table(
     "runs",
     metadata,
     Column("run", String(32), primary_key=True),
-    *_who(),
+    *_owner_columns(),
     Column("gang", String(600), nullable=False),
     Column("convention", String(32), nullable=False),
     Column("workload", String(400), nullable=False),
@@ -93,7 +93,7 @@ def _sums(name: str, unit: str) -> Table:
         name,
         metadata,
         Column(unit, Integer, primary_key=True),
-        *(Column(column.name, column.type, primary_key=True) for column in _who()),
+        *(Column(column.name, column.type, primary_key=True) for column in _owner_columns()),
         Column("resource", String(317), primary_key=True),
         Column("backend", String(400), primary_key=True),
         Column("unit_seconds", BigInteger, nullable=False),

@@ -1,7 +1,8 @@
 """The thread that writes the account, and the spool in front of it.
 
-The spool has at most one account a pod, the newest, and a bounded number of pods. So it grows with what happens while
-the database is away, and not with how often it is told. What it can't hold is lost and counted: the oldest first.
+The spool has at most one account for each pod, the newest, and a bounded number of pods. So while the database is away
+its size depends on the number of pods, and not on the number of records. When it is full, the oldest accounts are lost
+and counted.
 
 Invariants: taking in an account never waits for the database. An account leaves the spool once its transaction has been
 committed. Only a leader's thread writes, and it holds the lock while it does.
@@ -29,30 +30,30 @@ from fluence_extender.model.accounting import PodAccount
 log = structlog.get_logger(__name__)
 
 SPOOL = 100_000
-"""Pods whose accounts wait to be written."""
+"""The most pods whose accounts wait to be written."""
 
 BATCH = 500
-"""Pods in one transaction."""
+"""The most pods in one transaction."""
 
 GATHER = 1.0
-"""Seconds to let accounts come in before they are written."""
+"""Seconds in which accounts are gathered before they are written."""
 
 RETRY = 2.0
 LONGEST_RETRY = 60.0
 """Seconds between attempts on a database that can't be written."""
 
 BEAT = 30.0
-"""Seconds between notes that the cluster was seen, and between removals of what is too old."""
+"""Seconds between two notes that the cluster was seen, and between two removals of old pods."""
 
 LAST_WRITES = 5.0
-"""Seconds that the end of a process waits for what is left."""
+"""The most seconds for which the end of a process waits for the last writes."""
 
 DAY = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class WriterFigures:
-    """What the metrics count: accounts taken in, written, lost and waiting, and the time of the last write."""
+    """The figures for metrics: accounts taken in, written, lost and waiting, and the time of the last write."""
 
     spooled: Callable[[float], None] = lambda _: None
     written: Callable[[float], None] = lambda _: None
@@ -62,7 +63,7 @@ class WriterFigures:
 
 
 class AccountWriter:
-    """Implements `AccountSink` on the database at ``url``; accounts are kept for ``keep`` days, 0 for ever.
+    """Implements `AccountSink` on the database at ``url``; accounts are kept for ``keep`` days, 0 forever.
 
     ``clock`` returns seconds since the epoch.
     """
@@ -120,13 +121,13 @@ class AccountWriter:
             self._change.notify()
 
     def stand_down(self) -> None:
-        """Write what is left, then give the lock back."""
+        """Write the remaining accounts, then release the lock."""
         with self._change:
             self._leading = False
             self._change.notify()
 
     def close(self) -> None:
-        """Write what is left, as far as that works within a few seconds, and end."""
+        """Write the remaining accounts within a few seconds, and end."""
         with self._change:
             self._ending = True
             self._change.notify()
@@ -158,7 +159,7 @@ class AccountWriter:
             try:
                 self._turn()
             except Exception as error:
-                # Whatever it is, the next attempt may succeed; the end of this thread would be that of the account.
+                # After any error the next attempt may succeed, and without this thread there would be no account.
                 self._fail(error)
                 if self._ending:
                     return
@@ -173,7 +174,7 @@ class AccountWriter:
             return self._ending and not self._spool
 
     def _wait(self, seconds: float) -> None:
-        """Wait, but not beyond the end of the process; what comes in doesn't cut it short."""
+        """Wait, but not beyond the end of the process. New accounts don't end the wait."""
         until = time.monotonic() + seconds
         with self._change:
             self._change.wait_for(lambda: self._ending, max(until - time.monotonic(), 0))
@@ -246,7 +247,7 @@ class AccountWriter:
                 self._running = None
 
     def _beat(self, connection: Connection) -> None:
-        """Note until when the cluster was seen, and remove what is too old."""
+        """Note when the cluster was last seen, and remove old pods."""
         now = self._clock()
         if now - self._beaten < BEAT or not self._leading:
             return
