@@ -1,1 +1,1 @@
-"""The life of gangs: which pods belong together, when they are placed, how what was begun is ended."""
+"""The life of gangs: which pods belong together, when they are placed, and how they are completed or undone."""

@@ -49,14 +49,14 @@ ReadResources = Callable[[ResourcesFile], VirtualResources | None]
 
 
 class Controller:
-    """Everything that is known, and the decisions that follow from it.
+    """The observed state of the cluster, and the decisions that follow from it.
 
-    ``clock`` is for waiting and ``calendar`` for people (seconds since the epoch); ``revision`` grows with everything
-    that is seen of the cluster, the registry's with every change of a gang. ``leading`` says whether this replica
-    decides; one that may have to stand by begins without. ``read_resources`` returns the resources to adopt from
-    resources.yaml as it is now, if any; ``on_preempted`` is called for each gang whose eviction begins. ``sink``
-    takes in what pods hold, for the account of past work, None where nobody keeps one, and each of
-    ``traces`` what a gang went through that has become whole.
+    ``clock`` measures waiting times, and ``calendar`` returns seconds since the epoch, for times that people read.
+    ``revision`` grows when the cluster changes, and the registry's revision when a gang changes. ``leading`` says
+    whether this replica decides; a replica that may have to stand by starts with False. ``read_resources`` returns the
+    resources to adopt from a changed resources.yaml, if any. ``on_preempted`` is called for each gang whose eviction
+    begins. ``sink`` receives what pods hold, for the account of past work; it is None if no account is kept. Each of
+    ``traces`` receives the trace of each gang that has become whole.
     """
 
     def __init__(
@@ -132,10 +132,10 @@ class Controller:
         match seen:
             case Listed(kind, objects, served):
                 self._listed(kind, objects, served)
-            case Changed(_, thing):
-                self._put(thing)
-            case Deleted(_, thing):
-                self._drop(thing)
+            case Changed(_, observed):
+                self._put(observed)
+            case Deleted(_, observed):
+                self._drop(observed)
 
     def _observe_queues(self, seen: Observation) -> None:
         settings = self.queue.settings
@@ -156,19 +156,19 @@ class Controller:
         return tuple(sorted({"/".join(one.device) for one in found}))
 
     def asking(self, pods: Iterable[Pod], objects: Iterable[DeviceObject]) -> list[Pod]:
-        """Return pods that don't exist with the devices that they would claim; ``objects`` come with them."""
+        """Return pods that don't exist with the devices that they would claim; ``objects`` would come with them."""
         return self._devices.asking(pods, objects)
 
     def _observe_devices(self, seen: Observation) -> None:
         """Take in slices, classes and claims, and then again the nodes and pods that they touch."""
         match seen:
             case Listed(kind, objects):
-                things = [one for one in objects if isinstance(one, DeviceObject)]
-                touched = self._devices.replace_all(DEVICE_KINDS[kind], things)
-            case Changed(_, thing) if isinstance(thing, DeviceObject):
-                touched = self._devices.put(thing)
-            case Deleted(_, thing) if isinstance(thing, DeviceObject):
-                touched = self._devices.drop(thing)
+                listed = [one for one in objects if isinstance(one, DeviceObject)]
+                touched = self._devices.replace_all(DEVICE_KINDS[kind], listed)
+            case Changed(_, device) if isinstance(device, DeviceObject):
+                touched = self._devices.put(device)
+            case Deleted(_, device) if isinstance(device, DeviceObject):
+                touched = self._devices.drop(device)
             case _:
                 return
         if touched.network:
@@ -187,43 +187,43 @@ class Controller:
                 self._take_pod(pod)
 
     def _listed(self, kind: Kind, objects: Iterable[object], served: bool) -> None:
-        things = tuple(objects)
+        listed = tuple(objects)
         if kind is Kind.POD:
             self._looked = 0
-            present = {thing.uid for thing in things if isinstance(thing, Pod)}
+            present = {one.uid for one in listed if isinstance(one, Pod)}
             for pod in [one for one in self._pods.values() if one.uid not in present and not one.foreseen]:
                 self._drop(pod)
         elif kind is Kind.NODE:
-            names = {thing.name for thing in things if isinstance(thing, Node)}
+            names = {one.name for one in listed if isinstance(one, Node)}
             for node in [node for name, node in self.eligibility.nodes.items() if name not in names]:
                 self._drop(node)
         elif kind in WORKLOADS:
-            workloads = [thing for thing in things if isinstance(thing, Workload)]
+            workloads = [one for one in listed if isinstance(one, Workload)]
             self.registry.replace_workloads(WORKLOADS[kind], workloads, served)
             if issubclass(WORKLOADS[kind], Resumable):
                 self._list_jobs(WORKLOADS[kind], [one for one in workloads if isinstance(one, Resumable)])
             elif kind is Kind.JOB_SET:
                 self._births.job_sets_listed(one for one in workloads if isinstance(one, JobSet))
             return
-        for thing in things:
-            self._put(thing)
+        for one in listed:
+            self._put(one)
 
-    def _put(self, thing: object) -> None:
-        match thing:
+    def _put(self, observed: object) -> None:
+        match observed:
             case Pod():
-                self._put_pod(thing)
+                self._put_pod(observed)
             case Node():
-                self._put_node(thing)
+                self._put_node(observed)
             case ResourcesFile():
-                resources = self._read_resources(thing)
+                resources = self._read_resources(observed)
                 if resources is not None:
                     self.replace_resources(resources)
-            case _ if isinstance(thing, Workload):
-                self.registry.put_workload(thing)
-                if isinstance(thing, Resumable):
-                    self._put_job(thing)
-                elif isinstance(thing, JobSet):
-                    self._births.job_set_seen(thing)
+            case _ if isinstance(observed, Workload):
+                self.registry.put_workload(observed)
+                if isinstance(observed, Resumable):
+                    self._put_job(observed)
+                elif isinstance(observed, JobSet):
+                    self._births.job_set_seen(observed)
 
     def _list_jobs(self, kind: type[Workload], jobs: Iterable[Resumable]) -> None:
         present = {job.uid: job for job in jobs}
@@ -240,25 +240,25 @@ class Controller:
         for pod in self._births.job_seen(job):
             self._put_own(self._births.recorded(pod))
 
-    def _drop(self, thing: object) -> None:
+    def _drop(self, observed: object) -> None:
         self.revision += 1
-        match thing:
+        match observed:
             case Pod():
-                self._drop_pod(thing)
+                self._drop_pod(observed)
             case Node():
-                self.lifecycle.growth.sizes.add(thing.allocatable)
-                self.lifecycle.node_holds.drop(thing.name)
-                self.eligibility.drop(thing.name)
-                self._devices.drop_node(thing.name)
+                self.lifecycle.growth.sizes.add(observed.allocatable)
+                self.lifecycle.node_holds.drop(observed.name)
+                self.eligibility.drop(observed.name)
+                self._devices.drop_node(observed.name)
                 if self.started:
-                    self.ledger.drop_node(thing.name)
-                    self.lifecycle.node_changed(thing.name)
-            case _ if isinstance(thing, Workload):
-                self.registry.drop_workload(thing)
-                if isinstance(thing, Resumable):
-                    self._births.job_gone(thing)
-                elif isinstance(thing, JobSet):
-                    self._births.job_set_gone(thing)
+                    self.ledger.drop_node(observed.name)
+                    self.lifecycle.node_changed(observed.name)
+            case _ if isinstance(observed, Workload):
+                self.registry.drop_workload(observed)
+                if isinstance(observed, Resumable):
+                    self._births.job_gone(observed)
+                elif isinstance(observed, JobSet):
+                    self._births.job_set_gone(observed)
 
     def _put_node(self, node: Node) -> None:
         self.lifecycle.node_holds.put(node)
@@ -368,18 +368,18 @@ class Controller:
         """
         self.revision += 1
         self.ledger.load(self.eligibility.nodes.values())
-        others = (pod for pod in self._pods.values() if not pod.ours)
-        self.ledger.put_foreign(*(pod for pod in others if pod.node and not pod.finished))
+        foreign = (pod for pod in self._pods.values() if not pod.ours)
+        self.ledger.put_foreign(*(pod for pod in foreign if pod.node and not pod.finished))
         self.lifecycle.replay()
         if self.leading:
             self._begin_to_lead()
-        # The first to be placed needn't wait until the rooms of all nodes have been added up.
+        # Otherwise the first gang to be placed would wait until the room of all nodes has been added up.
         self.ledger.free.now()
         self.ledger.whole.now()
         self.started = True
 
     def begin_look(self) -> dict[str, str]:
-        """Return the resourceVersions of our pods by uid, for a look that begins now and is passed to `lead`."""
+        """Begin a look at our pods, to be passed to `lead`; return their resourceVersions by uid."""
         self._dropped = set()
         return self.versions()
 
@@ -392,7 +392,7 @@ class Controller:
         self._dropped = None
 
     def lead(self, look: OwnPods) -> None:
-        """Begin to decide, with a look that was begun after the previous leader had stopped writing."""
+        """Begin to decide. The look must have begun after the previous leader had stopped writing."""
         self._take_in(look)
         self.leading = True
         self._begin_to_lead()
@@ -422,8 +422,7 @@ class Controller:
     def _take_in(self, look: OwnPods) -> None:
         """Take in a look at our pods; from then on, older observations of the watch are out of date.
 
-        The watch may be behind the look or ahead of it, which the resourceVersions tell (KEP-5504: they can be
-        compared).
+        The watch may be behind the look or ahead of it. A comparison of the resourceVersions shows which (KEP-5504).
         """
         version, dropped = int(look.version), self._dropped or set()
         self._looked = 0
@@ -438,7 +437,7 @@ class Controller:
         self._looked = version
 
     def replace_resources(self, resources: VirtualResources) -> None:
-        """Take over changed virtual resources; what is held stays held."""
+        """Take over changed virtual resources; pods keep what they hold."""
         self.revision += 1
         if not self.started:
             self.ledger.graph.resources = resources
@@ -478,7 +477,7 @@ class Controller:
                 sink.send(trace)
 
     def member(self, uid: str) -> tuple[Gang, Member] | None:
-        """Return the gang and the member of a pod of ours, or None if it isn't known."""
+        """Return the gang and the member of a pod of ours, or None if the pod isn't known."""
         return self.registry.member(uid)
 
 

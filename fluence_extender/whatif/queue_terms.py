@@ -1,7 +1,7 @@
 """The terms on which the queue would let the gangs of a question start now, if they were created now.
 
-They are read from the live queue on the event loop. A gang that waits for capacity is planned on them in another
-thread. Invariant: nothing of a question is counted or reserved in the queue.
+They are read from the live queue on the event loop. The plan on these terms is made in another thread. Invariant: no
+gang of a question is counted or has reservations in the queue.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.gang import priority_of
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
+from fluence_extender.gangs.queue.admission import user_for
 from fluence_extender.gangs.queue.beside import Beside
 from fluence_extender.gangs.queue.ends import Ends
 from fluence_extender.gangs.queue.settings import usual_seconds
@@ -35,17 +36,17 @@ def queue_terms(
             yield gang.key, queue
             continue
         asks = Resources.total(pod.amounts for pod in gang.pods)
-        user = book.admission.user_for(gang.key, gang.submission)
+        user = user_for(gang.key, gang.submission)
         entitlement = book.admission.shares.newcomer(queue.name, user, asks)
         priority = priority_of(gang.pods, book.settings.usual_priority(queue))
-        asked = queue.name, priority, _duration(gang, queue), entitlement
-        if asked not in known:
+        key = queue.name, priority, _duration(gang, queue), entitlement
+        if key not in known:
             turn = newcomer(gang.key, priority, entitlement=entitlement)
-            known[asked] = book.terms(queue, turn, asked[2])
-        yield gang.key, known[asked]
+            known[key] = book.terms(queue, turn, key[2])
+        yield gang.key, known[key]
 
 
 def _duration(gang: RequestedGang, queue: Queue) -> float:
-    """Return for how many seconds the gang would run, `NEVER` where nothing declares it."""
-    # Its Job, if it has one, doesn't exist yet and so has no end.
+    """Return for how many seconds the gang would run, `NEVER` if nothing declares it."""
+    # Its Job doesn't exist yet, so it has no end.
     return Ends(WorkloadIndex(), lambda _: usual_seconds(queue)).duration(gang.pods, 0.0)

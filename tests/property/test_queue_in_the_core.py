@@ -93,7 +93,7 @@ class TimedCore(Core):
 
 
 def _delays(gang: Gang) -> list[Any]:
-    return [one for one in gang.history.entries if one.what is HistoryKind.DELAYED]
+    return [one for one in gang.history.entries if one.kind is HistoryKind.DELAYED]
 
 
 @pytest.mark.parametrize("policy", ["lonode", "lonodex"])

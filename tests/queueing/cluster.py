@@ -311,7 +311,7 @@ class Cluster:
         """Return the causes for which a gang was told that it starts later, equal ones together."""
         causes: list[str] = []
         for one in self.gang(name).history.entries:
-            if one.what is HistoryKind.DELAYED:
+            if one.kind is HistoryKind.DELAYED:
                 causes.extend([one.detail.rpartition(" ")[2]] * one.count)
         return causes
 

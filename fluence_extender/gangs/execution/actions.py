@@ -23,7 +23,7 @@ class Clear:
 
 @dataclass(frozen=True, slots=True)
 class Steer:
-    """Give the pod its ``node`` and remove our gate: with a ``pin`` in one write, else by a nomination first."""
+    """Give the pod its ``node`` and remove our gate: in one write with a ``pin``, otherwise after a nomination."""
 
     pod: Pod
     node: str
@@ -61,9 +61,9 @@ class RecordEvent:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Evict a bound member of a gang that can't be completed or that is a victim (``again``: until it is gone).
+    """Evict a bound member of a gang that can't be completed or that is a victim. ``again``: repeat until it is gone.
 
-    ``reason`` is for an Event of the pod, ``with_names`` for the history where that may say more.
+    ``reason`` is for an Event on the pod. ``with_names`` is for the history, which may name other gangs.
     """
 
     pod: Pod
@@ -81,9 +81,9 @@ class CountAgain:
 
 @dataclass(frozen=True, slots=True)
 class ReportPod:
-    """Write why a gated pod waits into its condition, and when it was first seen; see `Member`.
+    """Write into a gated pod's condition why it waits, and when it was first seen (see `Member`).
 
-    It has asked autoscalers for nodes since ``asks_since``, 0 where it doesn't ask. ``met`` are its dependencies that
+    It has asked autoscalers for nodes since ``asks_since``, 0 if it doesn't ask. ``met`` are its dependencies that
     were met.
     """
 
@@ -137,7 +137,7 @@ class ReportMembers:
 
 @dataclass(frozen=True, slots=True)
 class ReportJob:
-    """Write into a Job's condition why its pods can't be placed on this cluster, "" where they can."""
+    """Write into a Job's condition why its pods can't be placed on this cluster: ``why``, "" if they can."""
 
     job: Job
     why: str
@@ -178,8 +178,8 @@ class Foresee:
 class Resume:
     """Resume the workload, and give its pods the ``nodes`` of their indexes, "" for those that wait at the gate.
 
-    Without any nodes all its pods wait there. ``placed_with`` is the text of the pods' `Promise`, and ``uids`` are
-    those of the foreseen pods. With ``bound`` pods that are created soon are bound by that.
+    Without any nodes all its pods wait at the gate. ``placed_with`` is the text of the pods' `Promise`, and ``uids``
+    are those of the foreseen pods. ``bound``: pods that are created soon are bound at birth.
     """
 
     job: Resumable
@@ -202,7 +202,7 @@ class Requeue:
     """Send a gang back in line: suspend its workloads, ``jobs``, unless budgets protect one of its bound ``pods``.
 
     They keep the place in line ``since``. ``reason`` is for users; ``with_names`` may name gangs of other
-    namespaces. With ``again``, a failure is reported to preemption, which decides anew.
+    namespaces. ``again``: a failure is reported to preemption, which decides anew.
     """
 
     gang: GangKey
@@ -216,7 +216,7 @@ class Requeue:
 
 @dataclass(frozen=True, slots=True)
 class GateJobs:
-    """Write which Jobs' new pods wait at the gate although their template has a plan: the reasons by uid."""
+    """Record the gated Jobs: ``reasons`` has for each uid why its new pods wait at the gate in spite of a plan."""
 
     reasons: Mapping[str, str]
 

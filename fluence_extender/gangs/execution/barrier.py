@@ -16,11 +16,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 Complete = Callable[[Mapping[str, str]], bool]
-"""Whether the members that have arrived (uid -> node) are all that are needed."""
+"""Returns whether the members that have arrived (uid -> node) are all that are needed."""
 
 
 class BarrierFailed(Exception):
-    """The wait ended without all members; the text tells why."""
+    """The wait ended without all members; the text says why."""
 
 
 class Barrier:
@@ -51,13 +51,13 @@ class Barrier:
             self._wake()
 
     def doubt(self) -> None:
-        """Count only waiting members from now on: after a refusal, some may not be able to be there together."""
+        """Count only waiting members from now on, because after a refusal some may be unable to be there together."""
         self.doubted = True
         waiting = set(self._waiting.values())
         self._arrived = {uid: node for uid, node in self._arrived.items() if uid in waiting}
 
     def recheck(self, complete: Complete) -> None:
-        """Open the barrier if members wait and the arrived ones are complete by now; which count may have changed."""
+        """Open the barrier if members wait and enough have arrived. Which ones count may have changed."""
         if self._waiting and self._waits and complete(self._arrived):
             self.release()
 

@@ -21,14 +21,14 @@ from fluence_extender.model.pod import Pod
 
 BIND_TRIES = 5
 BIND_PAUSE = 0.25
-"""Seconds, growing with each try: an API server that has just started refuses allowed writes for a moment."""
+"""Seconds before a retry, which grow with each try: an API server that has just started may refuse allowed writes."""
 
 BIND_LIMIT = 8.0
 """Seconds for all tries together: with the barrier's 20 they end before kube-scheduler's httpTimeout of 30."""
 
 
 class CannotBind(Exception):
-    """The pod can't be bound there now; the text tells why."""
+    """The pod can't be bound there now; the text says why."""
 
 
 class Binder:
@@ -78,7 +78,7 @@ class Binder:
         self._wake()
 
     def _checked(self, uid: str, node: str) -> tuple[Gang, Member]:
-        """Return the gang and the member if the pod may be bound there as things are now. Raises `CannotBind`."""
+        """Return the gang and the member if the pod may be bound there now. Raises `CannotBind`."""
         if not self._leading():
             raise CannotBind(self._fence.why_not_leading)
         found = self._registry.member(uid)

@@ -27,13 +27,13 @@ from fluence_extender.model.workload import Resumable
 log = structlog.get_logger(__name__)
 
 GATHER = 0.005
-"""Seconds to let more observations come in before deciding, at least."""
+"""The fewest seconds in which observations are gathered before a decision."""
 
 GATHER_MOST = 0.1
-"""Seconds at most; also until what nobody waits for is looked at."""
+"""The most seconds of gathering, also for observations that no decision waits for."""
 
 RESTS = 2
-"""After a long decision the gathering time is so many times as long: a large gang causes thousands of changes."""
+"""The gathering time is this many times as long as the last decision: a large gang causes thousands of changes."""
 
 TICK = 1.0
 """Seconds between looks at the clock when nothing is observed."""
@@ -130,11 +130,11 @@ class Driver:
 
     @property
     def leading(self) -> bool:
-        """Whether we decide; our writes may still have to wait until the Lease is confirmed."""
+        """Whether we decide. Our writes may have to wait until the Lease is confirmed."""
         return self._controller.leading and self._leadership.holds
 
     async def lead(self, look: ListOwnPods) -> None:
-        """Begin to decide, after a look at what the leader before us has written (given the versions that we know).
+        """Begin to decide, after a look at the writes of the previous leader. ``look`` gets the versions that we know.
 
         Raises what the look raises, and `NotLeading` if the lead is lost meanwhile.
         """

@@ -85,7 +85,7 @@ EVICT_PAUSE = 2.0
 """Seconds until a failed write is reported to the lifecycle, which then decides anew."""
 
 FORBIDDEN = (403, 422)
-"""HTTP statuses that refuse what is requested, whoever requests it when."""
+"""HTTP statuses of refusals that a retry can't change."""
 
 
 class Executor:
@@ -345,7 +345,7 @@ class Executor:
                 self._later(STEER_PAUSE, self._lifecycle.requeues.not_counted, pod.uid)
 
     async def _about_nodes(self, action: NodeAction) -> None:
-        """Write what autoscalers read. What fails is decided anew; what the API server refuses is reported as well."""
+        """Write annotations or requests for autoscalers. A failure is decided anew; a refusal is reported as well."""
 
         def write(cluster: Cluster) -> Awaitable[None]:
             match action:

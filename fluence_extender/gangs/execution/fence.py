@@ -5,8 +5,8 @@ up when the lead is lost while it is under way. A write may wait long before it 
 another try, so `demand` is also the `Connection.permit` of the connection below. What was sent and given up may still
 be carried out: `lease` leaves time for that.
 
-A replica that was busy, or got no answer, for longer than it may write without asking for the Lease doesn't lose what
-it had planned: its writes wait for the next answer.
+A replica may write only for a short time after it has read the Lease. If it was busy or got no answer for longer, it
+keeps its plans, and its writes wait for the next answer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ AGAIN = 0.02
 class Fence:
     """Lets writes through to ``cluster`` for as long as ``leadership`` says that we lead.
 
-    ``lead_lost`` is called when a write is refused because we don't.
+    ``lead_lost`` is called when a write is refused because we don't lead.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Fence:
             write.reschedule(now)
 
     async def write(self, request: Callable[[Cluster], Awaitable[T]]) -> T:
-        """Make one write, which ``request`` makes on the cluster it gets. Raises what it raises, and `NotLeading`."""
+        """Call ``request`` with the cluster, to make one write. Raises what it raises, and `NotLeading`."""
         try:
             return await self._write(request)
         except NotLeading:

@@ -25,7 +25,7 @@ PAUSE = 5.0
 """Seconds before a rebuild that has failed is tried again without a further change."""
 
 ROUNDS = 8
-"""How often bookings that came in meanwhile are made in the thread, before the rest is made on the loop."""
+"""How many times the thread makes bookings that came in meanwhile, before the loop makes the rest."""
 
 
 class GraphRebuilder:

@@ -31,7 +31,7 @@ AGAIN = 1.0
 """Seconds until a failed write is reported to `Births`."""
 
 CHANGED = 0.25
-"""The same seconds if the Job has changed meanwhile, as a new Job of a JobSet does. The watch soon shows the change."""
+"""Seconds until the same if the Job has changed, as a new Job of a JobSet does. The watch soon shows the change."""
 
 REFUSED = (403, 422)
 """The HTTP statuses by which the API server refuses a Job's pods for good, or refuses to suspend the Job."""
@@ -50,7 +50,7 @@ Later = Callable[[float, Callable[[str], None], str], None]
 
 
 class JobWrites:
-    """Carries out the actions about Jobs; ``later`` calls a function with a uid after some seconds, and wakes."""
+    """Carries out the actions about Jobs. ``later`` calls a function with a uid after some seconds, and then wakes."""
 
     def __init__(self, registry: Registry, lifecycle: Lifecycle, fence: Fence, later: Later) -> None:
         self._registry = registry
@@ -61,7 +61,7 @@ class JobWrites:
         self._foreseeing = asyncio.Semaphore(FORESEEING_AT_ONCE)
 
     def subject(self, action: JobAction) -> str:
-        """Return what the action writes to; writes to the same subject are made in order."""
+        """Return a key for the object that the action writes to. Writes to one object are made in order."""
         match action:
             case GateJobs():
                 return GATED_JOBS
@@ -71,11 +71,11 @@ class JobWrites:
                 return action.job.uid
 
     def slots(self, action: JobAction) -> asyncio.Semaphore | None:
-        """Return what limits such actions, None where the limit of all writes is enough."""
+        """Return the semaphore that limits such actions, None if the limit of all writes is enough."""
         return self._foreseeing if isinstance(action, Foresee) else None
 
     async def carry_out(self, action: JobAction) -> None:
-        """Make the write, and report what came of it."""
+        """Make the write, and report its outcome."""
         match action:
             case Foresee(job):
                 await self._foresee(job)
@@ -186,10 +186,10 @@ class JobWrites:
             for pod in action.pods:
                 self._later(pause, failed, pod.uid)
 
-    def _note(self, action: Requeue, what: HistoryKind, detail: str) -> None:
+    def _note(self, action: Requeue, kind: HistoryKind, detail: str) -> None:
         gang = self._registry.gangs.get(action.gang)
         if gang is not None:
-            gang.note(what, "", detail)
+            gang.note(kind, "", detail)
 
     async def _note_job(self, action: NoteJob) -> None:
         job = action.job

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 
 RunInThread = Callable[[Callable[[], None]], Awaitable[None]]
-"""How such work is run: the awaitable ends when the work does, and raises what the work raises."""
+"""Runs such work. The awaitable ends when the work does, and raises what the work raises."""
 
 
 async def run_in_thread(work: Callable[[], None]) -> None:

@@ -1,8 +1,8 @@
 """The audit while the service runs: it compares ledger, graph and cluster, and repairs what differs.
 
-The audit compares the objects as the watch shows them. Now and then it also lists our pods, which reveals observations
-that got lost. It works in slices of milliseconds, between which observations come in and filter calls are answered.
-Each object is compared and repaired within one slice, so a change meanwhile is never taken for drift.
+The audit compares the objects as the watch shows them. Now and then it also lists our pods, which reveals lost
+observations. It works in slices of milliseconds, between which observations come in and filter calls are answered. Each
+object is compared and repaired within one slice, so a change between slices is never taken for drift.
 
 Invariant: a repair never moves a bound pod. It takes a planned place away only if the ledger can't hold it, and then
 the gang is planned anew.
@@ -33,7 +33,7 @@ SLICE = 0.002
 """Seconds of comparing at a time."""
 
 LOOK_EVERY = 5
-"""Audits from one list of our pods to the next."""
+"""The number of audits from one list of our pods to the next."""
 
 SETTLE = 5.0
 """Seconds within which the watch should show what a list has shown."""
@@ -83,7 +83,7 @@ class Auditor:
                 mended()
 
     async def audit(self) -> list[Drift]:
-        """Compare everything once; return the drifts, which are repaired already."""
+        """Compare everything once; repair the drifts, and return them."""
         found: list[Drift] = []
         began = time.perf_counter()
         for differences in self.comparisons():
@@ -156,13 +156,13 @@ class Auditor:
         A list that differs from what the watch showed before is only a suspicion. The watch has missed the change if it
         hasn't shown it a while later, and a second list still shows the same.
         """
-        before = self._versions()
+        before = self._controller.versions()
         try:
             suspected = _differences(await look(before), before)
             if not suspected or not self._watching():
                 return []
             await asyncio.sleep(SETTLE)
-            again = self._versions()
+            again = self._controller.versions()
             if not self._watching():
                 return []
             confirmed = _differences(await look(again), again)
@@ -177,7 +177,7 @@ class Auditor:
         confirmed: Mapping[str, Pod | None],
         before: Mapping[str, str],
     ) -> Iterable[Drift]:
-        now = self._versions()
+        now = self._controller.versions()
         for uid, pod in suspected.items():
             if uid not in confirmed or confirmed[uid] != pod or now.get(uid) != before.get(uid):
                 continue
@@ -198,9 +198,6 @@ class Auditor:
                 expected=expected,
             )
             yield drift
-
-    def _versions(self) -> dict[str, str]:
-        return self._controller.versions()
 
 
 def _differences(look: OwnPods, known: Mapping[str, str]) -> dict[str, Pod | None]:

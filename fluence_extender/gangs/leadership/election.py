@@ -1,8 +1,8 @@
 """Following the Lease: leading while our kube-scheduler holds it, standing down when it doesn't.
 
-Reading the Lease often keeps the lead, and shows early that another replica has lost it. Module `lease` decides when
-this allows writing. A new leader takes one consistent look at our pods before it decides anything. Invariant: between
-two terms, even two of our own, there is always such a look.
+Frequent reads of the Lease keep the lead, and show early that another replica has lost it. Module `lease` decides when
+the reads allow writing. Invariant: at the beginning of each term, even of two consecutive terms of our own, there is
+one consistent look at our pods before anything is decided.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fluence_extender.gangs.leadership.lease import ASKED_OF_DURATION, NEVER, By
 log = structlog.get_logger(__name__)
 
 ReadLease = Callable[[float], Awaitable[Lease | None]]
-"""Reads the Lease within that many seconds. Raises `ClusterError`."""
+"""Reads the Lease within a number of seconds. Raises `ClusterError`."""
 
 MarkLeader = Callable[[], Awaitable[None]]
 """Has the Service select this replica. Raises `ClusterError` or `NotLeading`."""
@@ -36,13 +36,13 @@ USUAL = 15.0
 """Seconds that count as the duration of a Lease without a holder: kube-scheduler's default."""
 
 AGAIN = 0.5
-"""Seconds until a failed look is tried again."""
+"""Seconds until a failed look is repeated."""
 
 UNMARKED_AGAIN = 5.0
-"""Seconds until a failed mark is tried again."""
+"""Seconds until a failed mark is repeated."""
 
 MARKED_EVERY = 30.0
-"""Seconds after which the leader's mark is looked at again, because anybody may take it away."""
+"""Seconds after which the leader's mark is checked again, because anybody may remove it."""
 
 
 class Election:
@@ -152,7 +152,7 @@ async def keep_marked(
 ) -> None:
     """Have the Service select this replica while it is ``leading``, until cancelled.
 
-    What the leader does doesn't depend on that. A failure is logged and tried again.
+    Nothing that the leader does depends on this. A failure is logged, and the mark is tried again.
     """
     due = NEVER
     while True:

@@ -36,13 +36,13 @@ OURS_OF_DURATION = 2 / 3
 """The part of a Lease's duration in which its holder writes: kube-scheduler's renewDeadline over leaseDuration."""
 
 ASKED_OF_DURATION = 1 / 6
-"""The part of it in which the holder writes after a read, and in which the next read has to be answered."""
+"""The part of it for which the holder may write after a read, and within which the next read has to be answered."""
 
 BEGUN_OF_DURATION = 1 / 12
 """The part of it for which we must hold the Lease before we write."""
 
 UNDER_WAY_OF_DURATION = 1 / 15
-"""The part of it in which a write under way arrives."""
+"""The part of it within which a write under way arrives."""
 
 NEVER = float("-inf")
 
@@ -60,7 +60,7 @@ class Leadership(Protocol):
 
     @property
     def holds(self) -> bool:
-        """Whether its term goes on: it leads, or would if it read the Lease now and nothing had changed."""
+        """Whether its term goes on: it leads, or it would if it read the Lease now and found it unchanged."""
         ...
 
     @property
@@ -70,7 +70,7 @@ class Leadership(Protocol):
 
 
 class Alone:
-    """The leadership of a replica without others."""
+    """The leadership of a single replica."""
 
     leads = True
     holds = True
@@ -102,8 +102,8 @@ class ByLease:
         self._began = NEVER
         self._left = NEVER
 
-    def saw(self, lease: Lease | None, asked: float) -> None:
-        """Take in the Lease (None: there is none) that was requested at ``asked`` on our clock."""
+    def saw(self, lease: Lease | None, requested_at: float) -> None:
+        """Take in the Lease (None: there is none) that was requested at ``requested_at`` on our clock."""
         if lease != self._lease:
             now = self.clock()
             if _term(self._lease) != _term(lease):
@@ -114,10 +114,10 @@ class ByLease:
             self._longest = max(self._longest, lease.duration if lease is not None and lease.holder else 0.0)
             self._renewed_after = self._looked
             self._changed = now
-        self._looked = asked
+        self._looked = requested_at
 
     def _change_hands(self, now: float) -> None:
-        """Record that the holder has changed: the previous one may not know it for a while."""
+        """Record that the holder has changed. The previous one may not know it yet."""
         self._began = now
         if now - self._looked >= BEGUN_OF_DURATION * self._longest or not self._silent:
             self._left = now
@@ -162,7 +162,7 @@ class ByLease:
 
     @property
     def term(self) -> Term | None:
-        """The current term, None if there is none. What was known in another term may be out of date."""
+        """The current term, None if there is none. Knowledge of an earlier term may be out of date."""
         return _term(self._lease) if self.holds else None
 
     @property

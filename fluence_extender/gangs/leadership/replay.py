@@ -24,7 +24,7 @@ from fluence_extender.placement.eligibility import refusal
 
 
 def take_over_bound(registry: Registry, ledger: Ledger) -> list[Member]:
-    """Have the ledger hold what the bound pods use, the strongest first, in one go. Return their members."""
+    """Have the ledger hold what the bound pods use, all at once, the strongest first. Return their members."""
     gangs = {member.pod.uid: gang for gang, member in registry.members()}
     living = [member for _, member in registry.members() if not member.pod.finished]
     bound = in_order_of_strength(living, ledger.devices.recorded)
@@ -61,8 +61,8 @@ def resume_steered(registry: Registry, ledger: Ledger, node: Callable[[str], Nod
 def _has_begun(gang: Gang) -> bool:
     """Return whether no member waits, or only members that were created after others had started.
 
-    Members are created before any of them is bound. So all that began together have had their nodes, and a member that
-    waits now came later or replaces a lost one.
+    Members that begin together are created before any of them is bound. So these have had their nodes, and a member
+    that waits now came later or replaces a lost one.
     """
     started = (member.pod.started for member in gang.alive() if member.state is BOUND and member.pod.started)
     earliest = min(started, default=NEVER)
@@ -99,9 +99,8 @@ def in_order_of_strength(members: Iterable[Member], recorded: Callable[[Pod], bo
 def take_up_devices(registry: Registry, ledger: Ledger) -> None:
     """Let bound pods hold devices that were unknown when the pods were taken over and are there now.
 
-    A service that starts while a device isn't configured, or while its node is away, must not give that device to
-    another pod once it is back. Until then the pod may hold another device of that type, because an annotation isn't
-    proof.
+    If the service starts while a device isn't configured, or while its node is gone, the device must not go to another
+    pod once it is back. Until then the pod may hold another device of that type, because an annotation isn't proof.
     """
     members = {uid: found for uid in ledger.lacking_devices if (found := registry.member(uid)) is not None}
     lacking = [member for _, member in members.values() if not member.pod.finished]

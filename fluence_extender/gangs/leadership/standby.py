@@ -1,7 +1,7 @@
-"""The gangs as a replica sees them while another one leads.
+"""The gangs as seen by a replica that doesn't lead.
 
-A standby follows facts as the leader does: bound pods hold their share, so that taking over is quick. Plans are made by
-the leader alone. The standby shows only what the leader has written: an ungated, nominated pod is committed to its
+A standby follows facts as the leader does: bound pods hold their share, so that taking over is quick. Only the leader
+makes plans. The standby shows the plans that the leader has written: an ungated, nominated pod is committed to its
 node. Invariant: while we stand by, only bound pods hold anything.
 """
 
@@ -54,8 +54,8 @@ class Standby:
             self._ledger.release(member.pod.uid)
             move(gang, member, MemberEvent.STAND_DOWN)
         member.excused = False
-        told = member.refusals.verdicts
-        member.refusals = Refusals(verdicts=told) if told else NO_REFUSALS
+        verdicts = member.refusals.verdicts
+        member.refusals = Refusals(verdicts=verdicts) if verdicts else NO_REFUSALS
 
     def step(self) -> None:
         """Settle the states of the gangs that have changed."""

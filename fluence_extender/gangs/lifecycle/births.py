@@ -1,8 +1,8 @@
 """Jobs whose pods get their nodes when they are created.
 
-Admission creates such a Job suspended. The service foresees its pods and places them as a gang. Then one patch resumes
-the Job and writes the nodes into its pod template. Admission confines each new pod to the node of its index. If its
-pods can't be placed this way, the Job is resumed without a plan, and they wait at the gate.
+Admission suspends such a Job when it is created. The service foresees its pods and places them as a gang. Then one
+patch resumes the Job and writes the nodes into its pod template. Admission confines each new pod to the node of its
+index. If the pods can't be placed this way, the Job is resumed without a plan, and they wait at the gate.
 
 Some workloads can't have their pods pinned: Jobs that aren't Indexed, that run fewer pods at a time than they have, or
 whose pods are gangs by themselves, and all MPIJobs and RayClusters. In a queue they wait suspended for their turn, too.
@@ -132,7 +132,7 @@ class Births:
         return [pod for some in known.pods.values() for pod in some.values()]
 
     def _claims(self, known: JobPods, job: Resumable) -> frozenset[int]:
-        """Return the claims of a workload that is now as ``job`` says: the foreseen pods at its resume."""
+        """Return the claims of a workload that is now ``job``: the pods that were foreseen when it was resumed."""
         if job.suspended or known.pinned:
             known.claims = frozenset()
         elif known.job.suspended:
@@ -192,9 +192,9 @@ class Births:
             return None
         known.born = self._clock()
         if not known.pinned and (known.written or known.claims):
-            # Any foreseen pod of its role will do, even one that waits: else both would get a place.
-            there = [*self._placed(known), *known.foreseen]
-            index = next((one for one in there if role(known.foreseen[one]) == role(pod)), index)
+            # Any foreseen pod of its role will do, even one that waits; otherwise both would get a place.
+            candidates = [*self._placed(known), *known.foreseen]
+            index = next((one for one in candidates if role(known.foreseen[one]) == role(pod)), index)
         foreseen = known.foreseen.get(index)
         if foreseen is None or pod.finished or not self._registry.take_over(foreseen.uid, pod):
             return None
@@ -258,7 +258,7 @@ class Births:
         known.judged = False
 
     def not_foreseen(self, uid: str, why: str = "") -> None:
-        """Take in why the API server refuses pods of the Job; "" says that it couldn't answer."""
+        """Record why the API server refuses pods of the Job, "" if it couldn't answer."""
         known = self._jobs.get(uid)
         if known is not None:
             known.asked = False
@@ -266,7 +266,7 @@ class Births:
             self._changed.add(uid)
 
     def write_failed(self, uid: str) -> None:
-        """Take in that the patch which resumes or suspends the Job has failed, so that it is decided anew."""
+        """Record that the patch which resumes or suspends the Job has failed, so that it is decided anew."""
         known = self._jobs.get(uid)
         if known is None:
             return
@@ -324,9 +324,9 @@ class Births:
             missing = self._missing(known) if shaped else {}
             gone.extend(known.foreseen.pop(index) for index in [*known.foreseen] if index not in missing)
             for index, node in missing.items():
-                there = known.foreseen.get(index)
+                present = known.foreseen.get(index)
                 # Nothing of a foreseen pod changes but its node.
-                if there is None or there.pinned_to != node:
+                if present is None or present.pinned_to != node:
                     known.foreseen[index] = known.pod(index, node)
                     coming.append(known.foreseen[index])
             self._counts[known.job.namespace] += len(known.foreseen) - before
@@ -347,7 +347,7 @@ class Births:
         return {} if known.waits and self._has_pods(known) else self._wanted(known)
 
     def _wanted(self, known: JobPods) -> dict[int, str]:
-        """Return the same as if this replica led and the Job had no pods; refuse a Job that has too many."""
+        """Return what `_missing` would if this replica led and the Job had no pods; refuse a Job with too many pods."""
         more = known.indexes - len(known.foreseen)
         if known.waits and more > 0:
             of_namespace = self._counts[known.job.namespace] + more
@@ -371,7 +371,7 @@ class Births:
                 yield self._resume(known, some)
                 continue
             for member in some:
-                # The template has its node already, or the Job is being resumed for others of its pods.
+                # The template has its node already, or the Job is being resumed for other pods of its own.
                 move(gang, member, MemberEvent.STEER_WRITTEN)
 
     def _resume(self, known: JobPods, members: Sequence[Member]) -> Resume:
@@ -389,7 +389,7 @@ class Births:
 
     def actions(self, now: float) -> list[Action]:
         """Return the other actions that unsettled Jobs need."""
-        found, asked = list[Action](), list[JobPods]()
+        found, unshaped = list[Action](), list[JobPods]()
         for uid in sorted(self._open):
             known = self._jobs[uid]
             job = known.job
@@ -402,7 +402,7 @@ class Births:
             elif not known.shapes and self._wanted(known):
                 if not known.asked:
                     known.asked = True
-                    asked.append(known)
+                    unshaped.append(known)
             elif not (job.suspended or known.written):
                 for one in [known] if known.leaving else self._given_up(known, now):
                     assert isinstance(one.job, Job), "only pods of Jobs are pinned"
@@ -410,7 +410,7 @@ class Births:
                     found.append(HoldJob(one.job, one.leaving))
         # The first in line are known first, so that none behind them is tried before them.
         turn = self._admission.turn_of
-        found.extend(Foresee(one.job) for one in sorted(asked, key=lambda one: turn(one.job, one.age)))
+        found.extend(Foresee(one.job) for one in sorted(unshaped, key=lambda one: turn(one.job, one.age)))
         if self.leading and self.gated != self._written:
             self._written = dict(self.gated)
             found.append(GateJobs(dict(self.gated)))
@@ -469,8 +469,8 @@ class Births:
         """Return the Job and all other Jobs that run by a plan and have pods in these gangs."""
         pods = (member.pod for gang in gangs for member in gang.members.values())
         uids = {place[0] for place in map(completion_index, pods) if place is not None}
-        others = (self._jobs[uid] for uid in sorted(uids & self._jobs.keys() - self.gated.keys()))
-        running = (one for one in others if one.pinned and not (one.job.suspended or one.leaving or one.over))
+        jobs = (self._jobs[uid] for uid in sorted(uids & self._jobs.keys() - self.gated.keys()))
+        running = (one for one in jobs if one.pinned and not (one.job.suspended or one.leaving or one.over))
         return [known, *(one for one in running if one is not known)]
 
     def gate(self, uid: str, why: str) -> None:
@@ -480,7 +480,7 @@ class Births:
             self._changed.add(uid)
 
     def need_pods(self, gang: Gang) -> None:
-        """Have the workloads of a gang's foreseen pods resumed without a plan, because autoscalers look at pods."""
+        """Have the workloads of foreseen pods of a gang resumed without a plan: autoscalers see only real pods."""
         for uid in {one.pod.uid.rpartition("/")[0] for one in gang.alive() if one.pod.foreseen}:
             known = self._jobs.get(uid)
             if known is not None and known.waits:

@@ -68,9 +68,9 @@ class Displacement:
     ) -> tuple[Reason, bool]:
         """Find the displaced members among those ``lacking`` a place; the members of each part need theirs together.
 
-        Return why the gang waits (``reason`` if that has nothing to do with pins) and whether members will be replaced.
-        The search runs when a gang turns out to have no place, and again before a member is replaced: besides two plans
-        of all members it makes one of each pinned member.
+        Return why the gang waits (``reason`` if pins aren't the cause) and whether members will be replaced. The search
+        runs when a gang turns out to have no place, and again before a member is replaced. It makes two plans of all
+        members, and one of each pinned member.
         """
         parts = [part for part in lacking if any(map(pinned, part))][:MOST_PARTS]
         waiting = [member for part in parts for member in part if pinned(member)]
@@ -87,8 +87,8 @@ class Displacement:
         pods = sorted((member.pod for member in displaced), key=lambda pod: natural_order(pod.name))
         job = self._counted_by(pods)
         if job:
-            return reason.followed_by(_they_wait(pods, job)), False
-        return Reason(ReasonCode.BUSY, f"busy: {_they_are_replaced(pods)}"), True
+            return reason.followed_by(_waiting_text(pods, job)), False
+        return Reason(ReasonCode.BUSY, f"busy: {_replaced_text(pods)}"), True
 
     def replacements(self, gang: Gang, now: float) -> list[Evict]:
         """Return the evictions of members of ``gang`` to replace now; none if a Job would count one as failed."""
@@ -161,7 +161,7 @@ def displaced(
     )
 
 
-def _they_are_replaced(pods: Sequence[Pod]) -> str:
+def _replaced_text(pods: Sequence[Pod]) -> str:
     was, they, are = ("was", "it", "is") if len(pods) == 1 else ("were", "they", "are")
     return (
         f"{first_few([pod.name for pod in pods], SHOWN)} {was} confined to {_nodes(pods)} when {they} {was} ungated, "
@@ -169,7 +169,7 @@ def _they_are_replaced(pods: Sequence[Pod]) -> str:
     )
 
 
-def _they_wait(pods: Sequence[Pod], job: str) -> str:
+def _waiting_text(pods: Sequence[Pod], job: str) -> str:
     return (
         f"{first_few([pod.name for pod in pods], SHOWN)} could be placed elsewhere, but Job {job} counts evicted pods "
         f"as failed: {'it waits' if len(pods) == 1 else 'they wait'} for {_nodes(pods)}"

@@ -1,8 +1,8 @@
 """Evaluation of gangs that have changed: their state and, where they can't be planned, their reason.
 
 After a start or a change of leader thousands have changed, so a step evaluates them for a bounded time, and other work
-goes on between steps. Invariant: gangs are tried only once all that have changed are evaluated, since one of the others
-may be ahead of them in the queue.
+goes on between steps. Invariant: no gang is tried before all changed gangs are evaluated, because one of these may be
+ahead of it in the queue.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Demands that have no place now: what has failed for one gang fails for all that ask the same.
 
-Most of ten thousand waiting gangs ask for one of a few things. So a pass plans each of these once, and all other gangs
-that ask the same get the reason of its failure. Invariant: a failure counts until the ledger's version grows, because
-until then nothing gets room that had none before. If its reason says that some members would fit, it counts only until
-gangs are placed, because fewer may fit then. After that it counts for as long as `placement.lacks` finds that the
-demand still lacks room.
+Ten thousand waiting gangs have only a few different demands. So a pass plans each demand once, and all other gangs with
+this demand get the reason of its failure. Invariant: a failure counts until the ledger's version grows, because
+until then no room is freed. If its reason says that some members would fit, it counts only until gangs are placed,
+because fewer may fit then. After that it counts for as long as `placement.lacks` finds that the demand still lacks
+room.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fluence_extender.placement.lacks import Lack, Lacks
 BEHIND = behind_reservation()
 
 MOST_RECORDS = 1000
-"""The most records that are kept; beyond it, those of older versions of the ledger are forgotten."""
+"""The most records that are kept. Beyond that, records of older versions of the ledger are forgotten."""
 
 
 @dataclass(slots=True, eq=False)
@@ -28,9 +28,10 @@ class FailureRecord:
     """Why gangs with one demand had no place, empty before the first failure.
 
     ``preempting`` is the priority with which the gangs could preempt others. ``reason`` counts at the ledger's version
-    ``version`` after ``placements``, None if it counts after any number of them. ``reason_beside`` is why they had no
-    place beside the reservations that ``beside`` stands for, ``levels`` of them or more. ``lack`` tells whether they
-    still lack room, None where nothing but a plan can tell. ``fits_at`` is the last state in which it found room.
+    ``version`` after ``placements`` placements, None if it counts after any number of them. ``reason_beside`` is why
+    they had no place beside the reservations that ``beside`` stands for, ``levels`` of them or more. ``lack`` tells
+    whether they still lack room, None if nothing but a plan can tell. ``fits_at`` is the last state in which it found
+    room.
     """
 
     preempting: float
@@ -80,7 +81,7 @@ class Failures:
             record.placements = None if reason.fitting == 0 else self._placements
 
     def reason(self, record: FailureRecord) -> Reason | None:
-        """Return why there is no place, whatever is reserved; None where that isn't known."""
+        """Return why there is no place, whatever is reserved; None if that isn't known."""
         if record.version == self._ledger.version and record.placements in (None, self._placements):
             return record.reason
         state = self._now, self._ledger.journal.now
@@ -96,7 +97,7 @@ class Failures:
     def reason_beside(
         self, record: FailureRecord, token: object, levels: int, kept: KeptRoom | None
     ) -> Reason | None:
-        """Return why there is no place beside reservations for which ``kept`` stays free; None where it isn't known.
+        """Return why there is no place beside reservations for which ``kept`` stays free; None if it isn't known.
 
         ``token`` and ``levels`` say which reservations these are, as in `note`.
         """

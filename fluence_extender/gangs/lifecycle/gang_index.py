@@ -1,4 +1,4 @@
-"""Which gangs a step has to look at: those that are on their way, and those that are due.
+"""Which gangs a step has to look at: the unsettled ones, and those whose timers are due.
 
 These are few, while a walk through all gangs at each step would take time in proportion to the cluster. A gang in which
 nothing happens costs nothing until its timer is due.
@@ -24,7 +24,7 @@ AT_ONCE = 32
 class GangIndex:
     """The gangs of ``registry`` that steps have to look at.
 
-    Each gang has one timer, the earliest requested: it is looked at then even if nothing is observed of it.
+    Each gang has one timer, the earliest that was requested. When it is due, a step looks at the gang.
     """
 
     def __init__(self, registry: Registry, limits: Limits) -> None:

@@ -2,10 +2,10 @@
 
 Where the API server serves ProvisioningRequests, a gang asks by one of them, which an autoscaler fulfills all at once.
 Otherwise it asks by the conditions of its pods: Cluster Autoscaler and Karpenter add nodes for pods with the reason
-Unschedulable, gated or not. It also does so if its request is refused or no autoscaler takes the request up. The
-request or the conditions state since when the gang asks, so a new leader goes on where the last one was. Nodes that
-join after that time are held for the gang; if several gangs ask, for the first in line. A gang that isn't placed within
-a limit stops asking and gives up these nodes.
+Unschedulable, gated or not. A gang whose request is refused, or isn't taken up by any autoscaler, asks in the same
+way. The request or the conditions state since when the gang asks, so a new leader continues where the last one stopped.
+Nodes that join after that time are held for the gang; if several gangs ask, for the first in line. A gang that isn't
+placed within a limit stops asking and gives up these nodes.
 
 Invariants: a gang asks only if each of its members would fit on a node that is known or stated. It asks in one way at a
 time. No node is held for a gang that doesn't ask.
@@ -40,7 +40,7 @@ LACKING = (ReasonCode.BUSY, ReasonCode.UNSATISFIABLE)
 """The reasons of a gang that more nodes may help."""
 
 STILL_LACKING = (*LACKING, ReasonCode.BEHIND_RESERVATION, ReasonCode.QUEUED, ReasonCode.PREEMPTING)
-"""The reasons of a gang that goes on asking once it has begun to."""
+"""The reasons with which a gang that already asks goes on asking."""
 
 FORGOTTEN_AFTER = 60.0
 """Seconds for which a gang without pods is remembered as asking: a Job's pods may be yet to come."""
@@ -48,13 +48,13 @@ FORGOTTEN_AFTER = 60.0
 
 @dataclass(slots=True)
 class Growing:
-    """What is known of a gang that lacks nodes.
+    """The state of a gang that lacks nodes.
 
     ``seen`` is when it was looked at last, and ``again_at`` when it may ask, on the controller's clock. It has asked
     since ``asks_since``, in seconds since the epoch, 0 if it doesn't ask. ``nodes`` are the new nodes held for it.
-    ``request`` is the name of its ProvisioningRequest, "" where its pods ask. ``made`` says that the watch has shown
-    the request, and ``accepted`` that an autoscaler has taken it up. ``told`` is the last reason that the autoscaler
-    gave for having no capacity.
+    ``request`` is the name of its ProvisioningRequest, "" if its pods ask. ``made`` says that the watch has shown
+    the request, and ``accepted`` that an autoscaler has taken it up. ``refusal`` is the last reason that the autoscaler
+    gave for its lack of capacity.
     """
 
     seen: float
@@ -64,11 +64,11 @@ class Growing:
     request: str = ""
     made: bool = False
     accepted: bool = False
-    told: str = ""
+    refusal: str = ""
 
     def end_request(self) -> None:
         """Forget the request."""
-        self.request, self.made, self.accepted, self.told = "", False, False, ""
+        self.request, self.made, self.accepted, self.refusal = "", False, False, ""
 
 
 class ClusterGrowth:
@@ -208,12 +208,12 @@ class ClusterGrowth:
         return Growing(now, now, float(int(request.created)), request=request.name, made=True)
 
     def _until(self, one: Growing, now: float) -> float:
-        """Return when to look next at a gang that asks, if nothing is seen."""
+        """Return when to look next at a gang that asks, if nothing is observed of it."""
         waits = self._limits.taken_up if one.request and not one.accepted else self._limits.grow_within
         return self._on_our_clock(one.asks_since + waits, now)
 
     def _on_our_clock(self, when: float, now: float) -> float:
-        """Return a time since the epoch on the controller's clock."""
+        """Convert a time since the epoch to the controller's clock."""
         return now + when - self._calendar()
 
     def _proceed(self, gang: Gang, one: Growing, lacking: list[Member], now: float) -> Iterator[Action]:
@@ -229,8 +229,8 @@ class ClusterGrowth:
             one.asks_since = float(int(self._calendar()))
             if now >= self._by_pods_until and self.requests.possible(lacking):
                 one.request = request_name(gang.key)
-            how = f"ProvisioningRequest {one.request} asks" if one.request else "its pods ask"
-            yield from events(gang, self._limits, ASKED, f"{how} autoscalers for nodes: {gang.reason}")
+            subject = f"ProvisioningRequest {one.request} asks" if one.request else "its pods ask"
+            yield from events(gang, self._limits, ASKED, f"{subject} autoscalers for nodes: {gang.reason}")
         if one.asks_since and one.request:
             yield from self._ask_by_request(gang, one, lacking, now)
         if one.asks_since and not one.request:
@@ -256,8 +256,8 @@ class ClusterGrowth:
         if request is not None and request.accepted:
             one.made = one.accepted = True
             self._by_pods_until = 0.0
-            if request.refusal and request.refusal != one.told:
-                one.told = request.refusal
+            if request.refusal and request.refusal != one.refusal:
+                one.refusal = request.refusal
                 text = f"the autoscaler has no nodes for ProvisioningRequest {one.request} yet: {request.refusal}"
                 yield from events(gang, self._limits, NONE_YET, text, warning=True)
         elif refused:
@@ -283,7 +283,7 @@ class ClusterGrowth:
         return events(gang, self._limits, ASKED, text, warning=True)
 
     def _helps(self, gang: Gang, lacking: Sequence[Member]) -> bool:
-        """Return whether more nodes may help the gang, and no user has asked for them."""
+        """Return whether more nodes may help the gang, and its user hasn't asked for them."""
         if not lacks_nodes(gang) or asks_itself((one.pod for one in lacking), request_name(gang.key)):
             return False
         if self._quotas.obstacle(gang, lacking) is not None:
@@ -316,7 +316,7 @@ class ClusterGrowth:
 
 
 def lacks_nodes(gang: Gang) -> bool:
-    """Return whether a gang is whole and has no place for want of nodes; new nodes bring no devices of ours."""
+    """Return whether a gang is whole and lacks only nodes for a place. New nodes bring no devices of ours."""
     reason: Reason | None = gang.reason
     if reason is None or reason.code not in LACKING or reason.gathering:
         return False

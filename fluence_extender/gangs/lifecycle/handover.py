@@ -7,8 +7,8 @@ that the attempt is over. (kube-scheduler may have ended; otherwise it calls our
 
 Marked members, whose Bindings we write, go first. The others of their gang keep their gates until the marked ones have
 gathered at the barrier, so that no member is bound before all may be. There is one exception: if a marked member has to
-be near an unmarked one (required affinity), kube-scheduler would refuse it until that one is there. As long as
-kube-scheduler refuses the marked member for another reason, the others would run in vain and so wait as well.
+be near an unmarked one (required affinity), kube-scheduler would refuse it until that one is there. If kube-scheduler
+refuses the marked member for another reason, the others wait as well, because they would run in vain.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ def may_be_handed_over(pod: Pod) -> bool:
     return not pod.devices
 
 
-def unbindable(gang: Gang, asked: Member) -> Member | None:
+def unbindable(gang: Gang, requested: Member) -> Member | None:
     """Return a member that kube-scheduler would bind itself without recording the pod's devices, or None.
 
-    That is ``asked``, whose node is requested, or any other member as long as its gang hasn't begun.
+    ``requested`` is the member whose node kube-scheduler requests. The others count only if the gang hasn't begun.
     """
     placed = () if gang.begun else (one for one in gang.pending() if one.assignment is not None)
-    unmarked = (one for one in (asked, *placed) if not one.pod.marked)
+    unmarked = (one for one in (requested, *placed) if not one.pod.marked)
     return next((one for one in unmarked if not may_be_handed_over(one.pod)), None)
 
 
 def ended(pod: Pod, before: Pod | None) -> bool:
-    """Return whether the attempt to bind the pod is over, by the pod as it is now."""
+    """Return whether the pod's present state shows that the attempt to bind it is over."""
     refused = before is not None and pod.refusal != before.refusal
     return bool(pod.node) or pod.deleting or pod.finished or refused
 
@@ -69,10 +69,10 @@ def marked_go_first(gang: Gang) -> bool:
     """Return whether marked members have yet to gather, so that the others wait for them."""
     if gang.begun or gang.barrier.open or not gang.led_by_marked:
         return False
-    return not _seek_the_others(gang)
+    return not _need_unmarked(gang)
 
 
-def _seek_the_others(gang: Gang) -> bool:
+def _need_unmarked(gang: Gang) -> bool:
     """Return whether a marked member has to be near an unmarked one, and can't be the first of its kind.
 
     kube-scheduler (InterPodAffinity) lets a pod pass that selects itself where no other pod is selected.

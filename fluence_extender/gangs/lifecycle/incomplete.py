@@ -1,9 +1,8 @@
 """Why a gang that has begun lacks members, and until when it may be completed.
 
-A bound member that its kubelet rejects has never run, and one that is deleted before all have started runs no more.
-Unless another pod takes its place in time, the members that run are evicted (module `deadlines`). From the moment at
-which the member is lost, the gang's reason says so. Once enough members exist again, the reason says what keeps them
-from their nodes.
+A bound member may be rejected by its kubelet, or be deleted before all members have started. Unless another pod takes
+its place in time, the members that run are evicted (module `deadlines`). As soon as the member is lost, the gang's
+reason says so. Once enough members exist again, the reason says why they have no nodes yet.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def explain_begun(gang: Gang, now: float, limits: Limits, calendar: Callable[[],
 
 
 def _lacking(gang: Gang, limits: Limits) -> Reason | None:
-    """Return why a begun gang has fewer members than its size; None where it has enough, or has run whole."""
+    """Return why a begun gang has fewer members than its size; None if it has enough, or has run whole."""
     present = len(gang.alive()) + gang.ended
     if gang.whole or present >= gang.size:
         return None

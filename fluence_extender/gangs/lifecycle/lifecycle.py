@@ -121,7 +121,7 @@ class Lifecycle:
         self._evaluation = Evaluation(registry, self._places, self.admission, quotas, limits, clock, on_whole)
 
     def pod_changed(self, member: Member, before: Pod | None = None) -> None:
-        """React to a new state of a pod of ours, which was ``before`` if it was known."""
+        """React to a new state of a pod of ours; ``before`` is its last known state, if any."""
         self._registry.revision += 1
         pod, found = member.pod, self._registry.member(member.pod.uid)
         assert found is not None, "the registry knows each pod of ours that has changed"
@@ -130,8 +130,8 @@ class Lifecycle:
             end_binding(gang, member, MemberEvent.HANDOVER_OVER)
         note_failed_binding(member, before)
         if pod.refusal:
-            told = last_verdicts(pod.refusal, member.refusals.verdicts)
-            member.refusals = replace(member.refusals, verdicts=told)
+            verdicts = last_verdicts(pod.refusal, member.refusals.verdicts)
+            member.refusals = replace(member.refusals, verdicts=verdicts)
         if pod.finished:
             move(gang, member, MemberEvent.END, detail=f"the pod has {pod.phase.lower()}")
             self._ledger.release(pod.uid)
@@ -172,11 +172,11 @@ class Lifecycle:
         if found is not None:
             self._registry.dirty.add(found[0].key)
 
-    def note(self, uid: str, what: HistoryKind, detail: str) -> None:
+    def note(self, uid: str, kind: HistoryKind, detail: str) -> None:
         """Note in the history of its gang what happened to a pod of ours."""
         found = self._registry.member(uid)
         if found is not None:
-            found[0].note(what, found[1].pod.name, detail)
+            found[0].note(kind, found[1].pod.name, detail)
 
     def _nomination_changed(self, gang: Gang, member: Member) -> None:
         """Follow our nomination as the watch shows it: an attempt has failed once it was seen and then seen cleared."""
@@ -234,8 +234,8 @@ class Lifecycle:
         if found is None:
             return
         gang, member = found
-        here = member.assignment is not None and member.assignment.node == node
-        if member.bound or member.binding or not here or not gang.barrier.doubted:
+        on_node = member.assignment is not None and member.assignment.node == node
+        if member.bound or member.binding or not on_node or not gang.barrier.doubted:
             return
         member.refusals = replace(member.refusals, vain_waits=member.refusals.vain_waits + 1)
         if member.refusals.vain_waits < self.limits.vain_waits or not may_block_others(gang, member):
@@ -276,7 +276,7 @@ class Lifecycle:
             self._resting.unbindable(gang, unmarked, why)
             return HandoverDenied(why.text, for_good=True)
         if marked_go_first(gang):
-            # kube-scheduler will clear its nomination, which says nothing about the node.
+            # kube-scheduler will clear its nomination, which isn't a refusal of the node.
             member.excused = bool(member.pod.nominated)
             return HandoverDenied(NOT_ITS_TURN, for_good=False)
         if not member.binding:
@@ -299,7 +299,7 @@ class Lifecycle:
         self._registry.dirty.add(gang.key)
 
     def not_bound(self, uid: str, why: str = "") -> None:
-        """Record that our bind verb refused the pod, or failed for ``why``; this tells nothing about the node."""
+        """Record that our bind verb refused the pod, or failed for ``why``. This isn't a refusal of the node."""
         found = self._registry.member(uid)
         if found is None:
             return
@@ -380,9 +380,9 @@ class Lifecycle:
         self.look_at_all()
 
     def may_bind(self, uid: str, node: str) -> bool:
-        """Return whether the pod may still be bound to its planned node, as both are now."""
-        found, there = self._registry.member(uid), self._planner.node(node)
-        return found is not None and there is not None and refusal(found[1].pod, there) is None
+        """Return whether the pod may still be bound to its planned node, given the present state of both."""
+        found, present_node = self._registry.member(uid), self._planner.node(node)
+        return found is not None and present_node is not None and refusal(found[1].pod, present_node) is None
 
     def look_at_all(self) -> None:
         """Look at every gang again."""
@@ -443,7 +443,7 @@ class Lifecycle:
         self._registry.dirty.update(gang.key for gang in known if falls_late(gang, now, self.limits))
         all_evaluated = self._evaluation.evaluate_changed(looked_at, now)
         if not self._registry.dirty:
-            # An emptied set keeps its table, and walking it costs what its former size did; clear() frees the table.
+            # A set that was emptied item by item keeps its large table, which is slow to walk; clear() frees it.
             self._registry.dirty.clear()
         for gang in self._gang_index.existing(looked_at):
             self._resting.give_up_stalled(gang, now)
@@ -470,8 +470,8 @@ class Lifecycle:
             self.births.gate_owners(one.pod for one in replaced)
             actions.extend(replaced)
             kept = gang.key in reserved
-            asked, again = self.growth.due(gang, now)
-            actions.extend(asked)
+            requests, again = self.growth.due(gang, now)
+            actions.extend(requests)
             actions.extend(announcements(gang, now, self.limits, self._registry, self.job_reports, kept))
             self._gang_index.update(gang, now)
             self._gang_index.look_at(gang.key, again)

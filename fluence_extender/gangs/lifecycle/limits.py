@@ -69,12 +69,12 @@ class Limits:
     """The time between two searches for victims for one gang."""
 
     search_step: int = 10_000
-    """What a step may spend on searches for victims: the nodes of all trials, or a twelfth as many pods looked at."""
+    """The most that searches for victims may cost in one step. The unit is one node of a trial; a pod costs 12."""
 
     unborn: float = 120.0
     """A Job that was resumed with a plan is suspended again if it doesn't get its pods within this time.
 
-    Its queue may state another.
+    Its queue may state another time.
     """
 
     handed: float = 20.0
@@ -84,7 +84,7 @@ class Limits:
     """A gang that has lacked nodes for this time asks autoscalers for them; with None, none does."""
 
     largest_node: Resources = NOTHING
-    """What the largest node has that autoscalers would add, where the cluster has none of its size."""
+    """The size of the largest node that autoscalers would add. It matters if the cluster has no node of that size."""
 
     grow_within: float = 1200.0
     grow_again: float = 3600.0

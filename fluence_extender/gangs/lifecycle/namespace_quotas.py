@@ -1,9 +1,10 @@
 """What ResourceQuotas leave for pods that don't exist yet.
 
-The API server counts a pod when it is created. A foreseen pod that has a place, or for which an autoscaler is asked,
-is counted here until then. So no gang holds places, or asks for nodes, for pods that would be refused.
+The API server counts a pod when it is created. Until then, a foreseen pod is counted here if it has a place, or if
+autoscalers are asked for its node. So no gang holds places, or asks for nodes, for pods that would be refused.
 
-Invariant: a gang's foreseen pods are counted as of the last look at it, and at once when it gets places or asks.
+Invariant: a gang's foreseen pods are counted as of the last look at the gang, and also as soon as it gets places or
+asks for nodes.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class NamespaceQuotas:
         self._charged: dict[GangKey, Charges] = {}
         self._sums: dict[str, Charges] = {}
         self._refused: set[str] = set()
-        """The namespaces of gangs that were refused since their quotas or sums have changed last."""
+        """The namespaces in which a gang was refused since the quotas or sums last changed."""
 
     def observe(self, seen: Observation) -> None:
         """Take in an observation of a ResourceQuota, and have refused gangs of its namespace tried again."""
@@ -44,9 +45,9 @@ class NamespaceQuotas:
                         touched.add(one.namespace)
                         self._quotas.setdefault(one.namespace, {})[one.name] = one
             case Changed(_, ResourceQuota() as one):
-                there = self._quotas.setdefault(one.namespace, {})
-                touched = {one.namespace} if one.allows_more(there.get(one.name)) else set()
-                there[one.name] = one
+                quotas = self._quotas.setdefault(one.namespace, {})
+                touched = {one.namespace} if one.allows_more(quotas.get(one.name)) else set()
+                quotas[one.name] = one
             case Deleted(_, ResourceQuota() as one):
                 touched = {one.namespace}
                 self._quotas.get(one.namespace, {}).pop(one.name, None)
@@ -55,7 +56,7 @@ class NamespaceQuotas:
         self._try_again(touched)
 
     def note(self, gang: Gang) -> None:
-        """Count a gang's foreseen pods as it is now, if its namespace has quotas."""
+        """Count a gang's foreseen pods in its present state, if its namespace has quotas."""
         counts = gang.key.namespace in self._quotas
         members = (one for one in gang.alive() if counts and (one.assignment is not None or gang.consumes))
         self._charge(gang.key, _charges(members))
@@ -66,12 +67,12 @@ class NamespaceQuotas:
             self._charge(key, Charges())
 
     def forget_all(self) -> None:
-        """Stop counting all gangs: those that a new leader looks at are counted again."""
+        """Stop counting all gangs. A new leader counts each gang again when it looks at it."""
         self._charged.clear()
         self._sums.clear()
 
     def obstacle(self, gang: Gang, ready: Sequence[Member]) -> Reason | None:
-        """Return which quota has no room for the pods of ``ready`` that don't exist yet, None where all have."""
+        """Return which quota has no room for the pods of ``ready`` that don't exist yet, None if all have."""
         quotas = self._quotas.get(gang.key.namespace)
         if not quotas:
             return None
@@ -79,9 +80,9 @@ class NamespaceQuotas:
         if not own:
             return None
         own += _charges(one for one in gang.alive() if one.assignment is not None)
-        others = self._sums.get(gang.key.namespace, Charges()) - self._charged.get(gang.key, Charges())
+        charged = self._sums.get(gang.key.namespace, Charges()) - self._charged.get(gang.key, Charges())
         for name, quota in sorted(quotas.items()):
-            if over := quota.exceeded(own + others):
+            if over := quota.exceeded(own + charged):
                 self._refused.add(gang.key.namespace)
                 return over_quota(f"ResourceQuota {name} has no room for all its pods ({', '.join(over)})")
         return None

@@ -1,7 +1,7 @@
 """The nodes that autoscalers may not remove, because something is planned, reserved or awaited there.
 
-An autoscaler doesn't see plans: it takes a node for empty if nothing runs there. So nodes that are held for a while get
-the annotations that autoscalers respect, and lose them once nothing has held them for a while. A plan that lasts only a
+An autoscaler doesn't see plans; to it, a node without running pods is empty. So a node that is held for a while gets
+the annotations that autoscalers respect, and loses them once nothing has held it for a while. A plan that lasts only a
 moment isn't worth a write.
 
 Invariant: the service changes no annotation that it hasn't set. The node itself records which ones it has set, so each
@@ -60,7 +60,7 @@ class NodeHolds:
         self._written.clear()
 
     def due(self, now: float) -> list[KeepNode]:
-        """Return what is to be written to nodes now."""
+        """Return the writes to nodes that are due."""
         if now < self._look_at or not (self._growing or self._kept):
             return []
         self._look_at = now + LOOK_EVERY

@@ -3,7 +3,7 @@
 A request names the members of the gang that have no place, one set of pods for each shape. It belongs to the workloads
 of the gang's pods, or to the pods themselves, so that it never outlives them, even if the service ends.
 
-Invariant: no request of ours stays whose gang is gone, is bound, or asks no more.
+Invariant: a request of ours is withdrawn once its gang is gone, is bound, or asks no more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_SETS = 32
 """Sets of pods that one request may have (autoscaling.x-k8s.io v1)."""
 
 MOST_OWNERS = 32
-"""The most owners of one request, which goes when all of them are gone."""
+"""The most owners of one request. It is deleted once all of them are gone."""
 
 ORPHANED_AFTER = 60.0
 """Seconds after which a request without a gang is withdrawn: after a restart, the pods of a Job may be yet to come."""
@@ -61,7 +61,7 @@ class NodeRequests:
         self._without_gang: dict[Id, float] = {}
         self._written: dict[Id, float] = {}
         self.refused: dict[GangKey, str] = {}
-        """Why the API server refuses the gang's request, until that is told."""
+        """Why the API server refuses the gang's request, until the refusal is passed on."""
 
     def observe(self, seen: Observation) -> None:
         """Take in an observation of a request, and mark its gang to be looked at."""
@@ -119,7 +119,7 @@ class NodeRequests:
         return self.served and not any(pod.claim_refs for pod in pods) and len(_alike(pods)) <= MOST_SETS
 
     def ask(self, gang: Gang, lacking: Sequence[Member], now: float) -> Iterator[RequestNodes]:
-        """Yield the request that is to be made, unless it was a moment ago."""
+        """Yield the request to make, unless it was made a moment ago."""
         at = gang.key.namespace, request_name(gang.key)
         if now < self._written.get(at, 0.0) + AGAIN:
             return
@@ -164,7 +164,7 @@ class NodeRequests:
 
 
 def asks_itself(pods: Iterable[Pod], own: str) -> bool:
-    """Return whether a user has asked for nodes for some pods: they name a request that isn't ``own``."""
+    """Return whether some of the pods name a request of their user, which isn't ``own``."""
     return any(pod.annotations.get(CONSUMES_ANNOTATION, own) != own for pod in pods)
 
 

@@ -1,9 +1,9 @@
 """Steering in the write that ungates: the pod is confined to its planned node, and to a few spare ones.
 
 This saves one write compared with a nomination and an ungating. But a required node affinity can only be tightened, and
-not at all once the gates are gone. So a pod is pinned only if hardly anything but a change of a node can upset its
-plan, and if its controller replaces it. A pod whose pin blocks its gang (module `displacement`) is evicted after a
-while. Its successor has our gate again and is planned anew. Rules of the API server (Kubernetes 1.36,
+once the gates are gone it can't be changed at all. So a pod is pinned only if its plan is unlikely to fail except by a
+change of a node, and if its controller replaces the pod. A pod whose pin blocks its gang (module `displacement`) is
+evicted after a while. Its successor has our gate again and is planned anew. Rules of the API server (Kubernetes 1.36,
 pkg/apis/core/validation): a field selector names one node; terms that a user wrote may be extended, but no term added.
 """
 
@@ -66,18 +66,18 @@ def spare_nodes(
     names: Sequence[str],
     nodes: Mapping[str, Node],
     accounts: Mapping[str, NodeAccount],
-    asked: Resources,
+    request: Resources,
 ) -> tuple[str, ...]:
-    """Return a few of ``names`` beside ``planned`` that have room for ``asked`` now; they vary from pod to pod."""
+    """Return a few of ``names`` beside ``planned`` that have room for ``request`` now; they vary from pod to pod."""
     fit = (
         name
-        for name in _some(names, pod.uid.encode())
-        if name != planned and accounts[name].takes(asked) and refusal(pod, nodes[name]) is None
+        for name in _sample(names, pod.uid.encode())
+        if name != planned and accounts[name].takes(request) and refusal(pod, nodes[name]) is None
     )
     return tuple(islice(fit, SPARES))
 
 
-def _some(names: Sequence[str], seed: bytes) -> Iterator[str]:
+def _sample(names: Sequence[str], seed: bytes) -> Iterator[str]:
     """Yield up to `EXAMINED` of ``names``, each once, the same ones for the same ``seed``."""
     examined: set[str] = set()
     for turn in range(EXAMINED if names else 0):
@@ -97,7 +97,7 @@ def unpinned(pod: Pod) -> Pod:
 
 
 def forget_displaced(gang: Gang) -> None:
-    """Spare the members of a gang that isn't whole: they aren't replaced because of their pins."""
+    """Stop counting members of a gang that isn't whole as displaced, so that they aren't replaced."""
     gathering = gang.reason is None or gang.reason.incomplete
     for member in gang.members.values():
         if member.displaced_since < NEVER and (gathering or not pinned(member)):

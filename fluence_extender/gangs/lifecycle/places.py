@@ -35,7 +35,7 @@ NODES_SHOWN = 4
 class Places:
     """Plans and drops assignments, and gathers the nominations to be taken back.
 
-    ``passes`` returns the preemptors that a gang could preempt itself: nodes held for them are open to it.
+    ``passes`` returns the preemptors that a gang could preempt itself; nodes held for them are open to the gang.
     ``reserved`` returns the nodes that are reserved for gangs ahead of a gang.
     """
 
@@ -71,7 +71,7 @@ class Places:
     ) -> Reason | None:
         """Place all of ``members`` on nodes that aren't ``avoided``, or none of them and return why.
 
-        ``beside`` says which room the queue keeps for others.
+        ``beside`` is the room that the queue keeps for others.
         """
         demands, settled = self.demands(members, now, avoided), self.settled(gang)
         try:
@@ -98,7 +98,7 @@ class Places:
         return None
 
     def never(self, pods: Sequence[Pod], size: int) -> Reason | None:
-        """Return why ``size`` members, ``pods`` among them, could not be placed even if nothing ran; None if unsure."""
+        """Return why ``size`` members with ``pods`` couldn't be placed even if nothing ran; None if they might be."""
         return self._planner.never(pods, size)
 
     def demands(
@@ -119,7 +119,7 @@ class Places:
         ]
 
     def demand_key(self, gang: Gang, members: Iterable[Member], now: float) -> DemandKey:
-        """Return a key for the demand of ``members``: those with equal keys fit or don't fit alike."""
+        """Return a key for the demand of ``members``. Of demands with equal keys either all fit or none does."""
         # Under a node-exclusive policy a gang may use the nodes that it has already, and no other gang may.
         own = gang.key if any(member.assignment is not None for member in gang.members.values()) else None
         return frozenset(
@@ -156,8 +156,8 @@ class Places:
         Members that keep each other away (anti-affinity, spread, ports) would otherwise meet again on each next node.
         """
         self.drop(gang, member)
-        others = {one.assignment.node for one in gang.alive() if one.assignment is not None}
-        if not others or self.plan(gang, [member], self._clock(), frozenset(others)) is not None:
+        avoided = {one.assignment.node for one in gang.alive() if one.assignment is not None}
+        if not avoided or self.plan(gang, [member], self._clock(), frozenset(avoided)) is not None:
             self.replan(gang, member)
             return
         self._registry.dirty.add(gang.key)
@@ -184,7 +184,7 @@ class Places:
         member.refusals = member.refusals.anew
 
     def drop_others(self, gang: Gang) -> None:
-        """Take back the places that members got with another gang, to which they belonged then."""
+        """Take back the places that members got while they belonged to another gang."""
         for member in gang.members.values():
             if member.promise is not None and member.promise.gang != gang.key:
                 self.drop(gang, member)
@@ -230,7 +230,7 @@ class Places:
 
 
 def _summary(assignments: Sequence[Assignment]) -> str:
-    """Return in words where a plan puts its members: the first few nodes, and the backends."""
+    """Return a plan in words: its first few nodes, and its backends."""
     nodes = sorted({one.node for one in assignments}, key=natural_order)
     on = f"on {first_few(nodes, NODES_SHOWN)}"
     backends = ", ".join(sorted({one.backend for one in assignments if one.backend})[:NODES_SHOWN])

@@ -4,9 +4,9 @@ kube-scheduler's own filters have the last word. They often refuse a node only b
 moment earlier. Therefore a node is tried twice before it is barred for the pod, and it is barred only for a while or
 until it changes.
 
-The one place where kube-scheduler states why it refused a pod is the PodScheduled condition. Its message counts nodes
-by reason, and our own answers are among them. The reasons are the filters' own texts (Kubernetes 1.36,
-pkg/scheduler/framework/plugins). A reason of an unknown filter is shown as it is written.
+kube-scheduler states why it refused a pod only in the PodScheduled condition. The condition's message counts nodes by
+reason, and our own answers are among the reasons. The others are the filters' own texts (Kubernetes 1.36,
+pkg/scheduler/framework/plugins). The text of an unknown filter is shown unchanged.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PLUGINS = {
 """The filter that writes a text, by the beginning of the text."""
 
 OURS = ("planned on node ", "busy: ", "waiting for members", "node(s) didn't satisfy plugin")
-"""Texts that tell nothing about the filters: our own answers, and the nodes outside a pinned pod's affinity."""
+"""Texts that don't come from a filter's verdict: our own answers, and the nodes outside a pinned pod's affinity."""
 
 Verdicts = tuple[tuple[str, int], ...]
 """Filters, each with the number of nodes on which it refused the pod; the highest number comes first."""
@@ -76,7 +76,7 @@ def _plugin(text: str) -> str:
 def last_verdicts(refusal: str, before: Verdicts) -> Verdicts:
     """Return the last verdicts of known filters, after a pod's condition has become ``refusal``.
 
-    The verdicts ``before`` stay if the condition names no known filter: a pod without a place is refused by us.
+    The verdicts ``before`` stay if the condition names no known filter, because we refuse a pod without a place.
     """
     found = verdicts(refusal)
     return found if any(name in PLUGINS.values() for name, _ in found) else before
@@ -89,7 +89,7 @@ def in_words(found: Verdicts) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """What is recorded of one member's refusals.
+    """The refusals of one member.
 
     ``count`` is the number of refusals in a row on the planned node, from the time ``first`` to the time ``last``.
     ``vain_waits`` is how often the member waited at the barrier in vain. ``barred`` are the nodes that refused the
@@ -104,7 +104,7 @@ class Refusals:
     verdicts: Verdicts = ()
 
     def counted(self, node: str, now: float, limits: Limits) -> Refusals:
-        """Return this with a failed attempt on the planned ``node``, which may be barred from now on.
+        """Return a copy with one more failed attempt on the planned ``node``, which may be barred from now on.
 
         One attempt can be observed twice, in a filter call and in the nomination that is cleared after it. It counts
         once.
@@ -118,12 +118,12 @@ class Refusals:
         )
 
     def barring(self, node: str, now: float, limits: Limits) -> Refusals:
-        """Return this with ``node`` left alone for a while."""
+        """Return a copy in which ``node`` is barred for a while."""
         bars = {one: until for one, until in self.barred.items() if until > now}
         return replace(self, barred={**bars, node: now + limits.barred_for})
 
     def without_bar(self, node: str) -> Refusals:
-        """Return this without a bar on ``node``."""
+        """Return a copy without a bar on ``node``."""
         if node not in self.barred:
             return self
         return replace(self, barred={one: until for one, until in self.barred.items() if one != node})
@@ -140,7 +140,7 @@ class Refusals:
 
     @property
     def anew(self) -> Refusals:
-        """This counted anew, as after a change of plan; bars stay."""
+        """Return a copy that counts anew, for use after a change of plan; bars stay."""
         return (
             replace(self, count=0, vain_waits=0, first=0.0, last=0.0)
             if self.count or self.vain_waits

@@ -9,8 +9,8 @@ pods of a suspended Job (Kubernetes 1.36, pkg/controller/job, deleteJobPods). If
 the next leader has the pod counted again. Otherwise the Job would repeat work that the pod has done.
 
 The workloads of a gang are suspended one after the other. If the service ends in between, the next leader finds a gang
-that has begun and lacks members. It suspends the others while the reason for that lasts. Otherwise it completes the
-gang before it serves anyone else.
+that has begun and lacks members. It suspends the other workloads if there still is a reason for it. Otherwise it
+completes the gang before it serves any other.
 
 Invariants: a suspension takes away only pods that have to go. A gang that goes back keeps its place in line, which is
 recorded on its workloads and so outlives a restart.
@@ -63,7 +63,7 @@ class Requeues:
         return [CountAgain(one[1].pod) for one in found if one is not None and not one[1].pod.deleting]
 
     def refused(self, uid: str) -> None:
-        """Take in that the API server forbids suspending the workload: its pods are evicted."""
+        """Record that the API server forbids suspending the workload, so that its pods are evicted."""
         self._refused.add(uid)
 
     def requeue(
@@ -75,7 +75,7 @@ class Requeues:
         again: bool = False,
         others: Sequence[Gang] = (),
     ) -> Requeue | None:
-        """Return how a gang and ``others`` go back in line together, None where their pods have to be evicted.
+        """Return how a gang and ``others`` go back in line together, None if their pods have to be evicted.
 
         ``pods`` are their bound pods. If the result has no workloads, all of them are suspended already, and nothing
         has to be done.
@@ -95,7 +95,7 @@ class Requeues:
         return [self._registry.gangs[key] for key in sorted(keys)]
 
     def _jobs(self, gangs: Sequence[Gang]) -> list[Resumable] | None:
-        """Return the workloads of the gangs' living pods, None where suspending them can't take just these away."""
+        """Return the workloads of the gangs' living pods, None if suspending them can't take just these away."""
         found: dict[str, Resumable] = {}
         keys = {gang.key for gang in gangs}
         for member in chain.from_iterable(gang.alive() for gang in gangs):
@@ -113,7 +113,7 @@ class Requeues:
         return list({job.uid: job for job in found.values()}.values())
 
     def _workload(self, pod: Pod, owner: Owner) -> Resumable | None:
-        """Return the workload whose suspension takes the pod away, None where there is none."""
+        """Return the workload whose suspension takes the pod away, None if there is none."""
         find, name = self._registry.workloads.find, mpi_job_name(pod)
         mpi_job = find(MpiJob, pod.namespace, name) if name else None
         if mpi_job is not None and owner.is_a("Job", "batch") and owner.name == f"{name}{LAUNCHER}":
@@ -135,7 +135,7 @@ def _uncounted(pod: Pod) -> bool:
 
 
 def place(gang: Gang, jobs: Sequence[Resumable]) -> tuple[float, int]:
-    """Return the place in line of a gang that has places: that of the oldest of its pods and planned Jobs.
+    """Return the place in line of a gang that has places, which is that of the oldest of its pods and planned Jobs.
 
     A Job that was resumed with a plan has waited longer than its pods.
     """

@@ -173,7 +173,7 @@ def note_silent_scheduler(member: Member, limits: Limits) -> None:
 
 
 def unbound(gang: Gang) -> Reason | None:
-    """Return which member can't be bound and why, None where all can."""
+    """Return which member can't be bound and why, None if all can."""
     waiting = [one for one in gang.pending() if one.assignment is not None and one.unbound]
     if not waiting:
         return None

@@ -1,8 +1,8 @@
-"""Which waiting gangs a pass has yet to try, over as many steps as it takes.
+"""The waiting gangs that a pass hasn't tried yet. A pass takes several steps.
 
-Each step takes the first gangs in order, and then as many of those after the last gang that the pass before reached. So
-the first gangs are tried in every pass. The others are reached as well, even if passes are cut short because capacity
-comes back.
+Each step takes the first gangs in order, and then the same number of further gangs, which come after the last gang that
+the previous pass reached. So the first gangs are tried in every pass. The others are reached as well, even if passes
+are cut short because capacity is freed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fluence_extender.queueing.order import Rank
 
 
 class Round:
-    """The gangs of ``line`` that a pass has yet to try. The further ones stand after the rank ``reached``."""
+    """The gangs of ``line`` that a pass hasn't tried yet. The further ones come after the rank ``reached``."""
 
     def __init__(self, line: Sequence[InLine] = (), reached: Rank | None = None) -> None:
         at = 0 if reached is None else bisect_right(line, reached, key=RANK)
@@ -29,7 +29,7 @@ class Round:
         return self._first_at < len(self._first) or self._further_at < len(self._further)
 
     def add(self, place: InLine) -> None:
-        """Add a gang to those that the pass has yet to try, even if it was tried already."""
+        """Have the pass try a gang, even if the gang was tried already."""
         if self._border is not None and place.rank <= self._border:
             insort(self._first, place, lo=self._first_at, key=RANK)
         else:

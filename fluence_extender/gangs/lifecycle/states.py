@@ -23,7 +23,7 @@ def have_nodes(bound: int) -> str:
 
 
 def finish(gang: Gang, now: float) -> None:
-    """Finish a gang without living members; should members come again, it begins anew."""
+    """Finish a gang without living members. If members come again, it begins anew."""
     if gang.state is not GangState.FINISHED:
         gang.note(HistoryKind.FINISHED, "", "no member is left running")
     gang.state = GangState.FINISHED
@@ -34,7 +34,7 @@ def finish(gang: Gang, now: float) -> None:
 def settle(gang: Gang, alive: Sequence[Member], size: int | Reason, now: float) -> bool:
     """Settle the state of a gang with living members, and return whether all of them have their nodes from now on.
 
-    ``size`` is its size or, if that is no longer known, the reason; then bound members stay where they are.
+    ``size`` is its size, or why that is no longer known. In the latter case bound members stay where they are.
     """
     bound = sum(1 for member in alive if member.state is BOUND)
     assigned = any(member.assignment is not None for member in alive)
@@ -51,7 +51,7 @@ def settle(gang: Gang, alive: Sequence[Member], size: int | Reason, now: float) 
         gang.explain(None, now)
         return completes
     if bound:
-        gang.state = GangState.COMMITTED if gang.begun else _beside_strangers(gang, alive)
+        gang.state = GangState.COMMITTED if gang.begun else _state_beside_foreign(gang, alive)
         # Members beyond the size may come and go: those that wait don't endanger those that run.
         gang.whole = whole
         if gang.whole:
@@ -69,8 +69,8 @@ def settle(gang: Gang, alive: Sequence[Member], size: int | Reason, now: float) 
     return False
 
 
-def _beside_strangers(gang: Gang, alive: Sequence[Member]) -> GangState:
-    """Return the state of a gang whose bound members were all placed otherwise than with it."""
+def _state_beside_foreign(gang: Gang, alive: Sequence[Member]) -> GangState:
+    """Return the state of a gang none of whose bound members was placed with it."""
     if not any(one.assignment is not None and one.state is not BOUND for one in alive):
         return GangState.WAITING
     return GangState.COMMITTED if gang.state is GangState.COMMITTED else GangState.PLANNED

@@ -1,8 +1,8 @@
 """Which members are steered now, and how.
 
-A pod that exists is steered by a write of its own: a pin, or a nomination and an ungating. The pods that a Job will
-have are steered together, by the patch that resumes the Job. A pod with claims waits until no other pod on its node
-depends on being served before it.
+A pod that exists is steered by a write of its own: a pin, or a nomination and an ungating. The foreseen pods of a Job
+are steered together, by the patch that resumes the Job. A pod with claims waits until no other pod on its node has to
+be served before it.
 """
 
 from __future__ import annotations

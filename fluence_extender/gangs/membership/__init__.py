@@ -1,1 +1,1 @@
-"""Which pods form a gang, how large it has to be, and what is known of each member."""
+"""Which pods form a gang, how large it has to be, and the state of each member."""

@@ -13,7 +13,7 @@ from fluence_extender.model.reason import Reason, ReasonCode
 
 
 def agreed_size(key: GangKey, memberships: Iterable[tuple[str, Membership]]) -> int | Reason:
-    """Return the size that all memberships state, or why they state none together; 1 if there are none.
+    """Return the size that all memberships state, or why they don't agree on one; 1 if there are none.
 
     Each membership comes with the name of its pod.
     """
@@ -56,7 +56,7 @@ def required_size(key: GangKey, members: Sequence[Member]) -> int | Reason:
 
 
 def _age(pod: Pod) -> tuple[float, bool]:
-    """Return what orders pods by age.
+    """Return a sort key by which pods are ordered from old to young.
 
     Creation times are whole seconds; of two equal ones, the pod without a node is the younger.
     """
@@ -74,7 +74,7 @@ def _controller(pod: Pod) -> str:
 
 
 def shortest_patience(memberships: Iterable[Membership]) -> float | None:
-    """Return the fewest seconds that a membership gives the gang to assemble, or None if none does."""
+    """Return the shortest time in seconds that a membership allows for assembly, or None if none states one."""
     return min((one.patience for one in memberships if one.patience is not None), default=None)
 
 

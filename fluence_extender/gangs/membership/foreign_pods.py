@@ -1,6 +1,6 @@
 """Foreign pods (pods of other schedulers) that name a gang.
 
-They are no members, and a gang that waits for members should report them.
+They aren't members, and a gang that waits for members should report them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from fluence_extender.model.workload import JobSet
 class ForeignPods:
     """Living foreign pods by the gang that they name, directly or by the labels of the operator that created them.
 
-    Admission links labelled pods of ours to a PodGroup of the same name, and leaves foreign pods as they are. Whether a
-    foreign pod's owner comes in stages isn't known here, so the pod counts for its stage and for a gang of all stages.
+    Admission links labelled pods of ours to a PodGroup of the same name, but not foreign pods. This class doesn't know
+    whether a foreign pod's owner comes in stages, so the pod counts both for its stage and for a gang of all stages.
     """
 
     def __init__(self) -> None:

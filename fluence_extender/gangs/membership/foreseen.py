@@ -9,11 +9,11 @@ with a uid of ours. Which pods are foreseen follows from the cluster alone, so a
   the plan gives its index, and keeps its share of it until the Job controller has created its pod.
 * None of any other Job: its pods wait at the gate.
 
-Pods can be *pinned* only if their Job has one for each index, all at once, and they are one gang: the plan names the
-node of each index. Any other workload that waits for its turn is resumed without a plan, and the pods that it creates
-at first are foreseen. From the resume on these are *claims*: each of the workload's pods takes over a claim of its
-role, first one that has a place. A claim without a place stands in line for a pod that is yet to be created. Claims
-exist in memory only. After a restart such a pod waits in line like any other.
+Pods can be *pinned* only if their Job runs one pod for each index at the same time, and they are one gang. The plan
+names the node of each index. Any other workload that waits for its turn is resumed without a plan, and the pods that it
+creates first are foreseen. Once it is resumed, these are *claims*: each of the workload's pods takes over a claim of
+its role, preferably one that has a place. A claim without a place stands in line for a pod that isn't created yet.
+Claims exist in memory only. After a restart such a pod waits in line like any other.
 
 Invariant: no index has a foreseen pod while it has a real one that holds a place or has succeeded.
 """
@@ -55,7 +55,7 @@ ROLES = (RAY_GROUP, TRAINING_ROLE)
 """The labels by which operators tell pods of different shapes apart."""
 
 ANY_INDEX = -1
-"""What stands for the completion index of a pod that has none."""
+"""The number used as the completion index of a pod that has none."""
 
 
 def job_of(pod: Pod) -> tuple[str, int] | None:
@@ -79,9 +79,9 @@ def role(pod: Pod) -> tuple[str, ...]:
 
 
 def unsuited(pod: Pod) -> str:
-    """Return why a workload with such pods can't wait without them, "" where it can.
+    """Return why a workload with such pods can't wait before they exist, "" if it can.
 
-    Others remove their gates only from pods that exist.
+    A gate of another controller is one reason: that controller removes it only from a pod that exists.
     """
     if pod.problem:
         return pod.problem
@@ -93,7 +93,7 @@ def unsuited(pod: Pod) -> str:
 
 
 def unpinnable(pod: Pod) -> str:
-    """Return why such pods can't be created with their nodes, from which they couldn't move; "" where they can."""
+    """Return why such pods can't be pinned to nodes when they are created, "" if they can."""
     if pod.devices and not pod.marked:
         return f"another client adds devices to its pods without {MARK_RESOURCE}"
     if pod.interdependent or pod.host_ports:
@@ -102,7 +102,7 @@ def unpinnable(pod: Pod) -> str:
 
 
 def shape(pod: Pod) -> Pod:
-    """Return what all pods of a Job have in common, from one that exists or that the API server was asked for."""
+    """Return what all pods of a Job have in common, given one that exists or that a dry run has returned."""
     kept = {
         key: value
         for key, value in pod.annotations.items()
@@ -212,7 +212,7 @@ class JobPods:
         return waiting + [pod.uid for pod in self.foreseen.values()]
 
     def shaped(self) -> bool:
-        """Return whether the shape of its pods is known, from an existing pod of a Job if need be; judge new shapes."""
+        """Return whether the shape of its pods is known. If need be, take it from an existing pod; judge new shapes."""
         if not self.shapes:
             pods = (pod for some in self.pods.values() for pod in some.values() if not pod.problem)
             self.shapes = tuple(shape(pod) for pod in islice(pods, 1))
@@ -242,8 +242,8 @@ class JobPods:
         at = bisect_right(self.job.done, index, key=itemgetter(0)) - 1
         if at >= 0 and index <= self.job.done[at][1]:
             return True
-        there = self.pods.get(index)
-        return there is not None and any(pod.phase != "Failed" for pod in there.values())
+        pods = self.pods.get(index)
+        return pods is not None and any(pod.phase != "Failed" for pod in pods.values())
 
     def pod(self, index: int, node: str) -> Pod:
         """Return the foreseen pod of that index, confined to ``node`` where there is one."""
@@ -261,7 +261,7 @@ class JobPods:
         return replace(self.recorded(pod, node), gates=(), affinity=pinning(pod, node, ())) if node else pod
 
     def _shape(self, index: int) -> Pod:
-        """Return what the foreseen pod of that index has in common with those of its group."""
+        """Return the shape of the group to which the foreseen pod of that index belongs."""
         for pods, common in zip(self.job.groups, self.shapes, strict=False):
             if index < pods:
                 return common

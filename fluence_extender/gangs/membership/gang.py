@@ -1,4 +1,4 @@
-"""A gang and its members, with everything that is known of them."""
+"""A gang and its members, with their state."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ WITHOUT_PLACE = Waiting()
 class Member:
     """One pod of a gang.
 
-    ``membership`` is what the pod states about the gang. `move` alone changes ``state``, ``data`` (that of the state)
-    and ``assignment`` (the member's planned or actual place), as well as ``promise``: what the gang was promised when
-    the member got that place, None if it got none with a gang or was bound by other means. `Registry.take_over` alone
-    renames what these name. ``refusals`` records its failed attempts. ``excused`` says that we
-    ourselves cause the next failed attempt. ``trouble`` is why its node can't be written to the cluster.
+    ``membership`` is what the pod states about the gang. Only `move` changes ``state``, ``data`` (the data of the
+    state), ``assignment`` (the member's planned or actual place) and ``promise``. The promise is what the gang was
+    promised when the member got its place. It is None if the member got no place with a gang, or was bound by other
+    means. Only `Registry.take_over` renames what these name. ``refusals`` records its failed attempts. ``excused`` says
+    that we ourselves cause the next failed attempt. ``trouble`` is why its node can't be written to the cluster.
     ``written_off`` says that the gang does without this member since the kubelet rejected it. ``first_seen`` is the
     resourceVersion of its pod when it was first seen, 0 if it had none. ``submitted`` is the place in line of the work
-    that it is a part of, as in `Gang.created`, None where the pod itself was submitted. ``asked_at`` is when its pod's
-    condition was last written to ask for nodes or to stop asking, on the controller's clock.
+    that the pod belongs to, as in `Gang.created`. It is None if the pod itself was submitted. ``asked_at`` is when its
+    pod's condition was last written to ask for nodes or to stop asking, on the controller's clock.
     """
 
     pod: Pod
@@ -149,9 +149,9 @@ def _has_node(member: Member) -> bool:
 def first_seen(pod: Pod) -> int:
     """Return the pod's resourceVersion when a replica first saw it, 0 if the pod has none.
 
-    Each write raises the resourceVersion. So a pod that waits carries the first one, which is believed if it isn't
-    larger than the present one. A pod that has had its place without waiting carries none; it came before those of the
-    same second that still wait, so 0 stands for it.
+    Each write raises the resourceVersion, so a waiting pod records the first one. The record counts if it isn't larger
+    than the present resourceVersion. A pod that got its place without waiting has no record. It came before the pods of
+    the same second that still wait, so its number is 0.
     """
     noted = pod.annotations.get(FIRST_SEEN_ANNOTATION, "")
     if re.fullmatch("[0-9]{1,18}", noted):
@@ -175,9 +175,9 @@ def run_of(pod: Pod) -> str:
 class Attempt:
     """The last attempt to place a gang, which has failed.
 
-    ``version`` was the ledger's version then, and ``queue_version`` that of the queue. From ``again_at`` on, another
+    ``version`` is the ledger's version at that time, and ``queue_version`` the queue's. From ``again_at`` on, another
     attempt may succeed on the same version. ``beyond`` is the number of the member beyond the gang's size with which
-    the next attempt begins. ``record`` is shared with all gangs that ask the same, None where more than the demand
+    the next attempt begins. ``record`` is shared by all gangs with the same demand. It is None if more than the demand
     decides whether the gang has a place.
     """
 
@@ -190,10 +190,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Until when a gang rests, and why it has rested in a row.
+    """Until when a gang rests, and how often it has rested in a row.
 
-    ``replans`` counts the changes of plan since the last rest, ``refused`` the rests because members were refused, and
-    ``stalled`` those because a member's node isn't requested or it can't be bound.
+    ``replans`` counts the changes of plan since the last rest. ``refused`` counts the rests after refusals of members.
+    ``stalled`` counts those after a member's node wasn't requested or its Binding failed.
     """
 
     until: float = 0.0
@@ -206,8 +206,8 @@ class Rest:
 class Assembly:
     """How a gang gathers its members.
 
-    ``since`` is when it was first seen to lack some, ``late_after`` after how many seconds that was too long, and
-    ``patience`` how many seconds its own objects allow.
+    It has lacked members since ``since``. After ``late_after`` seconds it counts as late. ``patience`` is how many
+    seconds its own objects allow.
     """
 
     since: float | None = None
@@ -215,7 +215,7 @@ class Assembly:
     patience: float | None = None
 
 
-# Most of thousands of waiting gangs have these values, so they share them.
+# Thousands of waiting gangs may have these values, so they share one object.
 NO_REST, ASSEMBLED, NOTHING_FORETOLD = Rest(), Assembly(), Foretold()
 
 
@@ -223,23 +223,23 @@ class Reports(msgspec.Struct, gc=False):
     """What was reported of a gang.
 
     ``reason_since`` is when its reason began, ``announced`` the text of the reason that was announced last.
-    ``group_scheduled``: its PodGroup was reported as scheduled. ``told_jobs`` is why its members' Jobs were told that
-    they can't be placed, "" where they were told that they can, None before they were told anything. ``in_line``: its
-    user was told that it waits for its turn, and ``reserved`` that nodes are kept free for it. ``remarked``: it was
-    looked at for labels and annotations without an effect.
+    ``group_scheduled``: its PodGroup was reported as scheduled. ``job_problem`` is why it can't be placed, as last
+    reported to its members' Jobs: "" if it can, None before the first report. ``in_line`` and ``reserved``: an Event
+    has said that it waits for its turn, and that nodes are kept free for it. ``remarked``: it was checked for labels
+    and annotations without an effect.
     """
 
     reason_since: float = 0.0
     announced: str = ""
     group_scheduled: bool = False
-    told_jobs: str | None = None
+    job_problem: str | None = None
     in_line: bool = False
     reserved: bool = False
     remarked: bool = False
 
 
 def priority_of(pods: Collection[Pod], usual: int | None) -> int:
-    """Return the highest priority of ``pods``, or the ``usual`` one if it is more and none has a PriorityClass."""
+    """Return the highest priority of ``pods``, or ``usual`` if that is higher and none has a PriorityClass."""
     highest = max((pod.priority for pod in pods), default=0)
     if usual is None or any(pod.priority_class for pod in pods):
         return highest
@@ -251,20 +251,20 @@ class Gang:
     """One gang.
 
     State: ``reason`` is why it waits. ``whole`` says that as many members as it requires have been bound. It has run
-    below its size since ``incomplete_since``, None where it doesn't. ``expected`` members, which have a place and
-    aren't bound, gather at the barrier. ``gathering`` is its `barrier` once it is used. ``unpinned`` says that its
-    members aren't pinned any more, because one had to be replaced for its pin.
+    below its size since ``incomplete_since``, None if it doesn't. ``expected`` members, which have a place and aren't
+    bound, gather at the barrier. ``gathering`` is its `barrier` once it is used. ``unpinned`` says that its members
+    aren't pinned any more, because one had to be replaced because of its pin.
 
     Times, in seconds since the epoch: ``starts_about`` is when it is expected to get its places, None if unknown.
     ``undone_about`` is when its bound members are evicted, None if they aren't. Its pods have asked autoscalers for
-    nodes since ``asks_since``, 0 where they don't ask. ``consumes`` are the annotations that name the
-    ProvisioningRequest by which it has asked, and that request's class; None where it hasn't.
+    nodes since ``asks_since``, 0 if they don't ask. ``consumes`` are the annotations that name the ProvisioningRequest
+    by which it has asked, and that request's class; None if it hasn't.
 
-    Queue: ``queue`` is the name of its queue, "" if nobody has made that queue. ``usual_priority`` is the priority that
-    the queue gives work without a PriorityClass, None where it gives none. ``head_start`` is how many seconds of
-    waiting its priority is worth, None where the higher priority always comes first. ``entitlement`` is that of its
-    queue with this gang. ``foretold`` are the starts that the queue has promised, for the account of past work.
-    ``met`` are its dependencies that were met, each as its annotation names it.
+    Queue: ``queue`` is the name of its queue, "" if that queue doesn't exist. ``usual_priority`` is the priority that
+    the queue gives to work without a PriorityClass, None if it gives none. ``head_start`` is how many seconds of
+    waiting its priority is worth, None if the higher priority always comes first. ``entitlement`` is that of its queue
+    with this gang. ``foretold`` are the starts that the queue has promised, for the account of past work. ``met`` are
+    its dependencies that were met, each as its annotation names it.
     """
 
     key: GangKey
@@ -323,7 +323,7 @@ class Gang:
     def begun(self) -> bool:
         """Whether a member that we placed with this gang is bound, or its Binding is under way.
 
-        The others have to be placed beside it then.
+        If so, the others have to be placed beside it.
         """
         return any(
             member.promise is not None and _has_node(member) and member.promise.gang == self.key
@@ -344,7 +344,7 @@ class Gang:
         )
 
     def explain(self, reason: Reason | None, now: float) -> None:
-        """Record why the gang waits now, and that it has waited for its members too long."""
+        """Record why the gang waits now, and whether it has waited for its members for too long."""
         if (
             reason is not None
             and reason.code is ReasonCode.WAITING_FOR_MEMBERS
@@ -357,12 +357,12 @@ class Gang:
             if reason is not None:
                 self.history.wait(reason.code.value, reason.full_text)
 
-    def note(self, what: HistoryKind, pod: str = "", detail: str = "") -> None:
+    def note(self, kind: HistoryKind, pod: str = "", detail: str = "") -> None:
         """Note in the history what happened, to the member ``pod`` if it is named."""
-        self.history.note(what, pod, detail, len(self.members))
+        self.history.note(kind, pod, detail, len(self.members))
 
     def begin_anew(self) -> None:
-        """Forget what belongs to an earlier life: members that come now have to gather again."""
+        """Forget an earlier life of the gang: members that come now have to gather again."""
         self.incomplete_since = None
         self.whole = False
         self.write_off_rejected()
@@ -370,7 +370,7 @@ class Gang:
             self.gather_anew()
 
     def write_off_rejected(self) -> None:
-        """Write off the members that kubelets have rejected so far: the gang does without them."""
+        """Write off the members that kubelets have rejected so far, so that the gang does without them."""
         for member in self.members.values():
             if member.pod.rejected:
                 member.written_off = True
@@ -408,8 +408,8 @@ class Gang:
     def gather_anew(self) -> None:
         """Set up a new barrier, for a new plan.
 
-        Filters that judge a pod by other pods may still refuse members that they refused before, and the condition
-        doesn't change if the text is the same. Such members pass together only while they wait together.
+        Filters that judge a pod by other pods may refuse the same members again, and a pod's condition doesn't change
+        if its text stays the same. Such members pass together only while they wait together.
         """
         refused = (one.pod for one in self.pending() if one.pod.refusal)
         doubted = any(pod.interdependent or pod.host_ports for pod in refused)
@@ -443,8 +443,8 @@ class Gang:
     def ended(self) -> int:
         """The number of members that have succeeded, of the same run as the living ones.
 
-        Plain pods of Kueue's don't name their run. If as many have succeeded as would make a whole gang, they belong to
-        an earlier run.
+        Kueue's plain pods don't name their run. If as many have succeeded as make a whole gang, they belong to an
+        earlier run.
         """
         done = [run_of(member.pod) for member in self.members.values() if member.pod.phase == "Succeeded"]
         if not done:
@@ -455,19 +455,19 @@ class Gang:
 
     @property
     def priority(self) -> int:
-        """The priority by which it has its turn; a bound pod that was placed otherwise doesn't raise it."""
+        """The priority by which it is ranked. A bound pod that wasn't placed with this gang doesn't raise it."""
         return self.priority_among(self.own())
 
     def priority_among(self, members: Sequence[Member]) -> int:
-        """Return the highest priority of these members, or what the queue gives work without a class, if more."""
+        """Return the highest priority of these members, or the queue's usual priority if that is higher."""
         return priority_of([member.pod for member in members], self.usual_priority)
 
     @property
     def created(self) -> tuple[float, int]:
-        """When its first living member was created or submitted, in seconds since the epoch, as what resourceVersion.
+        """When its first living member was created or submitted: seconds since the epoch, and a resourceVersion.
 
-        The time is a whole second; the resourceVersion orders what was created in the same one. A bound pod that was
-        placed otherwise makes the gang no older. A Job that was sent back in line makes it as old as its place there.
+        The time is a whole second; the resourceVersion orders what was created in the same one. A bound pod that wasn't
+        placed with this gang doesn't count. If its Job was sent back in line, the place in line counts instead.
         """
         return self.created_among(self.own())
 

@@ -1,7 +1,7 @@
 """Every pod of ours and its gang, as last observed.
 
-A new list of a kind replaces everything known of that kind, however many changes were missed in between. The registry
-decides nothing; it records which gangs an observation affects.
+A new list of a kind replaces all earlier observations of that kind, so missed changes do no harm. The registry decides
+nothing; it records which gangs an observation affects.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Registry:
     ``dirty`` are the gangs to look at again. ``workloads`` are the objects that state how large gangs are.
     ``foreign_pods`` are the pods of other schedulers that name a gang. ``touched_groups`` are the PodGroups of
     scheduling.x-k8s.io with a change since the last report. ``gone`` keeps the gangs without any member left, so that
-    users can look up what happened to them. ``left`` are the keys of those that went and that nobody has taken up yet.
-    ``awaited`` says which gangs wait for the end of others. ``revision`` grows with every change of any gang.
+    users can look up what happened to them. ``left`` are the keys of gangs that have gone since the last step took them
+    up. ``awaited`` says which gangs wait for the end of others. ``revision`` grows with every change of any gang.
     ``on_restated`` is called for each pod of which a workload has changed. ``clock`` returns seconds since the epoch.
     """
 
@@ -178,7 +178,7 @@ class Registry:
         return member
 
     def _submitted(self, member: Member) -> tuple[float, int] | None:
-        """Return the place in line that its owner keeps, or that of one in a queue, None where the pod has its own.
+        """Return the place in line that its owner keeps or has in a queue, None if the pod has its own.
 
         An owner that was resumed before its pods existed was in line before them.
         """
@@ -190,7 +190,7 @@ class Registry:
         if job is None or job.uid != owner.uid:
             return None
         if job.queued and self.workloads.was_seen(job, member.first_seen):
-            # A pod that waits notes since when its owner is in line. After a restart this counts for all of its pods.
+            # A waiting pod records since when its owner is in line. After a restart this counts for all of its pods.
             self._queue_anew(job)
         return job.queued_since or ((job.created, self.workloads.first_seen(job)) if job.queued else None)
 
@@ -241,8 +241,8 @@ class Registry:
         if pod.owner is None:
             return
         gang, uid = self.gangs.get(key), pod.owner.uid
-        others = gang.members.values() if gang is not None else ()
-        if not any(one.pod.owner is not None and one.pod.owner.uid == uid for one in others):
+        members = gang.members.values() if gang is not None else ()
+        if not any(one.pod.owner is not None and one.pod.owner.uid == uid for one in members):
             self._by_owner.discard(uid, key)
 
     def _touch(self, key: GangKey) -> None:
@@ -293,59 +293,62 @@ class Registry:
         same += tuple(one._replace(part="") for one in same if one.part)
         self.dirty.update(one for one in same if one in self.gangs)
 
-    def put_workload(self, thing: Workload) -> None:
+    def put_workload(self, workload: Workload) -> None:
         """Record an object that may state how large gangs are."""
-        if isinstance(thing, CoschedulingGroup):
-            self.touched_groups.add((thing.namespace, thing.name))
-        before = self.workloads.find(type(thing), thing.namespace, thing.name)
-        self._recompute(self.workloads.put(thing))
-        self._resubmit(thing, before)
+        if isinstance(workload, CoschedulingGroup):
+            self.touched_groups.add((workload.namespace, workload.name))
+        before = self.workloads.find(type(workload), workload.namespace, workload.name)
+        self._recompute(self.workloads.put(workload))
+        self._resubmit(workload, before)
 
-    def drop_workload(self, thing: Workload) -> None:
+    def drop_workload(self, workload: Workload) -> None:
         """Forget an object that may state how large gangs are."""
-        self._recompute(self.workloads.drop(thing))
-        self._resubmit(thing, None)
+        self._recompute(self.workloads.drop(workload))
+        self._resubmit(workload, None)
 
     def replace_workloads(
-        self, kind: type[Workload], things: Iterable[Workload], served: bool = True
+        self, kind: type[Workload], workloads: Iterable[Workload], served: bool = True
     ) -> None:
         """Take in a whole list of one kind of workload; ``served`` tells whether the cluster serves that kind."""
-        listed = tuple(things)
+        listed = tuple(workloads)
         self.touched_groups.update(
             (one.namespace, one.name) for one in listed if isinstance(one, CoschedulingGroup)
         )
         before = self.workloads.all(kind)
         self._recompute(self.workloads.replace(kind, listed, served))
-        for thing in listed:
-            self._resubmit(thing, before.pop((thing.namespace, thing.name), None))
-        for thing in before.values():
-            self._resubmit(thing, None)
+        for workload in listed:
+            self._resubmit(workload, before.pop((workload.namespace, workload.name), None))
+        for workload in before.values():
+            self._resubmit(workload, None)
 
-    def _resubmit(self, thing: Workload, before: Workload | None) -> None:
-        """Mark the gangs to look at again because of what an object says of the queue, or because a Job has ended.
+    def _resubmit(self, workload: Workload, before: Workload | None) -> None:
+        """Mark the gangs to look at again because an object's submission has changed, or because a Job has ended.
 
-        ``before`` is what was known of the object, None where it is new or gone.
+        ``before`` is the object as last observed, None if it is new or gone.
         """
-        if isinstance(thing, Job) and _ending(thing) != (before and _ending(before)):
-            target = Target("job", thing.name)
-            self.dirty.update(self.awaited.by(thing.namespace, target) & self.gangs.keys())
-        if isinstance(thing, Resumable) and _place(thing) != _place(before):
-            self._queue_anew(thing)
-        if thing.submission != (NOTHING_SAID if before is None else before.submission):
-            self.dirty.update(self._of(thing))
+        if isinstance(workload, Job) and _ending(workload) != (before and _ending(before)):
+            target = Target("job", workload.name)
+            self.dirty.update(self.awaited.by(workload.namespace, target) & self.gangs.keys())
+        if isinstance(workload, Resumable) and _place(workload) != _place(before):
+            self._queue_anew(workload)
+        if workload.submission != (NOTHING_SAID if before is None else before.submission):
+            self.dirty.update(self._of(workload))
 
     def _queue_anew(self, job: Resumable) -> None:
-        """Take over for the pods of a workload what it says of its place in line."""
+        """Update the place in line of a workload's pods."""
         for key in self._by_owner.of(job.uid):
             self.dirty.add(key)
             for member in self.gangs[key].members.values():
                 member.submitted = self._submitted(member)
 
-    def _of(self, thing: Workload) -> set[GangKey]:
+    def _of(self, workload: Workload) -> set[GangKey]:
         """Return the gangs whose pods a workload owns, and those that are named after it."""
-        found = {*self._by_owner.of(thing.uid), *self._by_name.of(_begins(thing.namespace, thing.name))}
-        found.update(key for one in self.workloads.made_of(thing) for key in self._of(one))
-        if isinstance(thing, LeaderWorkerSet):
+        found = {
+            *self._by_owner.of(workload.uid),
+            *self._by_name.of(_begins(workload.namespace, workload.name)),
+        }
+        found.update(key for one in self.workloads.made_of(workload) for key in self._of(one))
+        if isinstance(workload, LeaderWorkerSet):
             # Its gangs have its name and a number, and nobody has many of them.
             found |= {key for key in self.gangs if key.convention is Convention.LEADER_WORKER_SET}
         return found
@@ -375,14 +378,14 @@ def _begins(namespace: str, name: str) -> tuple[str, str]:
     return namespace, name.partition("/")[0]
 
 
-def _ending(thing: Workload) -> tuple[object, ...]:
-    """Return what of an object counts for those that wait for its end."""
-    return (thing.uid, thing.outcome if isinstance(thing, Job) else None, thing.submission.after)
+def _ending(workload: Workload) -> tuple[object, ...]:
+    """Return the part of an object on which gangs depend that wait for its end."""
+    return (workload.uid, workload.outcome if isinstance(workload, Job) else None, workload.submission.after)
 
 
-def _place(thing: Workload | None) -> tuple[object, ...]:
+def _place(workload: Workload | None) -> tuple[object, ...]:
     """Return whether a workload is suspended, and what place in line it keeps."""
-    return (thing.suspended, thing.queued_since) if isinstance(thing, Resumable) else (False, None)
+    return (workload.suspended, workload.queued_since) if isinstance(workload, Resumable) else (False, None)
 
 
 def _names_same_gang(old: Pod, new: Pod) -> bool:

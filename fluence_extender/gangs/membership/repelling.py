@@ -1,12 +1,11 @@
 """Which namespaces have pods that others may keep away from their nodes.
 
-A pod may forbid others to run beside it (required anti-affinity), whatever these say themselves. kube-scheduler sees to
-that; the placement core leaves it to kube-scheduler. So pods that kube-scheduler won't see before they are bound may
-only be created where nobody keeps them away. Whole namespaces are told apart, because nearly all such rules are about
-pods of the same namespace.
+A pod's required anti-affinity may forbid other pods to run beside it. The placement core doesn't judge such rules; it
+leaves them to kube-scheduler. So a pod may be bound at birth, before kube-scheduler sees it, only if no pod keeps it
+away. This is judged for whole namespaces, because nearly all such rules are about pods of the same namespace.
 
-A pod that waits for another scheduler may get any node at any moment. So while one waits, all namespaces count: of two
-pods that want the same room, kube-scheduler then sees ours before it is bound.
+A pod that waits for another scheduler may get any node at any moment, and may want the same room. So while one waits,
+no pod of any namespace is bound at birth, and kube-scheduler sees ours before it is bound.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ ANY = "*"
 
 
 class Repelling:
-    """Counts the pods that may keep others away, by the namespaces of these."""
+    """Counts the pods that may keep others away, by the namespaces of the pods that they keep away."""
 
     def __init__(self) -> None:
         self._by_pod: dict[str, tuple[str, ...]] = {}

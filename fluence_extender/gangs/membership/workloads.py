@@ -1,7 +1,7 @@
 """The objects that state how large gangs are and where they may be placed, and which memberships depend on which.
 
-Invariants: a membership is recorded as depending on all objects of each name, and on every kind of object, that was
-looked up when it was computed. Where one of these objects can't be read, the size isn't known.
+Invariants: a membership depends on each name and each kind of object that was looked up when it was computed, and all
+of these are recorded. If one of the objects can't be read, the size isn't known.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class WorkloadIndex:
         return membership
 
     def _shared(self, dependencies: tuple[Ref, ...]) -> tuple[Ref, ...]:
-        """Return the equal tuple of another pod if one is quickly found, so that the pods of a gang share one tuple."""
+        """Return the equal tuple of another pod if a look-up finds one, so that the pods of a gang share one tuple."""
         other = next(iter(self._dependents.of(dependencies[0])), "")
         known = self._dependencies.get(other, ())
         return known if known == dependencies else dependencies
@@ -93,43 +93,45 @@ class WorkloadIndex:
         for ref in self._dependencies.pop(uid, ()):
             self._dependents.discard(ref, uid)
 
-    def put(self, thing: Workload) -> list[str]:
-        """Record an object; return the pods to look at again if it has changed."""
-        name = thing.namespace, thing.name
-        objects = self._objects.setdefault(type(thing), {})
+    def put(self, workload: Workload) -> list[str]:
+        """Record an object; return the uids of the pods to look at again, none if it hasn't changed."""
+        name = workload.namespace, workload.name
+        objects = self._objects.setdefault(type(workload), {})
         before = objects.get(name)
-        changed = before != thing
-        if before is not None and before.uid != thing.uid:
+        changed = before != workload
+        if before is not None and before.uid != workload.uid:
             self._first_seen.pop(before.uid, None)
-        objects[name] = thing
-        if isinstance(thing, ResumableObject):
-            self._first_seen.setdefault(thing.uid, revision(thing.version))
-        return self._touched(thing) if changed else []
+        objects[name] = workload
+        if isinstance(workload, ResumableObject):
+            self._first_seen.setdefault(workload.uid, revision(workload.version))
+        return self._touched(workload) if changed else []
 
-    def first_seen(self, thing: ResumableObject) -> int:
+    def first_seen(self, workload: ResumableObject) -> int:
         """Return the resourceVersion at which a workload was first seen: it orders those of the same second."""
-        return self._first_seen.get(thing.uid, revision(thing.version))
+        return self._first_seen.get(workload.uid, revision(workload.version))
 
-    def was_seen(self, thing: ResumableObject, version: int) -> bool:
-        """Take in that a workload was seen at a resourceVersion; return whether that is earlier than was known."""
-        earlier = version < self.first_seen(thing)
+    def was_seen(self, workload: ResumableObject, version: int) -> bool:
+        """Record that a workload existed at a resourceVersion; return whether that is the earliest so far."""
+        earlier = version < self.first_seen(workload)
         if earlier:
-            self._first_seen[thing.uid] = version
+            self._first_seen[workload.uid] = version
         return earlier
 
-    def drop(self, thing: Workload) -> list[str]:
+    def drop(self, workload: Workload) -> list[str]:
         """Forget an object; return the pods to look at again."""
-        name = thing.namespace, thing.name
-        gone = self._objects.get(type(thing), {}).pop(name, None)
-        self._first_seen.pop(thing.uid, None)
-        return self._touched(thing) if gone is not None else []
+        name = workload.namespace, workload.name
+        gone = self._objects.get(type(workload), {}).pop(name, None)
+        self._first_seen.pop(workload.uid, None)
+        return self._touched(workload) if gone is not None else []
 
-    def made_of(self, thing: Workload) -> list[RayCluster]:
+    def made_of(self, workload: Workload) -> list[RayCluster]:
         """Return the RayClusters that were made of a RayJob: they have other names than it has."""
-        if not isinstance(thing, RayJob):
+        if not isinstance(workload, RayJob):
             return []
         clusters = (one for one in self._objects.get(RayCluster, {}).values() if isinstance(one, RayCluster))
-        return [one for one in clusters if (one.namespace, one.made_of) == (thing.namespace, thing.name)]
+        return [
+            one for one in clusters if (one.namespace, one.made_of) == (workload.namespace, workload.name)
+        ]
 
     def replace(self, kind: type[Workload], objects: Iterable[Workload], served: bool) -> list[str]:
         """Take in a whole list of one kind; return the pods to look at again because of a difference."""
@@ -142,8 +144,8 @@ class WorkloadIndex:
             touched += self._on(kind)
         return touched
 
-    def _touched(self, thing: Workload) -> list[str]:
-        names = dict.fromkeys((one.namespace, one.name) for one in (thing, *self.made_of(thing)))
+    def _touched(self, workload: Workload) -> list[str]:
+        names = dict.fromkeys((one.namespace, one.name) for one in (workload, *self.made_of(workload)))
         return [uid for name in names for uid in self._on(name)]
 
     def _on(self, ref: Ref) -> list[str]:
@@ -172,10 +174,9 @@ class _Recorder:
 
 
 def owner_topology(workloads: WorkloadIndex, pod: Pod) -> tuple[tuple[str, ...], int]:
-    """Return what the pod's owners require of the gang's placement, beside what the pod itself requires.
+    """Return what the pod's owners require of the gang's placement, in addition to what the pod itself requires.
 
-    These are the node labels of which the pod's PodGroup requires one domain, and the size of its Job where that
-    counts.
+    These are the node labels for which its PodGroup requires a single domain, and the size of its Job if that counts.
     """
     group = workloads.find(PodGroup, pod.namespace, pod.group) if pod.group else None
     return group.levels if group is not None else (), _job_size(workloads, pod)

@@ -1,9 +1,9 @@
 """Evicting victims, a limited number of pods per step, for as long as their capacity is wanted.
 
-Between a decision and the eviction of the last of thousands of pods much can change. Invariants: the eviction of a gang
-begins only if the nodes of the preemptor's projection, or its quota, still lack room at that moment, and only if its
-priority is lower or its queue has to give back; once begun, a gang is evicted to its last bound member, unless it can
-run without the evicted ones.
+Much can change before the last of thousands of pods is evicted. Invariants: the eviction of a gang begins only if the
+nodes of the preemptor's projection, or its quota, still lack room at that moment. The gang's priority must still be
+lower, or its queue must still have to give back. Once its eviction has begun, a gang is evicted to its last bound
+member, unless it can run without the evicted ones.
 
 Pods that are terminating or being evicted free their capacity without further action, so no other gang has to be
 evicted for it. Such pods are *departing*.
@@ -28,7 +28,7 @@ from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason
 
 AT_ONCE = 500
-"""How many pods are evicted in one step; thousands would make a step long."""
+"""The most pods that are evicted in one step, so that a step stays short."""
 
 
 class TerminatingPods:
@@ -76,9 +76,9 @@ class GangEviction:
     """The eviction of one gang; ``why`` is the reason for its users.
 
     ``surplus`` means that only the pods ``uids`` go and the gang runs on; otherwise all of its members go, including
-    those that joined later. ``counted`` means that ``on_preempted`` was called for it, ``sent`` are the pods for which
-    an eviction was sent, and ``refused_since`` holds by uid since when the eviction of a pod has failed. ``suspended``
-    has the Jobs whose suspension was sent, by uid, each with its version then.
+    those that joined later. ``counted`` means that ``on_preempted`` was called for it. ``sent`` are the pods for which
+    an eviction was sent. ``refused_since`` says by uid since when the eviction of a pod has failed. ``suspended`` has
+    by uid the Jobs whose suspension was sent, each with its version at that time.
     """
 
     why: Reason
@@ -131,7 +131,7 @@ class Evictions:
 
     @property
     def unfinished(self) -> bool:
-        """Return whether the last step left something to do."""
+        """Return whether the last step left evictions to do."""
         return bool(self._to_look_at)
 
     @property
@@ -148,7 +148,7 @@ class Evictions:
         return key in self._by_gang
 
     def of_gang(self, key: GangKey) -> GangEviction | None:
-        """Return the eviction of the gang; None if it isn't being evicted."""
+        """Return the eviction of the gang, None if there is none."""
         return self._by_gang.get(key)
 
     def request(
@@ -191,7 +191,7 @@ class Evictions:
         if eviction is not None:
             eviction.refused_since.pop(uid, None)
 
-    # Departing pods. ``preemption`` is that of the gang that asks, None if it has none.
+    # Departing pods. ``preemption`` is that of the gang in question, None if it has none.
 
     def departs(self, uid: str, preemption: Preemption | None, now: float, patient: bool = False) -> bool:
         """Return whether a pod departs; with ``patient``, late pods count too."""
@@ -221,7 +221,7 @@ class Evictions:
     # Evicting.
 
     def actions(self, looked_at: Collection[GangKey]) -> list[Evict | Requeue]:
-        """Return the evictions to send now; ``looked_at`` are the gangs of which something may have changed."""
+        """Return the evictions to send now; ``looked_at`` are the gangs that may have changed."""
         changed = [key for key in looked_at if key in self._by_gang]
         gone = [key for key in self._by_gang if key not in self._registry.gangs]
         self._to_look_at.update(dict.fromkeys((*sorted(changed), *gone)))
@@ -295,11 +295,11 @@ class Evictions:
         return False
 
     def _sure(self) -> set[str]:
-        """Return the pods that depart whatever is decided now."""
+        """Return the pods that depart regardless of what is decided now."""
         return set(self._terminating.uids()).union(*(one.sent for one in self._by_gang.values()))
 
     def _surely_departs(self, uid: str) -> bool:
-        """Return whether a pod departs whatever is decided now."""
+        """Return whether a pod departs regardless of what is decided now."""
         eviction = self._by_pod.get(uid)
         return (eviction is not None and uid in eviction.sent) or uid in self._terminating
 
@@ -311,5 +311,5 @@ class Evictions:
 
 
 def _not_granted(preemption: Preemption | None) -> frozenset[str]:
-    """Return the victims' pods while the budgets are asked; once these allow it, the pods are among the evictions."""
+    """Return the victims' pods as long as the budgets haven't allowed their evictions."""
     return frozenset() if preemption is None or preemption.granted else preemption.uids

@@ -1,15 +1,16 @@
 """Preemption for gangs that lack capacity: which victims are evicted for them, and what is held for them meanwhile.
 
-A gang that has no place for lack of capacity, and may preempt, is planned on a copy of the ledger without its victims,
-and the nodes of that plan are held for it. Then the disruption budgets of its victims are asked, then the victims are
-evicted, and the gang is planned like any other as soon as there is capacity. Such a gang is a *preemptor*. Invariants:
+If a gang lacks capacity and may preempt, it is planned on a copy of the ledger without its victims, and the nodes of
+that plan are held for it. Such a gang is a *preemptor*. Then the disruption budgets of the victims are asked, and the
+victims are evicted. The preemptor is planned like any other gang as soon as there is capacity. Invariants:
 
 * A gang that could not preempt a preemptor is neither placed on its nodes nor given devices of its types.
 * Once its eviction has begun, a gang is evicted to its last bound member, unless it can run without the evicted ones.
 * The priority of a victim is lower than that of every member it is evicted for, so chains of preemptions end.
 
-What has to outlive the process is in the cluster: the held nodes, as nominations of pods that are still gated, and the
-victims that are terminating. A new leader first holds those nodes and then decides again, counting departing pods.
+The state that has to outlive the process is in the cluster. The held nodes are nominations of pods that are still
+gated, and the victims are terminating. A new leader first holds those nodes. Then it decides again, and counts the
+departing pods.
 
 The rest of the service preempts through `PreemptionManager` alone. Simulations also use search and precedence.
 """
@@ -58,7 +59,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PreemptionState:
-    """What a simulation has to know of the preemptions under way.
+    """The preemptions under way, for a simulation.
 
     ``departing`` are the uids of pods that free their capacity without further action, ``evicted`` the gangs that are
     being evicted.
@@ -140,10 +141,10 @@ class PreemptionManager:
         return self._preemptions.behind(gang, reason)
 
     def known_reason(self, gang: Gang, members: Iterable[Member], now: float) -> Reason | None:
-        """Return why the gang has no place where planning it again would change nothing; None to plan it.
+        """Return why the gang has no place if planning it again would change nothing, None to plan it.
 
-        That is so if victims are being searched for and the ledger has not changed, or if pods are still where the gang
-        goes and it was planned in vain a moment ago.
+        That is so if a search for victims is under way and the ledger has not changed. It is also so if pods still hold
+        what the gang needs, and it was planned without success a moment ago.
         """
         reason = self._searches.known_reason(gang)
         if reason is not None:
@@ -163,7 +164,7 @@ class PreemptionManager:
         return preemption.busy
 
     def idle(self, priority: float, now: float) -> bool:
-        """Return whether preemption concerns no gang of that preempting priority: there is nobody to evict for it."""
+        """Return whether preemption can't help gangs of that preempting priority, because there is no pod to evict."""
         return not self._preemptions and self._evictions.idle and not self._searches.may_help(priority, now)
 
     def takes_back(self, gang: Gang, members: Sequence[Member]) -> bool:
@@ -205,9 +206,9 @@ class PreemptionManager:
         return self._decide(gang, members, preemption, found, reason, now)
 
     def _checks_next(self, gang: Gang, preemption: Preemption, reason: Reason, now: float) -> bool:
-        """Return whether planning the gang in vain was enough for one step.
+        """Return whether the failed plan was enough work for one step.
 
-        The next step then checks whether the departing pods are enough.
+        If so, the next step checks whether the departing pods are enough.
         """
         preemption.planned |= reason is not preemption.busy
         preemption.check_next = preemption.planned and preemption.awaits(self._ledger.allocations)
@@ -252,7 +253,7 @@ class PreemptionManager:
         victims: tuple[Victim, ...],
         before: Preemption | None,
     ) -> Preemption:
-        """Begin a preemption for the gang, in place of the one ``before``."""
+        """Begin a preemption for the gang, which replaces ``before``."""
         begun = Preemption(
             priority=preempting_priority(members),
             device_types=frozenset(kind for member in members for kind in member.pod.devices),
@@ -266,9 +267,9 @@ class PreemptionManager:
             begun.pods = dict(before.pods)
         for victim in victims:
             known = self._registry.gangs.get(victim.gang)
-            there = known.members if known is not None else {}
+            by_uid = known.members if known is not None else {}
             begun.pods.update(
-                (uid, there[uid].pod) for uid in victim.uids if uid in there and there[uid].state is BOUND
+                (uid, by_uid[uid].pod) for uid in victim.uids if uid in by_uid and by_uid[uid].state is BOUND
             )
         self._preemptions[gang.key] = begun
         return begun
@@ -276,7 +277,7 @@ class PreemptionManager:
     def _hold(
         self, gang: Gang, members: Sequence[Member], found: Found, preemption: Preemption, now: float
     ) -> None:
-        """Hold the nodes of the find for the gang."""
+        """Hold the nodes that were found for the gang."""
         nodes = {place.uid: place.node for place in found.places}
         self._ledger.preemptor_holds.hold(gang.key, nodes.values())
         for member in members:
@@ -297,7 +298,7 @@ class PreemptionManager:
         return preemption.reason(key.namespace, self._ledger.allocations, late, self._limits.leaving)
 
     def end(self, key: GangKey) -> None:
-        """End the preemption for that gang; what was held for it is open to every gang."""
+        """End the preemption for that gang; what was held for it is open to all gangs again."""
         holds = self._ledger.preemptor_holds
         if self._preemptions.pop(key, None) is None and not holds.nodes_for(key):
             return
@@ -311,7 +312,7 @@ class PreemptionManager:
                     update(member, held_node="")
             self._registry.dirty.add(key)
 
-    # Carrying it out.
+    # Carrying out.
 
     @property
     def restless(self) -> bool:
@@ -323,9 +324,9 @@ class PreemptionManager:
         )
 
     def actions(self, now: float, looked_at: Collection[GangKey]) -> list[Action]:
-        """Return what is to be done now, and end the preemptions of gangs that no longer wait for them.
+        """Return the actions that are due, and end the preemptions of gangs that no longer wait for them.
 
-        ``looked_at`` are the gangs of which something may have changed.
+        ``looked_at`` are the gangs that may have changed.
         """
         for key in [key for key in self._preemptions if not self._waits(key)]:
             self.end(key)
@@ -345,7 +346,7 @@ class PreemptionManager:
         return found
 
     def _wake_deferred(self) -> None:
-        """Once no search is under way, try the most important gang that had to wait for one to end."""
+        """Once no search is under way, try the first in order of the gangs that had to wait for its end."""
         if self._searches.under_way or not self._deferred:
             return
         waiting = [gang for key in self._deferred if (gang := self._registry.gangs.get(key)) is not None]
@@ -370,7 +371,7 @@ class PreemptionManager:
                 nominating[uid] = member.held_node
                 yield NominateGated(member.pod, member.held_node)
 
-    # What came of the actions.
+    # The outcomes of actions.
 
     def nomination_failed(self, uid: str) -> None:
         """Try a nomination again that could not be written."""
@@ -439,7 +440,7 @@ class PreemptionManager:
         self._terminating.add(uid)
 
     def state(self) -> PreemptionState:
-        """Return what a simulation has to know of the preemptions under way."""
+        """Return the preemptions under way, for a simulation."""
         preemptors = {
             key: PreemptorDemand(
                 order=one.order, priority=one.priority, device_types=one.device_types, owed=one.owed

@@ -1,8 +1,8 @@
 """The preemptions that are under way, and their precedence: for which preemptors nodes and devices are held.
 
-Invariants: a gang that could not preempt a preemptor is neither placed on its nodes nor given devices of its types; the
-reason of a preemptor changes only when a pod is gone or late, or when a problem appears or ends, never with time alone;
-the text of a reason, which stands in Events, names no object of another namespace.
+Invariants: a gang that could not preempt a preemptor is neither placed on its nodes nor given devices of its types. The
+reason of a preemptor changes only when a pod is gone or late, or when a problem appears or ends, and never with time
+alone. The text of a reason, which Events show, names no object of another namespace.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.queueing.order import Rank
 
 NAMED_GANGS = 4
-"""How many victims are named in a reason."""
+"""The most victims that a reason names."""
 
 
 class PreemptionStage(IntEnum):
     """How far a preemption has come.
 
-    The step that decides does nothing else. From the next one on (``DUE``) pods are nominated. The disruption budgets
-    have been ``ASKED``, and allow the evictions (``GRANTED``).
+    The step that decides on it does nothing else. From the next step on (``DUE``) pods are nominated. ``ASKED`` means
+    that the disruption budgets have been asked, and ``GRANTED`` that they allow the evictions.
     """
 
     DECIDED = 1
@@ -42,10 +42,10 @@ class PreemptionStage(IntEnum):
 
 @dataclass(slots=True, kw_only=True)
 class PreemptorDemand:
-    """What other gangs have to respect of a preemptor.
+    """The claims of a preemptor that other gangs have to respect.
 
-    ``order`` is its precedence. ``priority`` is the lowest of its pods that need a place; ``device_types`` are the
-    types of devices that it asks for. ``owed`` are the gangs that it takes because its queue takes back.
+    ``order`` is its precedence. ``priority`` is the lowest priority of its pods that need a place. ``device_types`` are
+    the types of devices that it asks for. ``owed`` are its victims by the guarantee of its queue.
     """
 
     order: Rank
@@ -58,15 +58,15 @@ class PreemptorDemand:
 class Preemption(PreemptorDemand):
     """The preemption for one gang, the preemptor.
 
-    ``victims`` are what it takes, ``uids`` their pods, and ``pods`` those of their pods that are bound. By uid,
-    ``problems`` has the pods that could not be evicted and why, and ``nominating`` which node is being written as a
-    pod's nomination.
+    ``victims`` are its victims, ``uids`` their pods, and ``pods`` those of their pods that are bound. By uid,
+    ``problems`` has the pods that could not be evicted and why, and ``nominating`` the nodes that are being written as
+    pods' nominations.
 
     ``projection`` is where the preemptor goes, None if that can't be judged node by node. ``awaited`` are the pods that
     hold something there, and ``spared`` are pods of victims that need not be evicted after all. ``busy`` is why it had
     no place when it was last planned; while pods are awaited it isn't planned again before ``plan_at``. ``planned``
     means that it was planned in this step, ``check_next`` that the next step checks whether the departing pods are
-    enough. ``allowed`` is what the victims are taken for where a quota lacks room, too.
+    enough. ``allowed`` says whether its quota has room once pods are gone, if the victims are also to free quota.
     """
 
     victims: tuple[Victim, ...] = ()
@@ -132,17 +132,17 @@ class Preemption(PreemptorDemand):
         reason = Reason(ReasonCode.PREEMPTING, f"preempting {text}", with_names=f"preempting {full}")
         late_pods = [self.pods[uid] for uid in late if uid in self.pods]
         if late_pods:
-            pod, what = min(late_pods, key=lambda pod: pod.key), f"has not gone within {patience:g} s"
+            pod, problem = min(late_pods, key=lambda pod: pod.key), f"has not gone within {patience:g} s"
         elif self.problems:
-            pod, what = self.problems[min(self.problems)]
+            pod, problem = self.problems[min(self.problems)]
             if pod.namespace == namespace:
-                return reason.followed_by(what)
+                return reason.followed_by(problem)
             # The API server's words may name other objects of that namespace.
-            what = "can't be evicted now"
+            problem = "can't be evicted now"
         else:
             return reason
         shown = pod.key if pod.namespace == namespace else "a pod of another namespace"
-        return reason.followed_by(f"{shown} {what}", f"{pod.key} {what}")
+        return reason.followed_by(f"{shown} {problem}", f"{pod.key} {problem}")
 
 
 class Preemptions(dict[GangKey, Preemption]):
@@ -160,7 +160,7 @@ class Preemptions(dict[GangKey, Preemption]):
         return preemptable_by([one.pod for one in gang.alive()], self) | passed if self else passed
 
     def device_conflict(self, gang: Gang, members: Iterable[Member]) -> Reason | None:
-        """Return why ``gang`` may not be tried now: devices that its ``members`` ask for are held for a preemptor."""
+        """Return why ``gang`` may not be tried now: devices that its ``members`` need are held for a preemptor."""
         if not self:
             return None
         device_types = {kind for member in members for kind in member.pod.devices}
@@ -180,7 +180,7 @@ class Preemptions(dict[GangKey, Preemption]):
 
 
 def preemptable_by(pods: Sequence[Pod], preemptors: Mapping[GangKey, PreemptorDemand]) -> frozenset[object]:
-    """Return those of ``preemptors`` that a gang of these pods could preempt itself: by priority, none that is owed."""
+    """Return those of ``preemptors`` that a gang of these pods could preempt by priority; none that takes back."""
     if not pods or not all(pod.preempts for pod in pods):
         return frozenset()
     priority = min(pod.priority for pod in pods)
@@ -195,7 +195,7 @@ def devices_held_for(
 ) -> Reason | None:
     """Return why a gang of ``namespace`` that asks for devices of these types isn't tried.
 
-    That is the first preemptor ahead of it that needs some too.
+    The reason names the first preemptor ahead of it that also needs such devices.
     """
     for key, one in sorted(preemptors.items(), key=lambda item: item[1].order):
         shared = sorted(one.device_types.intersection(device_types))
@@ -225,13 +225,13 @@ def behind(
 
 
 def named(key: GangKey, preemptor: PreemptorDemand, namespace: str = "") -> str:
-    """Return how a preemptor is named to users of ``namespace``, or with its name in any case if that is ""."""
+    """Return how a preemptor is named to users of ``namespace``. If that is "", use its name in any case."""
     who = str(key) if namespace in ("", key.namespace) else "a gang of another namespace"
     return f"{who} (priority {preemptor.priority})"
 
 
 def _with_others(own: Sequence[str], others: int) -> str:
-    """Return a list of the gangs of one's ``own`` namespace, and how many are of other namespaces."""
+    """Return a list in words: the gangs of the user's ``own`` namespace, and the number of gangs of others."""
     counted = "a gang of another namespace" if others == 1 else f"{others} gangs of other namespaces"
     listed = [first_few(own, NAMED_GANGS)] if own else []
     return " and ".join([*listed, counted] if others else listed)

@@ -1,8 +1,8 @@
 """Where a gang will fit once its victims are gone, checked node by node against the ledger as it is now.
 
-A plan that was made on a copy of the ledger, or some steps ago, stays good for as long as each of its nodes still has
-capacity for the pods that are planned there. Checking that needs no new plan, and a change on one node says nothing
-about the other nodes.
+A plan may have been made on a copy of the ledger, or some steps ago. It stays good for as long as each of its nodes has
+capacity for the pods that are planned there. This is checked without a new plan, and only on the nodes that have
+changed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Projection:
         self._suitable: dict[str, Node] = {}
         self._labels: dict[str, Mapping[str, str]] | None = None
         if any(demand.constraints for demand in demands):
-            # The nodes may have been chosen for their labels, so a node with other labels is no longer good.
+            # The nodes may have been chosen for their labels, so a node whose labels have changed is no longer good.
             changed = () if seen is None else planner.eligibility.journal.since(seen)
             still = self._on if changed is not None else ()
             nodes = {name: planner.node(name) for name in still if name not in (changed or ())}
@@ -70,7 +70,7 @@ class Projection:
         return self._on.keys()
 
     def open(self, passing: frozenset[object]) -> bool:
-        """Return whether no node is closed to the gang, except for the sake of the gangs ``passing``."""
+        """Return whether no node is closed to the gang; nodes that are held for the gangs ``passing`` are open."""
         ledger = self._ledger
         with ledger.preemptor_holds.ignoring(passing):
             return ledger.preemptor_holds.closed_to(self._gang).isdisjoint(
@@ -78,7 +78,7 @@ class Projection:
             ) and ledger.overcommitted.isdisjoint(self._on)
 
     def good(self, name: str, departs: Departs) -> bool:
-        """Return whether the node takes the pods that are planned there once the departing pods are gone."""
+        """Return whether the node has room for its planned pods once the departing pods are gone."""
         return self._suits(name) and not self.short(name, departs)
 
     def good_everywhere(self, departs: Departs, passing: frozenset[object]) -> bool:
@@ -103,7 +103,7 @@ class Projection:
         return any(amount > left.get(resource, 0) for resource, amount in needed.items())
 
     def _suits(self, name: str) -> bool:
-        """Return whether the pods may still run on the node, whatever its free capacity is."""
+        """Return whether the pods may still run on the node, apart from its free capacity."""
         node = self._planner.node(name)
         if node is None or (self._labels is not None and node.labels != self._labels.get(name)):
             return False
@@ -115,7 +115,7 @@ class Projection:
         return True
 
     def may_fit_now(self, passing: frozenset[object]) -> bool:
-        """Return False only if it is certain that the gang does not fit now, on whatever nodes."""
+        """Return False only if it is certain that the gang fits on no nodes now."""
         if self._alike is None:
             return True
         with self._ledger.preemptor_holds.ignoring(passing):
@@ -124,14 +124,14 @@ class Projection:
     def checked(self, departs: Departs, passing: frozenset[object]) -> Generator[int, None, bool]:
         """Do `good_everywhere` in pieces, yielding the cost of each.
 
-        The result holds at the end, whatever has changed between two pieces.
+        The result is right for the state at the end, even if nodes have changed between two pieces.
         """
         position = self._position()
         for name in self._on:
             if not self.good(name, departs):
                 return False
             yield NODE_COST
-        # The decision about this many nodes is a step of its own.
+        # With this many nodes the decision is a step of its own.
         yield NODE_COST * len(self._on)
         while True:
             changed, position = self._changed_since(position), self._position()

@@ -1,14 +1,15 @@
 """The search for victims, in pieces, and the confirmation that what it found still holds.
 
-On a large cluster a search takes longer than other work may be kept waiting. So it is made in steps, on a copy of the
-ledger as it was at the beginning. Its cost is counted rather than timed: the same query takes the same number of steps.
+On a large cluster a search takes too long for one step of the service. So it is made in several steps, on a copy of the
+ledger that is made at the beginning. Its cost is counted rather than timed, so the same query takes the same number of
+steps.
 
-While a search is under way the cluster changes: victims end by themselves, gangs grow, capacity is taken or comes free.
-So a find is confirmed on the ledger as it is before anything acts on it, and it is mended rather than given up. A
-victim that is gone is dropped, and a gang that has taken the capacity of one may become a victim in its stead. On a
-cluster of thousands of pods some have always ended, and a search that began again each time would never end. Invariant
-of a confirmed find: the places are good once the victims are gone, every victim may be taken, and holds something on
-their nodes or of a quota that lacks room.
+While a search is under way the cluster changes: victims end by themselves, gangs grow, capacity is taken or freed. So a
+result is confirmed on the present ledger before anything acts on it. A result that no longer holds is mended rather
+than given up: among thousands of pods some have always ended, and a search that began again each time would never
+finish. A victim that is gone is dropped, and a gang that has taken its capacity may become a victim instead. Invariant
+of a confirmed result: the places are good once the victims are gone. Every victim may be taken, and it holds something
+on the nodes of the places or of a quota that lacks room.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.trial import Trial
 
 TRIALS = 16, 256
-"""How many sets of victims are tried for one gang: at least, at most."""
+"""The fewest and the most sets of victims that are tried for one gang."""
 
 TRIED_NODES = 200_000
-"""Between those limits the number of trials times the number of nodes comes to this."""
+"""Between those limits, the number of trials is this divided by the number of nodes."""
 
 POD_COST = 12
 """The cost of looking at a pod, or of placing it in a trial, where a trial on n nodes costs n."""
 
 MIXED_TRIAL_COST = 8_000
-"""What a trial costs in addition at least where members differ: it may spend the whole budget of the exact search."""
+"""The least additional cost of a trial if members differ: it may use the whole budget of the exact search."""
 
 REPAIRS = 4
 """How many times a confirmation looks for other places when the ones that were found are no longer good.
@@ -84,13 +85,13 @@ class Found:
 
 @dataclass(slots=True)
 class VictimQuery:
-    """What is searched for.
+    """A request for victims.
 
-    ``departing`` are pods that free their capacity without further action; ``patient`` means that they count however
-    long they take. ``may_take`` returns whether a gang may be a victim at all; the priority of every victim is below
-    ``priority``, except of those that are ``owed``, each with the share of its queue. ``usable`` are the nodes that
-    matter, None for all. Nodes held for the gangs ``passing`` are open. ``allowed`` returns whether quotas have room
-    once pods are gone, None where they have it.
+    ``departing`` are pods that free their capacity without further action; ``patient`` means that they count no matter
+    how long they take. ``may_take`` returns whether a gang may be a victim at all. The priority of every victim is
+    below ``priority``, except for the gangs ``owed``, each of which has the share of its queue. ``usable`` are the
+    nodes that matter, None for all. Nodes held for the gangs ``passing`` are open. ``allowed`` returns whether quotas
+    have room once pods are gone; it is None if they have room already.
     """
 
     key: GangKey
@@ -110,7 +111,7 @@ class VictimQuery:
         return self.allowed is None or self.allowed(gone)
 
     def offers(self, gang: Gang) -> list[Victim]:
-        """Return what may be taken from a gang, as `victims_of` does."""
+        """Return the possible victims from a gang, as `victims_of` does."""
         found = victims_of(gang) if self.may_take(gang) else []
         over = self.owed.get(gang.key)
         if over is not None:
@@ -118,7 +119,7 @@ class VictimQuery:
         return found if found and found[0].priority < self.priority else []
 
     def in_vain(self, lowest: int) -> bool:
-        """Return whether nothing may be taken where no priority is below ``lowest``."""
+        """Return whether there can be no victim if no priority is below ``lowest``."""
         return lowest >= self.priority and not self.owed
 
 
@@ -142,7 +143,7 @@ class VictimSearch:
     _position: dict[str, int] = field(default_factory=dict)
 
     def order(self, members: list[Member]) -> bool:
-        """Sort members as they are in the query; return False if one is not in it as it is now."""
+        """Sort members in the order of the query; return False if one has changed or isn't in the query."""
         demands = self.query.demands
         if not self._position:
             self._position = {demand.pod.uid: number for number, demand in enumerate(demands)}
@@ -265,7 +266,7 @@ def _choose(
 def _places_without(
     ledger: LedgerView, trial: Trial, query: VictimQuery, victims: Sequence[Victim]
 ) -> Generator[int, None, tuple[Assignment, ...] | None]:
-    """Return where the gang goes once ``victims`` are gone; None for nowhere, or without victims."""
+    """Return the gang's places once ``victims`` are gone; None if it has none, or without victims."""
     if not victims:
         return None
     yield _cost_of_trial(ledger, query)
@@ -273,7 +274,7 @@ def _places_without(
 
 
 def _cost_of_trial(ledger: LedgerView, query: VictimQuery) -> int:
-    """Return the cost of a trial, without that of removing pods and bringing them back."""
+    """Return the cost of a trial without the removal of pods and their return."""
     nodes, kinds = len(ledger.free.now().rows), len(grouped(query.demands))
     placing = max(MIXED_TRIAL_COST, kinds * nodes) if kinds > 1 else 0
     return nodes + POD_COST * len(query.demands) + placing
@@ -292,16 +293,16 @@ def _try_without(
     gone: frozenset[str],
     within: Collection[str] | None = None,
 ) -> tuple[Assignment, ...] | None:
-    """Return where the gang would go once the pods ``gone`` are gone; None for nowhere."""
+    """Return the gang's places once the pods ``gone`` are gone, None if it has none."""
     with ledger.preemptor_holds.ignoring(query.passing):
         return trial.place(query.demands, query.key, query.settled, gone, within)
 
 
-# Confirming a find.
+# Confirming a result.
 
 
 def confirm(registry: Registry, ledger: Ledger, planner: Planner, query: VictimQuery, found: Found) -> Work:
-    """Confirm and mend what was found, in pieces; return None if it does not hold and has to be searched for again."""
+    """Confirm and mend what was found, in pieces. Return None if it can't be mended, so that a new search is needed."""
     victims: list[Victim] = []
     for victim in found.victims:
         yield POD_COST * len(victim.uids)
@@ -318,7 +319,7 @@ def confirm(registry: Registry, ledger: Ledger, planner: Planner, query: VictimQ
     for repairs_left in reversed(range(REPAIRS)):
         projection = project(ledger, planner, query.key, query.demands, places, seen)
         if projection is not None and (yield from projection.checked(gone.__contains__, query.passing)):
-            needed = _in_the_way(ledger, victims, places)
+            needed = _needed(ledger, victims, places)
             enough = query.allows(query.departing.union(*(victim.uids for victim in needed)))
             return Found(needed if enough else tuple(victims), places, projection)
         before, seen_now = _state(ledger, planner), planner.eligibility.journal.now
@@ -371,7 +372,7 @@ def _successors(
     return list(found.values())
 
 
-def _in_the_way(ledger: Ledger, victims: list[Victim], places: Sequence[Assignment]) -> tuple[Victim, ...]:
+def _needed(ledger: Ledger, victims: list[Victim], places: Sequence[Assignment]) -> tuple[Victim, ...]:
     """Return the victims that hold something on the nodes of ``places``; the others need not be taken."""
     users = {uid for name in {place.node for place in places} for uid in ledger.accounts[name].users}
     return tuple(victim for victim in victims if not victim.uids.isdisjoint(users))

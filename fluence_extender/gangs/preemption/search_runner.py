@@ -1,8 +1,8 @@
 """Runs one search for victims at a time, a part of it in each step, for the gang that comes first.
 
-Invariants: the searches of one step cost no more than a limit, except for the last piece of one; a find that took
-several steps is confirmed on the ledger as it is before anything acts on it; a search that its gang does not continue
-in each round of attempts is dropped.
+Invariants: the searches of one step cost no more than a limit, except for the last piece of a search. A result that
+took several steps is confirmed on the present ledger before anything acts on it. A search is dropped if its gang does
+not continue it in each round of attempts.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.ranks import rank_key
 
 IN_VAIN = Found((), ())
-"""The find of a search that no eviction would help."""
+"""The result of a search for a gang that no eviction would help."""
 
 OTHERS_BUDGETS = "PodDisruptionBudgets of other namespaces forbid evictions"
 
 
 class SearchRunner:
-    """Runs searches; ``step_budget`` is what they may cost in one step."""
+    """Runs searches; ``step_budget`` is the most that they may cost in one step."""
 
     def __init__(
         self,
@@ -89,11 +89,11 @@ class SearchRunner:
         return self._running is not None or self._budget <= 0
 
     def may_take_back(self, gang: Gang, members: Sequence[Member]) -> bool:
-        """Return whether the gang may take gangs of others whatever their priority."""
+        """Return whether the gang may take gangs of other queues regardless of their priority."""
         return self._reclaims.is_owed(gang, members, self._preemptions)
 
     def quota_room(self, gang: Gang, members: Sequence[Member]) -> QuotaRoom | None:
-        """Return what says whether the gang's quota has room without some pods, None where it has room with them."""
+        """Return a function that says whether quotas have room without some pods, None if they have room anyway."""
         return self._reclaims.quota_room(gang, members)
 
     def may_help(self, priority: float, now: float) -> bool:
@@ -109,7 +109,7 @@ class SearchRunner:
             members.sort(key=lambda member: rank_key(member.pod))
 
     def known_reason(self, gang: Gang) -> Reason | None:
-        """Return why the gang that is searched for has no place, unless the ledger has changed since."""
+        """Return why the gang of the running search has no place, None if the ledger has changed since."""
         running = self._running
         if running is not None and running.query.key == gang.key and running.version == self._ledger.version:
             return running.reason
@@ -136,8 +136,8 @@ class SearchRunner:
     ) -> Found | None:
         """Return the victims that are needed besides the departing pods, and where the members will go.
 
-        ``running`` is the search that is under way for them; with None one begins, if it is needed. Returns `IN_VAIN`
-        if no eviction would help, and None while that isn't known yet.
+        ``running`` is the search that is under way for them. If it is None, a search begins if one is needed. Return
+        `IN_VAIN` if no eviction would help, and None as long as the result isn't known.
         """
         if running is None:
             if preemption is not None and self._enough_depart(gang, members, preemption, now, patient):
@@ -148,12 +148,12 @@ class SearchRunner:
                 if self._running is not None:
                     return None
                 running = self._running = search(self._registry, self._ledger, self._planner, query)
-                # The same step has already spent a plan on finding out that the members have no place.
+                # This step has already made a plan, which showed that the members have no place.
                 self._budget -= POD_COST * len(members)
         if running is not None:
             running.round, patient = self._round, running.query.patient
             if running.over and running.found is not None:
-                # A find that took several steps is confirmed in steps of its own.
+                # A result that took several steps is confirmed in steps of its own.
                 query = self._query(gang, members, preemption, now, patient)
                 running.confirm(confirm(self._registry, self._ledger, self._planner, query, running.found))
             self._budget = running.proceed(self._budget)
@@ -164,7 +164,7 @@ class SearchRunner:
             if found is None and running.confirming:
                 return None
         if found is None and preemption is not None and not patient:
-            # There are no other victims, so pods that terminate too slowly are waited for all the same.
+            # There are no other victims, so the gang waits even for pods that terminate too slowly.
             return self.find(gang, members, preemption, now, None, patient=True)
         return found or IN_VAIN
 
@@ -206,7 +206,7 @@ class SearchRunner:
         )
 
     def _claim(self, gang: Gang, members: Sequence[Member]) -> VictimClaim:
-        """Return what the gang may take by what its queue is guaranteed."""
+        """Return the victims that the gang may have by the guarantee of its queue."""
         if not self._reclaims.active:
             return NO_CLAIM
         taken = {victim.gang for one in self._preemptions.values() for victim in one.victims}

@@ -3,11 +3,12 @@
 A gang is taken whole or not at all, except that the surplus members of a gang that runs more than its size may be taken
 alone. The choice prefers the fewest gangs, then those of queues that borrow and have the largest share, the lowest
 priorities, the fewest pods, and the youngest gangs.
+
 Invariant: the preemptor fits once the chosen victims are gone, and does not fit if any one of them stays.
 
 The number of sets that are tried is bounded. With few candidates every combination is tried, the cheapest first. With
-many, halves are left out, the most expensive first (Junker's QuickXplain). That finds a set from which no victim can be
-left out, but not always the cheapest set of its size.
+many, half of them is left out at a time, the most expensive half first (Junker's QuickXplain). This finds a set from
+which no victim can be left out, but not always the cheapest set of its size.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from fluence_extender.placement.ranks import rank_key
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """What is taken from one gang together: ``uids`` are the pods, all of which hold something.
+    """Pods that are taken together from one gang: ``uids``, all of which hold something.
 
-    ``surplus`` means that the gang keeps running without them. ``created`` is the age of the gang, in seconds since the
-    epoch. ``over`` is the share of its queue where that borrows and has to give back, 0 elsewhere.
+    ``surplus`` means that the gang keeps running without them. ``created`` is when the gang was created, in seconds
+    since the epoch. ``over`` is the share of its queue if the queue borrows and has to give back, otherwise 0.
     """
 
     gang: GangKey
@@ -66,7 +67,7 @@ def victims_of(gang: Gang) -> list[Victim]:
 
 
 def priority_as_victim(gang: Gang) -> int:
-    """Return the highest priority of its living members, whatever placed them: all of them would be evicted."""
+    """Return the highest priority of all living members, because all of them would be evicted."""
     return gang.priority_among([member for member in gang.members.values() if member.alive])
 
 
@@ -74,7 +75,7 @@ Cost = tuple[int, tuple[float, ...], tuple[int, ...], int, tuple[float, ...], tu
 
 
 def cost(victims: Iterable[Victim]) -> Cost:
-    """Return what taking ``victims`` costs, for comparison: whole gangs, shares, priorities, pods, ages, names.
+    """Return the cost of taking ``victims`` as a sort key: whole gangs, shares, priorities, pods, ages, names.
 
     The priorities are compared from the highest down.
     """
@@ -91,11 +92,11 @@ def cost(victims: Iterable[Victim]) -> Cost:
 
 Chosen = tuple[Victim, ...]
 Choice = Generator[frozenset[str], bool, Chosen | None]
-"""Yields sets of pod uids, expects whether the preemptor fits without those pods, and returns the victims or None."""
+"""Yields sets of pod uids, receives whether the preemptor fits without these pods, and returns the victims or None."""
 
 
 def choose(candidates: Sequence[Victim], trials: int) -> Choice:
-    """Choose the victims to take, asking about ``trials`` times at most; None if all of them together aren't enough.
+    """Choose victims with at most about ``trials`` trials; return None if all of them together aren't enough.
 
     When the trials run out, the returned set is enough but perhaps not the smallest.
     """

@@ -1,1 +1,1 @@
-"""The queue of gangs: their order, their expected starts, and the room that is kept free for them until then."""
+"""The queue of gangs: their order, their expected starts, and the room that is kept free for them."""

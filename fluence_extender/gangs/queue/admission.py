@@ -1,4 +1,4 @@
-"""Whether a gang may start, however much room there is, and for which queue and user it counts.
+"""Whether a gang may start, apart from room, and for which queue and user it counts.
 
 A gang may start once its queue, its user's limits, its holds and its dependencies allow it. A gang that has places
 keeps them, in the queue in which it got them. Invariant: running and waiting gangs are counted as of the last look at
@@ -47,7 +47,7 @@ NO_QUEUE_NAME = ""
 
 
 class QueueAccount(TypedDict):
-    """What a queue has of the cluster; see `QueueStatus`."""
+    """A queue's use and share of the cluster; see `QueueStatus`."""
 
     used: Mapping[str, str]
     borrowed: Mapping[str, str]
@@ -67,15 +67,15 @@ class QueueAdmission:
         self.shares = FairShares(queues, self.quotas, self.usage, registry.gone.clock)
         self._classed: tuple[int, dict[object, tuple[int, float]]] = (queues.revision, {})
 
-    def queue_of(self, gang: Gang, said: Submission | None = None) -> Queue | Reason:
+    def queue_of(self, gang: Gang, submission: Submission | None = None) -> Queue | Reason:
         """Return the queue of a gang, or why it has none."""
         made = self._queues.made
         charged = made.get(charged_queue(gang)) if made else None
         if charged is not None:
             return charged
-        said = submission_of(gang, self._registry.workloads) if said is None else said
+        submission = submission_of(gang, self._registry.workloads) if submission is None else submission
         members = gang.alive() or gang.members.values()
-        return self._queues.queue_of((one.pod for one in members), dict(said.queues))
+        return self._queues.queue_of((one.pod for one in members), dict(submission.queues))
 
     @property
     def usual_durations(self) -> bool:
@@ -83,7 +83,7 @@ class QueueAdmission:
         return any(usual_seconds(one) is not None for one in self._queues.queues.values())
 
     def default_duration(self, pod: Pod) -> float | None:
-        """Return the seconds that a pod of ours without a declared duration runs, None where its queue states none."""
+        """Return the seconds that a pod of ours without a declared duration runs, None if its queue states none."""
         if not self.usual_durations:
             return None
         found = self._registry.member(pod.uid)
@@ -91,7 +91,7 @@ class QueueAdmission:
         return usual_seconds(queue) if isinstance(queue, Queue) else None
 
     def admission_timeout(self, gang: Gang) -> float | None:
-        """Return for how many seconds the gang keeps its places without pods, None where its queue states no limit."""
+        """Return how many seconds the gang keeps its places without pods, None if its queue states no limit."""
         queue = self.queue_of(gang)
         return queue.scheduling.admission_timeout if isinstance(queue, Queue) else None
 
@@ -114,42 +114,40 @@ class QueueAdmission:
         return rank(False, EQUAL, priority, (age[0] - early, age[1]), f"{job.namespace}/{job.name}")
 
     def user_of(self, gang: Gang) -> str:
-        """Return the user for whom a gang counts; if none is recorded, all gangs of the namespace have one user."""
-        return _user(gang.key, submission_of(gang, self._registry.workloads))
+        """Return the user of a gang. If none is recorded, all gangs of the namespace count as one user's."""
+        return user_for(gang.key, submission_of(gang, self._registry.workloads))
 
     def creator_of(self, gang: Gang) -> str:
-        """Return who submitted a gang; unlike `user_of`, it tells the service accounts of a namespace apart."""
+        """Return who submitted a gang. Unlike `user_of`, this distinguishes the service accounts of a namespace."""
         return submission_of(gang, self._registry.workloads).user or self.user_of(gang)
 
-    def user_for(self, key: GangKey, said: Submission) -> str:
-        """Return the user of a gang that is yet to come with this submission, as `user_of` does."""
-        return _user(key, said)
-
     def obstacle(self, gang: Gang) -> Reason | None:
-        """Return why the gang may not start, None where it may or has places already."""
+        """Return why the gang may not start, None if it may or has places already."""
         if _runs(gang):
             self._dependencies.forget(gang.key)
             return None
-        said = submission_of(gang, self._registry.workloads)
-        queue = self.queue_of(gang, said)
-        self._count(gang, queue, said)
-        held = hold_obstacle(said.hold)
+        submission = submission_of(gang, self._registry.workloads)
+        queue = self.queue_of(gang, submission)
+        self._count(gang, queue, submission)
+        held = hold_obstacle(submission.hold)
         if held is not None:
             return held
         waits = self._dependencies.obstacle(
-            gang, said, _names(gang), lambda target: self._look(gang.key.namespace, target)
+            gang, submission, _names(gang), lambda target: self._look(gang.key.namespace, target)
         )
         if waits is not None or isinstance(queue, Reason):
             return waits or (queue if isinstance(queue, Reason) else None)
         durations = self._declared(gang)
-        return queue_obstacle(gang.key, queue, _user(gang.key, said), gang.created, durations, self.usage)
+        return queue_obstacle(
+            gang.key, queue, user_for(gang.key, submission), gang.created, durations, self.usage
+        )
 
     def is_unobstructed(self, gang: Gang) -> bool:
-        """Return whether a gang without places has no obstacle, and gets none unless it or its queue changes."""
-        said = submission_of(gang, self._registry.workloads)
-        if said.after is not None or hold_obstacle(said.hold) is not None or self.quotas.active:
+        """Return whether a gang without places has no obstacle, and can get none unless it or its queue changes."""
+        submission = submission_of(gang, self._registry.workloads)
+        if submission.after is not None or hold_obstacle(submission.hold) is not None or self.quotas.active:
             return False
-        queue = self.queue_of(gang, said)
+        queue = self.queue_of(gang, submission)
         if isinstance(queue, Reason) or queue.stop is not Stop.NONE or queue.limits != NO_LIMITS:
             return False
         return duration_obstacle(queue, self._declared(gang)) is None
@@ -159,7 +157,7 @@ class QueueAdmission:
         return (declared(one.pod, workloads) for one in gang.alive())
 
     def is_limited(self, gang: Gang) -> bool:
-        """Return whether limits of its queue keep a gang waiting now, however much room there is."""
+        """Return whether limits of its queue keep a gang waiting now."""
         place = self.usage.place(gang.key)
         queue = None if place is None or place.runs else self._queues.queues.get(place.queue)
         if place is None or queue is None:
@@ -167,29 +165,31 @@ class QueueAdmission:
         over = self.quotas.obstacle(queue.name, place.asks)
         return over is not None or limit_obstacle(gang.key, queue, place.user, self.usage) is not None
 
-    def queue_for(self, key: GangKey, pods: Sequence[Pod], said: Submission, now: float) -> Queue | Reason:
+    def queue_for(
+        self, key: GangKey, pods: Sequence[Pod], submission: Submission, now: float
+    ) -> Queue | Reason:
         """Return the queue of a gang that would be created ``now``, or why it couldn't start.
 
-        Who would create it isn't known, so limits of one user don't count unless ``said`` names one.
+        The user isn't known unless ``submission`` names one, so otherwise the limits of a user don't count.
         """
-        held = hold_obstacle(said.hold)
+        held = hold_obstacle(submission.hold)
         if held is not None:
             return held
-        after = parse_dependencies(said.after or "")
+        after = parse_dependencies(submission.after or "")
         if isinstance(after, str):
             return Reason(ReasonCode.INVALID_REQUEST, after)
         for _, text in unmet(after, lambda target: self._look(key.namespace, target)):
             return waits_for(text)
-        queue = self._queues.queue_of(pods, dict(said.queues))
+        queue = self._queues.queue_of(pods, dict(submission.queues))
         if isinstance(queue, Reason):
             return queue
         durations = (pod.duration for pod in pods)
-        obstacle = queue_obstacle(key, queue, _user(key, said), (now, 0), durations, self.usage)
-        asked = Resources.total(pod.amounts for pod in pods)
-        return obstacle or self.quotas.obstacle(queue.name, asked) or queue
+        obstacle = queue_obstacle(key, queue, user_for(key, submission), (now, 0), durations, self.usage)
+        requests = Resources.total(pod.amounts for pod in pods)
+        return obstacle or self.quotas.obstacle(queue.name, requests) or queue
 
     def within_quota(self, gang: Gang, ready: Sequence[Member], fewest: int) -> tuple[int, Reason | None]:
-        """Return for how many of the ``ready`` members of a gang its quota has room, and why for no more.
+        """Return for how many of the ``ready`` members of a gang its quota has room, and why not for more.
 
         ``fewest`` of them have to be placed together.
         """
@@ -209,7 +209,7 @@ class QueueAdmission:
         )
 
     def note(self, gang: Gang) -> None:
-        """Count a gang as it is now."""
+        """Count a gang in its present state."""
         before = self.usage.place(gang.key)
         leaving = not gang.alive() and _leaves(gang)
         if before is not None and before.runs and (leaving or _runs(gang)):
@@ -221,13 +221,13 @@ class QueueAdmission:
         if not gang.alive() and not leaving:
             self._forget([gang.key])
             return
-        said = submission_of(gang, self._registry.workloads)
-        if said.after is None:
+        submission = submission_of(gang, self._registry.workloads)
+        if submission.after is None:
             self._dependencies.forget(gang.key)
-        self._count(gang, self.queue_of(gang, said), said)
+        self._count(gang, self.queue_of(gang, submission), submission)
 
     def take_up(self) -> None:
-        """Take in what the queues state now, and stop counting the gangs that are gone."""
+        """Read the present settings of the queues, and stop counting the gangs that are gone."""
         self.quotas.follow()
         self.shares.follow()
         self._forget(self._registry.left)
@@ -241,7 +241,7 @@ class QueueAdmission:
             if place is not None and not place.runs:
                 self._wake(place)
 
-    def _count(self, gang: Gang, queue: Queue | Reason, said: Submission) -> None:
+    def _count(self, gang: Gang, queue: Queue | Reason, submission: Submission) -> None:
         name = NO_QUEUE_NAME if isinstance(queue, Reason) else queue.name
         gang.queue = name if name in self._queues.made else ""
         gang.usual_priority = None if isinstance(queue, Reason) else self._queues.usual_priority(queue)
@@ -254,7 +254,7 @@ class QueueAdmission:
         held = self.quotas.held(gang, name, before) if runs or leaves else NOTHING
         elsewhere = self.quotas.elsewhere(gang, name) if runs or leaves else ()
         asks = NOTHING if runs else self.quotas.asks(gang)
-        place = Place(name, _user(gang.key, said), runs, gang.created, held, asks, elsewhere)
+        place = Place(name, user_for(gang.key, submission), runs, gang.created, held, asks, elsewhere)
         self._put(gang.key, place)
         if before is not None and not before.runs and before != place:
             self._wake(before)
@@ -267,7 +267,7 @@ class QueueAdmission:
             self.quotas.moved(before, place)
 
     def _wake(self, left: Place) -> None:
-        """Mark the gangs that come within limits of the line because another gang has left it."""
+        """Mark the gangs that come within a queue's limits because another gang has left its line."""
         queue = self._queues.queues.get(left.queue)
         if queue is None:
             return
@@ -278,18 +278,18 @@ class QueueAdmission:
                 self._registry.dirty.add(key)
 
     def _look(self, namespace: str, target: Target) -> Dependee | None:
-        """Return the state of a Job or a gang for which others wait, None where it doesn't exist."""
+        """Return the state of a Job or a gang for which others wait, None if it doesn't exist."""
         if target.kind == "job":
             job = self._registry.workloads.find(Job, namespace, target.name)
             return None if job is None else Dependee(job.outcome, job.submission.after or "")
         gangs = self._registry.named(namespace, target.name)
         if not gangs:
             return None
-        said = submission_of(gangs[0], self._registry.workloads)
-        return Dependee(self._outcome(gangs[0]), said.after or "")
+        submission = submission_of(gangs[0], self._registry.workloads)
+        return Dependee(self._outcome(gangs[0]), submission.after or "")
 
     def _outcome(self, gang: Gang) -> Ending | None:
-        """Return how a gang has ended: as its Job has, or with success if all of its pods have succeeded."""
+        """Return how a gang has ended: as its Job has, or successfully if all of its pods have succeeded."""
         owners = {one.pod.owner for one in gang.members.values() if one.pod.owner is not None}
         for owner in owners:
             job = self._registry.workloads.find(Job, gang.key.namespace, owner.name)
@@ -320,12 +320,13 @@ def _runs(gang: Gang) -> bool:
 
 
 def _leaves(gang: Gang) -> bool:
-    """Return whether the containers of pods that are being deleted may still run, for their grace periods."""
+    """Return whether pods of the gang are being deleted, whose containers may still run for their grace periods."""
     return any(one.pod.deleting and one.pod.node and not one.pod.finished for one in gang.members.values())
 
 
-def _user(key: GangKey, said: Submission) -> str:
-    return intern(Caller(said.user).share if said.user else f"namespace {key.namespace}")
+def user_for(key: GangKey, submission: Submission) -> str:
+    """Return the user of a gang with this submission. If none is recorded, the namespace counts as one user."""
+    return intern(Caller(submission.user).share if submission.user else f"namespace {key.namespace}")
 
 
 def _names(gang: Gang) -> set[Target]:

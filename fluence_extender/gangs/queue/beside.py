@@ -1,8 +1,8 @@
 """A view of the ledger without the room that is kept for reservations, to plan gangs beside them.
 
 Free amounts in the view are those of the ledger less those that have to stay free. Places are taken from the ledger
-itself. The matcher chooses nodes without knowing the kept amounts. So its answer counts only where it fits into the
-view; otherwise the exact search places the gang.
+itself. The matcher chooses nodes without knowing the kept amounts. So its answer counts only if it fits into the view;
+otherwise the exact search places the gang.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ class Beside:
 
     ``planner`` plans it, None for the usual planner. The nodes ``closed`` aren't used, because the operators'
     Reservations ``closing`` close them. ``kept`` is the room that the planner leaves free, None for none. ``levels``
-    counts the starts of reservations that come while the gang would run.
-    Gangs with equal demands, tokens and levels fit or don't fit alike. A gang without a place has none at more levels.
+    is the number of reservations that start while the gang would run.
+
+    Of gangs with equal demands, tokens and levels either all fit or none does. A gang that has no place has none at
+    more levels.
     """
 
     planner: Planner | None = None
@@ -111,7 +113,7 @@ class LedgerBeside:
         return self._ledger.device_rooms
 
     def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int] | None:
-        """Return where the matcher puts equal pods, None where these places don't fit into the view."""
+        """Return where the matcher puts equal pods, None if these places don't fit into the view."""
         placed = self._ledger.match_equal(requests, count, nodes)
         return placed if placed is not None and self._free.now().takes(placed, requests) else None
 

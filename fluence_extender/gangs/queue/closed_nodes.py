@@ -1,6 +1,6 @@
 """What operators' Reservations close: nodes for the gangs that start now, and rows of the timeline.
 
-Which nodes they close is looked up again only once a Reservation or a node has changed.
+The closed nodes are computed again only after a Reservation or a node has changed.
 """
 
 from __future__ import annotations
@@ -62,8 +62,7 @@ class ClosedNodes:
             followed.follow()
         basis = self._settings.revision, followed.built, self._eligibility.journal.now
         if self._rows[0] != basis:
-            nodes = self._eligibility.nodes
-            self._rows = basis, operator_reservations(reservations.values(), nodes, followed.rows)
+            self._rows = basis, operator_reservations(reservations.values(), self._nodes(), followed.rows)
         return [one for one in self._rows[1] if one.end > followed.now()]
 
     def _nodes(self) -> Mapping[str, Collection[str]]:

@@ -1,8 +1,7 @@
 """What gangs wait for: Jobs and other gangs of their namespace, which have to end first.
 
-Jobs and gangs can be deleted once they have ended. So a dependency that was met stays met for the waiting gang. This is
-recorded on the gang's workloads and its pods. After a restart the service reads it there, and it also counts for later
-pods of such a workload.
+Jobs and gangs can be deleted once they have ended. So a dependency that was met stays met for the waiting gang. A
+record of it on the gang's workloads and pods outlives a restart, and also counts for later pods of such a workload.
 
 Invariant: the work for one gang is bounded, however long the chains of its dependencies are. Only the first Jobs and
 gangs on them are followed to find out whether a chain leads back to the gang.
@@ -40,11 +39,11 @@ class Dependee:
 
 
 Look = Callable[[Target], Dependee | None]
-"""Returns the state of a Job or a gang of the namespace, None where none has that name."""
+"""Returns the state of a Job or a gang of the namespace, None if none has that name."""
 
 
 def unmet(dependencies: Iterable[Dependency], look: Look) -> Iterator[tuple[Dependency, str]]:
-    """Yield the dependencies that aren't met, each with the words that say what it waits for."""
+    """Yield the dependencies that aren't met, each with its description for a reason."""
     for one in dependencies:
         found, named = look(one.target), f"{_NAMES[one.target.kind]} {one.target.name}"
         if found is None:
@@ -85,14 +84,14 @@ class Dependencies:
     def __init__(self, awaited: Awaited) -> None:
         self._awaited = awaited
 
-    def obstacle(self, gang: Gang, said: Submission, own: Set[Target], look: Look) -> Reason | None:
-        """Return why a gang with the names ``own`` and this submission has to wait for others, None if it needn't."""
-        dependencies = parse_dependencies(said.after or "")
+    def obstacle(self, gang: Gang, submission: Submission, own: Set[Target], look: Look) -> Reason | None:
+        """Return why a gang with the names ``own`` has to wait for others, None if its dependencies are met."""
+        dependencies = parse_dependencies(submission.after or "")
         if isinstance(dependencies, str) or not dependencies:
             self.forget(gang.key)
             gang.met = NO_RECORD
             return Reason(ReasonCode.INVALID_REQUEST, dependencies) if isinstance(dependencies, str) else None
-        met = gang.met | said.met
+        met = gang.met | submission.met
         left = dict(unmet((one for one in dependencies if str(one) not in met), look))
         self._awaited.put(gang.key, (one.target for one in left))
         gang.met = frozenset(str(one) for one in dependencies if one not in left)

@@ -1,9 +1,9 @@
 """Running work that its queue ends: work that overruns or exceeds ``maxDuration``, and all work if the queue evicts.
 
-A gang of a queue whose ``overrun`` is ``Requeue``, or that is stopped, goes back in line where that is possible. So do
-the gangs of one workload, together, once none of them may run on. The pods of other gangs are evicted together, through
-the Eviction API. Either way disruption budgets hold. The workload of evicted pods decides whether it goes on: a Job
-creates new pods while its ``backoffLimit`` allows it, and those wait in line.
+A gang goes back in line if that is possible and its queue's ``overrun`` is ``Requeue``, or its queue is stopped.
+Several gangs of one workload go back together, once none of them may run on. The pods of other gangs are evicted
+together, through the Eviction API. Either way disruption budgets hold. The workload of evicted pods decides whether it
+goes on: a Job creates new pods while its ``backoffLimit`` allows it, and those wait in line.
 
 Invariant: while no queue ends work, no gang is looked at.
 """
@@ -76,10 +76,10 @@ class Endings:
             return []
         reason = f"gang {gang.key}: {why}"
         if _goes_back(queue):
-            others = self._requeues.beside(gang)
-            running = [some for some in map(_bound, others) if some]
+            beside = self._requeues.beside(gang)
+            running = [some for some in map(_bound, beside) if some]
             together = [*pods, *chain.from_iterable(running)]
-            requeue = self._requeues.requeue(gang, together, reason, others=others)
+            requeue = self._requeues.requeue(gang, together, reason, others=beside)
             if requeue is not None and all(self._why(queue, some) for some in running):
                 self._ended.update((pod.uid, now) for pod in together)
                 return [requeue] if requeue.jobs else []
@@ -99,7 +99,7 @@ def _bound(gang: Gang) -> list[Pod]:
 
 
 def why_ended(queue: Queue, pods: list[Pod], declared: Callable[[Pod], float | None], now: float) -> str:
-    """Return why a gang with these bound pods may not run on, "" where it may; each runs as long as is ``declared``."""
+    """Return why a gang with these bound pods may not run on, "" if it may. ``declared`` returns a pod's duration."""
     if queue.stop is Stop.EVICT:
         return f"queue {queue.name} is stopped, which ends its work"
     for pod in pods:
@@ -116,7 +116,7 @@ def _goes_back(queue: Queue) -> bool:
 
 
 def _allowed(queue: Queue, declared: float | None) -> float | None:
-    """Return how many seconds a pod with that declared duration may run, None where the queue doesn't end it."""
+    """Return how many seconds a pod with that declared duration may run, None if the queue doesn't end it."""
     times = [queue.max_duration]
     if queue.overrun is not OverrunAction.EXTEND:
         times.append(queue.default_duration if declared is None else declared)

@@ -21,7 +21,7 @@ LATEST = datetime.max.replace(second=0, microsecond=0, tzinfo=UTC).timestamp()
 """The last minute that can be written as a date, in seconds since the epoch. A pod that ends later never ends."""
 
 DefaultDuration = Callable[[Pod], float | None]
-"""Returns the seconds that a pod without a declared duration runs, None where its queue states none."""
+"""Returns the seconds that a pod without a declared duration runs, None if its queue states none."""
 
 
 class Ends:
@@ -32,15 +32,15 @@ class Ends:
         self._default = default
 
     def has_end(self, pod: Pod) -> bool:
-        """Return whether anything tells when the pod ends."""
+        """Return whether the end of the pod is known."""
         return self._declared_end(pod, 0.0) < NEVER or self._default(pod) is not None
 
     def end(self, pod: Pod, placed: float) -> float:
-        """Return when a pod ends that has had its place since ``placed``, `NEVER` where no end is known."""
+        """Return when a pod ends that got its place at ``placed``, `NEVER` if no end is known."""
         return self._end(pod, pod.started or placed)
 
     def duration(self, pods: Iterable[Pod], now: float) -> float:
-        """Return how many seconds a gang of these pods would run from ``now`` on, `NEVER` where no end is known."""
+        """Return how many seconds a gang of these pods would run if it started ``now``, `NEVER` if no end is known."""
         return max(max((self._end(pod, now) for pod in pods), default=NEVER) - now, 1.0)
 
     def declared(self, pod: Pod) -> float | None:

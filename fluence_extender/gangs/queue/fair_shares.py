@@ -1,9 +1,9 @@
 """How much of the cluster queues and users have had, and the entitlements of waiting gangs that follow from it.
 
-`Usage` tells what a queue and each of its users hold now. If the root of the queue's tree has a half-life, their past
-use counts, too. The cluster doesn't show past use, so it is kept in the status of the Queue.
+`Usage` has what a queue and each of its users hold now. If the root of the queue's tree has a half-life, their past use
+counts, too. The cluster doesn't show past use, so it is kept in the status of the Queue.
 
-Invariants: where no queue has a guarantee, a weight or a half-life, all gangs are entitled alike, and nothing is
+Invariants: if no queue has a guarantee, a weight or a half-life, all gangs have the same entitlement, and nothing is
 computed. Past use is exact at every change, because the time until the change is accounted for first. After a restart,
 running gangs count as if they had run since the status was written.
 """
@@ -39,7 +39,7 @@ ASIDE = frozenset(
         ReasonCode.NO_BACKEND,
     }
 )
-"""The reasons of gangs that wouldn't start in their turn, and so don't count against those behind them."""
+"""The reasons of gangs that couldn't start in their turn, and so don't count against those behind them."""
 
 MINUTE = 60.0
 """Seconds after which the decay of past use changes the order, although nothing has happened."""
@@ -76,7 +76,7 @@ class FairShares:
     # The past.
 
     def follow(self) -> None:
-        """Take in what the queues state."""
+        """Read the present settings of the queues."""
         if self._stated == self._settings.revision:
             return
         self._stated = self._settings.revision
@@ -95,7 +95,7 @@ class FairShares:
         return self._half_lives.get(self._quotas.use.tree.branch(queue).path[-1])
 
     def changes(self, before: Place | None, after: Place | None) -> None:
-        """Account for the time until now, during which a gang held what ``before`` says."""
+        """Account for the time until now, in which a gang held ``before``."""
         if not self._half_lives:
             return
         for place in (before, after):
@@ -139,7 +139,7 @@ class FairShares:
             self._advance(group)
 
     def past(self, queue: str) -> PastUse | None:
-        """Return the past use of a queue to keep in its status, None where past use doesn't count."""
+        """Return the past use of a queue to keep in its status, None if past use doesn't count."""
         if self.half_life(queue) is None or self._resumed:
             return None
         self._advance((queue, WHOLE))
@@ -176,7 +176,7 @@ class FairShares:
             return False
         self._basis, self._ranked = basis, True
         waiting, found = list(gangs()), []
-        self._aside = {gang.key for gang in waiting if _aside(gang)}
+        self._aside = {gang.key for gang in waiting if _is_set_aside(gang)}
         for gang in waiting:
             place = self._usage.place(gang.key)
             if place is not None:
@@ -191,12 +191,12 @@ class FairShares:
         return True
 
     def explained(self, gang: Gang) -> None:
-        """Take in why a gang waits; rank all anew if it begins or ceases to count against others because of that."""
-        if self._ranked and _aside(gang) != (gang.key in self._aside):
+        """Take in a gang's new reason. If it changes whether the gang counts against others, rank all anew."""
+        if self._ranked and _is_set_aside(gang) != (gang.key in self._aside):
             self._basis = None
 
     def newcomer(self, queue: str, user: str, asks: Resources) -> Entitlement:
-        """Return the entitlement of a gang that would come now."""
+        """Return the entitlement of a gang that would be submitted now."""
         return (
             EQUAL
             if self._ranking is None or not self._ranked
@@ -248,5 +248,5 @@ class FairShares:
         return average(self._past[group][1], half_life)
 
 
-def _aside(gang: Gang) -> bool:
+def _is_set_aside(gang: Gang) -> bool:
     return gang.reason is not None and gang.reason.code in ASIDE

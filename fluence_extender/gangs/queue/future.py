@@ -1,8 +1,8 @@
-"""The exact planner for a later time: where a gang would go if the free amounts were those of a timeline.
+"""The exact planner for a later time: a gang's places if the free amounts were those of a timeline.
 
-Constraints that have nothing to do with amounts are judged by the present: the nodes that a pod may use, the nodes that
-are held for preemptors, and the host ports in use. So a gang that lacks only a port has no place at any time. If gangs
-use nodes alone, a node is open once its gang has left.
+Constraints other than amounts are judged by the present state: the nodes that a pod may use, the nodes that are held
+for preemptors, and the host ports in use. So a gang that lacks only a port has no place at any time. If gangs use nodes
+alone, a node is open once its gang has left.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class FuturePlanner:
         return found
 
     def _eligible_rows(self, pods: Mapping[Signature, Pod]) -> Mask:
-        """Return the rows that one of ``pods`` may use. They are remembered: most gangs ask alike."""
+        """Return the rows that one of ``pods`` may use. The answer is cached, because most gangs ask alike."""
         followed, eligibility = self._followed, self._planner.eligibility
         basis = followed.built, len(followed.names), eligibility.journal.now
         if self._masks[0] != basis or len(self._masks[1]) >= eligibility.LIMIT:

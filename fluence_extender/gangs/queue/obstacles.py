@@ -1,6 +1,6 @@
-"""What keeps a gang from starting however much room there is: holds, limits, and queues that are stopped.
+"""What keeps a gang from starting apart from room: holds, limits, and stopped queues.
 
-Each decision is a plain function over facts. Nothing here applies to a gang that has begun, because it has to be
+Each decision is a plain function of values. Nothing here applies to a gang that has begun, because it has to be
 completed.
 """
 
@@ -21,7 +21,7 @@ LONGEST_SHOWN = 40
 
 
 def hold_obstacle(text: str | None) -> Reason | None:
-    """Return why a gang is held whose annotation ``hold`` has this text, None where it isn't held."""
+    """Return why a gang with this text in its annotation ``hold`` is held, None if it isn't held."""
     if text is None or text == "false":
         return None
     if text == "true":
@@ -51,10 +51,10 @@ def duration_obstacle(queue: Queue, declared: Iterable[float | None]) -> Reason 
     longest = max((one for one in declared if one is not None), default=None)
     if longest is None or longest <= most:
         return None
-    said, allowed = format_duration(longest), format_duration(most)
+    stated, allowed = format_duration(longest), format_duration(most)
     return Reason(
         ReasonCode.INVALID_REQUEST,
-        f"it declares that it runs for {said}, and queue {queue.name} takes work of at most {allowed}",
+        f"it declares that it runs for {stated}, and queue {queue.name} takes work of at most {allowed}",
     )
 
 
@@ -71,7 +71,7 @@ def stop_obstacle(queue: Queue, created: Age) -> Reason | None:
 
 
 def limit_obstacle(key: GangKey, queue: Queue, user: str, usage: Usage) -> Reason | None:
-    """Return which limit of its queue keeps a gang of ``user`` waiting, None where none does."""
+    """Return the limit of its queue that keeps a gang of ``user`` waiting, None if none does."""
     limits, name = queue.limits, queue.name
     whole, own = (name, None), (name, user)
     if limits.queued and usage.older(key, whole) >= limits.queued:

@@ -1,11 +1,11 @@
-"""The nodes that a Reservation closes, and the Reservation as the queue's engine sees it.
+"""The nodes that a Reservation closes, and its form on the rows of a timeline.
 
-Its nodes are those that exist now: a node that gets the label later is closed from then on.
+Its nodes are those that match now: a node that gets the label later is closed from then on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -29,13 +29,16 @@ def _covers(reservation: NodeReservation, node: Node) -> bool:
 
 
 def operator_reservations(
-    reservations: Iterable[NodeReservation], nodes: Mapping[str, Node], rows: Mapping[str, int]
+    reservations: Iterable[NodeReservation], closed: Mapping[str, Collection[str]], rows: Mapping[str, int]
 ) -> list[OperatorReservation]:
-    """Return the Reservations on the rows of a timeline, in the order of their names."""
+    """Return the Reservations on the rows of a timeline, in the order of their names.
+
+    ``closed`` has the nodes that each Reservation closes, by its name.
+    """
     found = []
     for one in sorted(reservations, key=lambda reservation: reservation.name):
-        closed = sorted(rows[name] for name in covered(one, nodes.values()) if name in rows)
-        if closed and one.duration > 0:
-            at = np.array(closed, dtype=np.intp)
+        numbers = sorted(rows[name] for name in closed[one.name] if name in rows)
+        if numbers and one.duration > 0:
+            at = np.array(numbers, dtype=np.intp)
             found.append(OperatorReservation(one.name, at, one.start, one.end, one.queues))
     return found

@@ -1,11 +1,11 @@
 """The quotas of the cluster's queues, and what gangs hold of them.
 
-A gang counts from its first place on: with all that its members hold, and also with the places that it is still
-promised. So a member that is lost and created anew finds its share of the quota kept; only if it asks for more does the
-quota need room for the difference. A gang keeps its places even if the quota shrinks. Each place is charged to the
-queue in which its member got it, even if the member's labels or owners name another gang or queue later.
+A gang counts from its first place on. It counts with all that its members hold, and with the places that it is still
+promised. So the quota keeps the share of a member that is lost and created anew; if the new member asks for more, the
+quota needs room only for the difference. A gang keeps its places even if the quota shrinks. Each place is charged to
+the queue in which its member got it, even if the member's labels or owners name another gang or queue later.
 
-Invariants: where no queue has a quota, nothing is counted or computed. Gangs are counted as of the last look at them,
+Invariants: if no queue has a quota, nothing is counted or computed. Gangs are counted as of the last look at them,
 and a gang that gets its places counts at once, so no quota is exceeded within a step.
 """
 
@@ -27,7 +27,7 @@ from fluence_extender.queueing.tree import QuotaTree, grow, states_quota
 
 
 class Quotas:
-    """Judges gangs by the quotas that ``settings`` state; ``usage`` says what gangs hold.
+    """Judges gangs by the quotas in ``settings``; ``usage`` has what gangs hold.
 
     ``version`` grows whenever a queue may have room for more than before.
     """
@@ -48,7 +48,7 @@ class Quotas:
         self.version = 0
 
     def follow(self) -> None:
-        """Take in what the queues state, and the capacity of the cluster."""
+        """Read the present settings of the queues, and the capacity of the cluster."""
         if self._stated != self._settings.revision:
             self._stated = self._settings.revision
             self.active = states_quota(self._settings.made.values())
@@ -85,7 +85,7 @@ class Quotas:
         return self._use
 
     def account(self, queue: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """Return what a queue uses and what of that it borrows, as quantities."""
+        """Return the amounts that a queue uses, and those that it borrows of them, as quantities."""
         used, tree = self._use.used(queue), self._use.tree
         kinds = {*used, *tree.branch(queue).guaranteed, *tree.branch(queue).limit}
         shown = sorted(kind for kind in kinds if kind != PODS or kind in tree.ruled)
@@ -96,11 +96,11 @@ class Quotas:
         )
 
     def problems(self, queue: str) -> Sequence[str]:
-        """Return the problems of a queue's quota: each says what isn't in force as it is written, and why."""
+        """Return the problems of a queue's quota: each names a setting that isn't in force as written, and says why."""
         return self._use.tree.problems.get(queue, ()) if self.active else ()
 
     def moved(self, before: Place | None, after: Place | None) -> None:
-        """Count that a gang held what ``before`` says and holds what ``after`` says now."""
+        """Count a gang's holdings ``after`` a change in place of those ``before`` it."""
         if not self.active:
             return
         for queue, amounts in () if before is None else before.holdings:
@@ -112,13 +112,13 @@ class Quotas:
             self._use.add(queue, amounts)
 
     def elsewhere(self, gang: Gang, queue: str) -> tuple[tuple[str, Resources], ...]:
-        """Return what members of a gang of ``queue`` hold of the quotas of other queues, by queue."""
+        """Return the amounts that members of a gang of ``queue`` hold of the quotas of other queues."""
         if not self.active:
             return ()
-        others = {one.charged for one in _placed(gang)} - {"", queue}
+        queues = {one.charged for one in _placed(gang)} - {"", queue}
         return tuple(
             (other, Resources.total(one.pod.amounts for one in _placed(gang) if one.charged == other))
-            for other in sorted(others)
+            for other in sorted(queues)
         )
 
     def held(self, gang: Gang, queue: str, before: Place | None) -> Resources:
@@ -130,8 +130,8 @@ class Quotas:
             return found
         if before is None or not before.held:
             lacking = gang.placeless()
-            there = sum(1 for one in _placed(gang) if one.alive)
-            lacking = lacking[: max(gang.size - there - gang.ended, 0)]
+            placed = sum(1 for one in _placed(gang) if one.alive)
+            lacking = lacking[: max(gang.size - placed - gang.ended, 0)]
             return found + Resources.total(one.pod.amounts for one in lacking)
         return Resources({kind: max(found[kind], before.held[kind]) for kind in {*found, *before.held}})
 
@@ -144,9 +144,9 @@ class Quotas:
     def fitting(
         self, gang: Gang, ready: Sequence[Member], fewest: int, place: Place
     ) -> tuple[int, Reason | None]:
-        """Return for how many of the ``ready`` members of a gang its quota has room, and why for no more.
+        """Return for how many of the ``ready`` members of a gang its quota has room, and why not for more.
 
-        If the ``fewest`` that have to be placed together fit at no time, no reason is given here: the planner gives it.
+        If the ``fewest`` that have to be placed together never fit, there is no reason here: the planner gives one.
         """
         more = self._more(gang, place)
         for count, member in enumerate(ready):
@@ -190,13 +190,13 @@ class Quotas:
         held = Resources.total(one.pod.amounts for one in _charged(gang, place.queue))
         return {kind: held[kind] - place.held[kind] for kind in self._use.tree.ruled}
 
-    def obstacle(self, queue: str, asked: Resources) -> Reason | None:
-        """Return why a gang that holds nothing and asks for this would be over quota, None if it wouldn't be."""
-        excess = self._excess(queue, asked) if self.active else None
+    def obstacle(self, queue: str, requests: Resources) -> Reason | None:
+        """Return why a gang without places that asks for ``requests`` would exceed a quota, None if it wouldn't."""
+        excess = self._excess(queue, requests) if self.active else None
         return None if excess is None else _excess_reason(excess, queue, self._use.tree)
 
     def _excess(self, queue: str, more: Mapping[str, int]) -> Excess | None:
-        """Return what a queue would use too much of; None also where amounts never fit, which the planner reports."""
+        """Return the resource that a queue would use too much of. Amounts that never fit are left to the planner."""
         excess = self._use.excess(queue, more)
         if excess is None or excess.most is not None:
             return excess

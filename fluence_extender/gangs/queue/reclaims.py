@@ -1,10 +1,10 @@
 """Which victims a gang may have by the guarantees of queues, instead of by priority.
 
-If its queue takes back, a gang that fits into the guarantee of its queue may have victims in queues that borrow,
-whatever their priority. Gangs within the guarantee of such a queue aren't victims of other queues, so nothing that was
-taken back is taken again.
+If its queue takes back, a gang that fits into the guarantee of its queue may have victims of any priority in queues
+that borrow. Gangs within the guarantee of such a queue aren't victims of other queues, so a place that was taken back
+isn't taken again.
 
-Invariant: where no queue states how it preempts, priority alone decides, and nothing is computed.
+Invariant: if no queue states how it preempts, priority alone decides, and nothing is computed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ QuotaRoom = Callable[[Collection[str]], bool]
 """Returns whether quotas have room once the pods with these uids are gone."""
 
 LEAST = 1e-9
-"""The smallest share that ``owed`` states for a queue, because 0 means that nothing has to be given back."""
+"""The smallest share in ``owed``, because a share of 0 means that the queue has nothing to give back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ NO_CLAIM = VictimClaim()
 
 
 class Reclaims:
-    """Decides which victims gangs may have by the guarantees and statements of the queues of ``settings``."""
+    """Decides which victims gangs may have by the guarantees and preemption rules of the queues of ``settings``."""
 
     def __init__(self, registry: Registry, settings: Queues, admission: QueueAdmission) -> None:
         self._registry = registry
@@ -56,7 +56,7 @@ class Reclaims:
         self._active = False
         self._known: tuple[int, Sequence[HeldPlaces[GangKey]]] = (-1, ())
         self._began: dict[GangKey, float] = {}
-        """When the running gangs that were asked about began. New pods don't make a gang younger."""
+        """When running gangs began, as far as it was needed. New pods don't make a gang younger."""
 
     @property
     def active(self) -> bool:
@@ -68,7 +68,7 @@ class Reclaims:
         return self._active
 
     def is_owed(self, gang: Gang, members: Iterable[Member], ahead: Iterable[GangKey]) -> bool:
-        """Return whether the queue of a gang takes back for its ``members``, after the gangs ``ahead`` of it."""
+        """Return whether the queue of a gang takes places back for its ``members``, after the gangs ``ahead`` of it."""
         place = self._admission.usage.place(gang.key) if self.active else None
         if place is None or self._preemption(place.queue).reclaim is not Reclaim.BORROWED:
             return False
@@ -120,9 +120,9 @@ class Reclaims:
         return VictimClaim(owed, spared, again_in)
 
     def quota_room(self, gang: Gang, members: Sequence[Member]) -> QuotaRoom | None:
-        """Return a function that tells whether quotas have room for ``members`` of a gang once some pods are gone.
+        """Return a function that says whether quotas have room for ``members`` of a gang once some pods are gone.
 
-        Return None where they have room already.
+        Return None if they have room already.
         """
         quotas, place = self._admission.quotas, self._admission.usage.place(gang.key)
         if not self.active or place is None or quotas.allows(gang, members, place):
@@ -130,7 +130,7 @@ class Reclaims:
         return lambda gone: quotas.allows(gang, members, place, self._freed(gone))
 
     def _freed(self, gone: Collection[str]) -> Iterable[tuple[str, Resources]]:
-        """Yield what the end of pods frees of quotas; the last pod of a gang also frees what the gang is promised."""
+        """Yield the amounts of quotas that the end of pods frees. A last pod also frees its gang's promised places."""
         gangs: dict[GangKey, list[Member]] = {}
         for uid in gone:
             found = self._registry.member(uid)
@@ -167,7 +167,7 @@ class Reclaims:
         return self._known[1]
 
     def _soon(self, key: GangKey, ahead: Iterable[GangKey]) -> dict[str, dict[str, int]]:
-        """Return what branches get soon for gangs that take places for themselves."""
+        """Return the amounts that the gangs ``ahead`` will take, by branch."""
         found: dict[str, dict[str, int]] = {}
         for other in ahead:
             place = self._admission.usage.place(other)
@@ -180,7 +180,7 @@ class Reclaims:
         return found
 
     def _ran(self, key: GangKey) -> float:
-        """Return for how long a gang has run since its first pod started; what hasn't started loses nothing."""
+        """Return how long a gang has run since its first pod started, infinity if none has: no work is lost."""
         gang = self._registry.gangs.get(key)
         began = [one.pod.started for one in gang.alive() if one.pod.started] if gang is not None else []
         if not began:

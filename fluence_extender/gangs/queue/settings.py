@@ -1,11 +1,11 @@
 """The Queues and Reservations of the cluster, and which queue a pod is in.
 
 Without any Queue, or in a cluster that doesn't serve the kind, there is one queue, `DEFAULT_QUEUE`, without limits. A
-workload, or else its pods, names its queue by a label. Work that names none is in the queue that is the default for its
+label of a workload, or of its pods, names its queue. Work that names none is in the queue that is the default for its
 namespace, or in `DEFAULT_QUEUE`.
 
-Invariant: for each gang there is one queue, or a reason that says why there is none. The reason names no queue to which
-the gang's namespace may not submit.
+Invariant: each gang has one queue, or a reason why it has none. The reason names no queue to which the gang's namespace
+may not submit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 IMPLICIT = Queue(DEFAULT_QUEUE)
 MOST_REMEMBERED = 4096
-"""The most answers that are remembered; then all are forgotten."""
+"""The most answers that are cached; beyond that, all are dropped."""
 
 Named = tuple[str, str]
 """The queues that the labels of one object name: by our label, and by Kueue's; "" for none."""
@@ -70,7 +70,7 @@ class Queues:
         self._policy_stated: QueuePolicy | None = None
         self._answers: dict[tuple[str, Named], Queue | Reason] = {}
 
-    # What is known.
+    # The settings.
 
     @property
     def queues(self) -> Mapping[str, Queue]:
@@ -79,7 +79,7 @@ class Queues:
 
     @property
     def made(self) -> Mapping[str, Queue]:
-        """The queues that somebody has made, by name."""
+        """The queues that exist as objects, by name."""
         return self._queues
 
     @property
@@ -91,12 +91,12 @@ class Queues:
     def policy(self) -> QueuePolicy:
         """The policy of the cluster, which the default queue states."""
         if self._policy_stated is None:
-            said, usual = self.queues[DEFAULT_QUEUE].scheduling, QueuePolicy()
+            scheduling, usual = self.queues[DEFAULT_QUEUE].scheduling, QueuePolicy()
             self._policy_stated = QueuePolicy(
-                said.policy or usual.policy,
-                said.reservation_depth,
-                said.queue_depth,
-                said.starvation_after or usual.starvation_after,
+                scheduling.policy or usual.policy,
+                scheduling.reservation_depth,
+                scheduling.queue_depth,
+                scheduling.starvation_after or usual.starvation_after,
             )
         return self._policy_stated
 
@@ -115,7 +115,7 @@ class Queues:
                 self.drop(thing)
         return True
 
-    def _list(self, kind: Kind, things: Iterable[Kept], served: bool) -> None:
+    def _list(self, kind: Kind, objects: Iterable[Kept], served: bool) -> None:
         if kind is Kind.KUEUE_QUEUE:
             self._change(self._kueue_served != served)
             self._kueue_served = served
@@ -125,22 +125,22 @@ class Queues:
                 log.info("the cluster serves no Queues, so all work is in one queue", queue=DEFAULT_QUEUE)
             self._change(self._served is not served)
             self._served = served
-        present = {one.name: one for one in things}
+        present = {one.name: one for one in objects}
         known = self._known[QUEUE_KINDS[kind]]
         for gone in [one for name, one in known.items() if name not in present]:
             self.drop(gone)
-        for thing in present.values():
-            self.put(thing)
+        for observed in present.values():
+            self.put(observed)
 
-    def put(self, thing: Kept) -> None:
+    def put(self, observed: Kept) -> None:
         """Take in an object."""
-        known = self._known[type(thing)]
-        self._change(known.get(thing.name) != thing)
-        known[thing.name] = thing
+        known = self._known[type(observed)]
+        self._change(known.get(observed.name) != observed)
+        known[observed.name] = observed
 
-    def drop(self, thing: Kept) -> None:
+    def drop(self, observed: Kept) -> None:
         """Forget an object."""
-        self._change(self._known[type(thing)].pop(thing.name, None) is not None)
+        self._change(self._known[type(observed)].pop(observed.name, None) is not None)
 
     def _change(self, happened: bool) -> None:
         if happened:
@@ -152,9 +152,9 @@ class Queues:
 
     # Answers.
 
-    def is_kueues(self, thing: Resumable) -> bool:
+    def is_kueues(self, workload: Resumable) -> bool:
         """Return whether Kueue suspends and resumes the workload."""
-        return self._kueue_served and isinstance(thing, Job) and thing.kueue
+        return self._kueue_served and isinstance(workload, Job) and workload.kueue
 
     def queue_of(self, members: Iterable[Pod], owner_labels: Mapping[str, str]) -> Queue | Reason:
         """Return the one queue of the members of a gang, or why it has none.
@@ -164,8 +164,8 @@ class Queues:
         if self._served is False:
             return IMPLICIT
         named = _named(owner_labels)
-        asked = {(pod.namespace, named if any(named) else _named(pod.labels)) for pod in members}
-        found = [self._remembered(*one) for one in sorted(asked)]
+        choices = {(pod.namespace, named if any(named) else _named(pod.labels)) for pod in members}
+        found = [self._remembered(*one) for one in sorted(choices)]
         reasons = [one for one in found if isinstance(one, Reason)]
         if reasons:
             return reasons[0]
@@ -183,7 +183,7 @@ class Queues:
         return found
 
     def _find(self, namespace: str, ours: str, kueue: str) -> Queue | Reason:
-        # Manifests written for Kueue go on working where nobody has made Queues.
+        # Manifests written for Kueue go on working in a cluster without Queues.
         kueue = kueue if self._queues and not self._kueue_served else ""
         if ours and kueue and ours != kueue:
             return no_queue(
@@ -219,19 +219,19 @@ class Queues:
         return bool(who.labels) and known is not None and all(holds(one, known.labels) for one in who.labels)
 
     def labels_of(self, namespace: str) -> Mapping[str, str]:
-        """Return the labels of a namespace, as far as they are known."""
+        """Return the labels of a namespace, none if it isn't known."""
         known = self._namespaces.get(namespace)
         return {} if known is None else known.labels
 
     def problems(self, queue: Queue) -> list[str]:
-        """Return the problems of a queue: each says what of it isn't in force and why."""
+        """Return the problems of a queue: each names a setting that isn't in force, and says why."""
         found = list(queue.problems)
-        said = queue.scheduling
+        scheduling = queue.scheduling
         policies = {
-            "policy": said.policy,
-            "reservationDepth": said.reservation_depth,
-            "queueDepth": said.queue_depth,
-            "starvationAfter": said.starvation_after,
+            "policy": scheduling.policy,
+            "reservationDepth": scheduling.reservation_depth,
+            "queueDepth": scheduling.queue_depth,
+            "starvationAfter": scheduling.starvation_after,
         }
         ignored = [name for name, value in policies.items() if value is not None]
         if queue.name != DEFAULT_QUEUE and ignored:
@@ -265,15 +265,15 @@ class Queues:
 
     @property
     def ages(self) -> bool:
-        """Whether waiting makes up for priority in some queue."""
+        """Whether in some queue waiting time makes up for a lower priority."""
         if self._ages is None:
             self._ages = any(one.class_step is not None for one in self._queues.values())
         return self._ages
 
     def head_start(self, queue: Queue, priority: int) -> float | None:
-        """Return how many seconds of waiting a priority is worth, None where the higher priority always comes first.
+        """Return how many seconds of waiting a priority is worth, None if the higher priority always comes first.
 
-        The queue states the seconds of one step, or else the nearest queue above it does. Each PriorityClass between 0
+        The queue, or the nearest queue above it that does, states the seconds of one step. Each PriorityClass between 0
         and the priority is a step.
         """
         known: Queue | None = queue
@@ -297,7 +297,7 @@ class Queues:
         return given if usual is None else max(given, usual)
 
     def usual_priority(self, queue: Queue) -> int | None:
-        """Return the priority of a queue's work that names no PriorityClass, None where the queue states none."""
+        """Return the priority of work without a PriorityClass in a queue, None if the queue states none."""
         named = self._classes.get(queue.default_priority_class)
         return None if named is None else named.value
 
@@ -307,6 +307,6 @@ def _named(labels: Mapping[str, str]) -> Named:
 
 
 def usual_seconds(queue: Queue) -> float | None:
-    """Return the seconds that work without a declared duration runs in a queue, None where the queue states none."""
+    """Return the seconds that work without a declared duration runs in a queue, None if the queue states none."""
     times = (queue.default_duration, queue.max_duration)
     return min((one for one in times if one is not None), default=None)

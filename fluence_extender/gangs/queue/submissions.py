@@ -1,8 +1,8 @@
-"""What a gang says about its place in the queue: its workload's annotations first, then those of its pods.
+"""The submission of a gang: its workload's annotations first, then those of its pods.
 
-So one annotation on a Job holds all its pods, and one releases them whatever their template says. Who submitted a gang
-is read only where admission keeps the record: on the outermost workload of its pods, or on pods that no controller
-owns.
+So one annotation on a Job holds all its pods, or releases them even if their template says otherwise. Who submitted a
+gang is read only from objects on which admission guards the record: the outermost workload of its pods, and pods
+without a controller.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ MOST_OWNERS = 64
 
 
 def submission_of(gang: Gang, workloads: WorkloadIndex) -> Submission:
-    """Return what the gang says about its place in the queue."""
+    """Return the gang's submission."""
     alive = gang.alive()
     found = NOTHING_SAID
-    for thing in objects_of(gang, alive, workloads):
-        said = thing.submission
-        found = found.over(replace(said, user=None) if isinstance(thing, UNGUARDED) else said)
+    for workload in objects_of(gang, alive, workloads):
+        submission = workload.submission
+        found = found.over(replace(submission, user=None) if isinstance(workload, UNGUARDED) else submission)
     return found.over(_of_pods(alive))
 
 
@@ -83,21 +83,23 @@ def objects_of(gang: Gang, alive: Iterable[Member], workloads: WorkloadIndex) ->
 
 
 def _of_pods(alive: Iterable[Member]) -> Submission:
-    """Return what pods say: if one is held, the gang is held; otherwise the pod that was created first counts."""
+    """Return the submission that pods state. One held pod holds the gang; otherwise the oldest pod counts."""
     hold = after = user = None
     met = NO_RECORD
     first: dict[str, tuple[float, str]] = {}
     for member in alive:
         pod = member.pod
-        said = pod.annotations
+        annotations = pod.annotations
         age = (pod.created, pod.name)
-        if (text := said.get(HOLD_ANNOTATION)) is not None and (hold is None or text != "false"):
+        if (text := annotations.get(HOLD_ANNOTATION)) is not None and (hold is None or text != "false"):
             hold = text
-        if (text := said.get(AFTER_ANNOTATION)) is not None and age < first.get("after", (age[0] + 1, "")):
+        if (text := annotations.get(AFTER_ANNOTATION)) is not None and age < first.get(
+            "after", (age[0] + 1, "")
+        ):
             after, first["after"] = text, age
-        if MET_ANNOTATION in said:
-            met |= recorded_met(said, pod.uid)
-        text = said.get(USER_ANNOTATION) if pod.owner is None else None
+        if MET_ANNOTATION in annotations:
+            met |= recorded_met(annotations, pod.uid)
+        text = annotations.get(USER_ANNOTATION) if pod.owner is None else None
         if text is not None and age < first.get("user", (age[0] + 1, "")):
             user, first["user"] = text, age
     if not met and hold is after is user is None:

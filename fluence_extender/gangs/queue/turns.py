@@ -1,11 +1,12 @@
 """Where a gang stands in the queue.
 
-`queueing.order.rank` is the only order there is. Waiting gangs are tried in it. It decides for which preemptor nodes
-and devices are held, which gang loses its place on a node that others have taken, and in which order starts are
+`queueing.order.rank` is the only order there is. Waiting gangs are tried in this order. It also decides for which
+preemptor nodes and devices are held, which gang loses its place on an overcommitted node, and in which order starts are
 estimated.
-A gang that was promised its places has begun, because it has to be completed. Members beyond a gang's size were
+
+A gang that was promised its places counts as begun, because it has to be completed. Members beyond a gang's size were
 promised nothing. Between preemptors a promise doesn't count: nodes that are held for one of them are closed to every
-gang that couldn't preempt it, promised or not.
+gang that couldn't preempt it, even to one that was promised its places.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def turn(gang: Gang) -> Rank:
 
 
 def precedence(gang: Gang) -> Rank:
-    """Return a key that sorts preemptors: their rank as if none had begun."""
+    """Return a key that sorts preemptors: their ranks if none had begun."""
     return newcomer(gang.key, gang.priority, gang.created)
 
 
@@ -73,7 +74,7 @@ class Turns:
         return place.rank
 
     def find(self, key: GangKey) -> InLine | None:
-        """Return where a gang stands, None where it doesn't wait."""
+        """Return where a gang stands, None if it doesn't wait."""
         return self._places.get(key)
 
     def put(self, gang: Gang) -> None:

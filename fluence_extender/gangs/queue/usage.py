@@ -1,4 +1,4 @@
-"""How many gangs of each queue run and wait, and what they hold, in all and for each user.
+"""How many gangs of each queue run and wait, and what they hold, in total and for each user.
 
 A gang counts as running from its first place on, and as waiting before. Waiting gangs are kept in the order of their
 creation, because a queue that takes a limited number of them takes the oldest.
@@ -61,7 +61,7 @@ class Usage:
     _waiting: dict[Group, list[tuple[Age, GangKey]]] = field(default_factory=dict)
 
     def put(self, key: GangKey, place: Place | None) -> None:
-        """Count a gang where it is now, None for one that neither runs nor waits."""
+        """Count a gang at its present place, None if it neither runs nor waits."""
         before = self._places.get(key)
         if before == place:
             return
@@ -102,7 +102,7 @@ class Usage:
         return len(waiting) if place is None else bisect_left(waiting, (place.created, key))
 
     def last_within(self, group: Group, most: int) -> GangKey | None:
-        """Return the youngest of the ``most`` oldest waiting gangs of the group, None where fewer wait."""
+        """Return the youngest of the ``most`` oldest waiting gangs of the group, None if fewer wait."""
         waiting = self._waiting.get(group, [])
         return waiting[most - 1][1] if len(waiting) >= most else None
 

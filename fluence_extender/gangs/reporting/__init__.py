@@ -1,1 +1,1 @@
-"""What users read about a gang: events, conditions, PodGroup status and its history."""
+"""What users read about a gang: Events, conditions, the status of PodGroups, and its history."""

@@ -1,10 +1,10 @@
 """Statements of what pods hold, for the account of past work.
 
-A pod is stated when it has a node, when a fact about it becomes known, and when it ends. What is stated follows from
-the pod and its gang, so a restart states the same again. For whom a pod runs is settled when it starts: what users
-change later moves no use to another queue or account.
+The account of a pod is sent when it has a node, when a fact about it becomes known, and when it ends. It follows from
+the pod and its gang, so a restart sends the same account again. The queue and the user are settled when the pod starts.
+A later change of labels moves no use to another queue or user.
 
-Invariant: only a leader states anything, and a pod that has ended is stated as ended once.
+Invariant: only a leader sends accounts, and the end of a pod is sent once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MIB = 2**20
 
 
 class PodAccounts:
-    """States pods to ``sink``. ``clock`` returns seconds since the epoch."""
+    """Sends the accounts of pods to ``sink``. ``clock`` returns seconds since the epoch."""
 
     def __init__(
         self, sink: AccountSink, registry: Registry, admission: QueueAdmission, clock: Callable[[], float]
@@ -44,12 +44,12 @@ class PodAccounts:
         self._leading = False
 
     def begin(self) -> None:
-        """Begin a term: state everything anew."""
+        """Begin a term: send all accounts anew."""
         self._leading = self._beginning = True
         self._touched = {member.pod.uid for _, member in self._registry.members() if _started(member.pod)}
 
     def stand_down(self) -> None:
-        """End a term: state nothing more."""
+        """End a term: send nothing more."""
         if self._leading:
             self._sink.stand_down()
         self._leading = self._beginning = False
@@ -62,7 +62,7 @@ class PodAccounts:
             self._touched.add(pod.uid)
 
     def leaves(self, uid: str) -> None:
-        """State the end of a pod that is gone; the registry still knows it."""
+        """Send the end of a pod that is gone, while the registry still has it."""
         self._touched.discard(uid)
         found = self._registry.member(uid) if self._leading else None
         if found is None or not _started(found[1].pod):
@@ -71,14 +71,14 @@ class PodAccounts:
         self._stated.pop(uid, None)
 
     def state(self) -> None:
-        """State all pods that have changed since the last step, or everything that runs at the start of a term."""
+        """Send the accounts of the changed pods, or at the start of a term, of all running pods."""
         if self._beginning:
             self._beginning = False
             members = (member.pod for _, member in self._registry.members())
             self._sink.begin(frozenset(pod.uid for pod in members if _started(pod) and not pod.finished))
         touched, self._touched = self._touched, set()
         known = [found for uid in touched if (found := self._registry.member(uid)) is not None]
-        # What starts comes before what ends, so that a gang's life doesn't end in between.
+        # Starts come before ends, so that a gang's life doesn't end in between.
         for gang, member in sorted(known, key=lambda one: one[1].pod.finished):
             self._state(gang, member)
 
@@ -98,7 +98,7 @@ class PodAccounts:
             self._sink.record(account)
 
     def _count(self, key: GangKey, change: int) -> None:
-        """Count the pods of a gang that run; with the last one its life ends, and so does what it was foretold."""
+        """Count the running pods of a gang. With the last one its life ends, and its promised starts are dropped."""
         running = self._running.get(key, 0) + change
         if running > 0:
             self._running[key] = running
@@ -140,7 +140,7 @@ class PodAccounts:
         return queue.name if isinstance(queue, Queue) else NO_QUEUE_NAME, user
 
     def _run(self, gang: Gang) -> str:
-        """Return the key of the gang's present life: the same after a restart, as far as its pods tell."""
+        """Return the key of the gang's present life. It is the same after a restart if the same pods exist."""
         known = self._runs.get(gang.key)
         if known is None:
             known = self._runs[gang.key] = run_key(gang)
@@ -148,9 +148,9 @@ class PodAccounts:
 
 
 def run_key(gang: Gang) -> str:
-    """Return what tells one life of a gang from all others.
+    """Return a key that only one life of a gang has.
 
-    A name can be used again. Where the key has no uid, that of the oldest pod's owner or of that pod stands for it.
+    A name can be used again. If the gang's key has no uid, the uid of the oldest pod's owner, or of that pod, is used.
     """
     key = gang.key
     life = key.uid
@@ -168,7 +168,7 @@ def _started(pod: Pod) -> bool:
 
 
 def _amounts(member: Member) -> tuple[HeldAmount, ...]:
-    """Return what the pod holds, with its devices by backend."""
+    """Return the amounts that the pod holds, with its devices by backend."""
     return tuple(sorted(_held(member), key=lambda one: (one.resource, one.backend)))
 
 
@@ -184,7 +184,7 @@ def _held(member: Member) -> Iterator[HeldAmount]:
     for share in shares:
         held[share.type, share.backend] = held.get((share.type, share.backend), 0) + share.amount
     if not shares:
-        # A pod that has ended has no assignment any more; the Binding has written on it what served it.
+        # A pod that has ended has no assignment any more. Its Binding has recorded its devices on the pod.
         served_by = pod.annotations.get(BACKEND_ANNOTATION, "")
         held = {(kind, served_by): amount for kind, amount in pod.devices.items()}
     for (kind, backend), amount in held.items():
@@ -198,7 +198,7 @@ def _outcome(gang: Gang, member: Member) -> WorkOutcome:
     if pod.rejected:
         return WorkOutcome.REJECTED
     evicted = any(
-        entry.what is HistoryKind.EVICTED and entry.pod in ("", pod.name) and entry.until >= pod.started
+        entry.kind is HistoryKind.EVICTED and entry.pod in ("", pod.name) and entry.until >= pod.started
         for entry in gang.history.entries
     )
     if evicted:

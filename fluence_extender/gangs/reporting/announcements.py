@@ -1,11 +1,11 @@
 """Announcements: Events for each new reason, and the conditions of gated pods, Jobs and native PodGroups.
 
-A reason is announced once it has stood for a moment, so that a gang whose pods are still being created doesn't cause an
-Event per count. Where a controller made the pods, its object has the Event, and so has the first of them. In a large
-gang of other pods only the first members carry the announcement.
+A reason is announced once it has stayed the same for a moment, so that a gang whose pods are still being created
+doesn't cause an Event for each count. If a controller made the pods, the Event is recorded on its object and on the
+first pod. In a large gang of other pods it is recorded on the first members only.
 
-A gang that waits for its turn in the queue is nothing to be warned of. Its Events are Normal: the reason, that nodes
-are kept free for it, and that its turn has come. No other gang has an Event when it gets its places.
+A gang that waits for its turn in the queue is no cause for a warning. Its Events are Normal: the reason, that nodes are
+kept free for it, and that its turn has come. No other gang has an Event when it gets its places.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ LOST = (ReasonCode.REJECTED, ReasonCode.WAITING_FOR_MEMBERS)
 def announcements(
     gang: Gang, now: float, limits: Limits, registry: Registry, jobs: JobReports, reserved: bool = False
 ) -> list[Action]:
-    """Return what to announce about ``gang`` now, and record in the gang that it is announced.
+    """Return the announcements about ``gang`` that are due, and record in the gang that they are made.
 
     ``reserved`` says whether the queue keeps nodes free for it.
     """
     scheduled = [
         *_scheduled(gang, registry),
-        *_of_the_queue(gang, limits, reserved),
+        *_queue_events(gang, limits, reserved),
         *jobs.remarks.due(gang),
         *jobs.notes(gang),
     ]
@@ -60,7 +60,7 @@ def announcements(
         *jobs.due(gang, gang.reason),
         *(
             RecordEvent(about, gang.reason.code.value, f"gang {gang.key}: {gang.reason.text}", not in_line)
-            for about in _abouts([member.pod for member in waiting], limits)
+            for about in _subjects([member.pod for member in waiting], limits)
         ),
         *(
             report_pod(gang, gang.reason, member)
@@ -76,13 +76,13 @@ def announcements(
 
 
 def report_pod(gang: Gang, reason: Reason, member: Member) -> ReportPod:
-    """Return what to write into the condition of a gated member."""
+    """Return the write to the condition of a gated member."""
     message = f"gang {gang.key}: {reason.text}"
     return ReportPod(member.pod, message, member.first_seen, gang.asks_since, gang.met)
 
 
 def _concerned(gang: Gang) -> list[Member]:
-    """Return the members that wait; where others are lost, those that kubelets rejected, or else the bound ones."""
+    """Return the members that wait; if others are lost, the ones that kubelets rejected, or else the bound ones."""
     waiting = [one for one in gang.pending() if one.assignment is None or one.unbound]
     if waiting or gang.reason is None or gang.reason.code not in LOST:
         return waiting
@@ -90,7 +90,7 @@ def _concerned(gang: Gang) -> list[Member]:
     return rejected or gang.alive()
 
 
-def _of_the_queue(gang: Gang, limits: Limits, reserved: bool) -> list[RecordEvent]:
+def _queue_events(gang: Gang, limits: Limits, reserved: bool) -> list[RecordEvent]:
     """Return the Events that nodes are kept free for the gang, and that its turn has come."""
     reports = gang.reports
     if gang.state is GangState.WAITING:
@@ -104,16 +104,16 @@ def _of_the_queue(gang: Gang, limits: Limits, reserved: bool) -> list[RecordEven
     return events(gang, limits, ADMITTED, "its turn has come, and it has its places")
 
 
-def events(gang: Gang, limits: Limits, what: str, text: str, warning: bool = False) -> list[RecordEvent]:
+def events(gang: Gang, limits: Limits, event: str, text: str, warning: bool = False) -> list[RecordEvent]:
     """Return an Event about the first members, and note its text in the gang's history."""
     gang.note(HistoryKind.ANNOUNCED, "", text)
     first = sorted(gang.alive(), key=lambda member: natural_order(member.pod.name))
-    abouts = _abouts([member.pod for member in first], limits)
-    return [RecordEvent(about, what, f"gang {gang.key}: {text}", warning) for about in abouts]
+    abouts = _subjects([member.pod for member in first], limits)
+    return [RecordEvent(about, event, f"gang {gang.key}: {text}", warning) for about in abouts]
 
 
-def _abouts(pods: Sequence[Pod], limits: Limits) -> list[Regarding]:
-    """Return the objects that an Event about these pods is recorded on.
+def _subjects(pods: Sequence[Pod], limits: Limits) -> list[Regarding]:
+    """Return the objects on which an Event about these pods is recorded.
 
     These are the first pods. Of several pods of one owner it is the owner, and the first of the pods if it exists.
     """
@@ -137,7 +137,7 @@ def _group(gang: Gang, registry: Registry) -> PodGroup | None:
 
 
 def _scheduled(gang: Gang, registry: Registry) -> list[Action]:
-    """Return the one report that as many members of a PodGroup as it requires have their nodes."""
+    """Return the report that enough members of a PodGroup have their nodes, which is made once."""
     group = _group(gang, registry) if gang.whole and not gang.reports.group_scheduled else None
     if group is None:
         return []

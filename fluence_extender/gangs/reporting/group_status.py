@@ -2,8 +2,8 @@
 
 The phases are those of the coscheduling plugin: Pending (pods are missing), Scheduling (all pods exist), Running and
 Finished (as many as required run, or have succeeded), Failed (a pod has failed, and none is missing). The last two are
-final. A status is written only if it differs from the one in the cluster: soon if it is new, and seldom if the same was
-written before, because then the write was refused, or another client writes the status too.
+final. A status is written only if it differs from the one in the cluster. A new status is written soon. If the same
+status was written before, the write was refused or another client writes too, so it is repeated only seldom.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PENDING, SCHEDULING, RUNNING, FINISHED, FAILED = "Pending", "Scheduling", "Runni
 FINAL = (FINISHED, FAILED)
 BETWEEN = 1.0
 AGAIN = 30.0
-"""Seconds between two writes of one group: of different content, of the same."""
+"""Seconds between two writes of one group's status, with different content and with the same."""
 
 Name = tuple[str, str]
 
@@ -37,7 +37,7 @@ class GroupReports:
         self._later: dict[Name, float] = {}
 
     def due(self, now: float) -> list[ReportMembers]:
-        """Return the status to write now: of groups with new observations, and of those put off until now."""
+        """Return the status to write now, of groups with new observations and of those that were put off until now."""
         names = self._registry.touched_groups
         self._registry.touched_groups = set()
         names |= {name for name, when in self._later.items() if when <= now}
@@ -67,7 +67,7 @@ class GroupReports:
 
 
 def member_status(group: CoschedulingGroup, members: Sequence[Member], now: float) -> MemberStatus:
-    """Return the status of a group with these members; a final one stays. ``now`` is in seconds since the epoch."""
+    """Return the status of a group with these members. A final status stays. ``now`` is in seconds since the epoch."""
     if group.status.phase in FINAL:
         return group.status
     phases = Counter(member.pod.phase for member in members)

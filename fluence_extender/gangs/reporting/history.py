@@ -28,16 +28,16 @@ Clock = Callable[[], float]
 
 KEPT_FIRST = 8
 KEPT = 64
-"""Entries a gang: the first few, then the newest."""
+"""The entries that a gang keeps: the first few, then the newest."""
 
 FEW_MEMBERS = 8
-"""Up to so many members each has entries of its own."""
+"""In a gang of up to this many members, each member has entries of its own."""
 
 REMEMBERED = 1000
-"""Gangs that are gone."""
+"""The most gangs that are remembered after they have gone."""
 
 REMEMBERED_FOR = 3600.0
-"""Seconds that a gang is remembered for after it has gone."""
+"""Seconds for which a gang is remembered after it has gone."""
 
 LONGEST_DETAIL = 300
 
@@ -51,10 +51,10 @@ TURNS = frozenset(
         HistoryKind.GONE,
     }
 )
-"""The entries that begin a new phase, as a wait does: later events aren't counted into an entry before them."""
+"""The entries that begin a new phase, as a wait does. Later events aren't added to the count of an earlier entry."""
 
 
-# Neither of these can be a part of a cycle, so they go without what the garbage collector keeps of each object.
+# Neither of these can be part of a reference cycle, so they save the memory that the garbage collector takes.
 class HistoryEntry(msgspec.Struct, gc=False):
     """One entry: ``count`` times between ``at`` and ``until`` (seconds since the epoch).
 
@@ -63,7 +63,7 @@ class HistoryEntry(msgspec.Struct, gc=False):
     """
 
     at: float
-    what: HistoryKind
+    kind: HistoryKind
     pod: str = ""
     detail: str = ""
     count: int = 1
@@ -86,35 +86,35 @@ class History(msgspec.Struct, gc=False):
     noted: int = 0
     forgotten: int = 0
 
-    def note(self, what: HistoryKind, pod: str = "", detail: str = "", members: int = 1) -> None:
-        """Note that ``what`` happened, to ``pod`` if it is named; ``members`` is the number of the gang's members."""
+    def note(self, kind: HistoryKind, pod: str = "", detail: str = "", members: int = 1) -> None:
+        """Note that ``kind`` happened, to ``pod`` if it is named; ``members`` is the number of the gang's members."""
         now = self.clock()
         self.noted += 1
         detail = intern(detail[:LONGEST_DETAIL])
-        same = self._same(what, pod, detail, bool(pod) and members > FEW_MEMBERS)
+        same = self._same(kind, pod, detail, bool(pod) and members > FEW_MEMBERS)
         if same is not None:
             same.again(now, pod, detail)
         else:
-            self._append(HistoryEntry(now, what, pod, detail, 1, now))
+            self._append(HistoryEntry(now, kind, pod, detail, 1, now))
 
-    def _same(self, what: HistoryKind, pod: str, detail: str, of_any: bool) -> HistoryEntry | None:
-        """Return the entry of this phase that counts such events of the pod, or of any pod if ``of_any`` is set."""
+    def _same(self, kind: HistoryKind, pod: str, detail: str, of_any: bool) -> HistoryEntry | None:
+        """Return the entry of this phase that counts such events, of any pod if ``of_any`` is set."""
         for entry in reversed(self.entries):
-            if entry.what is HistoryKind.WAITING:
+            if entry.kind is HistoryKind.WAITING:
                 return None
-            if entry.what is what and (of_any or (entry.pod == pod and entry.detail == detail)):
+            if entry.kind is kind and (of_any or (entry.pod == pod and entry.detail == detail)):
                 return entry
-            if entry.what in TURNS:
+            if entry.kind in TURNS:
                 return None
         return None
 
     def wait(self, why: str, detail: str) -> None:
-        """Note why the gang waits; a new text of the same kind of reason replaces the last one."""
+        """Note why the gang waits. A new text of the same kind of reason replaces the last one."""
         now = self.clock()
         detail = intern(detail[:LONGEST_DETAIL])
         self.noted += 1
         last = self.entries[-1] if self.entries else None
-        if last is not None and last.what is HistoryKind.WAITING and last.why == why:
+        if last is not None and last.kind is HistoryKind.WAITING and last.why == why:
             last.count += last.detail != detail
             last.detail, last.until = detail, now
             return

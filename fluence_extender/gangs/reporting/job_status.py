@@ -23,16 +23,16 @@ from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.workload import Job, Resumable
 
 LASTING = (ReasonCode.UNSATISFIABLE, ReasonCode.NO_BACKEND)
-"""The reasons that nothing but another request or another cluster can change."""
+"""The reasons that only another request or another cluster can change."""
 
 FEWEST_KEPT = 100
-"""Jobs that are kept in mind before those without an unsatisfiable gang are forgotten."""
+"""The number of Jobs beyond which those without an unsatisfiable gang are forgotten."""
 
 
 class JobReports:
     """Decides which Jobs' condition has to be written.
 
-    ``remarks`` decides on which owners of pods an Event about labels and annotations has to be recorded.
+    ``remarks`` decides which owners of pods get an Event about labels and annotations.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -40,17 +40,17 @@ class JobReports:
         self._registry = registry
         self._gangs: dict[str, set[GangKey]] = {}
         """By the uid of a Job: the gangs of its pods that were unsatisfiable when they were last looked at."""
-        self._said: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         self._forget_at = FEWEST_KEPT
         self._noted: dict[str, frozenset[str]] = {}
         """By the uid of a workload: the dependencies that are being noted on it."""
 
     def due(self, gang: Gang, reason: Reason | None) -> list[ReportJob]:
-        """Return what to write now that ``gang`` waits for ``reason``, None where it has its places."""
+        """Return the writes that are due now that ``gang`` waits for ``reason``, None if it has its places."""
         lasting = reason.text if reason is not None and reason.code in LASTING else ""
-        if gang.reports.told_jobs == lasting:
+        if gang.reports.job_problem == lasting:
             return []
-        gang.reports.told_jobs = lasting
+        gang.reports.job_problem = lasting
         return list(self._reports(gang, lasting))
 
     def _reports(self, gang: Gang, lasting: str) -> Iterator[ReportJob]:
@@ -58,8 +58,8 @@ class JobReports:
             gangs = self._gangs.setdefault(job.uid, set())
             (gangs.add if lasting else gangs.discard)(gang.key)
             text = self._text(gangs)
-            if text != self._said.get(job.uid, job.unsatisfiable):
-                self._said[job.uid] = text
+            if text != self._reported.get(job.uid, job.unsatisfiable):
+                self._reported[job.uid] = text
                 yield ReportJob(job, text)
         if len(self._gangs) > self._forget_at:
             self._forget()
@@ -75,7 +75,7 @@ class JobReports:
                 yield NoteJob(job, met)
 
     def not_noted(self, uid: str) -> None:
-        """Take in that a note on the workload couldn't be written, so that it is decided anew."""
+        """Record that a note on the workload couldn't be written, so that it is decided anew."""
         self._noted.pop(uid, None)
         self._registry.dirty.update(self._registry.gangs_of(uid))
 
@@ -88,19 +88,19 @@ class JobReports:
         owners = {one.pod.owner for one in gang.alive() if one.pod.owner is not None}
         for owner in sorted(owners, key=lambda one: one.name):
             kind = OWNERS.get(owner.kind)
-            thing = self._registry.workloads.find(kind, gang.key.namespace, owner.name) if kind else None
-            if isinstance(thing, Resumable) and owner.uid == thing.uid:
-                yield thing
+            workload = self._registry.workloads.find(kind, gang.key.namespace, owner.name) if kind else None
+            if isinstance(workload, Resumable) and owner.uid == workload.uid:
+                yield workload
 
     def _text(self, gangs: set[GangKey]) -> str:
-        """Return what the first of the gangs that still exist has told; drop the others."""
+        """Return the first problem of the gangs, "" if none has one; drop the gangs that don't exist any more."""
         # An intersection with the registry's keys would walk through all gangs of the cluster.
         gangs -= {key for key in gangs if key not in self._registry.gangs}
-        told = (self._registry.gangs[key].reports.told_jobs for key in sorted(gangs))
-        return next(filter(None, told), "")
+        problems = (self._registry.gangs[key].reports.job_problem for key in sorted(gangs))
+        return next(filter(None, problems), "")
 
     def _forget(self) -> None:
-        """Forget the Jobs without an unsatisfiable gang; a Job that lasts shows what was written."""
+        """Forget the Jobs without an unsatisfiable gang. Their conditions in the cluster stay."""
         self._gangs = {uid: gangs for uid, gangs in self._gangs.items() if self._text(gangs)}
-        self._said = {uid: text for uid, text in self._said.items() if uid in self._gangs}
+        self._reported = {uid: text for uid, text in self._reported.items() if uid in self._gangs}
         self._forget_at = max(FEWEST_KEPT, 2 * len(self._gangs))

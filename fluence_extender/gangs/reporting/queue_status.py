@@ -1,8 +1,8 @@
 """The status of Queues and Reservations, for those who look at the objects with kubectl.
 
-Invariants: a status is written only where it differs from the one in the cluster, and that of one object seldom. While
-there is no such object, nothing is computed. Expected starts are whole minutes, so that they aren't written anew with
-each small change of an estimate.
+Invariants: a status is written only if it differs from the one in the cluster, and seldom for one object. While there
+is no such object, nothing is computed. Expected starts are whole minutes, so that a small change of an estimate causes
+no write.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class QueueReports:
 def queue_status(
     queue: Queue, counts: tuple[int, int], head: Gang | None, problems: Sequence[str], now: float
 ) -> QueueStatus:
-    """Return the status of a queue; ``counts`` are how many of its gangs wait, and how many have places."""
+    """Return the status of a queue. ``counts`` says how many of its gangs wait, and how many have places."""
     name = "" if head is None else f"{head.key.namespace}/{head.key.name}"
     start = None if head is None else head.starts_about
     stopped = None
@@ -119,19 +119,19 @@ def reservation_status(
 ) -> ReservationStatus:
     """Return the status of a Reservation in a cluster with these nodes and queues."""
     problems = list(reservation.problems)
-    for what, wanted, known in (("node", reservation.names, nodes), ("queue", reservation.queues, queues)):
+    for kind, wanted, known in (("node", reservation.names, nodes), ("queue", reservation.queues, queues)):
         missing = sorted(wanted - set(known), key=natural_order)
         if missing:
-            problems.append(f"there is no {what} {first_few(missing, FEW)}")
+            problems.append(f"there is no {kind} {first_few(missing, FEW)}")
     closed = len(covered(reservation, nodes.values())) if reservation.duration else 0
     return ReservationStatus(closed, "; ".join(problems))
 
 
-def _old(before: QueueStatus | None, said: QueueStatus) -> bool:
+def _old(before: QueueStatus | None, status: QueueStatus) -> bool:
     """Return whether the past use that was written is too old."""
-    if said.past is None:
+    if status.past is None:
         return False
-    return before is None or before.past is None or said.past.at - before.past.at >= KEPT
+    return before is None or before.past is None or status.past.at - before.past.at >= KEPT
 
 
 def _next_minute(time: float) -> str:
@@ -141,7 +141,7 @@ def _next_minute(time: float) -> str:
 Status = TypeVar("Status", QueueStatus, ReservationStatus)
 
 
-def _dated(said: Status, before: Status | None, now: str) -> Status:
+def _dated(status: Status, before: Status | None, now: str) -> Status:
     """Return the status with the time at which its problem began or ended."""
-    same = before is not None and bool(before.problem) == bool(said.problem) and before.since
-    return replace(said, since=before.since if before is not None and same else now)
+    same = before is not None and bool(before.problem) == bool(status.problem) and before.since
+    return replace(status, since=before.since if before is not None and same else now)

@@ -1,7 +1,7 @@
-"""Reports labels and annotations that have no effect, where the warnings of admission reach nobody.
+"""Reports labels and annotations that have no effect.
 
-Admission warns the client that creates a pod. For most pods that is a controller, which drops the warning. So the same
-sentences stand in the state API, and in one Event on the owner of the pods.
+Admission warns the client that creates a pod. For most pods that is a controller, which drops the warning. So the state
+API and one Event on the owner of the pods have the same sentences.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ MOST_TOLD = 5
 """The most sentences of one Event."""
 
 MOST_KEPT = 1000
-"""The most owners that are remembered; a forgotten one gets its Event again when it creates more gangs."""
+"""The most owners that are remembered. A forgotten owner gets its Event again when it creates more gangs."""
 
 
 def remarks_on(gang: Gang, workloads: Workloads) -> tuple[str, ...]:
     """Return one sentence for each label or annotation of the gang's members that has no effect, or that is missing.
 
-    What their Jobs say about durations counts, too.
+    The durations that their Jobs state count, too.
     """
     found: dict[str, None] = {}
     living = sorted(gang.alive(), key=lambda member: member.pod.name)
@@ -52,9 +52,9 @@ def remarks_on(gang: Gang, workloads: Workloads) -> tuple[str, ...]:
 
 
 def missing_on(pod: Pod, convention: Convention, size: int | Reason) -> Iterator[str]:
-    """Yield what a pod without a controller lacks for the gang that its labels and annotations seem to mean.
+    """Yield what a pod without a controller lacks to form the gang that its labels and annotations seem to mean.
 
-    ``convention`` and ``size`` are those of the gang that it is in.
+    ``convention`` and ``size`` are those of its present gang.
     """
     if pod.owner:
         return
@@ -68,7 +68,7 @@ def missing_on(pod: Pod, convention: Convention, size: int | Reason) -> Iterator
 
 
 class RemarkReports:
-    """Decides on which objects the Event has to be recorded: once on each owner, or on a pod without one."""
+    """Decides which objects get the Event: each owner once, and each pod without an owner."""
 
     def __init__(self, workloads: Workloads) -> None:
         self._workloads = workloads
@@ -76,7 +76,7 @@ class RemarkReports:
         """The last Event's text by the uid of the owner."""
 
     def due(self, gang: Gang) -> list[RecordEvent]:
-        """Return the Event about a gang that is looked at for the first time."""
+        """Return the Events about a gang that is looked at for the first time."""
         if gang.reports.remarked:
             return []
         living = gang.alive()
@@ -96,7 +96,7 @@ class RemarkReports:
 
 
 def owner_or_pod(pod: Pod) -> Regarding:
-    """Return the object that an Event about all pods of a pod's owner is recorded on; the pod where it has none."""
+    """Return the object for an Event about all pods of a pod's owner; the pod itself if it has no owner."""
     owner = pod.owner
     if owner is not None and owner.api_version:
         return Regarding(owner.api_version, owner.kind, pod.namespace, owner.name, owner.uid)

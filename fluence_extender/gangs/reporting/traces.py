@@ -30,10 +30,10 @@ ASSEMBLE = "wait for members"
 def gang_trace(gang: Gang, queue: str) -> GangTrace | None:
     """Return the trace of a gang of this queue that has just become whole.
 
-    None for a gang none of whose members was bound since it was whole before, as after a restart.
+    Return None if none of its members was bound since it was last whole, as after a restart.
     """
     again, entries = _since_complete(gang.history.entries)
-    bound = [one.until for one in entries if one.what is HistoryKind.BOUND]
+    bound = [one.until for one in entries if one.kind is HistoryKind.BOUND]
     if not bound:
         return None
     end = max(bound)
@@ -54,9 +54,9 @@ def gang_trace(gang: Gang, queue: str) -> GangTrace | None:
 
 
 def _since_complete(entries: Sequence[HistoryEntry]) -> tuple[bool, Sequence[HistoryEntry]]:
-    """Return the entries since the gang was whole before, and whether it was."""
-    completes = [number for number, one in enumerate(entries) if one.what is HistoryKind.COMPLETE]
-    # The last one is that of now.
+    """Return the entries since the gang was last whole, and whether it ever was."""
+    completes = [number for number, one in enumerate(entries) if one.kind is HistoryKind.COMPLETE]
+    # The last one is the present one.
     if len(completes) < 2:
         return False, entries
     return True, entries[completes[-2] + 1 :]
@@ -65,7 +65,7 @@ def _since_complete(entries: Sequence[HistoryEntry]) -> tuple[bool, Sequence[His
 def _parts(entries: Sequence[HistoryEntry], start: float, end: float) -> tuple[TraceSpan, ...]:
     begins: list[tuple[float, str, str]] = [(start, ASSEMBLE, "")]
     for one in entries:
-        name = PARTS.get(one.what)
+        name = PARTS.get(one.kind)
         if name is not None and (name, one.why) != begins[-1][1:]:
             begins.append((min(max(one.at, start), end), name, one.why))
     ends = [*(at for at, *_ in begins[1:]), end]
@@ -81,4 +81,4 @@ def _event(entry: HistoryEntry) -> TraceEvent:
     for key, text in (("k8s.pod.name", entry.pod), ("fluence.detail", entry.detail)):
         if text:
             attributes[key] = text
-    return TraceEvent(entry.at, entry.what.value, attributes)
+    return TraceEvent(entry.at, entry.kind.value, attributes)

@@ -1,4 +1,4 @@
-"""Gangs and what their pods hold, as the state API shows them."""
+"""Gangs and the allocations of their pods in the state API."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PODS_DELETED = "its pods are being deleted"
 
 
 def gang_listing(controller: Controller, gone: bool) -> Listing[v1.Gang]:
-    """Return all gangs, with the remembered ones that are ``gone`` if wanted."""
+    """Return all gangs, with ``gone`` also the remembered ones that are gone."""
     registry = controller.registry
     remembered = [one.gang.key for one in registry.gone] if gone else []
     positions: dict[GangKey, int] = {}
@@ -51,9 +51,9 @@ def gang_listing(controller: Controller, gone: bool) -> Listing[v1.Gang]:
 def gang_detail(
     controller: Controller, namespace: str, name: str, convention: str, leading: bool
 ) -> Single[v1.GangDetail] | None:
-    """Return the gang of that name and its history, None if there is none and there was none lately.
+    """Return the gang of that name and its history, None if there is none and has been none lately.
 
-    Of several with one name (of different conventions) the result is a living one, else the one that went last.
+    If several (of different conventions) have the name, return a living one, or else the last one that went.
     """
     registry = controller.registry
     living = [gang for gang in registry.named(namespace, name) if convention in ("", gang.key.convention)]
@@ -80,7 +80,7 @@ def _queue(controller: Controller, key: GangKey) -> str:
 
 
 def _end(controller: Controller, gang: Gang) -> float:
-    """Return when the last living member of a gang ends that has started whole, `NEVER` where nobody knows."""
+    """Return when the last living member of a gang that has started whole ends, `NEVER` if that isn't known."""
     living = [member.pod for member in gang.alive()]
     if not living or not all(pod.started for pod in living):
         return NEVER
@@ -116,7 +116,7 @@ def gang_shape(gang: Gang, queue: str = "", position: int | None = None, end: fl
 
 
 def allocation_listing(controller: Controller) -> Listing[v1.Allocation]:
-    """Return what each pod of ours holds."""
+    """Return the allocation of each pod of ours."""
     allocations = controller.ledger.allocations
 
     def make(key: Key) -> v1.Allocation | None:
@@ -197,7 +197,7 @@ def _owner(members: Sequence[Member]) -> str:
 
 
 def _reason(gang: Gang) -> str:
-    """Return why the gang is in its state, "" when there is nothing to explain."""
+    """Return why the gang is in its state, "" if that needs no explanation."""
     if gang.reason is not None:
         text = gang.reason.full_text or _reason_of_state(gang)
         if gang.undone_about is not None:
@@ -221,7 +221,7 @@ def _reason_of_state(gang: Gang) -> str:
 
 
 def _being_bound(gang: Gang) -> str:
-    """Return what a gang that has its places still waits for, in kube-scheduler's words if it has refused a member."""
+    """Return why a gang with places still waits, in kube-scheduler's words if it has refused a member."""
     refused = min(
         ((one.pod.name, one.pod.refusal) for one in gang.pending() if one.pod.refusal), default=None
     )
@@ -231,12 +231,12 @@ def _being_bound(gang: Gang) -> str:
 
 
 def _missing(gang: Gang) -> str:
-    """Return how many members a running gang lacks, "" for none; a member that has succeeded isn't missing."""
-    there = sum(1 for one in gang.members.values() if one.alive or one.pod.phase == "Succeeded")
-    if there >= gang.size:
+    """Return in words how many members a running gang lacks, "" for none. A succeeded member isn't missing."""
+    present = sum(1 for one in gang.members.values() if one.alive or one.pod.phase == "Succeeded")
+    if present >= gang.size:
         return ""
-    are = "member is" if gang.size - there == 1 else "members are"
-    return f"{gang.size - there} {are} missing; replacements are placed with the others"
+    are = "member is" if gang.size - present == 1 else "members are"
+    return f"{gang.size - present} {are} missing; replacements are placed with the others"
 
 
 def _being_deleted(gang: Gang) -> str:
@@ -272,9 +272,9 @@ def _gone(gang: Gang) -> v1.Gang:
 def _eviction(entries: Sequence[HistoryEntry]) -> str:
     """Return why we evicted its last pods, as the end of a sentence, "" if we didn't."""
     for entry in reversed(entries):
-        if entry.what in (HistoryKind.EVICTED, HistoryKind.REQUEUED):
-            return f": {entry.detail or entry.what.value}"
-        if entry.what in (HistoryKind.SEEN, HistoryKind.BOUND):
+        if entry.kind in (HistoryKind.EVICTED, HistoryKind.REQUEUED):
+            return f": {entry.detail or entry.kind.value}"
+        if entry.kind in (HistoryKind.SEEN, HistoryKind.BOUND):
             break
     return ""
 
@@ -282,7 +282,7 @@ def _eviction(entries: Sequence[HistoryEntry]) -> str:
 def _detail(controller: Controller, gang: Gang, shape: v1.Gang, leading: bool) -> Single[v1.GangDetail]:
     history = gang.history
     entries = tuple(
-        v1.Entry(moment(one.at), one.what, one.pod, one.detail, one.count, moment(one.until))
+        v1.Entry(moment(one.at), one.kind, one.pod, one.detail, one.count, moment(one.until))
         for one in history.entries
     )
     detail = v1.GangDetail.extending(
@@ -299,7 +299,7 @@ def _detail(controller: Controller, gang: Gang, shape: v1.Gang, leading: bool) -
 
 
 def _requests(gang: Gang) -> tuple[v1.Shape, ...]:
-    """Return what the living members request, in the order of their names; equal members count together."""
+    """Return the requests of the living members, in the order of their names. Equal members count together."""
     living = sorted(gang.alive(), key=lambda member: member.pod.name)
     pods = [member.pod for member in living]
     counted = Counter(

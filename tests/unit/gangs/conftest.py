@@ -70,4 +70,4 @@ def put(w: World, body: Manifest, name: str, owner: Owner | None = None) -> Pod:
 
 def announced(w: World, name: str) -> list[str]:
     """Return the texts of Events that stand in the gang's history."""
-    return [one.detail for one in w.gang(name).history.entries if one.what is HistoryKind.ANNOUNCED]
+    return [one.detail for one in w.gang(name).history.entries if one.kind is HistoryKind.ANNOUNCED]

@@ -28,7 +28,7 @@ class Clock:
 
 
 def told(history: History) -> list[tuple[str, str, str, int]]:
-    return [(one.what.value, one.pod, one.detail, one.count) for one in history.entries]
+    return [(one.kind.value, one.pod, one.detail, one.count) for one in history.entries]
 
 
 def test_each_member_of_a_small_gang_has_entries_of_its_own() -> None:

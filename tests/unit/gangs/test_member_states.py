@@ -120,7 +120,7 @@ def test_usual_life() -> None:
         apply(gang, member, event)
         states.append(member.state)
     assert states == [PLANNED, STEERING, STEERED, BINDING, BOUND, BOUND, ENDED]
-    entries = [(entry.what.value, entry.detail) for entry in gang.history.entries]
+    entries = [(entry.kind.value, entry.detail) for entry in gang.history.entries]
     assert entries == [("bound", "to n0"), ("released", "")]
 
 

@@ -157,7 +157,7 @@ def test_overrun_delays_the_head_and_its_history_says_so(world: MakeWorld) -> No
     later = w.controller.queue.reservations()[0].start
     assert later is not None
     assert first < w.loop.time() < later
-    told = [one.detail for one in w.gang("wide").history.entries if one.what is HistoryKind.DELAYED]
+    told = [one.detail for one in w.gang("wide").history.entries if one.kind is HistoryKind.DELAYED]
     assert told == ["it is expected to start later: Overrun"]
     foretold = w.gang("wide").foretold
     assert foretold.first == int(first)

@@ -75,7 +75,7 @@ def test_event_and_history_say_for_whom_a_job_was_sent_back(world: MakeWorld) ->
     (event,) = (one for one in w.cluster.events if one.reason == "Requeued")
     assert event.regarding.kind == "Job"
     assert event.message == "back in line: preempted by gang default/high (priority 10)"
-    noted = [one.detail for one in w.gang("low").history.entries if one.what is HistoryKind.REQUEUED]
+    noted = [one.detail for one in w.gang("low").history.entries if one.kind is HistoryKind.REQUEUED]
     assert noted == ["preempted by gang default/high (priority 10)"]
 
 
@@ -174,7 +174,7 @@ def test_pods_of_a_job_that_may_not_be_suspended_are_evicted(world: MakeWorld) -
     assert (len(evicted(w)), requeued(w)) == (4, [])
     assert w.cluster.job(victim).queued_since is None
     assert w.jobs.nodes(preemptor) == ["n0"] * 4
-    (why,) = (one.detail for one in w.gang("low").history.entries if one.what is HistoryKind.FAILED)
+    (why,) = (one.detail for one in w.gang("low").history.entries if one.kind is HistoryKind.FAILED)
     assert "jobs is forbidden" in why
 
 

@@ -2,9 +2,9 @@
 
 A JobSet may create some of its Jobs only when others are ready or have ended (``dependsOn``, or ``startupPolicy``
 InOrder). With exclusive placement the other pods of a Job are created once its first pod has a node. A gang of all pods
-would wait for ever, so the pods that can exist at the same time form a gang of their own, called a stage. Only the
-JobSet object states the order, so its pods wait until it is known. In a cluster that no longer serves JobSets, the
-pods' own labels must do.
+would wait forever, so the pods that can exist at the same time form a gang of their own, called a stage. Only the
+JobSet object states the order, so its pods wait until it is known. In a cluster that no longer serves JobSets, only the
+pods' own labels count.
 """
 
 from __future__ import annotations

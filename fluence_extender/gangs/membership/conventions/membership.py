@@ -46,7 +46,7 @@ class Membership:
     """A pod's membership in the gang ``key``.
 
     ``size`` is how many members make the gang whole, or why that isn't known. ``source`` names the object that states
-    the size, for messages. ``patience`` is how many seconds the gang may take to assemble, None where nothing states
+    the size, for messages. ``patience`` is how many seconds the gang may take to assemble, None if nothing states
     it.
     """
 
@@ -68,19 +68,19 @@ def number(text: str) -> int | None:
     return None
 
 
-def read(owner: str, what: str, key: str, text: str) -> StatedSize:
-    """Return the size in ``text``, the value of the ``what`` (label or annotation) ``key`` of ``owner``."""
-    source = intern(f"{what} {key} of {owner}")
+def read(owner: str, kind: str, key: str, text: str) -> StatedSize:
+    """Return the size in ``text``, the value of the ``kind`` (label or annotation) ``key`` of ``owner``."""
+    source = intern(f"{kind} {key} of {owner}")
     size = number(text)
     if size is not None:
         return size, source
     shown = text[:LONGEST_SHOWN]
     must = f"it must be a whole number from 1 to {LARGEST_SIZE}"
-    return Reason(ReasonCode.INVALID_REQUEST, f"{what} {key} is {shown!r}: {must}"), source
+    return Reason(ReasonCode.INVALID_REQUEST, f"{kind} {key} is {shown!r}: {must}"), source
 
 
 def job_of(pod: Pod, workloads: Workloads) -> Job | None:
-    """Return the Job that owns the pod, or None where there is none or it isn't known yet."""
+    """Return the Job that owns the pod, or None if there is none or it isn't known yet."""
     if pod.owner is None or pod.owner.kind != "Job":
         return None
     return workloads.find(Job, pod.namespace, pod.owner.name)
@@ -101,10 +101,10 @@ def annotated_size(pod: Pod) -> StatedSize | None:
     return None if text is None else read(THE_POD, "annotation", GROUP_SIZE_ANNOTATION, text)
 
 
-def awaited(kind: str, namespace: str, name: str, what: str = "to be seen") -> StatedSize:
-    """Return what holds while the object that states the size isn't known: there is no size yet."""
+def awaited(kind: str, namespace: str, name: str, event: str = "to be seen") -> StatedSize:
+    """Return a reason in place of the size, because the object that states it isn't known."""
     named = f"{kind} {namespace}/{name}"
-    return Reason(ReasonCode.WAITING_FOR_MEMBERS, f"waiting for {named} {what}"), named
+    return Reason(ReasonCode.WAITING_FOR_MEMBERS, f"waiting for {named} {event}"), named
 
 
 def alone(pod: Pod) -> Membership:

@@ -8,10 +8,10 @@ different revisions are different gangs, because an update replaces a group as a
 MPIJob: the gang is the workers and the launcher. With ``launcherCreationPolicy: WaitForWorkersReady`` the workers alone
 make it whole, and the launcher joins them later.
 
-RayCluster: it is a gang if it has the label ``ray.io/gang-scheduling-enabled``. Others start node by node, which is
-Ray's default. The size is the head and the requested workers; workers that an autoscaler adds later join them. When a
-cluster with fault tolerance is deleted and its nodes are gone, KubeRay creates one more pod from the head's template,
-which cleans up.
+RayCluster: the cluster is a gang if it has the label ``ray.io/gang-scheduling-enabled``. Others start node by node,
+which is Ray's default. The size is the head and the requested workers; workers that an autoscaler adds later join them.
+When a cluster with fault tolerance is deleted and its nodes are gone, KubeRay creates one more pod from the head's
+template, which cleans up.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def most_at_once(pod: Pod, workloads: Workloads) -> int | None:
 
 
 def mpi_job_name(pod: Pod) -> str:
-    """Return the name of the pod's MPIJob, "" where it belongs to none."""
+    """Return the name of the pod's MPIJob, "" if it belongs to none."""
     return pod.labels.get(TRAINING_JOB_NAME, "") if pod.labels.get(TRAINING_OPERATOR) == MPI_OPERATOR else ""
 
 

@@ -6,8 +6,8 @@ pods overrides it, because kube-scheduler's own gang cycle uses it too.
 The label ``scheduling.x-k8s.io/pod-group`` names the PodGroup of scheduling.x-k8s.io (``minMember``). The MPI Operator,
 Kubeflow Trainer and KubeRay write it when they are configured to gang-schedule. flux-k8s wrote it too, with the size in
 a label ``fluence.group-size``; both may also be labels of the Job. The size is the PodGroup's where there is one, else
-what the pod carries. The operators count pods into ``minMember`` that they create only once others run (a launcher, a
-later stage of a JobSet). Such a group is whole without those pods.
+what the pod carries. The operators' ``minMember`` also counts pods that they create only once others run (a launcher,
+a later stage of a JobSet). Such a group is whole without those pods.
 
 Admission links pods with our group label to a PodGroup of the same name. Until that PodGroup exists, the label is
 enough. While it exists, the label is enough as well: pods that were created while the admission webhook was away are
@@ -113,7 +113,7 @@ def _carried(pod: Pod, labels: Mapping[str, str]) -> StatedSize | None:
 
 
 def _smallest(size: int | Reason, limits: list[int | Reason | None]) -> int | Reason:
-    """Return the least of the sizes; a reason in place of one stands for all."""
+    """Return the least of the sizes, or the first reason if one of them isn't known."""
     for limit in limits:
         if isinstance(size, Reason) or limit is None:
             continue

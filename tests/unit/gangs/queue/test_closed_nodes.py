@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from fluence_extender.gangs.queue.operators import operator_reservations
+from fluence_extender.gangs.queue.operators import covered, operator_reservations
 from fluence_extender.model.pod import Requirement
 from fluence_extender.model.queue import NodeReservation
+from fluence_extender.queueing.reservation import OperatorReservation
 from tests.core.values import node
 
 NODES = {
@@ -21,6 +22,12 @@ RACK = (Requirement("rack", "In", ("7",)),)
 ALL_DAY = NodeReservation("r", 100.0, 50.0, queues=frozenset({"physics"}))
 
 
+def on_rows(rows: dict[str, int], *reservations: NodeReservation) -> list[OperatorReservation]:
+    """Return the reservations on these rows."""
+    closed = {one.name: covered(one, NODES.values()) for one in reservations}
+    return operator_reservations(reservations, closed, rows)
+
+
 @pytest.mark.parametrize(
     ("one", "rows"),
     [
@@ -31,16 +38,17 @@ ALL_DAY = NodeReservation("r", 100.0, 50.0, queues=frozenset({"physics"}))
     ],
 )
 def test_nodes_by_name_and_by_label(one: NodeReservation, rows: list[int]) -> None:
-    (found,) = operator_reservations([one], NODES, ROWS)
+    (found,) = on_rows(ROWS, one)
     assert found.rows.tolist() == rows
     assert (found.name, found.start, found.end, found.queues) == ("r", 100.0, 150.0, frozenset({"physics"}))
 
 
 def test_one_that_closes_nothing_is_left_out() -> None:
-    unread, elsewhere = replace(ALL_DAY, duration=0.0), replace(ALL_DAY, names=frozenset({"gone"}))
-    assert operator_reservations([unread, elsewhere], NODES, ROWS) == []
+    unread = replace(ALL_DAY, duration=0.0)
+    elsewhere = replace(ALL_DAY, name="elsewhere", names=frozenset({"gone"}))
+    assert on_rows(ROWS, unread, elsewhere) == []
 
 
 def test_node_that_has_no_row_yet_is_left_out() -> None:
-    (found,) = operator_reservations([ALL_DAY], NODES, {"n1": 0})
+    (found,) = on_rows({"n1": 0}, ALL_DAY)
     assert found.rows.tolist() == [0]
