@@ -1,1 +1,1 @@
-"""What would happen if: gangs planned on a copy of the ledger, now and as running pods end. Nothing real is changed."""
+"""What-if questions: gangs are planned on a copy of the ledger, now and for the time when running pods have ended."""

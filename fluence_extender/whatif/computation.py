@@ -1,11 +1,11 @@
 """A computation in a thread of its own, which is ended from outside once its time is over.
 
-What users ask about decides how long an answer takes. A computation checks its time where it is known to be long, but
-that isn't enough: a defect in one loop would keep a core busy for ever. So the event loop raises an exception in the
-thread. Python does that between two operations of the interpreter, and no library call under way here is long.
+The question of a user decides how long an answer takes. A computation checks the time in its known long loops, but that
+isn't enough: a defect in another loop would keep a core busy forever. So the event loop raises an exception in the
+thread. Python does that between two operations of the interpreter, and no library call in such a computation is long.
 
-Invariants: when `computed` returns or raises, its thread has ended. The thread changes nothing that others see, because
-it may end anywhere.
+Invariants: when `computed` returns or raises, its thread has ended. The thread changes no shared state, because it may
+end anywhere.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 AGAIN = 0.05
-"""Seconds after which a thread that still runs is ended again."""
+"""Seconds until another try to end a thread that still runs."""
 
 
 class Overrun(Exception):
@@ -57,7 +57,7 @@ class _Computation(threading.Thread, Generic[T]):
 
 
 async def computed(work: Callable[[], T], seconds: float) -> T:
-    """Return what ``work`` returns. Raises what it raises, and `Overrun` if that takes more than ``seconds``."""
+    """Return the result of ``work``. Raises what it raises, and `Overrun` if it takes more than ``seconds``."""
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
     thread = _Computation(work, lambda: loop.call_soon_threadsafe(over.set))

@@ -1,6 +1,6 @@
-"""The objects in manifests, and in what kubectl prints about a cluster, in YAML or JSON.
+"""The objects in manifests and in kubectl's output about a cluster, in YAML or JSON.
 
-Whoever sends manifests is not trusted, so their size is bounded. A cluster is read from a local file, and may be large.
+The sender of manifests is not trusted, so their size is bounded. A cluster is read from a local file and may be large.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fluence_extender.whatif.yaml_values import documents
 MOST_DOCUMENTS = 1_000
 MOST_VALUES = 500_000
 MOST_CHARACTERS = 16 * 2**20
-"""Of all texts, those that aliases repeat counted each time."""
+"""The most characters of all texts. A text that aliases repeat counts each time."""
 LARGEST_INTEGER = 2**64
 DEEPEST = 64
 
@@ -53,7 +53,7 @@ def read_manifests(text: bytes | str) -> list[Manifest]:
 
 
 def read_cluster(text: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield each object in what kubectl prints, as its kind and as JSON, in any number. Raise `BadManifest`."""
+    """Yield each object in kubectl's output, as its kind and as JSON. Raise `BadManifest`."""
     if text.lstrip()[:1] == b"{":
         try:
             yield from _raw_objects(text)
@@ -89,7 +89,7 @@ def _documents(text: bytes | str, most: float = math.inf) -> Iterator[object]:
             yield msgspec.json.decode(text)
             return
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            # YAML may begin with a brace, too. If it isn't YAML either, the YAML reader tells where it is wrong.
+            # YAML may begin with a brace, too. If it isn't YAML either, the YAML reader reports the position.
             pass
     try:
         yield from documents(text, most)
@@ -98,7 +98,7 @@ def _documents(text: bytes | str, most: float = math.inf) -> Iterator[object]:
 
 
 class _Room:
-    """The room that is left for values and their texts. Aliases make a short document huge, or endless."""
+    """The number of values and characters that are still allowed. Aliases can make a short document huge or endless."""
 
     def __init__(self) -> None:
         self._values = MOST_VALUES

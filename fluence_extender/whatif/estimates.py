@@ -1,8 +1,8 @@
-"""When waiting gangs are expected to start, computed now and then in another thread, and kept with each gang.
+"""The expected starts of waiting gangs, computed now and then in another thread, and kept with each gang.
 
-Only the most important of the waiting gangs are estimated, each after what the gangs before it were promised. An
-estimate is only replaced by one that differs noticeably, so that the text which users read doesn't flicker. When a gang
-gets its places, the errors of its first and its last estimate are measured.
+Only the first of the waiting gangs are estimated, each after the promises to the gangs before it. An estimate is
+replaced only by one that differs noticeably, so that the text for users doesn't flicker. When a gang gets its places,
+the errors of its first and its last estimate are measured.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from fluence_extender.whatif.simulator import short_switch_interval, snapshot_wi
 from fluence_extender.whatif.snapshot import LedgerCopy, Snapshot
 
 PERIOD = 10.0
-"""The least number of seconds between two computations; while nothing has changed nothing is computed."""
+"""The fewest seconds between two computations. While nothing has changed, nothing is computed."""
 
 REST = 20.0
-"""After a computation at least this many times its duration passes: it takes a twentieth of one core at most."""
+"""The least pause after a computation, in multiples of its duration: it takes at most a twentieth of one core."""
 
 MOST = 32
-"""How many waiting gangs are estimated at once."""
+"""The most waiting gangs that are estimated at the same time."""
 
 PATIENCE = 5.0
-"""Seconds that may be spent on all of them together."""
+"""The most seconds for all of them together."""
 
 MEASURE_PERIOD = 1.0
 """Seconds between two checks for gangs that have got places."""
 
 NOTICEABLE = 60.0, 0.1
-"""An estimate is kept if the new one differs by less than these seconds, or by less than this share of the wait."""
+"""An estimate stays if the new one differs by less than these seconds, or by less than this share of the wait."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A waiting gang as the computation needs it; ``duration`` is `NEVER` if nothing says how long a member runs."""
+    """A waiting gang for the computation; ``duration`` is `NEVER` if the duration of a member isn't known."""
 
     key: GangKey
     demands: tuple[Demand, ...]
@@ -77,7 +77,7 @@ def estimate(
 ) -> dict[GangKey, float]:
     """Return when each gang of ``queue`` starts, in seconds since the epoch; gangs without an estimate are left out.
 
-    ``reserved`` is when those start that have a reservation.
+    ``reserved`` has the starts of gangs with a reservation.
     """
     promised = reserved or {}
     until = time.monotonic() + patience
@@ -161,7 +161,7 @@ class Estimates:
         """Measure the errors of the estimates of gangs that have got their places."""
         for key, start in self._controller.queue.promised_starts().items():
             if start < NEVER:
-                # The queue tells the start of such a gang as soon as it is reserved.
+                # The queue sets the start of such a gang as soon as it is reserved.
                 self._published.setdefault(key, _Published(start, start)).last = start
         gangs = self._controller.registry.gangs
         for key in list(self._published):

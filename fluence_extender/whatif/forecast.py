@@ -1,13 +1,14 @@
-"""When there will be capacity: running pods end when they declare it, and what they hold is free from then on.
+"""When there will be capacity: running pods end at their declared ends, and what they hold is free from then on.
 
-Free capacity only grows with time, so bisection over the ends finds the first moment at which a gang fits. What was
-promised to an earlier gang counts as taken from now on, until that gang ends. So an estimate may be too late. It is too
-early if a pod runs on beyond its declared end, or if a more important gang comes later.
+Free capacity only grows with time, so bisection over the ends finds the first moment at which a gang fits. The places
+that are promised to an earlier gang count as taken from now on until that gang ends. So an estimate may be too late. It
+is too early if a pod runs beyond its declared end, or if a more important gang comes later.
 """
 
 from __future__ import annotations
 
 import bisect
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from fluence_extender.whatif.snapshot import LedgerCopy
 
 
 class OutOfTime(Exception):
-    """The time that may be spent on the computation is over."""
+    """The computation has used up its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class End:
 
 
 class Forecast:
-    """Shows a copy of the ledger as it will be once certain pods have ended.
+    """Changes a copy of the ledger to its state after the first pods have ended.
 
     ``tick`` is called before each plan, and may raise `OutOfTime`.
     """
@@ -55,20 +56,17 @@ class Forecast:
     def earliest(
         self, demands: Sequence[Demand], gang: object, now: float, settled: Sequence[SettledMember] = ()
     ) -> float | None:
-        """Return the first moment from ``now`` on at which the gang fits; None where the known ends aren't enough."""
+        """Return the first moment from ``now`` on at which the gang fits; None if the known ends aren't enough."""
         if self._fits(0, demands, gang, settled):
             return now
         steps = [number for number in range(1, len(self._ends) + 1) if self._last_of_moment(number)]
         if not steps or not self._fits(steps[-1], demands, gang, settled):
             return None
-        low, high = 0, len(steps) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if self._fits(steps[middle], demands, gang, settled):
-                high = middle
-            else:
-                low = middle + 1
-        return max(self._ends[steps[low] - 1].at, now)
+        last = len(steps) - 1
+        first = bisect_left(
+            steps, True, hi=last, key=lambda number: self._fits(number, demands, gang, settled)
+        )
+        return max(self._ends[steps[first] - 1].at, now)
 
     def promise(
         self,
@@ -78,7 +76,7 @@ class Forecast:
         until: float | None,
         settled: Sequence[SettledMember] = (),
     ) -> None:
-        """Let the gang hold, from now on and ``until`` it ends, the places that it gets ``at`` that time."""
+        """Let the gang hold the places that it will get at the time ``at``, from now on ``until`` it ends."""
         self._pass(bisect.bisect_right(self._ends, at, key=lambda end: end.at))
         try:
             placed = self._planner.plan(demands, gang, settled)
@@ -94,11 +92,11 @@ class Forecast:
             self._ends.insert(place, end)
 
     def rewind(self) -> None:
-        """Show the ledger as it is now."""
+        """Return the copy to the present state."""
         self._pass(0)
 
     def _last_of_moment(self, number: int) -> bool:
-        """Return whether the first ``number`` ends include all that happen at the same moment as their last."""
+        """Return whether the first ``number`` ends include all that are at the same moment as the last of them."""
         return number == len(self._ends) or self._ends[number].at > self._ends[number - 1].at
 
     def _fits(
@@ -114,7 +112,7 @@ class Forecast:
         return True
 
     def _pass(self, count: int) -> None:
-        """Show the ledger as it is after the first ``count`` ends."""
+        """Change the copy to its state after the first ``count`` ends."""
         while self._passed < count:
             self._copy.remove(self._ends[self._passed].use)
             self._passed += 1

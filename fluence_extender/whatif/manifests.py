@@ -1,7 +1,7 @@
-"""Manifests to pods and gangs: what controllers would make of them, as far as placement can tell.
+"""Manifests to pods and gangs: the pods that controllers would make, in all that matters for placement.
 
-Pods are read, objects that make pods, and objects that only describe gangs; other objects are listed and left out.
-Gangs and ranks are recognized from the pods by the usual conventions.
+Pods are read, and objects that make pods or describe gangs. Other objects are listed and left out. Gangs and ranks are
+recognized from the pods by the usual conventions.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ CLAIMS: Mapping[str, Callable[[bytes], DeviceObject]] = {
 
 MOST_PODS = 10_000
 MOST_BYTES = 64 * 2**20
-"""Bytes of all pods together, as JSON."""
+"""The most bytes of all pods together, as JSON."""
 LARGEST_POD = 2**20
 
 NAMED_OBJECTS = 4
-"""How many of the objects that make no pods are named in an error."""
+"""The most objects without pods that an error names."""
 
 
 class TooManyPods(BadManifest):
@@ -69,11 +69,11 @@ class TooManyPods(BadManifest):
 
 @dataclass(slots=True)
 class RequestedGang:
-    """One gang that is asked about: its pods, and how many of them make it whole.
+    """One gang of a question: its pods, and how many of them make it whole.
 
     ``topology`` holds, by pod uid, the levels that a PodGroup requires and the size of the pod's Job.
     ``unknown_class`` is a PriorityClass that one of the pods names and that isn't known, "" if there is none.
-    ``submission`` is what it states about its place in the queue.
+    ``submission`` is its submission to the queue.
     """
 
     key: GangKey
@@ -84,7 +84,7 @@ class RequestedGang:
     submission: Submission = NOTHING_SAID
 
     def demand(self, pod: Pod) -> Demand:
-        """Return what a planner is asked for one of the pods."""
+        """Return the demand of one of the pods."""
         return Demand(pod, frozenset(), *self.topology[pod.uid])
 
     @property
@@ -102,8 +102,8 @@ class RequestedGang:
 class SimulationRequest:
     """The gangs of some manifests.
 
-    ``claims`` are resource claims and templates among them. ``ignored`` are the names of the objects that make no pods,
-    ``notes`` are sentences about what was assumed.
+    ``claims`` are resource claims and templates among them. ``ignored`` are the names of the objects that make no pods.
+    ``notes`` are sentences about assumptions.
     """
 
     gangs: list[RequestedGang]
@@ -113,7 +113,7 @@ class SimulationRequest:
 
 
 class _Index(WorkloadIndex):
-    """The objects among the manifests, and the PodGroups that the ``cluster`` has already."""
+    """The objects among the manifests, and the existing PodGroups of the ``cluster``."""
 
     def __init__(self, cluster: Workloads | None) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ def requested_gangs(
 ) -> SimulationRequest:
     """Return the gangs that ``manifests`` make.
 
-    ``classes`` are the PriorityClasses of the cluster, and ``cluster`` finds its PodGroups; None where they aren't
+    ``classes`` are the PriorityClasses of the cluster, and ``cluster`` finds its PodGroups; None if they aren't
     known. Raise `BadManifest`, and `NothingToSimulate` if the manifests make no pods.
     """
     index = _Index(cluster)
@@ -162,10 +162,10 @@ def requested_gangs(
         pods.extend(made)
     if not pods:
         raise NothingToSimulate(_nothing(result))
-    others = sorted({pod.scheduler for pod in pods if pod.scheduler != SCHEDULER_NAME})
-    if others:
+    foreign = sorted({pod.scheduler for pod in pods if pod.scheduler != SCHEDULER_NAME})
+    if foreign:
         result.notes.append(
-            f"simulated as if schedulerName were {SCHEDULER_NAME}, not {', '.join(others)}: as it is, fluence won't "
+            f"simulated as if schedulerName were {SCHEDULER_NAME}, not {', '.join(foreign)}: as it is, fluence won't "
             f"place these pods; did you mean schedulerName: {SCHEDULER_NAME}?"
         )
     result.gangs = _gangs(pods, index)
@@ -229,13 +229,13 @@ class _Names:
 
 
 class _Space:
-    """What is left of `MOST_BYTES`."""
+    """The rest of `MOST_BYTES`."""
 
     def __init__(self) -> None:
         self._left = MOST_BYTES
 
     def take(self, raw: bytes) -> bytes:
-        """Return ``raw``, which a pod takes. Raise `TooManyPods` if it is too large."""
+        """Subtract the bytes of a pod and return them. Raise `TooManyPods` if it is too large."""
         self._left -= len(raw)
         if len(raw) > LARGEST_POD:
             raise TooManyPods(f"a pod of more than {LARGEST_POD:,} bytes")
@@ -283,7 +283,7 @@ def _put_workload(manifest: Manifest, index: WorkloadIndex) -> bool:
         return False
     meta = manifest["metadata"]
     if manifest["kind"] in LABELLED_KINDS:
-        # Their size is in their spec. Labels and annotations that the API server would refuse do no harm.
+        # Their spec states the size. Labels and annotations that the API server would refuse do no harm.
         meta = {
             **{key: meta[key] for key in ("namespace", "name")},
             "labels": _texts(meta.get("labels"), (*QUEUE_LABELS, KUEUE_LONGEST_LABEL)),
@@ -293,16 +293,16 @@ def _put_workload(manifest: Manifest, index: WorkloadIndex) -> bool:
         }
     manifest = {**manifest, "metadata": {**meta, "uid": uid_of(manifest["kind"], meta["name"])}}
     try:
-        thing = workload(manifest["kind"], as_json(manifest))
+        decoded = workload(manifest["kind"], as_json(manifest))
     except (msgspec.MsgspecError, ValueError, TypeError) as error:
         raise BadManifest(f"{manifest['kind']} {manifest['metadata']['name']}: {error}") from error
-    if thing is not None:
-        index.put(thing)
-    return thing is not None
+    if decoded is not None:
+        index.put(decoded)
+    return decoded is not None
 
 
 def _texts(given: object, keys: Iterable[str]) -> dict[str, str]:
-    """Return those entries of a mapping that have these keys and are texts."""
+    """Return the entries of a mapping with these keys whose values are texts."""
     found = {key: given.get(key) for key in keys} if isinstance(given, dict) else {}
     return {key: value for key, value in found.items() if isinstance(value, str)}
 

@@ -44,8 +44,8 @@ from fluence_extender.whatif.snapshot import CopiedGangs, GraphCopy, Snapshot
 class ClusterObjects:
     """The objects of a cluster that placement depends on.
 
-    ``workloads`` are the Jobs and what else describes gangs. ``classes`` are the PriorityClasses and ``budgets`` the
-    PodDisruptionBudgets, None where they weren't given.
+    ``workloads`` are the Jobs and other objects that describe gangs. ``classes`` are the PriorityClasses and
+    ``budgets`` the PodDisruptionBudgets, None if they weren't given.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -98,13 +98,13 @@ def _add(found: ClusterObjects, kind: str, raw: bytes, number: int) -> None:
         case "PodDisruptionBudget":
             found.budgets = [*(found.budgets or ()), decode_budget(raw)]
         case _:
-            thing = workload(kind, raw)
-            if thing is not None:
-                found.workloads.put(thing)
+            decoded = workload(kind, raw)
+            if decoded is not None:
+                found.workloads.put(decoded)
 
 
 def _node(raw: bytes) -> Node:
-    """Decode a node; without any conditions it counts as ready. Raise `ValueError` where it can't be read in full."""
+    """Decode a node; without any conditions it counts as ready. Raise `ValueError` if it can't be read in full."""
     node, outline = decode_node(raw), _outline(raw)
     if node.problem:
         raise ValueError(node.problem)
@@ -184,7 +184,7 @@ def _gang_nodes(gangs: CopiedGangs, uses: Mapping[str, PodUse], policy: str) -> 
 
 
 def _shares(pod: Pod, catalogue: DeviceCatalogue) -> tuple[DeviceShare, ...]:
-    """Return the devices that are recorded on a pod of ours, as far as they exist."""
+    """Return those devices that are recorded on a pod of ours and exist."""
     found = []
     for one in recorded_devices(pod.annotations) if pod.ours else ():
         device = catalogue.at(one.path)

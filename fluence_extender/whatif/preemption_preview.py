@@ -1,7 +1,7 @@
 """What preemption would do: the leader's own search for victims, on copies of the ledger and of the gangs.
 
-For the gangs that are asked about later the result is remembered: the nodes that were found are held, and the victims
-depart. No pod is evicted.
+Later gangs of the question see the result: the nodes that were found are held, and the victims depart. No pod is
+evicted.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from fluence_extender.placement.demand import Demand
 from fluence_extender.whatif.snapshot import CopiedGangs, LedgerCopy
 
 STEP_BUDGET = 10_000
-"""What a search may cost, by its own count, between two checks of the time."""
+"""The most that a search may cost, by its own count, between two checks of the time."""
 
 NAMED_GANGS = 8
-"""How many of the victims are named in a sentence."""
+"""The most victims that a sentence names."""
 
 
 class PreemptionOutcome(StrEnum):
@@ -50,7 +50,7 @@ class PreemptionOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class VictimSummary:
-    """What one gang would lose: ``pods`` of its ``members``; ``surplus`` means that it keeps running without them."""
+    """The loss of one gang: ``pods`` of its ``members``. ``surplus`` means that it keeps running without them."""
 
     gang: str
     priority: int
@@ -61,7 +61,7 @@ class VictimSummary:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionPreview:
-    """What preemption would do, also as a sentence; ``placed`` is where the gang would go then, by pod name."""
+    """What preemption would do, also as a sentence. ``placed`` has the gang's places after that, by pod name."""
 
     outcome: PreemptionOutcome
     text: str
@@ -71,11 +71,11 @@ class PreemptionPreview:
 
 @dataclass(slots=True)
 class PreemptionContext:
-    """What the search reads besides the ledger.
+    """The state that the search reads besides the ledger.
 
     ``gangs`` may become victims. ``departing`` are pods that free their capacity without further action, ``evicted``
     the gangs that are being evicted, and ``preemptors`` the gangs they are evicted for. ``budgets`` are the
-    PodDisruptionBudgets, None where they aren't known.
+    PodDisruptionBudgets, None if they aren't known.
     """
 
     gangs: CopiedGangs = field(default_factory=CopiedGangs)
@@ -98,7 +98,7 @@ class PreemptionPreviewer:
         return preemptable_by(pods, self._context.preemptors)
 
     def device_conflict(self, key: GangKey, pods: Sequence[Pod]) -> Reason | None:
-        """Return why a gang of these pods isn't even tried: devices that it asks for are held for a preemptor."""
+        """Return why a gang of these pods isn't tried: devices that it asks for are held for a preemptor."""
         ignored = {key, *self.passes(pods)}
         device_types = {kind for pod in pods for kind in pod.devices}
         return devices_held_for(
@@ -112,8 +112,8 @@ class PreemptionPreviewer:
     def preview(self, key: GangKey, demands: Sequence[Demand], surplus: bool) -> PreemptionPreview:
         """Return what preemption would do for pods that have no place.
 
-        ``surplus`` means that the gang has more pods than its size. If gangs would be evicted, the gangs that are asked
-        about from now on find them departing.
+        ``surplus`` means that the gang has more pods than its size. If gangs would be evicted, later gangs of the
+        question find them departing.
         """
         pods = [demand.pod for demand in demands]
         if not all(pod.preempts for pod in pods):
@@ -137,7 +137,7 @@ class PreemptionPreviewer:
         return PreemptionPreview(PreemptionOutcome.PREEMPTS, _would_preempt(victims), victims, placed)
 
     def _search(self, key: GangKey, demands: Sequence[Demand]) -> tuple[Found | None, list[str]]:
-        """Return the victims that disruption budgets allow, and the budgets that forbade earlier finds."""
+        """Return the victims that disruption budgets allow, and the budgets that forbade other victims before."""
         forbidden: list[str] = []
         protected: set[GangKey] = set()
         while True:

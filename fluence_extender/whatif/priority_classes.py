@@ -1,7 +1,7 @@
 """The priority that the pods of manifests will have, as the Priority admission plugin sets it from their class.
 
-Classes come from the manifests, and from the cluster where it could be read. The value of any other class is unknown,
-and is not guessed.
+Classes come from the manifests, and from the cluster if it could be read. The value of any other class is unknown and
+is not guessed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BUILT_IN = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_
 
 
 class PriorityClasses:
-    """The PriorityClasses (scheduling.k8s.io) among ``manifests`` and those of the ``cluster``, None where unknown."""
+    """The PriorityClasses (scheduling.k8s.io) among ``manifests`` and those of the ``cluster``, None if unknown."""
 
     def __init__(
         self, manifests: Iterable[Mapping[str, Any]], cluster: Sequence[Mapping[str, Any]] | None = None

@@ -1,7 +1,8 @@
-"""How much less of a gang would fit now: the largest version of each kind that does."""
+"""By how much a gang would have to be smaller to fit now, for each kind of change."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,14 +22,14 @@ from fluence_extender.whatif.manifests import RequestedGang
 from fluence_extender.whatif.snapshot import LedgerCopy
 
 STEPS = {CPU: 1, MEMORY: 2**20, EPHEMERAL_STORAGE: 2**20}
-"""How finely a smaller request is looked for: a millicore, a mebibyte; other resources are whole devices or pages."""
+"""The steps of smaller requests: a millicore, a mebibyte. Other resources are whole devices or pages."""
 
 HUGE_PAGES = "hugepages-"
 MOST_SHAPES = 16
-"""For gangs with more kinds of members than this, only the members with the lowest ranks are tried."""
+"""For a gang with more kinds of members, only the members with the lowest ranks are tried."""
 
 NAMED_MEMBERS = 4
-"""How many of the members that would have to be left out are named."""
+"""The most left-out members that are named."""
 
 TOPOLOGY_KEYS = (
     TOPOLOGY_REQUIRED_ANNOTATION,
@@ -51,7 +52,7 @@ class Reduction:
 
 
 class Reducer:
-    """Tries smaller versions of one gang on the ledger's copy as it is now; ``tick`` may raise to end that.
+    """Tries smaller versions of one gang on a copy of the ledger; ``tick`` may raise to end the search.
 
     ``terms`` are those on which the queue lets the gang start.
     """
@@ -146,7 +147,7 @@ def _step(name: str) -> int:
 
 
 def _exactly(name: str, amount: int) -> str:
-    """Return an amount that can be written into a manifest as it is; a rounded one might not fit."""
+    """Return the exact amount in a form for manifests, because a rounded one might not fit."""
     if name in (MEMORY, EPHEMERAL_STORAGE) or name.startswith(HUGE_PAGES):
         return f"{in_exact_binary(amount)} {name}"
     return amount_text(name, amount)
@@ -164,14 +165,7 @@ def _largest(most: int, fits: Callable[[int], bool]) -> int | None:
     """Return the largest number from 1 to ``most`` that fits, given that all smaller ones do; None if none fits."""
     if most < 1 or not fits(1):
         return None
-    low, high = 1, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        if fits(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    return bisect_left(range(1, most + 1), True, lo=1, key=lambda number: not fits(number))
 
 
 def _capped(pods: Sequence[Pod], name: str, most: int) -> list[Pod]:

@@ -1,4 +1,4 @@
-"""Remarks about the labels and annotations of manifests, each made once however many objects it is about."""
+"""Remarks about the labels and annotations of manifests. A remark about several objects is made once."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fluence_extender.model.pod_keys import ineffective, remarks
 from fluence_extender.model.reason import Reason
 
 LONGEST_NAME = 253
-"""Characters; Kubernetes allows no longer names."""
+"""The most characters of a name in Kubernetes."""
 
 MOST_REMARKS = 10
-"""Remarks about one pod."""
+"""The most remarks about one pod."""
 
 CLUSTER_WIDE = frozenset(
     {
@@ -67,7 +67,7 @@ class Remarks:
             self._about.setdefault(text, {})[name] = None
 
     def add_missing(self, pod: Pod, convention: Convention, size: int | Reason) -> None:
-        """Add what a pod lacks for the gang that it seems to mean; it is in one of this convention and size."""
+        """Add what a pod in a gang of this convention and size lacks for the gang that it seems to mean."""
         for text in missing_on(pod, convention, size):
             self._about.setdefault(text, {})[f"Pod {pod.key}"] = None
 

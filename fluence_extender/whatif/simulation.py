@@ -1,7 +1,7 @@
 """Would it fit: each gang of some manifests is placed on a copy of the ledger, one after the other.
 
-For a gang that does not fit now the result says why, which gangs would be preempted for it, when it would fit without
-preemption at the earliest, and the smallest reductions with which it would fit now.
+For a gang that doesn't fit now, the result says why, which gangs would be preempted for it, the earliest time at which
+it would fit without preemption, and the smallest reductions with which it would fit now.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from fluence_extender.whatif.reductions import TOPOLOGY_KEYS, Reducer, Reduction
 from fluence_extender.whatif.snapshot import LedgerCopy, Snapshot
 
 MOST_REDUCED = 16
-"""For how many gangs that don't fit an earliest start and reductions are looked for; each costs a hundred plans."""
+"""The most gangs without a place for which an earliest start and reductions are computed, with a hundred plans each."""
 
 PATIENCE = 10.0
-"""Seconds that may be spent on details about gangs that don't fit."""
+"""The most seconds for details about gangs that don't fit."""
 
 LONGEST = 1.5
-"""After this many times that patience the remaining gangs are not planned any more."""
+"""After this many times the patience, the remaining gangs aren't planned."""
 
 NOT_PLANNED = Reason(
     ReasonCode.PLANNING_FAILED,
@@ -57,8 +57,8 @@ NEVER_FIT = (ReasonCode.INVALID_REQUEST, ReasonCode.NO_BACKEND)
 class SimulationResult:
     """The result for one gang.
 
-    ``earliest`` is in seconds since the epoch, None where it isn't known. ``preemption`` is there for a gang that has
-    no place now but isn't too large for the cluster.
+    ``earliest`` is in seconds since the epoch, None if it isn't known. ``preemption`` is set for a gang that has no
+    place now but isn't too large for the cluster.
     """
 
     gang: str
@@ -72,12 +72,11 @@ class SimulationResult:
 
 
 class Simulation:
-    """What is simulated on which cluster; it can be run once.
+    """A simulation of one request on one cluster, which can be run once.
 
     ``ends`` holds by uid when running pods end, and ``now`` is the current time, both in seconds since the epoch.
-    ``context`` is what preemption depends on. ``terms`` are those on which the queue lets gangs start, or why it
-    doesn't; a gang that isn't named there starts freely. ``patience`` is how many seconds may be spent on details about
-    gangs that don't fit.
+    ``context`` is the state for preemption. ``terms`` are the terms on which the queue lets gangs start, or why it
+    doesn't; other gangs start freely. ``patience`` is the most seconds for details about gangs that don't fit.
     """
 
     def __init__(
@@ -104,7 +103,7 @@ class Simulation:
         self._in_vain_at: object = None
 
     def run(self) -> list[SimulationResult]:
-        """Return the results in the order of the manifests; gangs that fit leave less capacity to the later ones."""
+        """Return the results in the order of the manifests. Gangs that fit leave less capacity to later ones."""
         return [self._result(gang) for gang in self._request.gangs]
 
     def _tick(self) -> None:
@@ -134,7 +133,7 @@ class Simulation:
                     placed = self._plan(demands, gang.key, terms)
             except GangRefused as refused:
                 reason = self._previewer.behind(gang.key, pods, refused.reason)
-                reason = self._with_those_that_start(gang, demands, reason, terms)
+                reason = self._with_starting_pods(gang, demands, reason, terms)
             else:
                 if placed is None:
                     return SimulationResult(name, count, False, reason=terms.reason)
@@ -151,17 +150,17 @@ class Simulation:
         return found
 
     def _plan(self, demands: Sequence[Demand], gang: GangKey, terms: Beside) -> Sequence[Assignment] | None:
-        """Place a gang; return None if the queue keeps for others what it needs. Raise `GangRefused`."""
+        """Place a gang; return None if the queue keeps what it needs for others. Raise `GangRefused`."""
         placed = self._ledger.planner.plan(demands, gang)
         if terms == FREELY:
             return placed
         self._ledger.undo([demand.pod.uid for demand in demands])
         return self._ledger.find_beside(demands, gang, terms)
 
-    def _with_those_that_start(
+    def _with_starting_pods(
         self, gang: RequestedGang, demands: Sequence[Demand], reason: Reason, terms: Beside
     ) -> Reason:
-        """Return the reason extended by how many pods start all the same, if the gang is whole without the others."""
+        """Return the reason extended by how many pods start anyway, if the gang is whole without the others."""
         if not isinstance(gang.size, int) or gang.size >= len(demands):
             return reason
         few, many = gang.size - 1, len(demands) - 1
@@ -178,9 +177,9 @@ class Simulation:
         return reason.followed_by(f"{start} now all the same, because the gang's size is {gang.size}")
 
     def _alike(self, gang: RequestedGang, pods: Sequence[Pod]) -> object:
-        """Return what a result without any place in it depends on, None where that is too much to compare.
+        """Return a key for all that a result without places depends on, None if that is too much to compare.
 
-        Of a thousand gangs that are alike and don't fit, only the first few are looked at.
+        Of many equal gangs that don't fit, only the first few are examined.
         """
         state = (self._ledger.free.revision, len(self._context.preemptors))
         if state != self._in_vain_at:
@@ -194,7 +193,7 @@ class Simulation:
         return gang.size, gang.unknown_class, id(self._terms.get(gang.key)), frozenset(shapes.items())
 
     def _hold(self, gang: RequestedGang, pods: Sequence[Pod], placed: Sequence[Assignment]) -> None:
-        """Let later gangs find the places of this one taken, unless they preempt it."""
+        """Hold the places of a gang, which later gangs can get only by preemption."""
         for one in placed:
             self._ledger.hold(one.uid, gang.key)
         size = gang.size if isinstance(gang.size, int) else len(pods)
@@ -212,7 +211,7 @@ class Simulation:
         conflict: bool,
         terms: Beside,
     ) -> SimulationResult:
-        """Return the result for a gang that doesn't fit; in a device ``conflict`` less of it would not fit either."""
+        """Return the result for a gang that doesn't fit. In a device ``conflict`` no reduction helps."""
         name, count = str(gang.key), len(gang.pods)
         preemption = self._preemption(gang, demands) if reason.code is ReasonCode.BUSY else None
         if self._reduced >= MOST_REDUCED:

@@ -1,9 +1,8 @@
 """What-if questions to the running service, answered one at a time, in a thread beside the event loop.
 
-A thread that computes hands the interpreter over every 5 ms (CPython's switch interval). The event loop asks for it
-again after each socket that it has read or written, so an answer that takes a few system calls would take tens of
-milliseconds. With a switch interval of half a millisecond it takes a fraction of that, and the computation takes no
-longer than before.
+A computing thread hands over the interpreter every 5 ms (CPython's switch interval). The event loop needs it again
+after each system call, so an answer with a few system calls would take tens of milliseconds. With a switch interval of
+half a millisecond it takes a fraction of that, and the computation takes no longer.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ from fluence_extender.whatif.simulation import Simulation
 from fluence_extender.whatif.snapshot import CopiedGangs, Snapshot, copies_of_gangs, snapshot
 
 MOST_WAITING = 8
-"""How many questions may wait; more are refused."""
+"""The most questions that may wait; more are refused."""
 
 MOST_OF_ONE = 4
-"""How many of them may be of one client, so that there is room for others."""
+"""The most of them from one client, so that there is room for others."""
 
 LONGEST_ANSWER = 20.0
-"""Seconds that may be spent on reading the manifests of a question, and again on answering it."""
+"""The most seconds for reading the manifests of a question, and again for the answer."""
 
 SLICE = 0.002
-"""Seconds for which gangs are copied before the event loop does other work."""
+"""Seconds of copying gangs before the event loop does other work."""
 
 SWITCH_INTERVAL = 0.0005
 """Seconds after which a computing thread hands the interpreter over to one that waits for it."""
@@ -57,11 +56,11 @@ _intervals_before: list[float] = []
 
 
 class TooManyQuestions(Exception):
-    """Other questions are waiting already; the message says how many."""
+    """Too many questions are waiting; the message says how many."""
 
 
 class TooLong(Exception):
-    """The answer takes longer than is spent on one question; the message says what to do."""
+    """The answer takes more time than one question may; the message says what to do."""
 
 
 async def no_rules() -> PreemptionRules:
@@ -83,13 +82,13 @@ def short_switch_interval() -> Iterator[None]:
 
 
 def snapshot_with_ends(controller: Controller, now: float) -> tuple[Snapshot, dict[str, float]]:
-    """Take a snapshot of the ledger; return it with when running pods are expected to end, by uid."""
+    """Take a snapshot of the ledger; return it with the expected ends of running pods, by uid."""
     ends = {uid: expected_end(end, now) for uid, end in _known_ends(controller, now).items()}
     return snapshot(controller.ledger, controller.eligibility.nodes.values(), ends), ends
 
 
 def _known_ends(controller: Controller, now: float) -> dict[str, float]:
-    """Return when running pods end, by uid, as far as they or their Jobs and queues declare it."""
+    """Return the ends of running pods that they or their Jobs and queues declare, by uid."""
     ends = controller.queue.ends
     running = (pod for pod in controller.pods.values() if pod.node and not pod.finished)
     found = ((pod.uid, ends.end(pod, now)) for pod in running)
@@ -97,7 +96,7 @@ def _known_ends(controller: Controller, now: float) -> dict[str, float]:
 
 
 class Simulator:
-    """Answers what-if questions about the cluster of ``controller``; ``rules`` reads what preemption depends on."""
+    """Answers what-if questions about the cluster of ``controller``; ``rules`` reads the rules of preemption."""
 
     def __init__(self, controller: Controller, rules: Rules = no_rules) -> None:
         self._controller = controller
@@ -108,7 +107,7 @@ class Simulator:
     async def answer(self, body: bytes, namespace: str = "default", client: str = "") -> dict[str, Any]:
         """Return the answer as JSON values.
 
-        Raise `BadManifest`, `TooManyQuestions` if too many wait, of all clients or of this one, or `TooLong`.
+        Raise `BadManifest`, `TooManyQuestions` if too many of all clients or of this one wait, or `TooLong`.
         """
         if (waiting := self._waiting.total()) >= MOST_WAITING:
             raise TooManyQuestions(f"{waiting} other questions are waiting to be answered")
@@ -126,7 +125,7 @@ class Simulator:
     async def _answer(self, body: bytes, namespace: str) -> dict[str, Any]:
         rules = await self._rules()
         workloads = self._controller.registry.workloads
-        # A round of the garbage collector over all that a large question creates would keep the event loop waiting.
+        # A garbage collection over all objects of a large question would block the event loop.
         with short_switch_interval(), paused_collector():
             read = partial(_read, body, namespace, rules, workloads, self._controller)
             request = await computed(read, LONGEST_ANSWER)
@@ -167,7 +166,7 @@ class Simulator:
 def _read(
     body: bytes, namespace: str, rules: PreemptionRules, workloads: Workloads, controller: Controller
 ) -> SimulationRequest:
-    """Read the gangs, and look up what they claim, beside the event loop."""
+    """Read the gangs and look up their claims, outside of the event loop."""
     request = requested_gangs(read_manifests(body), namespace, rules.classes, workloads)
     for gang in request.gangs:
         gang.pods = controller.asking(gang.pods, request.claims)

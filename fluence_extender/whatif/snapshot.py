@@ -1,7 +1,7 @@
-"""Copies of the ledger and of the gangs as they were at one moment, to plan on in another thread.
+"""Copies of the ledger and of the gangs at one moment, for plans in another thread.
 
-Taking a `Snapshot` only copies references to immutable values, which takes milliseconds of the event loop. All further
-work is done on a `LedgerCopy` of it, in another thread, and never changes the ledger.
+A `Snapshot` only copies references to immutable values, which takes milliseconds of the event loop. All further work is
+done on a `LedgerCopy` of it, in another thread, and never changes the ledger.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class GraphCopy:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The ledger as it was at one moment.
+    """The ledger at one moment.
 
     ``tables`` are the free capacity of the nodes, and their capacity when nothing runs; a `LedgerCopy` writes to them.
     ``order`` are the nodes in the order in which the policy fills them. ``closed_to_all`` are nodes that take no new
     pods, ``preemptor_holds`` the nodes that are held for preemptors. ``rounded`` rounds requests as the ledger does.
-    ``uses`` is what pods with devices or with a known end use, ``allocations`` what all of our pods hold.
-    ``gang_nodes`` are the gangs on each node, where only pods of one gang may share a node.
+    ``uses`` is the use of pods with devices or with a known end, ``allocations`` what all of our pods hold.
+    ``gang_nodes`` are the gangs on each node, if only pods of one gang may share a node.
     """
 
     nodes: Sequence[Node]
@@ -97,9 +97,9 @@ def snapshot(ledger: Ledger, nodes: Iterable[Node], ending: Iterable[str]) -> Sn
 
 
 class LedgerCopy(PlanningCopy):
-    """A ledger made of a snapshot, whose tables it changes.
+    """A ledger on the tables of a snapshot, which it changes.
 
-    ``planner`` plans gangs on it. The search for victims reads it as it reads the ledger.
+    ``planner`` plans gangs on it. The search for victims reads it like the ledger.
     """
 
     def __init__(self, taken: Snapshot) -> None:
@@ -128,7 +128,7 @@ class LedgerCopy(PlanningCopy):
     def find_beside(
         self, demands: Sequence[Demand], gang: GangKey, terms: Beside
     ) -> Sequence[Assignment] | None:
-        """Place a gang on the queue's terms; None where it has no place on them. No other call may be under way."""
+        """Place a gang on the queue's terms; None if it has no place on them. No other call may be under way."""
         planner = self.planner
         if terms.kept is not None:
             self._beside.keep(terms.kept)
@@ -139,7 +139,7 @@ class LedgerCopy(PlanningCopy):
         return planner.find(kept, gang)
 
     def hold(self, uid: str, gang: object) -> None:
-        """Count the place that a pod of ``gang`` was given here as held."""
+        """Count the place that a pod of ``gang`` got in this copy as held."""
         use = self._uses[uid] = self.allocations[uid]
         self._gang_nodes.add(uid, use.assignment.node, gang)
 
@@ -171,8 +171,8 @@ class _DraftedDevices:
         search = DeviceSearch([asker], self._catalogue, self._use, self._free)
         for way, _ in search.ways():
             found = list(way[pod.uid])
-            # A search that continues takes its choices back. This one ends here, so it releases them, and `hold`
-            # counts them instead.
+            # A continued search takes its choices back. This search ends here, so it releases them, and `hold` counts
+            # them again.
             search.release()
             return self.hold(pod, found)
         for kind, amount in sorted(pod.devices.items()):
@@ -229,7 +229,7 @@ class CopiedGangs:
         return bool(self.gangs) and self.lowest_priority < priority
 
     def add(self, key: GangKey, size: int, placed: Iterable[tuple[Pod, Membership, Assignment]]) -> None:
-        """Add a gang that has places; one that is there already stays as it is."""
+        """Add a gang that has places, unless it was added before."""
         members = {
             pod.uid: Member.as_shown(pod, membership, assignment) for pod, membership, assignment in placed
         }

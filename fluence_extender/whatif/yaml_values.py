@@ -1,9 +1,9 @@
 """YAML text to plain values, for text that is not trusted.
 
-The values are put together from libyaml's events. PyYAML's safe schema (YAML 1.1) decides what a scalar means, and is
-asked once for each different word. Invariants: the values are those of ``yaml.safe_load_all``; what takes longer than
-its length to read isn't read, which are numbers of more than 64 bits (YAML 1.1 writes some in base 60, and as keys of a
-mapping they can be chosen to collide).
+The values are built from libyaml's events. PyYAML's safe schema (YAML 1.1) resolves each different scalar once.
+Invariants: the values are those of ``yaml.safe_load_all``. The time is linear in the length of the text. Therefore
+numbers of more than 64 bits aren't read: YAML 1.1 writes some in base 60, and as keys of a mapping they can be chosen
+to collide.
 
 ``yaml.CSafeLoader`` reads the same, but must not read what users send. It copies the content of merged mappings, so
 that twenty lines of ``<<: [*a, *a]`` take seconds and each further line doubles the time, and it recurses in C, so that
