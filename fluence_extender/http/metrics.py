@@ -1,4 +1,4 @@
-"""The service's metrics, in a registry that holds nothing else.
+"""The service's metrics, in a registry of their own.
 
 Gauges that mirror the service's state are set when they are read, so they can't drift from what ``/v1`` shows.
 """
@@ -37,7 +37,7 @@ ERROR_BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 24 * 36
 
 @dataclass(frozen=True, slots=True)
 class QueueCount:
-    """How many gangs of a queue wait and run, and for how many seconds the one that was created first waits."""
+    """How many gangs of a queue wait and run, and for how many seconds the oldest one has waited."""
 
     waiting: int
     running: int
@@ -149,11 +149,11 @@ class Metrics:
         self._drift.labels(kind).inc()
 
     def observe_estimate_error(self, estimate: str, seconds: float) -> None:
-        """Count a start that the ``first`` or ``last`` ``estimate`` had too early or too late by ``seconds``."""
+        """Count the error in ``seconds`` of the ``first`` or ``last`` ``estimate`` of a start."""
         self._estimates[estimate].observe(abs(seconds))
 
     def send(self, trace: GangTrace) -> None:
-        """Count what a gang that has become whole has waited for, and for how long."""
+        """Count the waiting times of a gang that has become whole, by cause."""
         whole = trace.whole.attributes
         for part in trace.parts:
             reason = part.attributes.get(REASON)

@@ -1,4 +1,4 @@
-"""Whether the service can answer, which both listeners ask before anything else."""
+"""Whether the service can answer. Both listeners check it first."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Protocol
 
 
 class Readiness(Protocol):
-    """What every port of the service reports about the service itself."""
+    """The state of the service itself, which every port reports."""
 
     @property
     def not_ready_reason(self) -> str:
-        """What is still missing, "" once the cluster has been listed and what runs there has been replayed."""
+        """What is still missing, "" once the cluster has been listed and its running pods have been replayed."""
         ...
 
     @property

@@ -26,17 +26,17 @@ from fluence_extender.http.listeners.serving import (
 )
 from fluence_extender.http.scheduler.app import VerbsApp
 
-# Seconds that bindings under way have to finish before they are cancelled.
+# Seconds after which bindings under way are cancelled.
 BIND_GRACE = 1.0
 
-# Of the state API, which any pod may call. The verbs are called from the same pod.
+# For the state API, which any pod may call. The verbs are called from the same pod.
 MOST_CONNECTIONS = 2048
 
 
 class Listeners:
     """Serves both applications from ``start`` to ``stop``, or as an async context manager.
 
-    The state API is served with ``tls``, if there is any.
+    ``tls`` is for the state API, None to serve it in plain HTTP.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""Addresses, sockets, signals and request bodies, as every listener of ours serves them."""
+"""Addresses, sockets, signals and request bodies, for all listeners of ours."""

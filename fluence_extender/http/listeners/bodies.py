@@ -1,8 +1,8 @@
 """The bodies of requests, read within limits, and plain responses.
 
 Invariants: a request that can't be accepted gets a 4xx with a text that names the problem. A request that is cut short
-leaves nothing behind. Bodies that are arriving are bounded in number and in bytes: where there is no room for more, the
-one that has been arriving longest is cut, because honest senders need milliseconds.
+leaves nothing behind. Arriving bodies are bounded in number and in bytes. If there is no room for more, the one that
+has been arriving longest is cut, because honest senders need only milliseconds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 MAX_BODY = 32 * 1024 * 1024
 BODY_TIMEOUT = 10.0
 LONGEST_LENGTH = 20
-"""Digits of a length that is declared; the server itself refuses longer ones."""
+"""The most digits of a declared length; the server itself refuses longer ones."""
 
 JSON = b"application/json"
 TEXT = b"text/plain; charset=utf-8"
@@ -35,11 +35,10 @@ class Disconnected(Exception):
 
 
 class Bodies:
-    """Reads bodies of at most ``largest`` bytes; those that are arriving have ``room`` bytes and are ``most`` at most.
+    """Reads bodies of at most ``largest`` bytes. At most ``most`` bodies arrive at once, with ``room`` bytes together.
 
     A body that takes longer than ``limit`` seconds is cut. ``advice`` is added to the message about a body that is too
-    large. ``held`` are the bytes of the bodies that are being answered, as far as the caller says so; they take from
-    the room.
+    large. The caller may add the bytes of bodies that are being answered to ``held``; they also take up room.
     """
 
     def __init__(
@@ -59,13 +58,12 @@ class Bodies:
         self._arriving: dict[_Arrival, None] = {}
         self._bytes = 0
 
-    async def posted_json(self, scope: Scope, receive: Receive, what: str) -> bytes:
-        """Return the JSON body of a POST to ``what``, as messages name it.
+    async def posted_json(self, scope: Scope, receive: Receive, endpoint: str) -> bytes:
+        """Return the JSON body of a POST. ``endpoint`` names the endpoint in messages.
 
-        Raises `Disconnected`, and `RequestRefused` for another method, another content type or encoding, and as `read`
-        does.
+        Raises `RequestRefused` for another method, content type or encoding, and the errors of `read`.
         """
-        length = _check_head(scope, what)
+        length = _check_head(scope, endpoint)
         if length > self.largest:
             raise self._too_large()
         return await self.read(receive)
@@ -124,7 +122,7 @@ class Bodies:
 
 @dataclass(eq=False, slots=True)
 class _Arrival:
-    """A body that is arriving: the bytes so far, the limit of its time, and whether it was cut before."""
+    """An arriving body: the bytes so far, the limit of its time, and whether it was cut before."""
 
     timeout: asyncio.Timeout
     length: int = 0
@@ -151,17 +149,17 @@ async def respond(
     await send({"type": "http.response.body", "body": body})
 
 
-def _check_head(scope: Scope, what: str) -> int:
+def _check_head(scope: Scope, endpoint: str) -> int:
     """Return the length that the head declares, 0 if it declares none. Raises `RequestRefused`."""
     length = 0
     if scope["method"] != "POST":
-        raise RequestRefused(405, f"{what} is called with POST, not {scope['method']}")
+        raise RequestRefused(405, f"{endpoint} is called with POST, not {scope['method']}")
     for name, value in scope["headers"]:
         if name == b"content-type" and value.partition(b";")[0].strip().lower() != JSON:
             sent = value.decode("latin-1")
-            raise RequestRefused(415, f"the body of {what} is application/json, not {sent}")
+            raise RequestRefused(415, f"the body of {endpoint} is application/json, not {sent}")
         if name == b"content-encoding" and value.lower() != b"identity":
-            raise RequestRefused(415, f"the body of {what} can't be compressed")
+            raise RequestRefused(415, f"the body of {endpoint} can't be compressed")
         if name == b"content-length" and value.isdigit() and len(value) <= LONGEST_LENGTH:
             length = int(value)
     return length

@@ -1,7 +1,7 @@
-"""Answers that are remembered for a few seconds, so that a client's requests don't each cost a question.
+"""Answers that are cached for a few seconds, so that not every request of a client causes a question.
 
-Invariants: no answer is older than its time; at most so many are kept; callers that need the same answer at the same
-time share one question. A question that fails is remembered by no one.
+Invariants: no answer is older than its time. The number of answers is bounded. Callers that need the same answer at the
+same time share one question. Failures aren't cached.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class BriefCache(Generic[K, V]):
         return len(self._kept)
 
     async def get(self, key: K, ask: Callable[[], Awaitable[V]]) -> V:
-        """Return the answer for ``key``: the one that is kept, else that of ``ask``. Raises what ``ask`` raises."""
+        """Return the cached answer for ``key``, or else the one of ``ask``. Raises what ``ask`` raises."""
         found = self._kept.get(key)
         if found is not None and self._clock() < found[0]:
             return found[1]
         task = self._asked.get(key)
         if task is None:
             task = self._asked[key] = asyncio.ensure_future(self._ask(key, ask))
-            task.add_done_callback(_looked_at)
-        # A caller that is cancelled mustn't cancel the question of the others.
+            task.add_done_callback(_retrieve)
+        # A cancelled caller mustn't cancel the question of the others.
         return await asyncio.shield(task)
 
     async def _ask(self, key: K, ask: Callable[[], Awaitable[V]]) -> V:
@@ -54,7 +54,7 @@ class BriefCache(Generic[K, V]):
         return answer
 
 
-def _looked_at(task: asyncio.Task[V]) -> None:
-    """Look at a failure that may have no caller left: asyncio would log it as forgotten."""
+def _retrieve(task: asyncio.Task[V]) -> None:
+    """Retrieve a failure that may have no caller left, because asyncio would log it otherwise."""
     if not task.cancelled():
         task.exception()

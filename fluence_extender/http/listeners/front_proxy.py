@@ -1,11 +1,11 @@
 """Who calls through the API server's front proxy (aggregation), by the headers that it sends.
 
-The API server authenticates the user, whatever his kubeconfig holds, and names him in headers such as X-Remote-User. It
-proves that it is the API server by a client certificate. Anyone can send the headers, so they count only on a
-connection with that certificate.
+The API server authenticates the user by the credentials in the kubeconfig, and names the user in headers such as
+X-Remote-User. A client certificate proves that it is the API server. Anyone can send the headers, so they count only on
+a connection with that certificate.
 
-Invariant: a certificate counts only while its issuer is among the authorities in force and its common name is one of
-the allowed ones; an authority that has been withdrawn convinces no one, whatever OpenSSL still accepts.
+Invariant: a certificate counts only while its issuer is among the authorities in force and its common name is an
+allowed one. A certificate of a withdrawn authority doesn't count, even if OpenSSL still accepts it.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
 """Who may see what: the gate in front of the state API and of metrics.
 
-The rule: a caller sees what he could read from the API server himself, and of everything else no more than counts.
-Gangs and what pods hold are shown to those who may list pods in the namespace, nodes and the resource graph to those
-who may list nodes, metrics to those who may get the path /metrics. Virtual devices are shown to every caller.
+The rule: callers see what they could read from the API server themselves, and only counts of everything else. Gangs and
+allocations are shown to those who may list pods in the namespace, nodes and the resource graph to those who may list
+nodes, metrics to those who may get the path /metrics. Virtual devices are shown to every caller.
 
-A caller identifies himself in one of two ways:
+Callers identify themselves in one of two ways:
 
 * Through the API server, as ``kubectl fluence`` does: an APIService makes ``/v1`` a part of the API server's own paths.
-  The API server authenticates the user by whatever his kubeconfig holds (client certificate, token, exec plugin, OIDC)
-  and names him to us (`front_proxy`). We never see a credential of his. The API server's proxy to Services can't be
-  used for this: it removes the user's credentials and doesn't say who he is.
-* Directly, with a bearer token that the API server accepts for itself, as Prometheus does. The right to ask is the same
+  The API server authenticates the user by the kubeconfig's credentials (client certificate, token, exec plugin, OIDC)
+  and names the user to us (`front_proxy`). We never see the credentials. The API server's proxy to Services can't be
+  used for this, because it removes the user's credentials and doesn't name the user.
+* Directly, with a bearer token that the API server accepts for itself, as Prometheus does. The same rights are needed
   as through the API server.
 
-Invariants: a caller who isn't identified sees nothing. While the API server can't be asked, nobody gets an answer that
-is based on an older decision than `REMEMBERED`. A request that repeats another costs no call to the API server.
+Invariants: a caller who isn't identified sees nothing. While the API server can't be asked, no answer is based on a
+decision older than `REMEMBERED`. A repeated request costs no call to the API server.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from fluence_extender.model.access import EVERYTHING, Caller, CallerSight, Right
 T = TypeVar("T")
 
 Names = Callable[[], Collection[str]]
-"""Returns the names of namespaces; called only where they matter."""
+"""Returns the names of namespaces; called only if they matter."""
 
 REMEMBERED = 10.0
-"""Seconds for which an answer of the API server about a caller counts."""
+"""Seconds for which a decision of the API server about a caller counts."""
 
 MOST_PEERS = 100
 MOST_TOKENS = 1_000
 MOST_DECISIONS = 20_000
 
 AT_ONCE = 16
-"""Reviews under way at the same time."""
+"""The most reviews under way at the same time."""
 
 MOST_WAITING = 2_000
-"""Reviews that may wait for their turn; more are refused."""
+"""The most reviews that may wait for their turn; more are refused."""
 
 LONGEST_TOKEN = 16_384
 
@@ -69,10 +69,10 @@ def lacking(right: Right) -> AccessRefused:
 
 
 class Reviews(Protocol):
-    """What the API server says of callers. Each call may raise a `ClusterError`."""
+    """The API server's decisions about callers. Each call may raise a `ClusterError`."""
 
     async def caller(self, token: str) -> Caller | None:
-        """Return whose bearer token it is, None if it isn't valid."""
+        """Return the owner of the bearer token, None if it isn't valid."""
         ...
 
     async def allowed(self, caller: Caller, right: Right) -> bool:
@@ -84,9 +84,9 @@ class AccessGate(Protocol):
     """Decides about one request by its ASGI scope. Each method raises `AccessRefused`."""
 
     async def admit(self, scope: Scope) -> Caller | None:
-        """Return the caller, None where callers aren't asked who they are.
+        """Return the caller, None if callers aren't identified.
 
-        Refuse one who isn't identified, or who may not ask the state API this.
+        Refuse a caller who isn't identified, or who may not make this request to the state API.
         """
         ...
 
@@ -95,33 +95,33 @@ class AccessGate(Protocol):
         ...
 
     async def sight(
-        self, scope: Scope, asked: Names, known: Names = tuple, whole: Right | None = None
+        self, scope: Scope, namespaces: Names, known: Names = tuple, whole: Right | None = None
     ) -> CallerSight:
-        """Return which of the namespaces that are ``asked`` about the caller may see; texts may name the ``known``.
+        """Return which of these ``namespaces`` the caller may see; texts may name the ``known``.
 
-        Who has the right ``whole`` sees everything.
+        A caller with the right ``whole`` sees everything.
         """
         ...
 
 
 class OpenGate:
-    """Shows everything to everyone: for loopback, where whoever gets a connection is on this machine or in this pod."""
+    """Shows everything to everyone. This is for loopback, where all clients are on this machine or in this pod."""
 
     async def admit(self, scope: Scope) -> None:
-        """Let the caller in, whoever it is."""
+        """Let any caller in."""
 
     async def demand(self, scope: Scope, right: Right) -> None:
         """Let the caller in."""
 
     async def sight(
-        self, scope: Scope, asked: Names, known: Names = tuple, whole: Right | None = None
+        self, scope: Scope, namespaces: Names, known: Names = tuple, whole: Right | None = None
     ) -> CallerSight:
         """Return the sight of everything."""
         return EVERYTHING
 
 
 class ReviewingGate:
-    """Asks the API server about each caller, and remembers the answer for a few seconds."""
+    """Asks the API server about each caller, and caches the decision for a few seconds."""
 
     def __init__(self, reviews: Reviews, clock: Callable[[], float] = time.monotonic) -> None:
         self._front_proxy: FrontProxy | None = None
@@ -135,14 +135,14 @@ class ReviewingGate:
         self._waiting = 0
 
     def adopt(self, front_proxy: FrontProxy | None) -> None:
-        """Believe this front proxy from now on, and no other."""
+        """Trust this front proxy from now on, and no other."""
         self._front_proxy = front_proxy
         self._peers.clear()
 
     async def admit(self, scope: Scope) -> Caller:
-        """Return the caller. Refuse one who isn't identified, or who may not ask the state API this.
+        """Return the caller. Refuse one who isn't identified, or who may not make this request.
 
-        The API server has already decided whether a caller who comes through it may.
+        The API server has already checked the rights of a caller who comes through it.
         """
         found = self._proxied(scope)
         if found is not None:
@@ -157,17 +157,17 @@ class ReviewingGate:
             raise lacking(right)
 
     async def sight(
-        self, scope: Scope, asked: Names, known: Names = tuple, whole: Right | None = None
+        self, scope: Scope, namespaces: Names, known: Names = tuple, whole: Right | None = None
     ) -> CallerSight:
-        """Return which of the namespaces that are ``asked`` about the caller may see; texts may name the ``known``.
+        """Return which of these ``namespaces`` the caller may see; texts may name the ``known``.
 
-        Who has the right ``whole`` sees everything.
+        A caller with the right ``whole`` sees everything.
         """
         caller = await self._caller(scope)
         for right in (pods_in(""), whole):
             if right is not None and await self._allowed(caller, right):
                 return EVERYTHING
-        names = sorted(set(asked()))
+        names = sorted(set(namespaces()))
         allowed = await asyncio.gather(*(self._allowed(caller, pods_in(one)) for one in names))
         seen = frozenset(one for one, yes in zip(names, allowed, strict=True) if yes)
         return CallerSight(seen, known=frozenset(known()))

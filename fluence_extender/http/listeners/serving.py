@@ -1,4 +1,4 @@
-"""Sockets to listen on, the server behind them, what runs while it serves, and the signals that end it.
+"""Sockets to listen on, the server behind them, its background tasks, and the signals that end it.
 
 Invariants: an address that isn't available is reported before anything is served. A task that fails in the background
 ends the serving, and no such task outlives it.
@@ -24,17 +24,17 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 BACKLOG = 4096
 OPEN_FILES = 65536
 
-# Seconds. Longer than the 90 of Go's client: it doesn't repeat a POST on a connection that we close under it.
+# Seconds. Longer than the 90 of Go's client, which doesn't repeat a POST if we close its idle connection.
 KEEP_ALIVE = 120
 
 PEER = "peer"
 """Where a request's ``state`` has the client's certificate (DER), if the client has shown one."""
 
-# Seconds, and bytes, in which the head of a request arrives.
+# The most seconds and bytes for the head of a request.
 HEAD_TIMEOUT = 10.0
 LONGEST_HEAD = 64 * 1024
 
-# Seconds that open answers have to finish once we stop.
+# The most seconds for open answers to finish once we stop.
 ANSWER_GRACE = 3
 
 
@@ -109,10 +109,10 @@ def actual(requested: Address, sock: socket.socket) -> Address:
 
 
 class PromptConnection(HttpToolsProtocol):
-    """A connection on which the head of a request arrives within `HEAD_TIMEOUT` of its first byte, or which is cut.
+    """A connection that is cut unless the head of each request arrives within `HEAD_TIMEOUT` of its first byte.
 
-    A listener has at most ``config.limit_concurrency`` connections. To take another one it cuts the one that has been
-    without a request longest.
+    A listener has at most ``config.limit_concurrency`` connections. For another one it cuts the connection that has
+    been without a request the longest.
     """
 
     _cutting: asyncio.TimerHandle | None = None
@@ -127,14 +127,14 @@ class PromptConnection(HttpToolsProtocol):
         self._since = self.loop.time()
         self._cut_in(KEEP_ALIVE)
         most = self.limit_concurrency
-        # uvicorn would answer each request with a 503 then, so that idle connections could keep all others out.
+        # uvicorn would answer each request with a 503, so idle connections could keep all others out.
         self.limit_concurrency = None
         if most is not None and len(self.connections) > most:
             idle = [one for one in self.connections if isinstance(one, PromptConnection) and one._idle]
             min(idle, key=lambda one: one._since)._cut()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing more."""
+        """Stop waiting."""
         self._stop_waiting()
         super().connection_lost(exc)
 
@@ -146,13 +146,13 @@ class PromptConnection(HttpToolsProtocol):
         if not self._begun:
             self._begun = True
             self._cut_in(HEAD_TIMEOUT)
-        # The rest of a body that was refused is no head, but it ends in time too.
+        # The rest of a refused body is no head, but its time is limited as well.
         self._head += 0 if self._in_body else len(data)
         if self._head > LONGEST_HEAD:
             self._cut()
 
     def on_headers_complete(self) -> None:
-        """Wait no more: from here on the application limits the time."""
+        """Stop waiting, because from here on the application limits the time."""
         self._stop_waiting()
         self._since = self.loop.time()
         self._head, self._begun, self._in_body = 0, False, True
@@ -185,7 +185,7 @@ class PromptConnection(HttpToolsProtocol):
 
 
 class PeerConnection(PromptConnection):
-    """HTTP on a TLS connection; each request tells the client's certificate."""
+    """HTTP on a TLS connection; each request has the client's certificate."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take in the certificate that the handshake has verified."""
@@ -223,7 +223,7 @@ def uvicorn_server(
     )
     config.load()
     server = uvicorn.Server(config)
-    # uvicorn's own loop around these two calls takes the process's signals, which are ours to handle.
+    # uvicorn's own loop around these two calls would handle the process's signals, which we handle ourselves.
     server.lifespan = config.lifespan_class(config)
     return server
 

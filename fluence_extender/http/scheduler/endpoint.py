@@ -1,6 +1,6 @@
 """One verb over HTTP: reads the body within limits, answers, counts.
 
-Invariants: a request that can't be read or understood gets a 4xx with a text that names the problem, never a 5xx. A
+Invariants: a request that can't be read or understood gets a 4xx, never a 5xx, with a text that names the problem. A
 failure behind the verb is logged with its traceback and answered in the protocol's own terms. A request that is refused
 or cut short leaves nothing behind.
 """

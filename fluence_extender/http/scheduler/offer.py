@@ -1,7 +1,7 @@
 """The nodes that kube-scheduler offers, in either of its two shapes for them.
 
-A look-up needs one name among thousands and answers with that one, so the list stays bytes until it is needed as a
-whole. Invariant: a node in an answer was in the request, and an answer has the shape of its request.
+A look-up needs only one name among thousands, so the list stays bytes until it is needed as a whole. Invariant: a node
+in an answer was in the request, and an answer has the shape of its request.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The bind calls that wait for their gang.
 
-kube-scheduler may hang up on a call (its httpTimeout), which doesn't undo a Binding under way. Invariants: a binding
-that has begun runs to its end, whichever caller disconnects. Every call gets the outcome of its binding, or an error
-that says that the service is stopping.
+kube-scheduler may end a call (its httpTimeout), which doesn't undo a Binding under way. Invariants: a binding that has
+begun runs to its end even if its caller disconnects. Every call gets the outcome of its binding, or an error that says
+that the service is stopping.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the four verbs need from the rest of the service.
 
-`Placements.locate` is a look-up: it never allocates, never waits, and returns the same location however often it is
-called, until the plan changes.
+`Placements.locate` is a look-up: it never allocates and never waits. It returns the same location until the plan
+changes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SELF_BINDING = "/self-binding"
 
 @dataclass(frozen=True, slots=True)
 class RequestedPod:
-    """The pod of a request, as far as a look-up needs it."""
+    """The fields of a request's pod that a look-up needs."""
 
     namespace: str
     name: str
@@ -48,7 +48,7 @@ class Nowhere:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """The pod is ours and nothing has been decided for it yet, so kube-scheduler should ask again soon."""
+    """The pod is ours, and its place isn't decided yet, so kube-scheduler should ask again soon."""
 
     reason: str
 
@@ -64,18 +64,18 @@ class Placements(Readiness, Protocol):
     """The planned places of pods, for the verbs."""
 
     async def wait_for_lead(self) -> None:
-        """Wait a few seconds at most until this replica leads: a scheduler calls it, so it is about to lead."""
+        """Wait at most a few seconds until this replica leads. A scheduler calls it, so it is about to lead."""
         ...
 
     async def wait_for_pod(self, pod: RequestedPod) -> None:
-        """Wait a moment at most until the watch has shown the pod.
+        """Wait at most a moment until the watch has shown the pod.
 
-        kube-scheduler requests a pod that has no gate as soon as its own watch shows the pod.
+        kube-scheduler requests a pod without a gate as soon as its own watch shows the pod.
         """
         ...
 
     def locate(self, pod: RequestedPod) -> Location:
-        """Return where the pod is to run. A look-up: it neither waits nor changes anything."""
+        """Return where the pod is to run. This neither waits nor changes anything."""
         ...
 
     def refused(self, pod: RequestedPod, node: str) -> None:
@@ -85,7 +85,7 @@ class Placements(Readiness, Protocol):
     def hand_over(self, pod: RequestedPod, node: str) -> Location:
         """Let kube-scheduler bind the pod to ``node``, its planned one, unless it calls our bind verb for this pod.
 
-        Returns `On` that node, or the location to answer instead if the pod has to wait or may never be bound so.
+        Return `On` that node, or another location to answer if the pod has to wait or may never be bound this way.
         """
         ...
 

@@ -5,8 +5,8 @@ only bind waits. Invariant: a request is either refused with `BadRequest` or get
 understands, also when something behind the verb fails.
 
 Rules of the protocol (kube-scheduler's extender.go): a node that is refused as unresolvable is no preemption candidate,
-which is right for a pod whose place is planned elsewhere. The texts end up in the pod's condition, and kube-scheduler
-wakes the pod whenever they change, so they only change when the plan does.
+which is right for a pod whose place is planned elsewhere. The texts become part of the pod's condition, and
+kube-scheduler wakes the pod when they change. So they change only when the plan does.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Verbs:
             case On(node) if offer.holds(node):
                 return VerbAnswer(VerbOutcome.PLACED, filter_result(offer.only(node)))
             case On(node, confined):
-                # A single name teaches nothing: it may be a nominated node, or a hint that kube-scheduler tries first.
+                # A single name is no evidence: it may be a nominated node, or a hint that kube-scheduler tries first.
                 if confined or len(offer.names) > 1:
                     self._placements.refused(pod, node)
                 reason = f"planned on node {node}, which isn't among the nodes offered"
@@ -144,7 +144,7 @@ class Verbs:
         return VerbAnswer(outcome, preemption_result(kept))
 
     def _location_of(self, pod: RequestedPod) -> Location:
-        """Return where the pod is to run. A foreign pod may run anywhere, whatever state we are in."""
+        """Return where the pod is to run. A foreign pod may run anywhere, even before we are ready."""
         return self._placements.locate(pod) if _is_ours(pod) else Anywhere()
 
 

@@ -1,8 +1,8 @@
 """The extender v1 protocol on the wire: UpperCamelCase JSON. Only the fields in use are decoded.
 
 Source: k8s.io/kube-scheduler/extender/v1 (types without json tags, so Go's field names are the wire names). The node
-lists, which are long, stay raw bytes here. Invariant: whatever the bytes, decoding returns a request or raises
-`BadRequest`, and an answer never has both `Nodes` and `NodeNames` null, which kube-scheduler reads as "no node".
+lists, which are long, stay raw bytes here. Invariant: for any bytes, decoding returns a request or raises `BadRequest`.
+An answer never has both `Nodes` and `NodeNames` null, which kube-scheduler reads as "no node".
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class WirePod(Struct, frozen=True, gc=False):
     spec: WirePodSpec = WirePodSpec()
 
     def requested(self) -> RequestedPod:
-        """Return the pod as look-ups take it."""
+        """Return the pod for look-ups."""
         return RequestedPod(
             namespace=self.metadata.namespace,
             name=self.metadata.name,
@@ -137,7 +137,7 @@ _PREEMPTION = msgspec.json.Decoder(ExtenderPreemptionArgs)
 
 
 def decode(decoder: msgspec.json.Decoder[T], body: bytes | Raw) -> T:
-    """Decode ``body``. Raises `BadRequest` whatever is wrong with the bytes."""
+    """Decode ``body``. Raises `BadRequest` for any fault of the bytes."""
     try:
         return decoder.decode(body)
     except RecursionError:

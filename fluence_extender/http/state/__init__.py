@@ -1,1 +1,1 @@
-"""The state API below ``/v1``: what the service knows, read-only, for people and tools."""
+"""The state API below ``/v1``: the state of the service, read-only, for people and tools."""

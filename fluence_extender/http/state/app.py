@@ -1,9 +1,8 @@
-"""The application of the state API: what the service knows, read-only, for people, tools and Prometheus.
+"""The application of the state API: the state of the service, read-only, for people, tools and Prometheus.
 
-Invariants: nothing here changes the plan. Nothing is answered from a half-listed cluster; such a request gets a 503
-with the reason. Every answer says whether it comes from the leader or from a standby. The documents need no file from
-another host. HEAD is answered as GET without the body (RFC 9110, 9.3.2), and for an answer that comes in pieces only
-the first piece is made, however large it would be.
+Invariants: no request changes the plan. Before the cluster is listed in full, requests get a 503 with the reason. Every
+answer says whether it comes from the leader or from a standby. The documents need no file from another host. HEAD is
+answered as GET without the body (RFC 9110, 9.3.2); of an answer in pieces only the first piece is made.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def api_app(
 
 
 class _HeadSent(OSError):
-    """The head is out. The sender stops as it would for a client that has disconnected."""
+    """The head has been sent. The sender stops as if the client had disconnected."""
 
 
 class HeadAsGet:

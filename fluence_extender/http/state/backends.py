@@ -1,4 +1,4 @@
-"""Virtual devices, as the state API shows them: what exists, how much of it is free, and what holds the rest.
+"""Virtual devices in the state API: what exists, how much of it is free, and what holds the rest.
 
 A device with parts is allocated whole. So a pool below an allocated device has nothing free, and a device isn't free
 either while a part of it is allocated.
@@ -67,7 +67,7 @@ def _use(controller: Controller, devices: Mapping[str, Device]) -> _Use:
 
 
 def _above(path: str, devices: Mapping[str, Device]) -> Iterator[str]:
-    """Yield the devices that the one at ``path`` is a part of."""
+    """Yield the devices of which the one at ``path`` is a part."""
     above = path.rpartition("/")[0]
     while above in devices:
         yield above
@@ -116,7 +116,7 @@ def _removed(path: str, share: DeviceShare, use: _Use) -> v1_graph.Backend:
 
 
 def _left_out(controller: Controller, devices: Iterable[Device]) -> Iterator[v1_graph.Backend]:
-    """Yield the devices that resources.yaml declares and that the cluster doesn't allow as it is now."""
+    """Yield the devices that resources.yaml declares but the present cluster doesn't allow."""
     present = {device.backend for device in devices}
     declared = controller.ledger.graph.resources
     for one in declared.resources:

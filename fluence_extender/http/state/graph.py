@@ -1,4 +1,4 @@
-"""The resource graph in pieces, each small enough that look-ups don't wait for it.
+"""The resource graph in pieces, which are so small that look-ups don't wait for one.
 
 Invariant: a document is the graph of one moment. The vertices are gathered in slices, and again from the start if the
 graph has changed in between; a gathered vertex never changes.
@@ -26,13 +26,13 @@ LEAVES = 500
 """Single leaves per slice."""
 
 TRIES = 5
-"""How often to gather in slices before a graph that keeps changing is gathered in one go."""
+"""The number of times to gather in slices before a graph that keeps changing is gathered at once."""
 
 Gathered = list[tuple[Vertex, Vertex | None]]
 
 
 def graph(controller: Controller, expand: bool) -> GraphExport:
-    """Return the graph that gangs are placed on."""
+    """Return the graph on which gangs are placed."""
 
     def now() -> Containment:
         return controller.ledger.graph.shown
@@ -106,7 +106,7 @@ async def _all_leaves(gathered: Gathered) -> int:
 
 
 def _slices(gathered: Gathered, expand: bool) -> Iterator[Gathered]:
-    """Yield ``gathered`` in slices of a bounded number of vertices as shown; a single huge one may exceed the bound."""
+    """Yield ``gathered`` in slices with a bounded number of shown vertices; a single huge one may exceed the bound."""
     first = size = 0
     for position, (vertex, _) in enumerate(gathered):
         leaves = vertex.count if expand else 1

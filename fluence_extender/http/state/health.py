@@ -1,7 +1,7 @@
 """Liveness, readiness, metrics, and the health of the kube-scheduler in the same pod.
 
-The liveness probe of kube-scheduler's container is sent to this service, which passes it on. The kubelet therefore
-restarts kube-scheduler, which releases its Lease, also when this service is gone or hangs; then another replica can
+The liveness probe of kube-scheduler's container is sent to this service, which passes it on. So the kubelet restarts
+kube-scheduler also if this service is gone or hangs. kube-scheduler then releases its Lease, and another replica can
 lead. A container has only one liveness probe, so it can't check kube-scheduler and the extender separately.
 """
 

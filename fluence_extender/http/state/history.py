@@ -1,6 +1,6 @@
-"""What of past work is shown: the values of the account in the shapes and units of ``/v1``.
+"""Past work in the state API: the values of the account in the shapes and units of ``/v1``.
 
-A caller sees the work of namespaces whose pods he may list, and his own work wherever it was.
+Callers see the work of namespaces whose pods they may list, and their own work in all namespaces.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from fluence_extender.model.notation import parse_duration
 from fluence_extender.model.resources import CPU, MEMORY
 
 KIND = "history"
-"""The list whose tokens these are."""
+"""The name of the list in its tokens."""
 
 WITHOUT_A_NAME = "namespace "
-"""How the names begin that stand for users of whom nothing is recorded; no caller is such a user."""
+"""The prefix of the names that stand for unrecorded users; no caller has such a name."""
 
 SINCE_FORM = "a day such as 2026-11-01, a time such as 2026-11-01T12:00:00Z, or how long ago, such as 30d"
 
@@ -46,13 +46,13 @@ def since_time(text: str, now: datetime) -> datetime:
 
 
 def reader_of(caller: Caller | None, sight: CallerSight) -> Reader:
-    """Return as whom a caller reads the account."""
+    """Return the reader that a caller is for the account."""
     name = caller.name if caller is not None else ""
     return Reader(sight, "" if name.startswith(WITHOUT_A_NAME) else name)
 
 
 def usage_rows(found: Iterable[UsedAmount]) -> list[UsageRow]:
-    """Return what was used, by name."""
+    """Return the used amounts, by name."""
     seconds: dict[str, dict[str, float]] = {}
     devices: dict[str, list[DeviceSeconds]] = {}
     for one in found:
@@ -124,7 +124,7 @@ LONGEST_TIME = 12
 
 
 def _is_device(resource: str) -> bool:
-    """Return whether it is the type of a virtual device; all other resources beside cpu and memory have a slash."""
+    """Return whether it is the type of a virtual device. All other resources but cpu and memory have a slash."""
     return resource not in (CPU, MEMORY) and "/" not in resource
 
 

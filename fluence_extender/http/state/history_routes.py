@@ -140,7 +140,7 @@ def _since(text: str) -> datetime:
 
 
 async def _reader(request: Request, account: AccountReader, gate: AccessGate, namespace: str) -> Reader:
-    """Return as whom the caller reads. Raises `AccountUnavailable`."""
+    """Return the reader that the caller is. Raises `AccountUnavailable`."""
     caller = await gate.admit(request.scope)
     sight = await gate.sight(request.scope, tuple, whole=ALL_PAST_WORK)
     if not sight.everything:

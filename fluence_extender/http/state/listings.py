@@ -1,10 +1,10 @@
-"""What is shown, made when it is read.
+"""Results that are made when they are read.
 
-Each result carries a revision that is known before anything is made and that changes with the content. A client that
-already has the newest answer therefore costs nothing.
+Each result has a revision that changes with its content and is known before the result is made. So a client that
+already has the newest answer costs nothing.
 
-Invariant: a `Listing` has its keys in ascending order, and a key is never given to another item. A reader that
-continues after the last key it saw thus meets everything that exists all the while exactly once.
+Invariant: a `Listing` has its keys in ascending order, and a key is never reused for another item. So a reader that
+continues after its last key gets each item that exists during the whole time exactly once.
 """
 
 from __future__ import annotations

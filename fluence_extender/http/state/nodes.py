@@ -1,4 +1,4 @@
-"""Nodes, as the state API shows them: what each has, what uses it, and why nothing new may be placed there."""
+"""Nodes in the state API: what each has, what uses it, and why nothing new may be placed there."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def node_detail(controller: Controller, name: str, leading: bool) -> Single[v1_g
 
 
 def cluster_revision(controller: Controller) -> str:
-    """Return the revision of what is seen of the cluster and held in it."""
+    """Return the revision of the observed cluster and of the ledger."""
     return f"{controller.revision}-{controller.registry.revision}-{controller.ledger.version}"
 
 

@@ -1,10 +1,11 @@
-"""Lists of any length as JSON: in pages as Kubernetes has them, and each page made and sent in pieces.
+"""Lists of any length as JSON: in pages as in Kubernetes, each of which is made and sent in pieces.
 
-A ``continue`` token names the last key that was sent, so it never expires. Joined pages contain everything that exists
-all the while exactly once, whatever comes and goes in between; the pages of Kubernetes show one moment instead.
+A ``continue`` token names the last key that was sent, so it never expires. The pages together have each item that
+exists during the whole time exactly once, even if other items come and go. (The pages of Kubernetes show one moment
+instead.)
 
-Invariant: nothing else in the process waits longer for a list than one item takes to make, however long the list is.
-Each item is true at the moment it is made; a list that takes several moments is true item by item.
+Invariant: other work in the process waits for a list at most as long as one item takes, even if the list is long. Each
+item is true at the moment at which it is made.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from fluence_extender.http.state.listings import Items, Key
 V = TypeVar("V")
 
 TURN = 0.002
-"""Seconds of work before other tasks run."""
+"""Seconds of work after which other tasks run."""
 
 CHUNK = 32 * 1024
-"""Bytes worth sending."""
+"""The fewest bytes of a piece."""
 
 
 class BadToken(ValueError):

@@ -1,8 +1,8 @@
-"""Requests that are refused, and what else may go wrong, as answers of one shape.
+"""Refusals and other errors, as answers of one shape.
 
-The text is in ``detail`` and also in a Status of Kubernetes: kubectl shows only the message of a Status when an answer
-comes through the API server's proxy. A query parameter that a route doesn't know is refused too, because a misspelt
-filter that is ignored would answer a different question unnoticed.
+The text is in ``detail`` and also in a Status of Kubernetes, because kubectl shows only the message of a Status if an
+answer comes through the API server's proxy. A query parameter that a route doesn't know is refused, too: a misspelt
+filter that is ignored would give the answer to a different question.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fluence_extender.matcher.errors import MatcherError
 JSON = "application/json"
 
 ALWAYS_ACCEPTED = frozenset({"timeout"})
-"""What clients add to any request: client-go sends its timeout, and the API server's proxy passes it on."""
+"""The parameters that clients add to any request: client-go sends its timeout, which the proxy passes on."""
 
 
 class BadQuery(Exception):
@@ -48,13 +48,13 @@ async def only_known(request: Request) -> None:
     known = [parameter.alias for part in parts for parameter in part.query_params]
     unknown = sorted(request.query_params.keys() - ALWAYS_ACCEPTED - set(known))
     if unknown:
-        what = "parameter" if len(unknown) == 1 else "parameters"
+        noun = "parameter" if len(unknown) == 1 else "parameters"
         takes = f"takes {', '.join(known)}" if known else "takes none"
-        raise BadQuery(f"unknown {what} {', '.join(unknown)}; {request.url.path} {takes}")
+        raise BadQuery(f"unknown {noun} {', '.join(unknown)}; {request.url.path} {takes}")
 
 
 def handle_problems(app: FastAPI) -> None:
-    """Let ``app`` answer the exceptions of its routes."""
+    """Make ``app`` answer the exceptions of its routes."""
     app.add_exception_handler(BadQuery, _bad_query)
     app.add_exception_handler(AccessRefused, _no_access)
     app.add_exception_handler(RequestValidationError, _bad_value)

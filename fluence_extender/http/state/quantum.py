@@ -1,4 +1,4 @@
-"""What the pods of a gang are in a quantum job, and where their task is, as the state API shows it."""
+"""The roles of a gang's pods in a quantum job, and the state of their task, in the state API."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ def _task(pod: Pod) -> str:
 
 
 def _released(producer: Pod) -> str:
-    """Return why the consumers were released, "" if they weren't by this pod: a copy of its manifest is another one."""
+    """Return why this pod released the consumers, "" if it didn't: a copy of its manifest is another pod."""
     why, own, _ = producer.annotations.get(RELEASED_ANNOTATION, "").partition(f" (pod {producer.uid})")
     return f"{RELEASED}: {why}" if own else ""

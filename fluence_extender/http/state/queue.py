@@ -1,4 +1,4 @@
-"""The queue, as the state API shows it: the queues, the gangs in line, and what is kept free."""
+"""The queue in the state API: the queues, the gangs in line, and what is kept free."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from fluence_extender.model.queue import NodeReservation, Queue
 from fluence_extender.model.reason import ReasonCode
 
 NOT_IN_TURN = ASIDE | {ReasonCode.OVER_USER_LIMIT}
-"""The reasons of gangs that wouldn't start if they were the first in line."""
+"""The reasons of gangs that wouldn't start even as the first in line."""
 
 HIGHEST = 2**31
-"""More than the priority of any pod."""
+"""A number above the priority of any pod."""
 
 
 def queue_listing(controller: Controller) -> Listing[QueueSummary]:
@@ -70,7 +70,7 @@ def line_listing(controller: Controller) -> Listing[QueueEntry]:
 def reservation_listing(controller: Controller, with_nodes: bool) -> Listing[ReservedNodes]:
     """Return what is kept free: first for gangs, by their names, then by administrators.
 
-    Only ``with_nodes`` the nodes of the latter are named.
+    The nodes of the latter are named only if ``with_nodes`` is set.
     """
 
     def read() -> Items[ReservedNodes]:
@@ -101,7 +101,7 @@ def _revision(controller: Controller) -> str:
 
 
 def _rank(gang: Gang) -> Key:
-    """Return the order of a gang in line as text; it is the gang's alone, and stays as it is while the gang waits."""
+    """Return the rank of a gang in line as text. It is unique, and stays the same while the gang waits."""
     _, (tier, shares), priority, (seconds, number), _ = turn(gang)
     key = gang.key
     return (

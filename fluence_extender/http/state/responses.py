@@ -1,8 +1,7 @@
 """How a value of the state API becomes a response: unchanged (304), whole, or in pieces.
 
-An entity tag (RFC 9110, 8.8.3 and 13.1.2) is made of a revision that grows with each change, not of the content, so it
-costs nothing. It is strong: equal tags of one process mean equal bytes. A process never mistakes the tag of another
-process for its own.
+An entity tag (RFC 9110, 8.8.3 and 13.1.2) is made of a revision that grows with each change and not of the content, so
+it costs nothing. It is strong: equal tags of one process mean equal bytes. Tags of different processes are never equal.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Responses:
         sight: CallerSight = EVERYTHING,
         show: Show[V] | None = None,
     ) -> Response:
-        """Return a page of those items that ``keep`` accepts, as ``show`` shows them in ``sight``.
+        """Return a page of the items that ``keep`` accepts, in the form that ``show`` gives them for ``sight``.
 
         Raises `BadQuery`.
         """
@@ -74,7 +73,7 @@ class Responses:
         return StreamingResponse(graph_document(pieces), media_type=JSON, headers=headers)
 
     def single(self, request: Request, found: Single[Any], sight: CallerSight = EVERYTHING) -> Response:
-        """Return one item, which is as ``sight`` shows it."""
+        """Return one item, which is already limited to ``sight``."""
         headers, unchanged = self._headers(request, found.revision, sight)
         return unchanged or Response(v1.encode(found.item), media_type=JSON, headers=headers)
 

@@ -23,7 +23,7 @@ from fluence_extender.model.gang import Convention
 V = TypeVar("V")
 
 
-def _asked(
+def _page(
     request: Request,
     limit: Annotated[
         int, Query(ge=0, le=100_000, description="How many items at most; 0 for all.", examples=[500])
@@ -40,7 +40,7 @@ def _asked(
     return Page(request.url.path.rpartition("/")[2], limit, continue_)
 
 
-Asked = Annotated[Page, Depends(_asked)]
+Asked = Annotated[Page, Depends(_page)]
 Namespace = Annotated[str, Query(description="Only of this namespace.", examples=["default"])]
 OnNode = Annotated[str, Query(description="Only what is on this node.", examples=["n7"])]
 OfBackend = Annotated[str, Query(description="Only of this backend.", examples=["ibm-a"])]
@@ -296,8 +296,8 @@ def _graph_route(router: APIRouter, service: ServiceState, gate: AccessGate, res
 
 async def _sight(request: Request, service: ServiceState, gate: AccessGate, namespace: str) -> CallerSight:
     """Return what the caller sees of ``namespace``, or of all namespaces (""). Texts may name any of them."""
-    asked = (lambda: [namespace]) if namespace else service.namespaces
-    return await gate.sight(request.scope, asked, service.namespaces)
+    names = (lambda: [namespace]) if namespace else service.namespaces
+    return await gate.sight(request.scope, names, service.namespaces)
 
 
 async def _may(request: Request, gate: AccessGate, right: Right) -> bool:

@@ -27,8 +27,7 @@ from fluence_extender.whatif.simulator import Rules, Simulator, no_rules
 class ServiceState:
     """The state of the service of ``controller``.
 
-    ``rules`` reads what of the cluster preemption depends on. ``account`` answers questions about past work, None where
-    no account of it is kept.
+    ``rules`` reads the rules of preemption. ``account`` answers questions about past work, None if no account is kept.
     """
 
     account: AccountReader | None = None
@@ -54,7 +53,7 @@ class ServiceState:
         return gang_detail(self._controller, namespace, name, convention, self.readiness.leading)
 
     def allocations(self) -> Listing[v1.Allocation]:
-        """Return what pods of ours hold by namespace and pod, including planned and committed shares."""
+        """Return the allocations of our pods by namespace and pod, including planned and committed ones."""
         return allocation_listing(self._controller)
 
     def nodes(self) -> Listing[v1_graph.Node]:
@@ -111,5 +110,5 @@ class ServiceState:
         return frozenset(held.namespace for held in self._controller.ledger.allocations.values())
 
     async def simulate(self, manifests: bytes, namespace: str, client: str) -> dict[str, Any]:
-        """Return what would become of the gangs of ``manifests``. Raises as `Simulator.answer` does."""
+        """Return what would happen to the gangs of ``manifests``. Raises as `Simulator.answer` does."""
         return await self._simulator.answer(manifests, namespace, client)

@@ -1,6 +1,6 @@
-"""What of a value a caller sees who may list the pods of some namespaces only.
+"""The part of a value for a caller who may list the pods of only some namespaces.
 
-Invariant: a value that is shown names no pod and no gang of another namespace. What is left out is counted.
+Invariant: a shown value names no pod and no gang of another namespace. Values that are left out are counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fluence_extender.model.access import CallerSight
 V = TypeVar("V")
 
 Show = Callable[[CallerSight, V], V | None]
-"""Returns what of a value is shown, None for nothing."""
+"""Returns the part of a value that is shown, None if none is."""
 
 
 def gang(sight: CallerSight, one: v1.Gang) -> v1.Gang | None:
@@ -31,7 +31,7 @@ def gang_detail(sight: CallerSight, one: v1.GangDetail) -> v1.GangDetail:
 
 
 def allocation(sight: CallerSight, one: v1.Allocation) -> v1.Allocation | None:
-    """Show what a pod of a namespace in sight holds."""
+    """Show the allocation of a pod of a namespace in sight."""
     return one if one.namespace in sight else None
 
 
@@ -48,7 +48,7 @@ def backend(sight: CallerSight, one: v1_graph.Backend) -> v1_graph.Backend:
 
 
 def queue_summary(sight: CallerSight, one: QueueSummary) -> QueueSummary:
-    """Show a queue; its first gang and when it starts only if that gang is in sight."""
+    """Show a queue, with its first gang and that gang's start only if that gang is in sight."""
     if one.head.partition("/")[0] in sight:
         return one
     return replace(one, head="", expected_start=None)
@@ -65,7 +65,7 @@ def reserved_nodes(sight: CallerSight, one: ReservedNodes) -> ReservedNodes | No
 
 
 def simulation(sight: CallerSight, answer: dict[str, Any]) -> dict[str, Any]:
-    """Show the answer to a what-if question; what it says of gangs out of sight is redacted."""
+    """Show the answer to a what-if question, with redacted texts about gangs out of sight."""
     return {**answer, "gangs": [_simulated(sight, one) for one in answer["gangs"]]}
 
 

@@ -1,4 +1,4 @@
-"""What-if questions: the only POST of the state API, which changes nothing either."""
+"""What-if questions: the only POST of the state API. It changes nothing either."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fluence_extender.whatif.simulator import TooLong, TooManyQuestions
 
 MOST_BYTES = 4 * 2**20
 MOST_BODIES = 8
-"""Bodies that arrive at the same time."""
+"""The most bodies that arrive at the same time."""
 
 _ANSWER: dict[str, Any] = {
     "fits": False,
