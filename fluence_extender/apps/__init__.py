@@ -1,1 +1,1 @@
-"""The programs. Each module here composes one process out of the rooms below."""
+"""The programs. Each module here composes one process from the rooms below."""

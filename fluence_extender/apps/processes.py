@@ -1,4 +1,4 @@
-"""What the server processes have in common: why one refuses to start, and what is logged when it fails."""
+"""Common code of the server processes: why one refuses to start, and what is logged when it fails."""
 
 from __future__ import annotations
 

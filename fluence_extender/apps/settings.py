@@ -1,4 +1,4 @@
-"""What an operator can choose. The command line checks each value once, at the edge."""
+"""The settings of operators. The command line checks each value once, at the edge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The placements that kube-scheduler asks for, as the controller and the driver know them.
+"""The placements for kube-scheduler's calls, from the controller and the driver.
 
 Everything here runs on the event loop that also feeds the controller, so an answer never mixes old and new state.
 """
@@ -43,8 +43,8 @@ An answer without a node would cost the pod a back-off of a second.
 class LivePlacements:
     """Implements the `Placements` port.
 
-    ``missing`` returns what has still to be listed, "" when nothing. ``requested`` is called when a scheduler calls a
-    replica that doesn't lead.
+    ``missing`` returns in words what hasn't been listed yet, "" if all has. ``requested`` is called when a scheduler
+    calls a replica that doesn't lead.
     """
 
     def __init__(

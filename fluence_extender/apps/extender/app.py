@@ -52,23 +52,23 @@ GROUPS_TIMEOUT = 5.0
 """Seconds to wait for the lists of PodGroups and other workloads, which we may not be allowed to read."""
 
 GARBAGE = 20_000
-"""How many objects are made between two runs of the collector: reference counts free nearly all of ours, so it finds
-little."""
+"""The number of new objects between two runs of the collector, which finds little: reference counts free nearly all of
+our objects."""
 
 GARBAGE_AT_START = 100_000
 """The same until we are ready: hundreds of thousands of objects are made then, and stay."""
 
 LONGEST_START = 60.0
-"""Seconds that a start may take without the collector; one that waits for the API server may last for days."""
+"""The most seconds of a start without the collector. A start that waits for the API server may last for days."""
 
 PROGRESS = 5.0
-"""Seconds after which a start that isn't over says what it waits for, again and again."""
+"""Seconds between two messages about what a start waits for."""
 
 STALE_AFTER = 30.0
-"""Seconds without the API server after which we no longer claim to know the cluster."""
+"""Seconds without the API server after which we aren't ready any more."""
 
 FRESH = 10.0
-"""Seconds since the watch of pods last had contact, up to which an audit trusts that it shows what exists.
+"""The most seconds since the last contact of the watch of pods for which an audit trusts the watch.
 
 The watch must also have been open for as long as an audit waits: a new watch, or a new list, has to catch up first.
 """

@@ -101,7 +101,7 @@ async def exposed(settings: Settings) -> AsyncIterator[Exposure]:
 
 
 def state_registration(objects: Objects, service: str, tls: ssl.SSLContext) -> IdentityReconciler:
-    """Return what keeps the certificate in ``tls`` and the APIService for ``service`` (NAMESPACE/NAME)."""
+    """Return the reconciler of the certificate in ``tls`` and the APIService for ``service`` (NAMESPACE/NAME)."""
     namespace, _, name = service.partition("/")
     inside = f"{name}.{namespace}"
     hosts = (f"{inside}.svc", f"{inside}.svc.cluster.local", inside, "localhost", "127.0.0.1")
@@ -166,7 +166,7 @@ def _bundle(stored: Json | None) -> bytes:
 async def follow_front_proxy(
     published_by: FrontProxySettings, gate: ReviewingGate, tls: ssl.SSLContext
 ) -> None:
-    """Let ``gate`` believe the API server's front proxy as it is published, and ``tls`` ask for its certificate."""
+    """Make ``gate`` trust the API server's published front proxy, and ``tls`` ask for its certificate."""
     known: dict[str, str] | None = None
     while True:
         try:

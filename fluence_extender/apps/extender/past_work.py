@@ -1,4 +1,4 @@
-"""The account of past work, where ``--history`` asks for one.
+"""The account of past work, if ``--history`` asks for one.
 
 Its packages (SQLAlchemy, alembic, psycopg) are an extra, and they are imported only here. A service without
 ``--history`` never imports them.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PastWork:
-    """What writes the account and what reads it."""
+    """The writer and the reader of the account."""
 
     writer: AccountWriter
     reader: DatabaseReader

@@ -1,10 +1,10 @@
-"""Traces of gangs by OpenTelemetry, where the environment names a receiver.
+"""Traces of gangs by OpenTelemetry, if the environment names a receiver.
 
 The variables are those of the OpenTelemetry specification: ``OTEL_EXPORTER_OTLP_ENDPOINT`` (or
 ``OTEL_EXPORTER_OTLP_TRACES_ENDPOINT``), ``OTEL_SERVICE_NAME``, ``OTEL_RESOURCE_ATTRIBUTES``, ``OTEL_BSP_*`` and so on.
 The protocol is http/protobuf. The packages are an extra, and they are imported only here.
 
-Invariant: a receiver that is away, and packages that are missing, cost traces and nothing else.
+Invariant: if the receiver is away or packages are missing, only traces are lost.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class GangTraces:
 
 
 def open_traces() -> GangTraces | None:
-    """Return what sends traces to the receiver that the environment names, None where it names none."""
+    """Return the sender of traces to the receiver that the environment names, None if it names none."""
     endpoint = next((os.environ[name] for name in ENDPOINTS if os.environ.get(name)), "")
     if not endpoint or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None

@@ -1,5 +1,5 @@
-"""``kubectl fluence``: chooses backends for what is submitted, and hands the rest to kubectl.
+"""``kubectl fluence``: chooses backends for submitted work, and hands everything else to kubectl.
 
-Invariant: this runs on a user's machine with the user's rights. Credentials stay there, networks are used only where a
-policy needs them, and documents that ask for nothing reach kubectl byte for byte as they were.
+Invariant: this runs on a user's machine with the user's rights. Credentials stay there, and networks are used only if a
+policy needs them. Documents without a request reach kubectl unchanged, byte for byte.
 """

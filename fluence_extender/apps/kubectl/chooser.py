@@ -1,4 +1,4 @@
-"""Chooses backends from what is known of them: the cluster's offers, attribute files, providers.
+"""Chooses backends from the cluster's offers, attribute files and providers.
 
 Each source is read once, and only if an object asks for a backend.
 """

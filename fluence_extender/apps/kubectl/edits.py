@@ -64,11 +64,11 @@ def annotate(
     edits: list[ManifestEdit] = []
     added: dict[str, str] = {}
     for key, value in values.items():
-        there = entry(annotations, key)
-        if there is None:
+        present = entry(annotations, key)
+        if present is None:
             added[key] = value
         else:
-            edits.append(_replaced(text, there[1], value, bool(annotations.flow_style)))
+            edits.append(_replaced(text, present[1], value, bool(annotations.flow_style)))
     if added:
         edits.append(_insertion(text, annotations, added, beside))
     return edits
@@ -91,7 +91,7 @@ def _own(node: Node, key: str, label: str) -> Node | None:
 
 def _replaced(text: str, node: Node, value: str, flow: bool) -> ManifestEdit:
     start, end = node.start_mark.index, node.end_mark.index
-    written = _quoted(value) if flow else _scalar(value)
+    written = json.dumps(value) if flow else _scalar(value)
     if start == end:
         return ManifestEdit(start, end, f" {written}")
     old = text[start:end]
@@ -171,8 +171,4 @@ def _scalar(value: str) -> str:
         return value
     if value.isascii() and value.isprintable():
         return "'" + value.replace("'", "''") + "'"
-    return _quoted(value)
-
-
-def _quoted(value: str) -> str:
     return json.dumps(value)

@@ -1,11 +1,12 @@
-"""How many members fit on the nodes as they are: the sums behind the service's reason, for people to see.
+"""How many members fit on the present nodes: the sums behind the service's reason, for people.
 
-These sums know cpu, memory, devices of nodes, pod slots and closed nodes. They don't know tolerations, selectors and
-spread constraints; kube-scheduler and the service do. So they explain the service's answer and never replace it.
+These sums cover cpu, memory, devices of nodes, pod slots and closed nodes. They don't cover tolerations, selectors and
+spread constraints, as kube-scheduler and the service do. So they explain the service's answer and never replace it.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,8 @@ _STEPS = {"cpu": 0.001, "memory": 2**20}
 def amounts_lacking(story: Item, nodes: Sequence[Item]) -> tuple[str, ...]:
     """Return the resources of nodes that the members of a gang lack, if these sums agree with the service's.
 
-    Return nothing if something else keeps the members waiting (a selector, a topology, a device, an invalid request).
-    These sums don't know of it, so their numbers would mislead.
+    Return nothing if something else keeps the members waiting (a selector, a topology, a device, an invalid request),
+    because the sums would mislead.
     """
     count, lacking, asks = story.get("fitting"), tuple(story.get("lacking", ())), story["asks"]
     if count is None or not lacking:
@@ -38,7 +39,7 @@ def amounts_lacking(story: Item, nodes: Sequence[Item]) -> tuple[str, ...]:
 
 
 def considered(story: Item, nodes: Sequence[Item]) -> Sequence[Item]:
-    """Return the nodes as the service has counted them: a gang that isn't busy doesn't even fit empty ones."""
+    """Return the nodes that the service has counted. A gang that isn't busy doesn't fit even on empty ones."""
     if story["why"] == BUSY:
         return nodes
     return [{**node, "free": node["allocatable"]} for node in nodes]
@@ -65,14 +66,12 @@ def largest_that_fits(
 ) -> float | None:
     """Return the largest request for ``name`` with which all ``members`` fit, None if none helps."""
     step = _STEPS[name]
-    low, high = 0, int(requests[name] / step)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if sum(fitting(nodes, {**requests, name: middle * step}).values()) >= members:
-            low = middle
-        else:
-            high = middle - 1
-    return low * step if low else None
+
+    def too_large(steps: int) -> bool:
+        return sum(fitting(nodes, {**requests, name: steps * step}).values()) < members
+
+    most = bisect_left(range(1, int(requests[name] / step) + 1), True, key=too_large)
+    return most * step if most else None
 
 
 def free_in_all(nodes: Sequence[Item], names: Sequence[str]) -> dict[str, float]:

@@ -222,11 +222,11 @@ def _admit(found: Sequence[Fields], clusters: Mapping[str, Fields], result: Migr
     for name, spec in clusters.items():
         if spec.get("namespaceSelector") != {}:
             continue
-        there = sorted(
+        namespaces = sorted(
             {name_of(one, "namespace") for one in found if spec_of(one).get("clusterQueue") == name}
         )
-        if there:
-            result.queues[name]["namespaces"] = {"names": there}
+        if namespaces:
+            result.queues[name]["namespaces"] = {"names": namespaces}
         else:
             result.notes.append(
                 f"ClusterQueue {name}: has no LocalQueue; Queue {name} takes work of all namespaces"

@@ -1,7 +1,7 @@
-"""Which gang a user means: by its own name, by that of one of its pods, or by that of the workload that made them.
+"""Which gang a user means: by its own name, the name of one of its pods, or the name of their workload.
 
-A name that no gang has may be that of an object which fluence doesn't place, because it names another scheduler or its
-user has suspended it.
+A name without a gang may belong to an object that fluence doesn't place, because it names another scheduler or its user
+has suspended it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ PATIENCE = 10.0
 """Seconds for an object of the cluster that the service doesn't know."""
 
 
-def kind_and_name(what: str, name: str | None) -> tuple[str, str]:
+def kind_and_name(words: str, name: str | None) -> tuple[str, str]:
     """Return the kind, empty if none is given, and the name: of ``KIND NAME``, ``KIND/NAME`` or ``NAME``."""
-    kind, slash, rest = what.partition("/")
+    kind, slash, rest = words.partition("/")
     if name is not None:
-        kind, slash, rest = what, "/", name
+        kind, slash, rest = words, "/", name
     if not slash:
-        return "", what
+        return "", words
     kind = kind.lower()
     # As in kubectl: the plural, the short name, and any of them with its API group.
     plain = kind.removesuffix(".apps").removesuffix(".batch")

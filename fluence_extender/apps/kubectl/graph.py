@@ -100,16 +100,16 @@ def tree(nodes: Sequence[Item]) -> Branch:
     """Return the cluster with its levels and its nodes."""
     root = Branch("cluster", "cluster")
     for node in sorted(nodes, key=lambda node: natural_order(node["name"])):
-        here = root
+        branch = root
         for kind, name in node["levels"].items():
-            here = _below(here, kind, name)
+            branch = _below(branch, kind, name)
         leaf = Branch(
             "node", node["name"], problems=node["problems"], nodes=1, devices=node.get("devices", {})
         )
         # A node that is gone has nothing. What its last pods still hold there must not reduce what others have free.
         if node["allocatable"]:
             leaf.sums = {part: node[part] for part in COUNTED}
-        here.children.append(leaf)
+        branch.children.append(leaf)
     root.add_up()
     return root
 

@@ -141,9 +141,9 @@ def quota_of(title: str, spec: Fields) -> KueueQuota:
     )
 
 
-def amount_of(title: str, kind: str, what: str, quantity: Quantity) -> int:
+def amount_of(title: str, kind: str, field: str, quantity: Quantity) -> int:
     """Return an amount of the resource ``kind`` in the unit in which it is counted."""
     try:
         return read_amount(kind, quantity)
     except InvalidQuantity as error:
-        raise CommandError(f"{title}: {what}: {error}; correct it") from None
+        raise CommandError(f"{title}: {field}: {error}; correct it") from None

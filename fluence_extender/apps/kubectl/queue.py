@@ -209,10 +209,12 @@ def _demand_queue(client: StateApiClient, name: str) -> Mapping[str, Any]:
 
 
 def account_line(queue: Mapping[str, Any]) -> str:
-    """Return in one line what a queue has of the cluster, "" where no queue has a quota or a weight."""
+    """Return in one line what a queue has of the cluster, "" if no queue has a quota or a weight."""
     if not queue["used"] and not queue["guaranteed"]:
         return ""
-    words = [f"{what} {_amounts(queue[what]) or '-'}" for what in ("used", "borrowed", "guaranteed", "limit")]
+    words = [
+        f"{field} {_amounts(queue[field]) or '-'}" for field in ("used", "borrowed", "guaranteed", "limit")
+    ]
     return f"queue {queue['name']}: {'; '.join(words)}; share {queue['share']:g}"
 
 

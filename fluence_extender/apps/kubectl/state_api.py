@@ -108,9 +108,9 @@ class StateApiClient:
             return named
         # jsonpath prints nothing for a context without a namespace.
         arguments = ["config", "view", "--minify", "-o", "jsonpath={..namespace}"]
-        which = [word for word in self.connection if word.startswith(("--kubeconfig=", "--context="))]
+        flags = [word for word in self.connection if word.startswith(("--kubeconfig=", "--context="))]
         try:
-            return kubectl_output([*arguments, *which], 10).decode().strip() or "default"
+            return kubectl_output([*arguments, *flags], 10).decode().strip() or "default"
         except CommandError:
             return "" if self.server else "default"
 

@@ -69,14 +69,14 @@ def _ask(question: str, source: TextIO, screen: TextIO) -> bool:
 
 
 @contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """Print ``what`` once the block has taken a second, on a terminal."""
+def waiting(text: str) -> Iterator[None]:
+    """Print ``text`` once the block has taken a second, on a terminal."""
     if not sys.stderr.isatty():
         yield
         return
     from threading import Timer
 
-    timer = Timer(_PATIENCE, tell, (f"{what} ...", DIM))
+    timer = Timer(_PATIENCE, tell, (f"{text} ...", DIM))
     timer.daemon = True
     timer.start()
     try:

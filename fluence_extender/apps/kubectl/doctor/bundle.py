@@ -1,4 +1,4 @@
-"""The support bundle: what a person needs who is asked why an installation doesn't do what it should, as one file.
+"""The support bundle: all that is needed to find out what is wrong with an installation, as one file.
 
 It has the findings, what the service says, and the objects, Events and logs of the installation.
 

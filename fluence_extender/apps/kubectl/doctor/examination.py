@@ -47,7 +47,7 @@ class Examination:
     """Access to the cluster for the checks.
 
     ``namespace`` is that of the user's pods. ``cluster`` says whether the API server answers, and ``answers`` whether
-    the service does; until a check has found that out, it is taken not to.
+    the service does; both are false until a check has found that out.
     """
 
     client: StateApiClient
@@ -83,6 +83,11 @@ class Examination:
         except ValueError:
             return Finding(check, UNKNOWN, f"kubectl gave no JSON for {kind} {name}")
         return found
+
+    @cached_property
+    def webhook(self) -> dict[str, Any] | Finding:
+        """The webhook's registration, or the finding that it can't be read."""
+        return self.object("webhook", "mutatingwebhookconfiguration", WEBHOOK_NAME)
 
     def items(self, path: str) -> list[Item] | None:
         """Return the items of a list of the service, None if it doesn't answer."""

@@ -94,11 +94,11 @@ def former(examination: Examination) -> Iterator[Finding]:
     """Check that nothing is left in kube-system, where fluence and earlier versions are installed."""
     if examination.service_namespace == FORMER_NAMESPACE:
         return
-    there = ("-n", FORMER_NAMESPACE)
-    if isinstance(examination.object("former", "deployment", SERVICE, *there), dict):
+    namespace = ("-n", FORMER_NAMESPACE)
+    if isinstance(examination.object("former", "deployment", SERVICE, *namespace), dict):
         text = f"another installation is in {FORMER_NAMESPACE}"
         yield Finding("former", WARNING, text, f"remove it as {_UPGRADING} says")
-    if isinstance(examination.object("former", "configmap", RESOURCES_CONFIGMAP, *there), dict):
+    if isinstance(examination.object("former", "configmap", RESOURCES_CONFIGMAP, *namespace), dict):
         text = f"the ConfigMap {FORMER_NAMESPACE}/{RESOURCES_CONFIGMAP} isn't read by the service"
         fix = f"move it to {examination.service_namespace} as {_UPGRADING} says"
         yield Finding("former", WARNING, text, fix)
@@ -126,7 +126,7 @@ def scheduler(examination: Examination) -> Iterator[Finding]:
 
 def webhook(examination: Examination) -> Iterator[Finding]:
     """Check that the admission webhook is registered and answers: without its answer pods with devices are refused."""
-    found = examination.object("webhook", "mutatingwebhookconfiguration", WEBHOOK_NAME)
+    found = examination.webhook
     if isinstance(found, Finding):
         yield found
         return
@@ -195,10 +195,10 @@ _TRIAL = {
 def rights(examination: Examination) -> Iterator[Finding]:
     """Check that the service's own account has the rights that it needs."""
     where = ("-n", examination.service_namespace)
-    there = examination.object("rights", "serviceaccount", SERVICE, *where)
-    if isinstance(there, Finding) and there.status == FAULT:
-        text = f"{there.text}: the service runs under another account"
-        yield replace(there, status=UNKNOWN, text=text, fix="")
+    account_object = examination.object("rights", "serviceaccount", SERVICE, *where)
+    if isinstance(account_object, Finding) and account_object.status == FAULT:
+        text = f"{account_object.text}: the service runs under another account"
+        yield replace(account_object, status=UNKNOWN, text=text, fix="")
         return
     account = f"system:serviceaccount:{examination.service_namespace}:{SERVICE}"
     refused: list[str] = []

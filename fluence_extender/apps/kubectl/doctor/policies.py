@@ -17,16 +17,16 @@ from fluence_extender.apps.kubectl.doctor.examination import (
     Finding,
 )
 from fluence_extender.apps.kubectl.errors import KubectlFailed
-from fluence_extender.model.names import INTAKE_LABEL, SCHEDULER_NAME, WEBHOOK_NAME, WORKLOADS_WEBHOOK
+from fluence_extender.model.names import INTAKE_LABEL, SCHEDULER_NAME, WORKLOADS_WEBHOOK
 
 MUTATING, VALIDATING = "mutatingadmissionpolicy", "validatingadmissionpolicy"
 
 
 @dataclass(frozen=True, slots=True)
 class DeployedPolicy:
-    """A policy of ``deploy/``: what is so ``without`` it, and the ``status`` of the finding then.
+    """A policy of ``deploy/``: what happens ``without`` it, and the ``status`` of the finding in that case.
 
-    ``replaceable`` says that the webhook does its work where the cluster has no gate policy.
+    ``replaceable`` says that the webhook does its work if the cluster has no gate policy.
     """
 
     kind: str
@@ -211,8 +211,8 @@ def _of_kind(examination: Examination, kind: str) -> Iterator[Finding]:
 
 
 def _webhook_replaces(examination: Examination) -> bool:
-    """Return whether the webhook is registered for what policies do otherwise."""
-    found = examination.object("policies", "mutatingwebhookconfiguration", WEBHOOK_NAME)
+    """Return whether the webhook is registered to do the work of policies."""
+    found = examination.webhook
     return not isinstance(found, Finding) and any(
         one.get("name") == WORKLOADS_WEBHOOK for one in found.get("webhooks") or ()
     )

@@ -22,15 +22,15 @@ def queues(examination: Examination) -> Iterator[Finding]:
     except (ValueError, KeyError):
         yield Finding("queues", UNKNOWN, "kubectl gave no list")
         return
-    told = 0
+    reported = 0
     for one in items:
         conditions = one.get("status", {}).get("conditions") or ()
         why = next((each.get("message", "") for each in conditions if each.get("status") == "False"), "")
         if why:
-            told += 1
+            reported += 1
             name = f"{one.get('kind')} {one.get('metadata', {}).get('name')}"
             yield Finding("queues", WARNING, f"{name}: {why}", "docs/queues.md says what each field means")
-    if not told:
+    if not reported:
         text = f"{len(items)} Queues and Reservations are in force" if items else "all work is in one queue"
         yield Finding("queues", OK, text)
 
