@@ -40,7 +40,7 @@ from fluence_extender.dashboard.service import LARGEST_MANIFEST, ServiceAddress,
 from fluence_extender.dashboard.state import ClusterState
 from fluence_extender.dashboard.views import links
 from fluence_extender.dashboard.views.filters import Filters
-from fluence_extender.dashboard.views.usage import asked
+from fluence_extender.dashboard.views.usage import question
 from fluence_extender.dashboard.views.whatif import what_if
 from fluence_extender.dashboard.watch import TooManyVisitors, VisitorWatch
 
@@ -206,7 +206,7 @@ class Dashboard:
     async def _usage(self, visitor: Poller, state: ClusterState, request: Request) -> PageContent:
         filters = _filters(request)
         try:
-            answer = await visitor.story("/v1/usage", asked(filters), REDRAWN)
+            answer = await visitor.story("/v1/usage", question(filters), REDRAWN)
         except Trouble as trouble:
             return usage_page(state, filters, trouble)
         return usage_page(state, filters, answer or {})

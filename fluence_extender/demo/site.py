@@ -53,7 +53,7 @@ class Site(Startable):
 
     @abstractmethod
     def pods(self) -> Sequence[PodView]:
-        """Return the pods of the examples. Raise `LocalClusterError` or `OSError` where they can't be read now."""
+        """Return the pods of the examples. Raise `LocalClusterError` or `OSError` if they can't be read now."""
 
     def gangs(self) -> list[dict[str, Any]]:
         """Return the gangs, as ``/v1/gangs`` shows them. Raise `OSError`."""

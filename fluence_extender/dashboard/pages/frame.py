@@ -39,7 +39,7 @@ class PageContent:
 
 
 def framed(page: PageContent, state: ClusterState | None, search: str = "") -> str:
-    """Return a page as a document. ``state`` is None where no state is shown."""
+    """Return a page as a document. ``state`` is None if no state is shown."""
     return "".join(h.html(lang="en")[_head(page.title), _body(page, state, search)].iter_chunks())
 
 
@@ -62,7 +62,7 @@ def _body(page: PageContent, state: ClusterState | None, search: str) -> Element
             h.a(".brand", href=links.OVERVIEW)["Fluence"],
             h.nav(aria_label="Pages")[
                 (
-                    h.a(href=path, aria_current="page" if _is_here(path, page.path) else None)[name]
+                    h.a(href=path, aria_current="page" if _is_current(path, page.path) else None)[name]
                     for name, path in NAVIGATION
                 )
             ],
@@ -94,7 +94,7 @@ def _body(page: PageContent, state: ClusterState | None, search: str) -> Element
     ]
 
 
-def _is_here(path: str, current: str) -> bool:
+def _is_current(path: str, current: str) -> bool:
     return current == path or (path != links.OVERVIEW and current.startswith(f"{path}/"))
 
 

@@ -115,7 +115,7 @@ def _timeline(found: TimelineView) -> Element:
 
 def _span(span: TimelineSpan, now: float) -> list[Node]:
     left, width = span.left * WIDTH, max((span.right - span.left) * WIDTH, 6)
-    what = ", ".join(
+    text = ", ".join(
         filter(
             None,
             (KINDS[span.kind], span.text, "end unknown" if span.open and span.kind == "reserved" else ""),
@@ -127,14 +127,14 @@ def _span(span: TimelineSpan, now: float) -> list[Node]:
             viewBox=f"0 0 {WIDTH} {ROW}",
             preserveAspectRatio="none",
             role="img",
-            aria_label=f"{span.name}: {what}",
+            aria_label=f"{span.name}: {text}",
         )[
-            h.title[what],
+            h.title[text],
             h.rect(".track", x="0", y="0", width=str(WIDTH), height=str(ROW)),
             h.rect(class_=span.kind, x=f"{left:.0f}", y="4", width=f"{width:.0f}", height=str(ROW - 8)),
             h.line(".now", x1=f"{now * WIDTH:.0f}", x2=f"{now * WIDTH:.0f}", y1="0", y2=str(ROW)),
         ],
-        h.span(".what")[what],
+        h.span(".what")[text],
     ]
 
 

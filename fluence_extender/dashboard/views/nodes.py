@@ -183,7 +183,7 @@ def _branch_share(branch: Branch) -> float:
 
 def _row(node: Mapping[str, object] | Item, gangs: Mapping[str, int]) -> NodeLine:
     one: Item = dict(node)
-    others = [
+    further = [
         name for name in one["allocatable"] if name not in ("cpu", "memory", "pods", "ephemeral-storage")
     ]
     return NodeLine(
@@ -192,7 +192,7 @@ def _row(node: Mapping[str, object] | Item, gangs: Mapping[str, int]) -> NodeLin
         _place(one),
         _use(one, "cpu"),
         _use(one, "memory"),
-        ", ".join(f"{name.rpartition('/')[2]} {_use(one, name).text}" for name in sorted(others)),
+        ", ".join(f"{name.rpartition('/')[2]} {_use(one, name).text}" for name in sorted(further)),
         gangs.get(one["name"], 0),
         "; ".join(one["problems"]),
         commands.node(one["name"]),
@@ -214,12 +214,12 @@ def _obstacles(node: Item, reservations: Sequence[Item]) -> Iterator[str]:
             yield f"no {name} is free"
     for one in reservations:
         if node["name"] in one["nodes"]:
-            whom = (
+            owner = (
                 f"gang {one['namespace']}/{one['name']}"
                 if one["kind"] == "gang"
                 else f"Reservation {one['name']}"
             )
-            yield f"kept free for {whom}"
+            yield f"kept free for {owner}"
 
 
 def _pod(one: Item) -> NodePod:

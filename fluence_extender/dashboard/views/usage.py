@@ -38,15 +38,15 @@ class UsageView:
     command: str
 
 
-def asked(filters: Filters) -> dict[str, str]:
+def question(filters: Filters) -> dict[str, str]:
     """Return the question of the filters, in the parameters of ``/v1/usage``; by queue unless they say otherwise."""
     given = {"by": filters["by"] or BY[0], "since": filters["since"], "namespace": filters["namespace"]}
     return {name: value for name, value in given.items() if value}
 
 
 def usage_view(answer: Item, filters: Filters) -> UsageView:
-    """Return what the answer to ``asked`` says of the names that the filters let through."""
-    by = asked(filters)["by"]
+    """Return what the answer to `question` has for the names that the filters let through."""
+    by = question(filters)["by"]
     items = answer.get("items", [])
     kept = [one for one in items if filters.finds(one["name"])]
     if by != "day":
@@ -64,7 +64,7 @@ def usage_view(answer: Item, filters: Filters) -> UsageView:
 
 def usage_command(filters: Filters) -> str:
     """Return the command that says what the filters ask for."""
-    given = asked(filters)
+    given = question(filters)
     return commands.usage(given["by"], given.get("since", ""), given.get("namespace", ""))
 
 
