@@ -160,6 +160,11 @@ def print_migration(connection: Sequence[str], filenames: Sequence[str]) -> int:
 
 def _change(client: StateApiClient, action: str, name: str, queue: str) -> tuple[str, str]:
     """Return the command of kubectl that makes the change, and what it writes."""
+    if name.partition("/")[0].partition(".")[0] in ("cronjob", "cronjobs", "cj"):
+        raise UsageError(
+            f"what is written on {name} doesn't reach the Jobs that it has made; kubectl fluence jobs lists them: "
+            f"kubectl fluence queue {action} job/NAME"
+        )
     if action != "move":
         return "annotate", f"{HOLD_ANNOTATION}={'true' if action == 'hold' else 'false'}"
     _demand_queue(client, queue)
