@@ -85,11 +85,14 @@ def test_job_that_is_edited_while_it_waits_is_placed_by_its_new_template(
     larger = ours("x", cpu="3")["spec"]["containers"]
     for name, spec in (("larger", {"containers": larger}), ("elsewhere", {"nodeSelector": {"pool": "b"}})):
         namespace.api.patch(path_of(namespace, name), {"spec": {"template": {"spec": spec}}})
-    wait_for(
-        lambda: fluence.get(f"/v1/gangs/{namespace.name}/larger")["asks"][0]["requests"]["cpu"] == 3,
-        what="the service to know what the Job requests now",
-    )
+
+    def asked() -> list[float]:
+        # The gang of the old template goes before that of the new one comes.
+        return [one["requests"]["cpu"] for one in fluence.get(f"/v1/gangs/{namespace.name}/larger")["asks"]]
+
+    wait_for(lambda: asked() == [3], what="the service to know what the Job requests now", seen=asked)
     delete(namespace, "full")
+    wait_for(lambda: not namespace.pods(**{"job-name": "full"}), what="the pods of the first Job to go")
     running(namespace, 4)
     assert {node_of(one) for one in namespace.pods(**{"job-name": "larger"})} == set(nodes)
     assert {node_of(one) for one in namespace.pods(**{"job-name": "elsewhere"})} == {other}
