@@ -19,8 +19,14 @@ from fluence_extender.model.names import (
 if TYPE_CHECKING:
     from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
 
-KINDS = ("pod", "job", "deployment", "statefulset", "gang")
-_SHORT = {"po": "pod", "deploy": "deployment", "sts": "statefulset"}
+SERVED = ("pod", "job", "deployment", "statefulset")
+"""The kinds of objects that every cluster serves."""
+
+OPERATED = ("jobset", "leaderworkerset", "mpijob", "raycluster", "rayjob", "trainjob")
+"""The kinds of which operators make pods."""
+
+KINDS = (*SERVED, *OPERATED, "gang")
+_SHORT = {"po": "pod", "deploy": "deployment", "sts": "statefulset", "lws": "leaderworkerset"}
 
 PATIENCE = 10.0
 """Seconds for an object of the cluster that the service doesn't know."""
@@ -35,7 +41,7 @@ def kind_and_name(words: str, name: str | None) -> tuple[str, str]:
         return "", words
     kind = kind.lower()
     # As in kubectl: the plural, the short name, and any of them with its API group.
-    plain = kind.removesuffix(".apps").removesuffix(".batch")
+    plain = kind.partition(".")[0]
     plain = _SHORT.get(plain, plain.removesuffix("s"))
     return plain if plain in KINDS else kind, rest
 
@@ -87,7 +93,9 @@ def not_placed(client: StateApiClient, namespace: str, kind: str, name: str) -> 
 
     from fluence_extender.apps.kubectl.program import kubectl_output
 
-    kinds = f"{kind}s" if kind in KINDS[:-1] else ",".join(f"{one}s" for one in KINDS[:-1])
+    if kind in OPERATED:
+        return ""
+    kinds = f"{kind}s" if kind in SERVED else ",".join(f"{one}s" for one in SERVED)
     words = ["get", kinds, name, f"--namespace={namespace}", "--ignore-not-found", "-o", "json"]
     try:
         found = json.loads(kubectl_output([*words, *client.connection], PATIENCE) or "{}")

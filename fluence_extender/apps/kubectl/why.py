@@ -57,7 +57,8 @@ def why(
 
     Shows the reason, what it asks for, what is free, what would fit, and what has happened to it so far.
 
-    KIND is pod, job, deployment, statefulset or gang. Without it, NAME is any of them.
+    KIND is pod, job, deployment, statefulset, jobset, leaderworkerset, mpijob, raycluster, rayjob, trainjob or gang.
+    Without it, NAME is any of them.
     """
     if not what:
         raise UsageError("why what? Name a pod, a Job or a gang: kubectl fluence why NAME")

@@ -278,9 +278,14 @@ def test_why_shows_reason_request_free_amounts_and_what_would_fit(service: Fluen
         ("statefulsets.apps", "vqe"),
         ("deploy", "vqe"),
         ("gangs/vqe",),
+        ("mpijob/vqe",),
+        ("rayjobs.ray.io", "vqe"),
+        ("trainjob/vqe",),
+        ("jobset/vqe",),
+        ("lws/vqe",),
     ],
 )
-def test_why_finds_a_gang_by_its_pods_and_its_job(words: tuple[str, ...], service: Fluence) -> None:
+def test_why_finds_a_gang_by_its_pods_and_its_workload(words: tuple[str, ...], service: Fluence) -> None:
     shown = service("why", *words)
     assert shown.out.startswith("gang default/vqe: bound\n"), shown
     assert "n1 (1), n2 (1)" in shown.out
@@ -298,14 +303,14 @@ def test_a_gang_with_the_exact_name_comes_before_one_with_similar_pods(
 
 
 def test_why_of_an_unknown_name_is_an_error(service: Fluence) -> None:
-    for words in (("nobody",), ("pod/vqe",), ("job/other",)):
+    for words in (("nobody",), ("pod/vqe",), ("job/other",), ("rayjob/other",)):
         shown = service("why", *words)
         assert shown.code == 1
         assert shown.err.startswith("error: no pod, Job or gang ")
     assert service("why").code == 2
-    assert (
-        service("why", "secret/x").err
-        == 'error: why knows pod, job, deployment, statefulset, gang, not "secret"\n'
+    assert service("why", "secret/x").err == (
+        "error: why knows pod, job, deployment, statefulset, jobset, leaderworkerset, mpijob, raycluster, rayjob, "
+        'trainjob, gang, not "secret"\n'
     )
     assert service("why", "vqe", "-A").code == 2
 
