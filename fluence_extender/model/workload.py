@@ -142,8 +142,8 @@ class Job(ResumableObject):
     good; no more pods are created for them. ``labels`` are the labels, with their values, by which flux-k8s reads a
     gang and its size from a Job. ``stated_size`` is the text of a group-size on the Job itself, "" without one.
     ``submits_ray_job`` is true where KubeRay created the Job to submit a RayJob. ``counts_evictions`` is true
-    where evicted pods count as failed whatever the service does about it: its podFailurePolicy says so, or a controller
-    other than the Job controller runs it. ``fragile`` is true where the Job fails with the next pod that fails.
+    where its podFailurePolicy says that evicted pods count as failed, whatever the service does about it. ``fragile``
+    is true where the Job fails with the next pod that fails.
     ``unsatisfiable`` is the reason for which the Job's condition says that its pods can't be placed, "" where it
     doesn't. ``remark`` says that its annotation ``duration`` can't be read, "" where it can. No size depends on these
     four, so they aren't compared.

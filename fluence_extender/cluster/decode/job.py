@@ -320,11 +320,14 @@ def merged(ranges: Iterable[Indexes]) -> tuple[Indexes, ...]:
 
 
 def _counts_evictions(spec: _FullSpec) -> bool:
-    """Return whether an evicted pod counts as failed whatever the service does about it."""
+    """Return whether an evicted pod counts as failed whatever the service does about it.
+
+    What another controller than the Job controller counts (``managedBy``) isn't known, so nothing is held against it.
+    """
     rules = (spec.pod_failure_policy and spec.pod_failure_policy.rules) or ()
     # The first rule that covers disruptions applies.
     covering = (rule.action for rule in rules if any(map(_is_disruption, rule.on_pod_conditions or ())))
-    return next(covering, IGNORE) != IGNORE or spec.managed_by not in (None, JOB_CONTROLLER)
+    return next(covering, IGNORE) != IGNORE
 
 
 def _is_fragile(spec: JobSpec, failed: int) -> bool:

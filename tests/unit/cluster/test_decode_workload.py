@@ -352,12 +352,10 @@ FAILING = {
         ({"podFailurePolicy": IGNORED}, False),
         ({"podFailurePolicy": FAILING}, True),
         ({"managedBy": "kubernetes.io/job-controller"}, False),
-        ({"managedBy": "example.com/other"}, True),
+        ({"managedBy": "example.com/other"}, False),
     ],
 )
-def test_job_counts_evicted_pods_only_if_its_policy_says_so_or_another_controller_runs_it(
-    spec: Any, counts: bool
-) -> None:
+def test_job_counts_evicted_pods_only_if_its_policy_says_so(spec: Any, counts: bool) -> None:
     assert decode_job(raw(spec)).counts_evictions is counts
 
 
