@@ -154,8 +154,8 @@ def _visible(table: Table, reader: Reader) -> ColumnElement[bool]:
 def past_runs(connection: Connection, question: RunQuestion, reader: Reader) -> list[PastRun]:
     """Return the matching runs that the reader may see, the newest first.
 
-    The parts of what the reader may see are searched one by one in the indexes. Once there are enough runs, only newer
-    ones count in further parts. Then the rows are read.
+    What the reader may see has several parts, and the indexes of each are searched in turn. Once enough runs are found,
+    the next searches look for newer runs only. The rows are read last.
     """
     newest: list[tuple[int, str]] = []
     since = question.since

@@ -1,4 +1,4 @@
-"""Who holds what: exact accounts by node and pod, and the matcher's bookings for them.
+"""What each pod holds: exact accounts by node and pod, and the matcher's bookings for them.
 
 Invariant: the bookings on a node cover the exact use of its pods, or the node is overcommitted and takes nothing new.
 

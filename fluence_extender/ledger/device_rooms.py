@@ -333,7 +333,7 @@ class DeviceRooms:
         return placed
 
     def serve(self, placed: Placed) -> bool:
-        """Return whether all of these pods are hosted together."""
+        """Return whether the nodes can host all of these pods at the same time."""
         return self._served({name: self._beside(name, False, placed) for name in placed})
 
     def concern_network(self, claims: Claims) -> bool:

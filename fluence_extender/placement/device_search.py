@@ -196,7 +196,7 @@ class DeviceSearch:
 
 
 def _kind(device: Device) -> tuple[object, ...]:
-    """Return the kind of a device. Devices of one kind with equal free units are interchangeable."""
+    """Return the kind of a device. Two devices of a kind are interchangeable if they have as many free units."""
     parent = device.path.rpartition("/")[0]
     return (parent, device.backend, device.type, device.count, tuple(sorted(device.attributes.items())))
 

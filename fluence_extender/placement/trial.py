@@ -80,7 +80,7 @@ class Trial:
         return self._planner.has_capacity(demands[0], len(demands), gang)
 
     def _countable(self, demands: Sequence[Demand]) -> bool:
-        """Return whether all demands are equal and unconstrained, so that a count of those that fit is enough."""
+        """Return whether the demands are equal and have no constraints. Then it is enough to count how many fit."""
         if self._alike is None or self._alike[0] is not demands:
             free = not any(one.pod.devices or one.constraints for one in demands)
             self._alike = demands, free and len(grouped(demands)) == 1

@@ -322,7 +322,7 @@ def merged(ranges: Iterable[Indexes]) -> tuple[Indexes, ...]:
 def _counts_evictions(spec: _FullSpec) -> bool:
     """Return whether an evicted pod counts as failed whatever the service does about it.
 
-    What another controller than the Job controller counts (``managedBy``) isn't known, so nothing is held against it.
+    A Job that another controller runs (``managedBy``) is judged like one of the Job controller.
     """
     rules = (spec.pod_failure_policy and spec.pod_failure_policy.rules) or ()
     # The first rule that covers disruptions applies.

@@ -124,7 +124,7 @@ class ObjectHead(msgspec.Struct, gc=False):
 
 
 class Headed(msgspec.Struct, gc=False):
-    """Any object, of which only the head is read."""
+    """An object of any kind. Only its head is read."""
 
     metadata: ObjectHead
 

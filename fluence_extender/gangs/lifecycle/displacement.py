@@ -112,7 +112,7 @@ class Displacement:
         return Pin(node, pinning(pod, node, spares))
 
     def _counted_by(self, pods: Iterable[Pod]) -> str:
-        """Return the name of a Job that counts one of these pods as failed if it is evicted, "" for none."""
+        """Return the name of a Job that would count an eviction of these pods as a failure, "" if none would."""
         jobs = map(self._workloads.owning_job, pods)
         return next((job.name for job in jobs if job is not None and job.counts_evictions), "")
 
