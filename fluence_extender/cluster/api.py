@@ -184,10 +184,14 @@ class ApiCluster:
     async def evict(self, pod: Pod, reason: str, version: str = "") -> None:
         """See `Cluster.evict`. One POST of policy/v1 Eviction; ``reason`` becomes an Event of the pod.
 
-        The pod is read first, because the API server tries for 10 s to evict a waiting pod whose uid differs.
+        Without a ``version`` the pod is read first, because the API server tries for 10 s to evict a waiting pod whose
+        uid differs. A version is that of a write of a moment ago, which had the uid as its precondition.
         """
-        await self._read(pod)
-        preconditions = {"uid": pod.uid, "resourceVersion": version} if version else {"uid": pod.uid}
+        preconditions = {"uid": pod.uid}
+        if version:
+            preconditions["resourceVersion"] = version
+        else:
+            await self._read(pod)
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",

@@ -26,7 +26,22 @@ OPERATED = ("jobset", "leaderworkerset", "mpijob", "raycluster", "rayjob", "trai
 """The kinds of which operators make pods."""
 
 KINDS = (*SERVED, *OPERATED, "gang")
-_SHORT = {"po": "pod", "deploy": "deployment", "sts": "statefulset", "lws": "leaderworkerset"}
+_SHORT = {
+    "po": "pod",
+    "deploy": "deployment",
+    "sts": "statefulset",
+    "lws": "leaderworkerset",
+    "cj": "cronjob",
+}
+_GROUPS = (
+    "apps",
+    "batch",
+    "jobset.x-k8s.io",
+    "leaderworkerset.x-k8s.io",
+    "kubeflow.org",
+    "ray.io",
+    "trainer.kubeflow.org",
+)
 
 PATIENCE = 10.0
 """Seconds for an object of the cluster that the service doesn't know."""
@@ -39,11 +54,16 @@ def kind_and_name(words: str, name: str | None) -> tuple[str, str]:
         kind, slash, rest = words, "/", name
     if not slash:
         return "", words
-    kind = kind.lower()
-    # As in kubectl: the plural, the short name, and any of them with its API group.
-    plain = kind.partition(".")[0]
-    plain = _SHORT.get(plain, plain.removesuffix("s"))
-    return plain if plain in KINDS else kind, rest
+    plain = singular(kind)
+    return plain if plain in KINDS else kind.lower(), rest
+
+
+def singular(kind: str) -> str:
+    """Return a kind in the singular. As for kubectl, it may be plural or short, and have its API group behind it."""
+    plain, dot, group = kind.lower().partition(".")
+    if dot and group not in _GROUPS:
+        return kind.lower()
+    return _SHORT.get(plain, plain.removesuffix("s"))
 
 
 def matching(client: StateApiClient, namespace: str, kind: str, name: str) -> list[Item]:

@@ -14,6 +14,7 @@ import click
 
 from fluence_extender.apps.kubectl.errors import CommandError, UsageError, nearest
 from fluence_extender.apps.kubectl.figures import age, now, until
+from fluence_extender.apps.kubectl.gang_names import singular
 from fluence_extender.apps.kubectl.options import (
     StateApiCommand,
     all_namespaces_option,
@@ -160,7 +161,7 @@ def print_migration(connection: Sequence[str], filenames: Sequence[str]) -> int:
 
 def _change(client: StateApiClient, action: str, name: str, queue: str) -> tuple[str, str]:
     """Return the command of kubectl that makes the change, and what it writes."""
-    if name.partition("/")[0].partition(".")[0] in ("cronjob", "cronjobs", "cj"):
+    if singular(name.partition("/")[0]) == "cronjob":
         raise UsageError(
             f"what is written on {name} doesn't reach the Jobs that it has made; kubectl fluence jobs lists them: "
             f"kubectl fluence queue {action} job/NAME"

@@ -14,7 +14,7 @@ from fluence_extender.gangs.membership.conventions.membership import Workloads
 from fluence_extender.gangs.membership.parents import parents_of
 from fluence_extender.model.names import REPLICATED_JOB
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import JobSet
+from fluence_extender.model.workload import JobSet, Workload
 from fluence_extender.queueing.entry import NEVER
 
 LATEST = datetime.max.replace(second=0, microsecond=0, tzinfo=UTC).timestamp()
@@ -48,9 +48,10 @@ class Ends:
         return declared(pod, self._workloads)
 
     def _declared_end(self, pod: Pod, since: float) -> float:
-        seconds = declared(pod, self._workloads)
+        parents = tuple(parents_of(pod, self._workloads))
+        seconds = _shortest(pod, parents)
         end = NEVER if seconds is None else since + seconds
-        return min([end, *(one.ends for one in parents_of(pod, self._workloads) if one.ends is not None)])
+        return min([end, *(one.ends for one in parents if one.ends is not None)])
 
     def _end(self, pod: Pod, since: float) -> float:
         end = self._declared_end(pod, since)
@@ -62,9 +63,14 @@ class Ends:
 
 def declared(pod: Pod, workloads: Workloads) -> float | None:
     """Return the shortest duration that a pod and its workloads declare, None where none declares one."""
-    said = [pod.duration]
-    for one in parents_of(pod, workloads):
-        said.append(one.duration)
+    return _shortest(pod, parents_of(pod, workloads))
+
+
+def _shortest(pod: Pod, parents: Iterable[Workload]) -> float | None:
+    """Return `declared`, given the workloads that the pod belongs to."""
+    durations = [pod.duration]
+    for one in parents:
+        durations.append(one.duration)
         if isinstance(one, JobSet):
-            said.append(one.durations.get(pod.labels.get(REPLICATED_JOB, "")))
-    return min((seconds for seconds in said if seconds is not None), default=None)
+            durations.append(one.durations.get(pod.labels.get(REPLICATED_JOB, "")))
+    return min((seconds for seconds in durations if seconds is not None), default=None)

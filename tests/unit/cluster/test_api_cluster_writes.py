@@ -297,7 +297,7 @@ async def test_counting_a_replaced_pod_raises_gone(server: FakeApiServer, cluste
 async def test_eviction_may_be_of_one_version_of_the_pod_alone(
     server: FakeApiServer, cluster: ApiCluster
 ) -> None:
-    server.scripts[GET].extend([now(), now()])
+    server.scripts[GET].append(now())
     server.scripts[EVICT].append(refuse(409, "the ResourceVersion in the precondition doesn't match"))
     with pytest.raises(Conflict):
         await cluster.evict(POD, "why", "8")

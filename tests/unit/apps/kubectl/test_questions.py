@@ -312,6 +312,7 @@ def test_why_of_an_unknown_name_is_an_error(service: Fluence) -> None:
         "error: why knows pod, job, deployment, statefulset, jobset, leaderworkerset, mpijob, raycluster, rayjob, "
         'trainjob, gang, not "secret"\n'
     )
+    assert service("why", "job.batch.volcano.sh/vqe").err.endswith('not "job.batch.volcano.sh"\n')
     assert service("why", "vqe", "-A").code == 2
 
 

@@ -160,6 +160,8 @@ def test_refusal_of_the_api_server_ends_the_command(fluence: Fluence, kubectl: P
         (["hold", "a", "b"], "hold takes one name, not a and b"),
         (["hold", "job/a", "-A"], "hold acts in one namespace; name it with -n NAMESPACE"),
         (["hold", "cronjob/nightly"], "doesn't reach the Jobs that it has made"),
+        (["move", "cronjobs.batch/nightly", "physics"], "doesn't reach the Jobs that it has made"),
+        (["release", "cj/nightly"], "doesn't reach the Jobs that it has made"),
         (["show", "phisics"], 'no queue phisics; did you mean "physics"?'),
     ],
 )
