@@ -24,7 +24,6 @@ ATTEMPTS = 4
 def cpu_seconds(work: Callable[[T], object], given: T) -> float:
     """Return the CPU seconds that ``work`` takes, the least of several runs."""
     best = float("inf")
-    gc.collect()
     gc.disable()
     try:
         for _ in range(RUNS):
