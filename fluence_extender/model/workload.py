@@ -323,7 +323,9 @@ class TrainJob(WorkloadObject):
 
 @dataclass(frozen=True, slots=True)
 class RayJob(WorkloadObject):
-    """A ray.io RayJob. KubeRay makes a RayCluster of it."""
+    """A ray.io RayJob. KubeRay makes a RayCluster of it, which has the name ``cluster`` ("" before it is known)."""
+
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,9 +114,10 @@ class Parents:
             elif one.cluster is None and not (one.suspended or one.ended):
                 second = self._second()
                 said = replace(one.said, submission=one.made.submission, created=second)
-                one.cluster = ray(
-                    self._world, f"{name}-{second:.0f}", CORE, CORE, one.workers, said=said, made_of=name
-                )
+                named = f"{name}-{second:.0f}"
+                one.made = replace(one.made, cluster=named)
+                self._world.cluster.put(one.made)
+                one.cluster = ray(self._world, named, CORE, CORE, one.workers, said=said, made_of=name)
             if one.cluster is not None:
                 operate(self._world, one.cluster)
 

@@ -93,11 +93,14 @@ class PlayedOperators(threading.Thread):
             "ray.io/originated-from-cr-name": meta["name"],
             "ray.io/originated-from-crd": "RayJob",
         }
+        name = f"{meta['name']}-x7k2p"
+        path = f"/apis/ray.io/v1/namespaces/{meta['namespace']}/rayjobs/{meta['name']}/status"
+        self._api.patch(path, {"status": {"rayClusterName": name}})
         made = {
             "apiVersion": "ray.io/v1",
             "kind": "RayCluster",
             "metadata": {
-                "name": f"{meta['name']}-x7k2p",
+                "name": name,
                 "labels": labels,
                 "annotations": meta.get("annotations", {}),
             },

@@ -131,12 +131,18 @@ class _Started(Conditions, rename="camel"):
     start_time: Time | None = None
 
 
+class _RayJobStatus(_Started, rename="camel"):
+    """The status of a RayJob: KubeRay writes the name of the RayCluster before it creates it."""
+
+    ray_cluster_name: str | None = None
+
+
 _job_set = tolerant_decoder("JobSet", _JobSet, Unread)
 _leader_worker_set = tolerant_decoder("LeaderWorkerSet", _LeaderWorkerSet, Unread)
 _mpi_job = tolerant_decoder("MPIJob", _MpiJob, _Started)
 _ray_cluster = tolerant_decoder("RayCluster", _RayCluster, Unread)
 _train_job = tolerant_decoder("TrainJob", _Limited, _Started)
-_ray_job = tolerant_decoder("RayJob", _Limited, _Started)
+_ray_job = tolerant_decoder("RayJob", _Limited, _RayJobStatus)
 
 
 def decode_job_set(raw: bytes) -> JobSet:
@@ -241,7 +247,8 @@ def decode_train_job(raw: bytes) -> TrainJob:
 def decode_ray_job(raw: bytes) -> RayJob:
     """Decode a RayJob."""
     meta, spec, status, problem = _ray_job(raw)
-    return RayJob(*meta.identity, **_limits(meta, spec, status), problem=problem)
+    cluster = status.ray_cluster_name or ""
+    return RayJob(*meta.identity, cluster=cluster, **_limits(meta, spec, status), problem=problem)
 
 
 def _limits(meta: Metadata, spec: _Limited, status: _Started) -> dict[str, Any]:

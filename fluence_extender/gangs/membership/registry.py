@@ -29,6 +29,7 @@ from fluence_extender.model.workload import (
     LeaderWorkerSet,
     MpiJob,
     RayCluster,
+    RayJob,
     Resumable,
     Workload,
 )
@@ -347,7 +348,9 @@ class Registry:
             *self._by_owner.of(workload.uid),
             *self._by_name.of(_begins(workload.namespace, workload.name)),
         }
-        found.update(key for one in self.workloads.made_of(workload) for key in self._of(one))
+        if isinstance(workload, RayJob):
+            made = self.workloads.find(RayCluster, workload.namespace, workload.cluster)
+            found.update(self._of(made) if made is not None else ())
         if isinstance(workload, LeaderWorkerSet):
             # Its gangs have its name and a number, and nobody has many of them.
             found |= {key for key in self.gangs if key.convention is Convention.LEADER_WORKER_SET}

@@ -21,7 +21,6 @@ from fluence_extender.model.workload import (
     Job,
     JobSet,
     PodGroup,
-    RayCluster,
     RayJob,
     ResumableObject,
     Workload,
@@ -122,16 +121,7 @@ class WorkloadIndex:
         name = workload.namespace, workload.name
         gone = self._objects.get(type(workload), {}).pop(name, None)
         self._first_seen.pop(workload.uid, None)
-        return self._touched(workload) if gone is not None else []
-
-    def made_of(self, workload: Workload) -> list[RayCluster]:
-        """Return the RayClusters that were made of a RayJob: they have other names than it has."""
-        if not isinstance(workload, RayJob):
-            return []
-        clusters = (one for one in self._objects.get(RayCluster, {}).values() if isinstance(one, RayCluster))
-        return [
-            one for one in clusters if (one.namespace, one.made_of) == (workload.namespace, workload.name)
-        ]
+        return self._touched(gone) if gone is not None else []
 
     def replace(self, kind: type[Workload], objects: Iterable[Workload], served: bool) -> list[str]:
         """Take in a whole list of one kind; return the pods to look at again because of a difference."""
@@ -145,8 +135,8 @@ class WorkloadIndex:
         return touched
 
     def _touched(self, workload: Workload) -> list[str]:
-        names = dict.fromkeys((one.namespace, one.name) for one in (workload, *self.made_of(workload)))
-        return [uid for name in names for uid in self._on(name)]
+        names = [workload.name, workload.cluster] if isinstance(workload, RayJob) else [workload.name]
+        return [uid for name in names for uid in self._on((workload.namespace, name))]
 
     def _on(self, ref: Ref) -> list[str]:
         return sorted(self._dependents.of(ref))

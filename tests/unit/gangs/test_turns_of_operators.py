@@ -302,14 +302,14 @@ HELD, LET_GO = Submission(hold="true"), Submission(hold="false")
 
 def test_what_a_ray_job_says_counts_for_the_cluster_that_is_made_of_it(world: MakeWorld) -> None:
     w = world(node("n0"))
-    w.cluster.put(RayJob("default", "a", "u", submission=HELD))
+    w.cluster.put(RayJob("default", "a", "u", submission=HELD, cluster="a-x7k2p"))
     cluster = ray(w, "a-x7k2p", 1000, 1000, 1, said=Said(HELD), made_of="a")
     w.advance(3)
     assert not resumed(w, cluster)
     w.cluster.put(RayJob("default", "other", "o", submission=LET_GO))
     w.advance(3)
     assert not resumed(w, cluster)
-    w.cluster.put(RayJob("default", "a", "u", submission=LET_GO))
+    w.cluster.put(RayJob("default", "a", "u", submission=LET_GO, cluster="a-x7k2p"))
     w.advance(3)
     assert resumed(w, cluster)
 
