@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,17 +18,15 @@ from fluence_extender.gangs.membership.assembly import agreed_size
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.gangs.queue.ends import Ends
-from fluence_extender.graph.catalogue import DeviceCatalogue, device_catalogue
-from fluence_extender.graph.cluster_graph import build_containment
+from fluence_extender.graph.cluster_graph import check_against_cluster
+from fluence_extender.graph.errors import InvalidResourcesFile
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.graph.units import COARSE
 from fluence_extender.graph.virtual import VirtualResources
-from fluence_extender.ledger.accounts import NodeAccount
-from fluence_extender.ledger.capacity import CapacityTable, NodeCapacity
-from fluence_extender.ledger.closed_nodes import GangNodes
-from fluence_extender.ledger.ledger import LOW_FIRST
-from fluence_extender.ledger.pod_use import PodUse
-from fluence_extender.model.assignment import Assignment, DeviceShare, recorded_devices
+from fluence_extender.ledger.accounts import Strength
+from fluence_extender.ledger.graph_matcher import MatcherSetup
+from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.matcher import create_matcher
+from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -37,7 +36,7 @@ from fluence_extender.whatif.manifests import SimulationRequest, requested_gangs
 from fluence_extender.whatif.preemption_preview import PreemptionContext
 from fluence_extender.whatif.result_json import results_as_json
 from fluence_extender.whatif.simulation import Simulation
-from fluence_extender.whatif.snapshot import CopiedGangs, GraphCopy, Snapshot
+from fluence_extender.whatif.snapshot import CopiedGangs, snapshot
 
 
 @dataclass(slots=True)
@@ -128,69 +127,33 @@ def _simulation(
     policy: str,
 ) -> Simulation:
     """Build the cluster of ``objects``, to simulate ``request`` on it now. Raise `InvalidResourcesFile`."""
-    containment = build_containment(objects.nodes, resources, units=COARSE, levels=levels)
-    catalogue = device_catalogue(containment)
-    accounts = {node.name: NodeAccount(node.name, node.allocatable) for node in objects.nodes}
-    uses: dict[str, PodUse] = {}
-    ends: dict[str, float] = {}
+    problems = check_against_cluster(resources, [node.name for node in objects.nodes], levels)
+    if problems:
+        raise InvalidResourcesFile(problems)
+    ledger = Ledger(MatcherSetup(partial(create_matcher, "embedded"), levels=levels), policy)
+    ledger.load(objects.nodes, resources)
+    running = [pod for pod in objects.pods if not pod.finished and ledger.node(pod.node) is not None]
+    ledger.put_foreign(*(pod for pod in running if not pod.ours))
+    gangs = _gangs(objects, ledger, [pod for pod in running if pod.ours])
     known, now = Ends(objects.workloads), time.time()
-    running = [pod for pod in objects.pods if not pod.finished and pod.node in accounts]
-    for pod in running:
-        accounts[pod.node].add(pod.uid, pod.requests, foreign=not pod.ours, ports=pod.host_ports)
-        assignment = Assignment(pod.uid, pod.node, _shares(pod, catalogue))
-        uses[pod.uid] = PodUse(assignment, pod.requests, pod.host_ports)
-        end = known.end(pod, now)
-        if end < NEVER:
-            ends[pod.uid] = end
-    gangs = _gangs(objects, [pod for pod in running if pod.ours], uses)
-    ranked = sorted(containment.nodes, key=lambda name: containment.vertex(containment.nodes[name]).rank)
-    free = CapacityTable.of(
-        {name: NodeCapacity(one.free, one.ports, one.allocatable) for name, one in accounts.items()}
-    )
-    whole = CapacityTable.of({name: NodeCapacity(one.allocatable) for name, one in accounts.items()})
-    taken = Snapshot(
-        objects.nodes,
-        (free, whole),
-        tuple(ranked if policy in LOW_FIRST else reversed(ranked)),
-        GraphCopy(levels, catalogue),
-        uses=uses,
-        allocations={pod.uid: uses[pod.uid] for pod in running if pod.ours},
-        gang_nodes=_gang_nodes(gangs, uses, policy),
-    )
+    ends = {pod.uid: end for pod in running if (end := known.end(pod, now)) < NEVER}
     departing = frozenset(pod.uid for pod in running if pod.ours and pod.deleting)
     context = PreemptionContext(gangs, departing, budgets=objects.budgets)
-    return Simulation(taken, request, now, ends, context)
+    return Simulation(snapshot(ledger, objects.nodes, ends), request, now, ends, context)
 
 
-def _gangs(objects: ClusterObjects, running: Iterable[Pod], uses: Mapping[str, PodUse]) -> CopiedGangs:
-    """Return the gangs of running pods, recognized from their controllers and labels."""
+def _gangs(objects: ClusterObjects, ledger: Ledger, running: Sequence[Pod]) -> CopiedGangs:
+    """Return the gangs of running pods, recognized from their controllers and labels, and count them."""
+    known = [(pod, objects.workloads.membership(pod)) for pod in running]
+    held = ledger.adopt_all(((pod, membership.key) for pod, membership in known), Strength.BOUND)
     members: dict[GangKey, list[tuple[Pod, Membership, Assignment]]] = {}
-    for pod in running:
-        membership = objects.workloads.membership(pod)
-        members.setdefault(membership.key, []).append((pod, membership, uses[pod.uid].assignment))
+    for (pod, membership), assignment in zip(known, held, strict=True):
+        members.setdefault(membership.key, []).append((pod, membership, assignment))
     found = CopiedGangs()
     for key, placed in members.items():
         size = agreed_size(key, ((pod.name, membership) for pod, membership, _ in placed))
         found.add(key, size if isinstance(size, int) else len(placed), placed)
     return found
-
-
-def _gang_nodes(gangs: CopiedGangs, uses: Mapping[str, PodUse], policy: str) -> GangNodes:
-    found = GangNodes(exclusive=policy.endswith("nodex"))
-    for key, gang in gangs.gangs.items():
-        for uid in gang.members:
-            found.add(uid, uses[uid].assignment.node, key)
-    return found
-
-
-def _shares(pod: Pod, catalogue: DeviceCatalogue) -> tuple[DeviceShare, ...]:
-    """Return those devices that are recorded on a pod of ours and exist."""
-    found = []
-    for one in recorded_devices(pod.annotations) if pod.ours else ():
-        device = catalogue.at(one.path)
-        if device is not None:
-            found.append(device.share(one.amount))
-    return tuple(found)
 
 
 def simulate_offline(

@@ -56,13 +56,13 @@ class Snapshot:
     tables: tuple[CapacityTable, CapacityTable]
     order: tuple[str, ...]
     graph: GraphCopy
-    closed_to_all: frozenset[str] = frozenset()
-    rounded: Callable[[Resources], Resources] = lambda requests: requests
-    uses: Mapping[str, PodUse] = field(default_factory=dict)
-    allocations: Mapping[str, Allocation | PodUse] = field(default_factory=dict)
-    preemptor_holds: PreemptorHolds = field(default_factory=PreemptorHolds)
-    gang_nodes: GangNodes = field(default_factory=GangNodes)
-    device_rooms: DeviceRooms = field(default_factory=lambda: DeviceRooms({}))
+    closed_to_all: frozenset[str]
+    rounded: Callable[[Resources], Resources]
+    uses: Mapping[str, PodUse]
+    allocations: Mapping[str, Allocation]
+    preemptor_holds: PreemptorHolds
+    gang_nodes: GangNodes
+    device_rooms: DeviceRooms
 
     def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
         """Return the nodes that ``gang`` may not use, if the pods ``without`` were gone."""
