@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
+from fluence_extender.cluster.decode.pod import PodSpec, is_interdependent
 from fluence_extender.gangs.membership.conventions import pod_groups
 from fluence_extender.model.assignment import describes_backend
 from fluence_extender.model.names import (
@@ -32,16 +35,8 @@ GROUP_LABELS = (GROUP_LABEL, *pod_groups.COSCHEDULING_NAMES, FLUX_SIZE)
 MOST_LOOKED_AT = 1000
 """A pod with more annotations, containers or the like is marked unseen: the API server limits what the policy costs."""
 
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-CONSTRAINING_VOLUMES = (
-    "persistentVolumeClaim",
-    "ephemeral",
-    "csi",
-    "awsElasticBlockStore",
-    "gcePersistentDisk",
-    "iscsi",
-    "rbd",
-)
+CONSTRAINTS = ("affinity", "topologySpreadConstraints", "volumes", "resourceClaims")
+"""The fields of a pod's spec by which kube-scheduler's filters may look at more than its node and free capacity."""
 
 
 def mark(draft: Draft, always: bool = False) -> None:
@@ -112,24 +107,10 @@ def _needs_barrier(meta: Json, spec: Json, labels: Json) -> bool:
         for container in _containers(spec)
         for port in container.get("ports") or ()
     )
+    constraints = {name: spec[name] for name in CONSTRAINTS if name in spec}
     return (
-        _has_cluster_constraints(spec)
+        is_interdependent(msgspec.convert(constraints, PodSpec))
         or ports
         or bool(spec.get("schedulingGroup"))
         or (grouped and not has_controller)
-    )
-
-
-def _has_cluster_constraints(spec: Json) -> bool:
-    """Return whether kube-scheduler's filters look at more than the pod's node and its free capacity."""
-    affinity = spec.get("affinity") or {}
-    pod_affinities = (affinity.get(kind) or {} for kind in ("podAffinity", "podAntiAffinity"))
-    return (
-        any(one.get(REQUIRED) for one in pod_affinities)
-        or any(
-            one.get("whenUnsatisfiable") != "ScheduleAnyway"
-            for one in spec.get("topologySpreadConstraints") or ()
-        )
-        or any(kind in volume for volume in spec.get("volumes") or () for kind in CONSTRAINING_VOLUMES)
-        or bool(spec.get("resourceClaims"))
     )

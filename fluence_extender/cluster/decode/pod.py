@@ -316,7 +316,7 @@ def decode_pod(raw: bytes) -> Pod:
         started=started.timestamp() if (started := status.get("startTime")) else 0.0,
         ended=ended_at(raw) if status.get("phase") in ENDED else 0.0,
         duration=stated_duration(meta.annotations, meta.labels, spec.get("activeDeadlineSeconds")),
-        interdependent=_interdependent(spec),
+        interdependent=is_interdependent(spec),
         marked=_marked(spec),
         has_managed_fields=bool(gates) and MANAGED_FIELDS in raw and SERVER_SIDE_APPLY not in raw,
         pod_affinity=near,
@@ -428,7 +428,7 @@ def _excess(
     return ""
 
 
-def _interdependent(spec: PodSpec) -> bool:
+def is_interdependent(spec: PodSpec) -> bool:
     """Return whether kube-scheduler's filters for this pod read other pods, volumes or resource claims."""
     affinity = spec.get("affinity")
     between_pods = (affinity.near, affinity.apart) if affinity is not None else ()
