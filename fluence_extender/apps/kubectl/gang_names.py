@@ -19,13 +19,24 @@ from fluence_extender.model.names import (
 if TYPE_CHECKING:
     from fluence_extender.apps.kubectl.state_api import Item, StateApiClient
 
-SERVED = ("pod", "job", "deployment", "statefulset")
+GROUPS = {
+    "pod": "",
+    "job": "batch",
+    "deployment": "apps",
+    "statefulset": "apps",
+    "jobset": "jobset.x-k8s.io",
+    "leaderworkerset": "leaderworkerset.x-k8s.io",
+    "mpijob": "kubeflow.org",
+    "raycluster": "ray.io",
+    "rayjob": "ray.io",
+    "trainjob": "trainer.kubeflow.org",
+}
+"""The kinds of objects that have pods, and their API groups. Operators make the pods of those with a dot in it."""
+
+KINDS = (*GROUPS, "gang")
+SERVED = tuple(kind for kind, group in GROUPS.items() if "." not in group)
 """The kinds of objects that every cluster serves."""
 
-OPERATED = ("jobset", "leaderworkerset", "mpijob", "raycluster", "rayjob", "trainjob")
-"""The kinds of which operators make pods."""
-
-KINDS = (*SERVED, *OPERATED, "gang")
 _SHORT = {
     "po": "pod",
     "deploy": "deployment",
@@ -33,15 +44,6 @@ _SHORT = {
     "lws": "leaderworkerset",
     "cj": "cronjob",
 }
-_GROUPS = (
-    "apps",
-    "batch",
-    "jobset.x-k8s.io",
-    "leaderworkerset.x-k8s.io",
-    "kubeflow.org",
-    "ray.io",
-    "trainer.kubeflow.org",
-)
 
 PATIENCE = 10.0
 """Seconds for an object of the cluster that the service doesn't know."""
@@ -61,7 +63,7 @@ def kind_and_name(words: str, name: str | None) -> tuple[str, str]:
 def singular(kind: str) -> str:
     """Return a kind in the singular. As for kubectl, it may be plural or short, and have its API group behind it."""
     plain, dot, group = kind.lower().partition(".")
-    if dot and group not in _GROUPS:
+    if dot and group not in GROUPS.values():
         return kind.lower()
     return _SHORT.get(plain, plain.removesuffix("s"))
 
@@ -113,7 +115,7 @@ def not_placed(client: StateApiClient, namespace: str, kind: str, name: str) -> 
 
     from fluence_extender.apps.kubectl.program import kubectl_output
 
-    if kind in OPERATED:
+    if kind in GROUPS and kind not in SERVED:
         return ""
     kinds = f"{kind}s" if kind in SERVED else ",".join(f"{one}s" for one in SERVED)
     words = ["get", kinds, name, f"--namespace={namespace}", "--ignore-not-found", "-o", "json"]

@@ -14,7 +14,7 @@ import click
 
 from fluence_extender.apps.kubectl.errors import CommandError, UsageError, nearest
 from fluence_extender.apps.kubectl.figures import age, now, until
-from fluence_extender.apps.kubectl.gang_names import singular
+from fluence_extender.apps.kubectl.gang_names import GROUPS, singular
 from fluence_extender.apps.kubectl.options import (
     StateApiCommand,
     all_namespaces_option,
@@ -37,10 +37,7 @@ ON_QUEUES = ("show", "pause", "resume")
 """The actions whose name is that of a queue; the name of the others is that of a gang."""
 
 WORKLOADS = {
-    "job": "jobs.batch",
-    "jobset": "jobsets.jobset.x-k8s.io",
-    "mpijob": "mpijobs.kubeflow.org",
-    "raycluster": "rayclusters.ray.io",
+    **{kind: f"{kind}s.{GROUPS[kind]}" for kind in ("job", "jobset", "mpijob", "raycluster")},
     "podgroup": "podgroups.scheduling.k8s.io",
     "coscheduling": "podgroups.scheduling.x-k8s.io",
 }
