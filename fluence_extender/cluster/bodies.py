@@ -13,7 +13,6 @@ from typing import Any
 
 from fluence_extender.model.names import (
     ASKS_FOR_NODES,
-    COMPLETION_INDEX,
     CREATED_BY_ANNOTATION,
     GATED_JOBS_ANNOTATION,
     GROUP_LABEL,
@@ -44,13 +43,6 @@ LONGEST_GATING_LIST = 240 * 1024
 GATING_ENTRY = 48
 """The characters of one Job in that list, beside the reason."""
 
-LONGEST_PREFIX = 58
-"""Characters of a generated name before its last part (apiserver: names.MaxGeneratedNameLength)."""
-
-TRIAL_SUFFIX = "trial"
-"""The last part of the name of a pod that is tried. Generated names have no vowels, so none is the same."""
-
-COMPLETION_INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 _EARLY_VERSIONS = ("v1alpha1", "v1alpha2")
 
 
@@ -241,66 +233,6 @@ def _term(term: NodeTerm) -> dict[str, object]:
 def _requirement(one: Requirement) -> dict[str, object]:
     requirement: dict[str, object] = {"key": one.key, "operator": one.operator}
     return requirement | ({"values": list(one.values)} if one.values else {})
-
-
-def first_pod(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the first pod that the Job controller creates for a Job (batch/v1 manifest).
-
-    For an Indexed Job it is that of index 0. It has a name of its own, because one with a random part would make each
-    refusal read differently. It has no nodes to be born on, and its owner reference doesn't block the Job's deletion,
-    for which the service would need a right.
-    Source: Kubernetes pkg/controller/job, manageJob.
-    """
-    meta, template = job["metadata"], job["spec"]["template"]
-    template_meta, spec = template.get("metadata") or {}, template["spec"]
-    name, indexed = meta["name"], job["spec"].get("completionMode") == "Indexed"
-    index = {COMPLETION_INDEX: "0"} if indexed else {}
-    notes = {
-        key: text for key, text in (template_meta.get("annotations") or {}).items() if key != NODES_ANNOTATION
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": f"{name[: LONGEST_PREFIX - 3]}-0-{TRIAL_SUFFIX}",
-            "namespace": meta["namespace"],
-            "labels": {**(template_meta.get("labels") or {}), **index},
-            "annotations": {**notes, **index},
-            "finalizers": [JOB_TRACKING],
-            "ownerReferences": [
-                {
-                    "apiVersion": "batch/v1",
-                    "kind": "Job",
-                    "name": name,
-                    "uid": meta["uid"],
-                    "controller": True,
-                    "blockOwnerDeletion": False,
-                }
-            ],
-        },
-        "spec": {
-            **spec,
-            **(_indexed(name, spec) if indexed else {}),
-        },
-    }
-
-
-def _indexed(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields by which the processes of index 0 learn it."""
-    kinds = ("initContainers", "containers")
-    return {
-        "hostname": f"{name}-0",
-        **{kind: [_with_index(one) for one in spec[kind]] for kind in kinds if spec.get(kind)},
-    }
-
-
-def _with_index(container: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the container with the variable from which its process learns the completion index."""
-    given = container.get("env") or []
-    if any(one.get("name") == COMPLETION_INDEX_VARIABLE for one in given):
-        return dict(container)
-    source = {"fieldRef": {"fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
-    return {**container, "env": [*given, {"name": COMPLETION_INDEX_VARIABLE, "valueFrom": source}]}
 
 
 def resume_patch(workload: Resumable, spec: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 
-from fluence_extender.cluster.bodies import LONGEST_PREFIX, TRIAL_SUFFIX, first_pod
 from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.operators import (
     RayWorkerGroup,
@@ -27,7 +26,10 @@ from fluence_extender.cluster.decode.operators import (
 )
 from fluence_extender.cluster.port import Json
 from fluence_extender.model.names import (
+    COMPLETION_INDEX,
+    JOB_TRACKING,
     MPI_OPERATOR,
+    NODES_ANNOTATION,
     RAY_CLUSTER,
     RAY_GROUP,
     RAY_NODE,
@@ -37,6 +39,14 @@ from fluence_extender.model.names import (
     TRAINING_ROLE,
 )
 from fluence_extender.model.workload import Job, MpiJob, RayCluster, Resumable
+
+LONGEST_PREFIX = 58
+"""Characters of a generated name before its last part (apiserver: names.MaxGeneratedNameLength)."""
+
+TRIAL_SUFFIX = "trial"
+"""The last part of the name of a pod that is tried. Generated names have no vowels, so none is the same."""
+
+COMPLETION_INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 
 HEAD_GROUP = "headgroup"
 AUTOSCALER = {"name": "autoscaler", "image": "autoscaler"}
@@ -74,7 +84,36 @@ class ResumableKind:
 
 
 def _of_job(job: Json) -> Iterator[Json]:
-    yield first_pod(job)
+    """Yield the first pod, for an Indexed Job that of index 0. It has no nodes to be born on."""
+    template, indexed = job["spec"]["template"], job["spec"].get("completionMode") == "Indexed"
+    index = {COMPLETION_INDEX: "0"} if indexed else {}
+    spec = template["spec"]
+    pod = _pod(
+        job, "0", template, index, {**spec, **(_indexed(job["metadata"]["name"], spec) if indexed else {})}
+    )
+    meta = pod["metadata"]
+    meta["finalizers"] = [JOB_TRACKING]
+    meta["annotations"].pop(NODES_ANNOTATION, None)
+    meta["annotations"].update(index)
+    yield pod
+
+
+def _indexed(name: str, spec: Json) -> Json:
+    """Return the fields by which the processes of index 0 learn it."""
+    kinds = ("initContainers", "containers")
+    return {
+        "hostname": f"{name}-0",
+        **{kind: [_with_index(one) for one in spec[kind]] for kind in kinds if spec.get(kind)},
+    }
+
+
+def _with_index(container: Json) -> Json:
+    """Return the container with the variable from which its process learns the completion index."""
+    given = container.get("env") or []
+    if any(one.get("name") == COMPLETION_INDEX_VARIABLE for one in given):
+        return dict(container)
+    source = {"fieldRef": {"fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
+    return {**container, "env": [*given, {"name": COMPLETION_INDEX_VARIABLE, "valueFrom": source}]}
 
 
 def _of_mpi_job(job: Json) -> Iterator[Json]:
@@ -142,7 +181,7 @@ def _pod(owner: Json, role: str, template: Json, labels: Mapping[str, str], spec
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": f"{meta['name'][: LONGEST_PREFIX - len(role) - 1]}-{role}-{TRIAL_SUFFIX}",
+            "name": f"{meta['name'][: LONGEST_PREFIX - len(role) - 2]}-{role}-{TRIAL_SUFFIX}",
             "namespace": meta["namespace"],
             "labels": {**(own.get("labels") or {}), **labels},
             "annotations": dict(own.get("annotations") or {}),

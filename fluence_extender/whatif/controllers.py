@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
+from fluence_extender.cluster.decode.operators import RayWorkerGroup, ray_workers
 from fluence_extender.gangs.membership.conventions.pod_groups import COSCHEDULING_NAMES, COSCHEDULING_SIZES
 from fluence_extender.model.names import (
     COMPLETION_INDEX,
@@ -173,16 +176,8 @@ def _ray_cluster(manifest: Manifest) -> Iterator[Manifest]:
 
     yield node(spec["headGroupSpec"]["template"], "head", "headgroup", "head")
     for group in spec.get("workerGroupSpecs") or ():
-        for number in range(_ray_workers(group)):
+        for number in range(ray_workers(msgspec.convert(group, RayWorkerGroup))):
             yield node(group["template"], "worker", group["groupName"], f"{group['groupName']}-{number}")
-
-
-def _ray_workers(group: Mapping[str, Any]) -> int:
-    """Return how many pods a group has: its replicas, within its bounds, on all their hosts."""
-    least = _count(group.get("minReplicas"), 0)
-    wanted = max(_count(group.get("replicas"), least), least)
-    hosts = _count(group.get("numOfHosts"), 1)
-    return 0 if group.get("suspend") else min(wanted, _count(group.get("maxReplicas"), wanted)) * hosts
 
 
 def as_made(manifest: Manifest) -> Manifest:

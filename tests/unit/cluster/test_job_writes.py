@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from fluence_extender.cluster.api import ApiCluster, open_cluster
-from fluence_extender.cluster.bodies import LONGEST_GATING_REASON, first_pod
+from fluence_extender.cluster.bodies import LONGEST_GATING_REASON
 from fluence_extender.cluster.connection import Connection
 from fluence_extender.cluster.errors import (
     ClusterError,
@@ -23,6 +23,7 @@ from fluence_extender.cluster.errors import (
     Unforeseeable,
 )
 from fluence_extender.cluster.port import BINDS_FOR
+from fluence_extender.cluster.resumables import RESUMABLES
 from fluence_extender.model.names import (
     COMPLETION_INDEX,
     DEFAULT_NAMESPACE,
@@ -43,6 +44,8 @@ PATH = "/apis/batch/v1/namespaces/ns/jobs/j"
 GET, PATCH, POST = ("GET", PATH), ("PATCH", PATH), ("POST", "/api/v1/namespaces/ns/pods")
 GATED = ("PATCH", f"/api/v1/namespaces/{DEFAULT_NAMESPACE}/serviceaccounts/{GATED_JOBS}")
 MANIFEST: dict[str, Any] = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
     "metadata": {
         "name": "j",
         "namespace": "ns",
@@ -80,6 +83,11 @@ def stored(
             "status": {"active": active},
         }
     )
+
+
+def first_pod(job: dict[str, Any]) -> Any:
+    (pod,) = RESUMABLES[Job].first_pods(job)
+    return pod
 
 
 def tried(**spec: Any) -> Any:
