@@ -69,9 +69,9 @@ def check_integers(value: Any, place: str, refusal: Refusal = InvalidRequest) ->
         raise refusal(f"{place}: {shown(value)} doesn't fit 64 bits")
 
 
-def check_depth(value: Any, place: str, refusal: Refusal = InvalidRequest) -> None:
-    """Raise ``refusal`` if ``value`` nests deeper than the C parsers may recurse."""
-    level = [value]
+def check_depth(jobspec: Any) -> None:
+    """Raise `InvalidRequest` if a jobspec nests deeper than the C parsers may recurse."""
+    level = [jobspec]
     for _ in range(_DEEPEST):
         level = [
             member
@@ -81,7 +81,7 @@ def check_depth(value: Any, place: str, refusal: Refusal = InvalidRequest) -> No
         ]
         if not level:
             return
-    raise refusal(f"{place}: is nested deeper than {_DEEPEST} levels")
+    raise InvalidRequest(f"jobspec: is nested deeper than {_DEEPEST} levels")
 
 
 def _refuse_unwritable(value: Any, place: str, refusal: Refusal) -> None:

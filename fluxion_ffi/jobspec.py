@@ -32,7 +32,7 @@ def encode_jobspec(jobspec: Document, units: int, options: GraphOptions) -> byte
     """
     document = parse(jobspec, "jobspec")
     encoded = dump(document, "jobspec")
-    check_depth(document, "jobspec")
+    check_depth(document)
     _check_duration(document)
     _check_resources(document.get("resources"), "resources", units, options)
     return encoded

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Protocol
 
 from fluence_extender.cluster.api import ApiCluster, open_cluster
@@ -74,7 +75,7 @@ class ApiSession:
     """`ClusterSession` with an API server, over the connection of ``early``."""
 
     def __init__(self, early: EarlyWatch, writes: ApiCluster) -> None:
-        self._connection = early.connection
+        connection = self._connection = early.connection
         self.writes = writes
         self.watch = early.watch
         self.synced = early.watcher.synced
@@ -82,26 +83,14 @@ class ApiSession:
         self.failures = early.watcher.failures
         self.staleness = early.watcher.staleness
         self.open_for = early.watcher.open_for
+        self.own_pods = partial(list_own_pods, connection)
+        self.read_lease = partial(read_lease, connection)
+        self.mark_leader = partial(mark_leader, connection)
+        self.preemption_rules = partial(preemption_rules, connection)
 
     def permit_writes(self, permit: Callable[[], None]) -> None:
         """See `ClusterSession`."""
         self._connection.permit = permit
-
-    async def own_pods(self, known: Mapping[str, str]) -> OwnPods:
-        """See `ClusterSession`."""
-        return await list_own_pods(self._connection, known)
-
-    async def read_lease(self, namespace: str, name: str, limit: float) -> Lease | None:
-        """See `ClusterSession`."""
-        return await read_lease(self._connection, namespace, name, limit)
-
-    async def mark_leader(self, namespace: str, name: str) -> None:
-        """See `ClusterSession`."""
-        await mark_leader(self._connection, namespace, name)
-
-    async def preemption_rules(self) -> PreemptionRules:
-        """See `ClusterSession`."""
-        return await preemption_rules(self._connection)
 
 
 @asynccontextmanager

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import logging
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from types import FrameType
 
 from rich.console import Console
 
 from fluence_extender.apps.logs import set_up_logging
+from fluence_extender.dashboard.command import EXTRA
+from fluence_extender.dashboard.tunnel import end
 from fluence_extender.demo.manifests import examples, read
-from fluence_extender.demo.pages import dashboard_of
 from fluence_extender.demo.site import Site
 from fluence_extender.demo.view import Row, picture, rows, watch
 
@@ -21,6 +25,9 @@ UPKEEP_PERIOD = 1.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 STOPPED_EARLY = 130
 """The exit code after an interrupt that came before there was anything to show."""
+
+PACKAGE = "htpy"
+"""The package that the dashboard's extra has and that no other part needs."""
 
 
 def run_demo(nodes: int = 6, keep: bool = False, policy: str = "lonode", kubernetes: bool = False) -> int:
@@ -110,3 +117,21 @@ def _end(number: int, frame: FrameType | None) -> None:
     for one in SIGNALS:
         signal.signal(one, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+@contextmanager
+def dashboard_of(api_url: str) -> Iterator[str]:
+    """Yield the line that says where the dashboard is, or how to get one; it is there until the context ends."""
+    if find_spec(PACKAGE) is None:
+        yield f"The dashboard needs one package more: pip install '{EXTRA}', then start the demo again."
+        return
+    command = [sys.executable, "-m", "fluence_extender.apps.kubectl.main", "dashboard", "--no-browser"]
+    # In a session of its own, so that Ctrl-C reaches the demo alone, which then ends it.
+    with subprocess.Popen(
+        [*command, "--server", api_url], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip() or "The dashboard didn't start; its message is above."
+        finally:
+            end(process)

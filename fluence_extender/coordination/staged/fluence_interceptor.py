@@ -34,8 +34,7 @@ REPEATS = 150
 class Bounded:
     """Makes calls that end in time and never raise. After one that was late, no more are made."""
 
-    def __init__(self, patience: float = PATIENCE) -> None:
-        self.patience = patience
+    def __init__(self) -> None:
         self.given_up = False
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -53,7 +52,7 @@ class Bounded:
         try:
             thread = threading.Thread(target=run, name="fluence", daemon=True)
             thread.start()
-            thread.join(self.patience)
+            thread.join(PATIENCE)
         except RuntimeError as error:
             complain(f"no thread: {error!r}")
             return None

@@ -15,8 +15,7 @@ import pytest
 from rich.console import Console
 
 from fluence_extender.demo.embedded import EmbeddedSite
-from fluence_extender.demo.pages import dashboard_of
-from fluence_extender.demo.run import demonstrate
+from fluence_extender.demo.run import dashboard_of, demonstrate
 from fluence_extender.demo.view import Row
 from fluence_extender.localcluster import LocalClusterError
 
@@ -127,6 +126,6 @@ def test_command_runs_until_it_is_interrupted_and_leaves_nothing() -> None:
 
 
 def test_demo_without_the_dashboards_package_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fluence_extender.demo.pages.PACKAGE", "a_package_that_nobody_has")
+    monkeypatch.setattr("fluence_extender.demo.run.PACKAGE", "a_package_that_nobody_has")
     with dashboard_of("http://127.0.0.1:1") as line:
         assert "pip install 'fluence-extender[dashboard]'" in line
