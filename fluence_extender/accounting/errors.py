@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 
-class HistoryError(Exception):
-    """The base of these errors."""
-
-
-class BadAddress(HistoryError):
+class BadAddress(Exception):
     """``--history`` names no database that can be used."""
 
 
-class NewerDatabase(HistoryError):
+class NewerDatabase(Exception):
     """The database was made by a newer version."""
 
 
-class WrittenByAnother(HistoryError):
+class WrittenByAnother(Exception):
     """Another replica writes the database now."""
 
 

@@ -1,4 +1,4 @@
-"""The errors of this package, all of them `PlacementError`.
+"""The errors of this package.
 
 * `GangRefused`: a gang has no place; it carries the reason for the user. This is the only one that `Planner` raises.
 * `NoPlace`: members have no place within some nodes. It has the data for a reason.
@@ -16,11 +16,7 @@ if TYPE_CHECKING:
     from fluence_extender.placement.demand import Group
 
 
-class PlacementError(Exception):
-    """The base of this package's errors."""
-
-
-class GangRefused(PlacementError):
+class GangRefused(Exception):
     """The gang has no place; ``reason`` says why."""
 
     def __init__(self, reason: Reason) -> None:
@@ -28,7 +24,7 @@ class GangRefused(PlacementError):
         self.reason = reason
 
 
-class NoPlace(PlacementError):
+class NoPlace(Exception):
     """There is no place for ``groups``.
 
     ``fallback`` is the explanation when nothing else explains it. ``devices`` is why the first pod that asks for
@@ -44,5 +40,5 @@ class NoPlace(PlacementError):
         self.devices = devices
 
 
-class SearchBudgetSpent(PlacementError):
+class SearchBudgetSpent(Exception):
     """The budget of a search is spent, so it isn't known whether there is a place."""

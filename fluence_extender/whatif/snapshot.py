@@ -104,7 +104,6 @@ class LedgerCopy(PlanningCopy):
 
     def __init__(self, taken: Snapshot) -> None:
         self.preemptor_holds = taken.preemptor_holds
-        self._taken = taken
         self._gang_nodes = taken.gang_nodes
         self._uses: dict[str, PodUse] = {}
         sizes: dict[Resources, Resources] = {}
