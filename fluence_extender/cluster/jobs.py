@@ -17,7 +17,7 @@ import msgspec
 
 from fluence_extender.cluster.bodies import gated_jobs_patch, hold_patch, note_patch, plan_patch, resume_patch
 from fluence_extender.cluster.connection import MERGE_PATCH, METADATA_ONLY, ApiRequest, Connection
-from fluence_extender.cluster.decode.objects import Time, readable
+from fluence_extender.cluster.decode.objects import Metadata, readable
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.decode.resource_quota import decode_charge
 from fluence_extender.cluster.errors import ClusterError, Conflict, Gone, Invalid, NoAnswer, Unforeseeable
@@ -34,25 +34,16 @@ NO_DRY_RUN = 400
 """The HTTP status for a trial that an admission webhook doesn't allow (its side effects aren't declared as none)."""
 
 
-class _Metadata(msgspec.Struct):
-    created: Time = msgspec.field(name="creationTimestamp")
-
-
 class _Status(msgspec.Struct):
     active: int = 0
 
 
 class _Job(msgspec.Struct):
-    metadata: _Metadata
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-class _ListMetadata(msgspec.Struct):
-    annotations: dict[str, str] | None = None
-
-
 class _List(msgspec.Struct):
-    metadata: _ListMetadata
+    metadata: Metadata
 
 
 class ApiJobs:
@@ -66,7 +57,7 @@ class ApiJobs:
         """See `Cluster.foresee`. One GET of the workload and for each shape one POST of a pod with dryRun."""
         raw = await self._read(job)
         manifests = _first_pods(job, raw)
-        created = msgspec.json.decode(raw, type=_Job).metadata.created.timestamp()
+        created = RESUMABLES[type(job)].decode(raw).created
         return tuple([replace(await self._tried(job, one), created=created) for one in manifests])
 
     async def manifest_of(self, job: Resumable, index: int) -> Json:

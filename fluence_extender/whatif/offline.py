@@ -13,6 +13,7 @@ import msgspec
 from fluence_extender.cluster.budgets import Budget, decode_budget
 from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.node import decode_node
+from fluence_extender.cluster.decode.objects import ObjectHead
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.gangs.membership.assembly import agreed_size
 from fluence_extender.gangs.membership.conventions.membership import Membership
@@ -58,12 +59,8 @@ class _Conditions(msgspec.Struct):
     conditions: list[msgspec.Raw] | None = None
 
 
-class _Metadata(msgspec.Struct):
-    name: str = ""
-
-
 class _Outline(msgspec.Struct):
-    metadata: _Metadata | None = None
+    metadata: ObjectHead | None = None
     status: _Conditions | None = None
 
 
