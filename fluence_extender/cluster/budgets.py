@@ -15,20 +15,13 @@ from typing import Any
 
 import msgspec
 
+from fluence_extender.cluster.decode.objects import Metadata
 from fluence_extender.cluster.decode.pod import LabelSelector
 from fluence_extender.cluster.port import EvictionBlock
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.selectors import holds
 
 ALWAYS_ALLOW = "AlwaysAllow"
-
-
-class BudgetMetadata(msgspec.Struct, frozen=True):
-    """The fields of a budget's metadata that are read."""
-
-    name: str
-    namespace: str = ""
-    generation: int = 0
 
 
 class BudgetSpec(msgspec.Struct, frozen=True):
@@ -50,7 +43,7 @@ class BudgetStatus(msgspec.Struct, frozen=True, rename="camel"):
 class Budget(msgspec.Struct, frozen=True):
     """policy/v1 PodDisruptionBudget."""
 
-    metadata: BudgetMetadata
+    metadata: Metadata
     spec: BudgetSpec = BudgetSpec()
     status: BudgetStatus = BudgetStatus()
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from fluence_extender.apps.kubectl.simulate import answer_lines
-from fluence_extender.cluster.budgets import Budget, BudgetMetadata, BudgetSpec, BudgetStatus
+from fluence_extender.cluster.budgets import Budget, BudgetSpec, BudgetStatus
+from fluence_extender.cluster.decode.objects import Metadata
 from fluence_extender.cluster.decode.pod import LabelSelector
 from fluence_extender.gangs.preemption.preemptions import PreemptorDemand
 from fluence_extender.gangs.queue.turns import newcomer
@@ -172,8 +173,8 @@ def test_disruption_budgets_protect_gangs_and_are_named(cluster: type[Cluster]) 
     there.run_gang(low("cheap", 1, 4000, priority=1))
     there.run_gang(low("dear", 1, 4000, priority=5))
     selector = BudgetSpec(LabelSelector({GROUP: "cheap"}))
-    budget = Budget(BudgetMetadata("keep", "default"), selector, BudgetStatus(0))
-    elsewhere = Budget(BudgetMetadata("all", "lab"), BudgetSpec(LabelSelector()), BudgetStatus(0))
+    budget = Budget(Metadata("keep", "default"), selector, BudgetStatus(0))
+    elsewhere = Budget(Metadata("all", "lab"), BudgetSpec(LabelSelector()), BudgetStatus(0))
     there.context.budgets = [elsewhere, budget]
     (answer,) = there.ask(high("one", 2, "2"), HIGH)
     assert preemption(answer).text == "would preempt 1 gang (1 pod): default/dear (1)"
