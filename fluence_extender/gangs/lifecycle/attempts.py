@@ -90,7 +90,7 @@ class Attempts:
         self._reached: Rank | None = None
         self._round = Round()
         self._searched = 0
-        self._idle: dict[float, bool] = {}
+        self._known: dict[FailureRecord, tuple[Reason, int]] = {}
         self.explained: list[Gang] = []
         """The gangs for which the last step has only found another reason, by the records of others' failures."""
         self._tried_version = (-1, -1)
@@ -114,7 +114,7 @@ class Attempts:
         self.explained = []
         self._begin(looked_at)
         self._preemption.begin_round()
-        self._idle.clear()
+        self._known.clear()
         # A search for victims goes on only where its gang is tried each time.
         searching = self._preemption.searching_for
         changed: set[GangKey] = set()
@@ -171,7 +171,7 @@ class Attempts:
     def _attempt(self, place: InLine, now: float, changed: set[GangKey]) -> bool:
         """Try a gang if it might fit, and add it to ``changed`` unless nothing but its reason has changed.
 
-        Return whether it was looked at, because it might fit.
+        Return whether that took long enough to look at the time.
         """
         gang, rank = place.gang, place.rank
         attempt = gang.attempt
@@ -185,11 +185,14 @@ class Attempts:
             or self._queue.turns.find(gang.key) is not place
         ):
             return False
-        known = (
-            self._recorded_reason(gang, rank, now)
-            if attempt.record
-            else self._reason_of_others(gang, rank, now)
-        )
+        known = self._known_reason(gang, rank)
+        at_once = known is not None
+        if known is None:
+            known = (
+                self._recorded_reason(gang, rank, now)
+                if attempt.record
+                else self._reason_of_others(gang, rank, now)
+            )
         lacking = gang.placeless() if known is None else []
         if known is None and not lacking:
             return False
@@ -200,12 +203,13 @@ class Attempts:
             if gang.reason is not known and gang.reason != known:
                 gang.explain(known, now)
                 self.explained.append(gang)
+                at_once = False
             gang.reason = known
-            return True
+            return not at_once
         changed.add(gang.key)
         attempt.again_at, attempt.record = NEVER, None
         blocked = False
-        self._idle.clear()
+        self._known.clear()
         try:
             blocked = self._try(gang, rank, now)
         except Exception as error:
@@ -224,23 +228,44 @@ class Attempts:
             self._quotas.note(gang)
         return True
 
+    def _known_reason(self, gang: Gang, rank: Rank) -> Reason | None:
+        """Return the reason of the last gang with this demand if it counts for this gang, too.
+
+        Until a gang is tried, nothing changes that this reason depends on, for gangs behind all blocked ones. It counts
+        for as many reservations or more. None means that it isn't known.
+        """
+        record = gang.attempt.record
+        found = self._known.get(record) if record is not None else None
+        if found is None or gang.asks_since or gang.starts_about is not None:
+            return None
+        queue, (reason, fewest) = self._queue, found
+        if queue.blocks(rank) or queue.stops(rank) is not None:
+            return None
+        return reason if not fewest or queue.levels(gang) >= fewest else None
+
     def _recorded_reason(self, gang: Gang, rank: Rank, now: float) -> Reason | None:
         """Return why the gang still has no place, if the record of its demand tells it; None to try the gang."""
         record = gang.attempt.record
-        if record is None or gang.asks_since or not self._is_idle(record.preempting, now):
+        if record is None or gang.asks_since or not self._preemption.idle(record.preempting, now):
             return None
         if self._queue.blocks(rank):
             # Its reservation stays as long as it lacks room.
             return self._failures.reason(record) if self._queue.heads.has(gang, rank) else None
         if gang.starts_about is not None:
             return None
-        reason = self._queue.stops(rank) or self._failures.reason(record)
+        stopped = self._queue.stops(rank)
+        if stopped is not None:
+            return stopped
+        reason, fewest = self._failures.reason(record), 0
+        if reason is None:
+            token, levels = self._queue.reserved_before(gang, rank)
+            if token is None:
+                return None
+            reason = self._failures.reason_beside(record, token, levels, self._queue.kept_room(levels))
+            fewest = record.levels
         if reason is not None:
-            return reason
-        token, levels = self._queue.reserved_before(gang, rank)
-        if token is None:
-            return None
-        return self._failures.reason_beside(record, token, levels, self._queue.kept_room(levels))
+            self._known[record] = reason, fewest
+        return reason
 
     def _reason_of_others(self, gang: Gang, rank: Rank, now: float) -> Reason | None:
         """Return why a gang that wasn't tried yet has no place, if others with its demand have none; None to try it."""
@@ -258,13 +283,6 @@ class Attempts:
         else:
             _note_whole(gang, ready, size)
         return reason
-
-    def _is_idle(self, priority: float, now: float) -> bool:
-        """Return whether preemption is idle for that priority; within a step only an attempt changes that."""
-        found = self._idle.get(priority)
-        if found is None:
-            found = self._idle[priority] = self._preemption.idle(priority, now)
-        return found
 
     def _try(self, gang: Gang, rank: Rank, now: float) -> bool:
         """Try to place a gang; return whether it is blocked: it is whole and lacks capacity."""

@@ -75,7 +75,7 @@ class Evaluation:
 
     def _evaluate(self, gang: Gang, now: float) -> None:
         """Settle the gang's state and, if it can't be planned, its reason."""
-        gang.attempt.version, gang.attempt.record = -1, None
+        gang.attempt.version, gang.attempt.record, gang.attempt.duration = -1, None, None
         self._places.drop_others(gang)
         alive = gang.alive()
         if not alive:

@@ -178,7 +178,8 @@ class Attempt:
     ``version`` is the ledger's version at that time, and ``queue_version`` the queue's. From ``again_at`` on, another
     attempt may succeed on the same version. ``beyond`` is the number of the member beyond the gang's size with which
     the next attempt begins. ``record`` is shared by all gangs with the same demand. It is None if more than the demand
-    decides whether the gang has a place.
+    decides whether the gang has a place. ``duration`` is how many seconds the gang runs whenever it starts, None if
+    that isn't known yet or changes with the time.
     """
 
     version: int = -1
@@ -186,6 +187,7 @@ class Attempt:
     again_at: float = NEVER
     beyond: int = 0
     record: FailureRecord | None = None
+    duration: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -299,16 +299,24 @@ class QueueBook:
         """Return the token and the levels of `beside` for a gang, None and 0 where nothing is reserved before it."""
         if self.settings.reservations or not self._has_reservations_before(rank):
             return None, 0
-        timeline, now = self.followed.timeline, self.followed.now()
-        duration = self.ends.duration((one.pod for one in gang.pending()), now)
-        return self._token, timeline.levels_within(duration)
+        return self._token, self.levels(gang)
+
+    def levels(self, gang: Gang) -> int:
+        """Return the levels of `beside` for a gang that has no place yet."""
+        duration = gang.attempt.duration
+        if duration is None:
+            pods = [one.pod for one in gang.pending()]
+            duration = self.ends.duration(pods, self.followed.now())
+            if self.ends.is_fixed(pods):
+                gang.attempt.duration = duration
+        return self.followed.timeline.levels_within(duration)
 
     def stops(self, rank: Rank) -> Reason | None:
         """Return why the queue doesn't let a gang of that rank be tried, whatever it asks; None if it does."""
         if self._cut is not None and rank > self._cut and rank[0]:
             return BEYOND_DEPTH
         heads = self.heads
-        if not rank[0] or self.settings.policy.policy is not PolicyName.FCFS or not heads.blocked:
+        if not heads.blocked or not rank[0] or self.settings.policy.policy is not PolicyName.FCFS:
             return None
         heads.settle(rank)
         return AFTER_BLOCKED if any(one.possible and one.rank < rank for one in heads.blocked) else None

@@ -43,6 +43,10 @@ class Ends:
         """Return how many seconds a gang of these pods would run if it started ``now``, `NEVER` if no end is known."""
         return max(max((self._end(pod, now) for pod in pods), default=NEVER) - now, 1.0)
 
+    def is_fixed(self, pods: Iterable[Pod]) -> bool:
+        """Return whether a gang of these pods runs equally long whenever it starts, as no workload has an end yet."""
+        return all(one.ends is None for pod in pods for one in parents_of(pod, self._workloads))
+
     def declared(self, pod: Pod) -> float | None:
         """Return how many seconds a pod runs by what it and its workloads declare, None where they declare nothing."""
         return declared(pod, self._workloads)

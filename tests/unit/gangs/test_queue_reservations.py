@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from fluence_extender.cluster.port import ResourcesFile
@@ -9,7 +10,7 @@ from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import NodeReservation
+from fluence_extender.model.queue import DEFAULT_QUEUE, NodeReservation, Queue
 from fluence_extender.model.reason import ReasonCode, behind_reservation
 from fluence_extender.queueing.policy import PolicyName, QueuePolicy
 from fluence_extender.whatif.estimates import Estimates
@@ -331,3 +332,60 @@ def test_reserved_places_follow_the_nodes_that_the_gang_may_use(world: MakeWorld
     w.change(w.controller.eligibility.nodes["n0"], unschedulable=False)
     w.advance(1)
     assert w.controller.queue.reservations()[0].nodes == ("n0",)
+
+
+def behind_wide(w: World, durations: dict[str, float | None]) -> Pod:
+    """Let gangs with one demand wait behind a wide one for longer than a pass, and return the pod that it waits for."""
+    runs = running(w, "runs", 3000, 1000)
+    gang(w, "wide", 3000, 3000, duration=100)
+    w.advance(1)
+    for name, seconds in durations.items():
+        gang(w, name, 3000, duration=seconds)
+    w.advance(1)
+    # Another pass looks at all of them again.
+    w.ledger.changed()
+    w.advance(1)
+    assert {code(w, name) for name in durations} == {ReasonCode.BEHIND_RESERVATION}
+    return runs
+
+
+def waiting(w: World) -> set[str]:
+    """The names of the gangs without a place."""
+    return {key.name for key, one in w.controller.registry.gangs.items() if one.placeless()}
+
+
+def test_waiting_gang_that_tells_a_shorter_duration_overtakes_the_head_and_those_alike_do_not(
+    world: MakeWorld,
+) -> None:
+    w = world(node("n0"), node("n1"))
+    behind_wide(w, {"first": 2000.0, "second": 3000.0, "third": 4000.0})
+    (second,) = (one.pod for one in w.gang("second").alive())
+    w.change(second, duration=500.0)
+    w.advance(1)
+    assert w.nodes_of(second) == ["n1"]
+    assert waiting(w) == {"wide", "first", "third"}
+
+
+def test_waiting_gangs_overtake_the_head_once_their_queue_gives_a_shorter_duration(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    usual = Queue(DEFAULT_QUEUE, uid="default", default_duration=2000.0)
+    w.cluster.put(usual)
+    w.advance(1)
+    behind_wide(w, {"first": None, "second": 3000.0})
+    w.cluster.put(replace(usual, default_duration=500.0))
+    w.advance(1)
+    (first,) = (one.pod for one in w.gang("first").alive())
+    assert w.nodes_of(first) == ["n1"]
+    assert waiting(w) == {"wide", "second"}
+
+
+def test_waiting_gangs_stay_behind_while_the_head_moves_and_overtake_it_once_it_starts_later(
+    world: MakeWorld,
+) -> None:
+    w = world(node("n0"), node("n1"))
+    runs = behind_wide(w, {"first": 1500.0, "second": 3000.0})
+    w.change(runs, duration=2000.0)
+    w.advance(1)
+    (first,) = (one.pod for one in w.gang("first").alive())
+    assert w.nodes_of(first) == ["n1"]
+    assert waiting(w) == {"wide", "second"}
