@@ -14,7 +14,7 @@ the gang's history records. ``version`` grows when others may use something that
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -49,6 +49,7 @@ class Head:
     ``alike`` stands for its demand: while it stays the same, the promise may stay, too. ``possible`` says that the gang
     would fit on empty nodes; a gang that wouldn't blocks nobody. ``promise`` is its reservation. ``basis`` is the state
     in which the promise was found, with the counters ``freed`` and ``built`` of the `LedgerTimeline` at that time.
+    ``fitted`` is the last state in which the promise was found or put back because its places were free.
     ``free`` says for the last basis on which that was looked at whether the promised places are free at the start, and
     ``open`` whether the gang may use them.
     """
@@ -60,6 +61,7 @@ class Head:
     possible: bool = True
     promise: Reservation | None = None
     basis: object = None
+    fitted: object = None
     freed: int = -1
     built: int = -1
     free: tuple[object, bool] = (None, False)
@@ -230,10 +232,12 @@ class Heads:
         starving = self._followed.now() - self._policy().starvation_after
         left = most = self._most
         prefix: tuple[Reservation | None, ...] = ()
-        lifted = False
+        lifted: Set[str] | None = None
+        # The rows on which more is reserved than there was on the timeline before.
+        fuller: set[int] = set()
         for number, head in enumerate(self._heads):
             if before is not None and head.rank >= before:
-                self._lift(() if lifted else self._heads[number:])
+                self._lift(() if lifted is not None else self._heads[number:])
                 return
             if not left or number >= most + HOPELESS:
                 for gang in [late.gang for late in self._heads[number:]]:
@@ -241,24 +245,27 @@ class Heads:
                 break
             basis = (state, prefix, head.entry.created[0] <= starving)
             there = head.entry.key in timeline.reservations
+            stood = there or (lifted is not None and head.entry.key in lifted)
             promise = head.promise
             due = promise is not None and not there and promise.start <= timeline.now
             if head.basis != basis or due:
                 decided = self._first or self._clock() <= self._until
-                if not lifted and (decided or due or not there):
+                if lifted is None and (decided or due or not there):
                     # The gangs behind are lifted once, and stay lifted until they are reserved again below.
-                    self._lift(self._heads[number:])
-                    lifted = True
+                    lifted = self._lift(self._heads[number:])
                 if decided:
                     self._first = False
                     self._decide(head, prefix)
                     head.basis = basis
+                    head.fitted = None if head.promise is None or head.promise.draining else state
                 else:
                     self.unfinished = True
-                    if (due or not there) and promise is not None and self._is_still_free(head, promise):
-                        timeline.reserve(promise)
+                    if promise is not None and not there:
+                        self._put_back(head, promise, state, fuller if stood else None)
             elif promise is not None and not there:
                 timeline.reserve(promise)
+            if head.promise is not None and not (stood and head.promise is promise):
+                fuller.update(head.promise.places.rows.tolist())
             prefix = (*prefix, head.promise)
             left -= head.possible
 
@@ -323,6 +330,22 @@ class Heads:
         new = Reservation(head.entry.key, places, start, start + head.entry.duration)
         return promise if promise is not None and _is_within(new, promise) else new
 
+    def _put_back(self, head: Head, promise: Reservation, state: object, fuller: Set[int] | None) -> None:
+        """Put a promise on the timeline if its places are still free.
+
+        They are if it was taken off the timeline since it was last found to fit, and no more is reserved there than at
+        that time. ``fuller`` are the rows with more, None if the promise wasn't on the timeline.
+        """
+        same = (
+            fuller is not None
+            and head.fitted == state
+            and promise.start > self._followed.timeline.now
+            and fuller.isdisjoint(promise.places.rows.tolist())
+        )
+        if same or self._is_still_free(head, promise):
+            self._followed.timeline.reserve(promise)
+            head.fitted = state
+
     def _is_still_free(self, head: Head, promise: Reservation) -> bool:
         """Return whether the promised places are still free at the promised start for as long as the gang runs."""
         timeline = self._followed.timeline
@@ -363,9 +386,13 @@ class Heads:
         starving = head.entry.created[0] + self._policy().starvation_after
         return starving if starving > self._followed.now() else NEVER
 
-    def _lift(self, heads: Sequence[Head]) -> None:
-        for head in heads:
-            self._followed.timeline.cancel(head.entry.key)
+    def _lift(self, heads: Sequence[Head]) -> Set[str]:
+        """Take the reservations of some gangs off the timeline, and return the keys of those that had one."""
+        timeline = self._followed.timeline
+        found = timeline.reservations.keys() & {head.entry.key for head in heads}
+        for key in found:
+            timeline.cancel(key)
+        return found
 
     def _record_delay(self, head: Head, promise: Reservation, start: float) -> None:
         """Record that a gang starts later than it was promised, at ``start``, and why."""
