@@ -87,8 +87,8 @@ class Classes:
 
     def extended(self, requests: Resources, required: Required) -> list[ClaimSpec]:
         """Return the claims that kube-scheduler makes for extended resources on nodes that don't have them."""
-        found = []
-        for name, amount in requests.items():
+        found: list[ClaimSpec] = []
+        for name, amount in requests.items() if self.by_name else ():
             backing = self.backing(name)
             if backing is not None:
                 choice = Choice(backing.name, backing.selectors, amount, requires=required)

@@ -154,7 +154,7 @@ def first_seen(pod: Pod) -> int:
     the same second that still wait, so its number is 0.
     """
     noted = pod.annotations.get(FIRST_SEEN_ANNOTATION, "")
-    if re.fullmatch("[0-9]{1,18}", noted):
+    if noted and re.fullmatch("[0-9]{1,18}", noted):
         return min(int(noted), pod.revision)
     return 0 if PLACED_ANNOTATION in pod.annotations else pod.revision
 

@@ -33,7 +33,9 @@ class Ends:
 
     def has_end(self, pod: Pod) -> bool:
         """Return whether the end of the pod is known."""
-        return self._declared_end(pod, 0.0) < NEVER or self._default(pod) is not None
+        return (
+            pod.duration is not None or self._declared_end(pod, 0.0) < NEVER or self._default(pod) is not None
+        )
 
     def end(self, pod: Pod, placed: float) -> float:
         """Return when a pod ends that got its place at ``placed``, `NEVER` if no end is known."""
