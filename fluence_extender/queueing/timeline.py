@@ -235,6 +235,10 @@ class Timeline:
         _subtract(self.capacity, lasting)
         self._note(np.arange(len(self.room)))
 
+    def sort_ends(self) -> None:
+        """Sort all ends, as the first search would otherwise do."""
+        self._holds_by_end()
+
     def release(self, key: str) -> Running | None:
         """Stop counting work that has ended and return it, None where it isn't counted."""
         hold = self._holds.pop(key, None)

@@ -4,10 +4,10 @@ A gang is tried once for each version of the ledger. A demand that had no place 
 promised gang is tried first with the members that it lacks, and then by itself with those beyond its size.
 
 Invariant: a step tries gangs for a bounded time, however many wait. So gangs that can't be placed delay neither the
-placed ones nor other work. The time is spent on the first gangs in order. If none of them gets a place, as much time
-is spent on the gangs after the last one that was reached. So each gang gets its attempt, even if the ledger changes
-before a pass is through. While reservations are searched for, only some steps try further gangs, and those that the
-queue has stopped are tried again after all reservations are found.
+placed ones nor other work. Half of the time is for the first gangs in order. If none of them gets a place, the rest is
+for the gangs after the last one that was reached, and at least one of them. So each gang gets its attempt, even if the
+ledger changes before a pass is through. While reservations are searched for, only some steps try further gangs, and
+those that the queue has stopped are tried again after all reservations are found.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ After a start or a change of leader thousands of gangs may wait, and the first n
 """
 
 TRIED_WITHIN = 0.003
-"""Seconds for which a step tries the first gangs in order, and again those after the last one that was reached."""
+"""Seconds for which a step tries the first gangs in order. It ends after twice as long with the further ones."""
 
 WITHOUT_FURTHER = 4
 """While reservations are searched for, each of so many steps tries the first gangs, and one of them further ones."""
@@ -119,12 +119,13 @@ class Attempts:
         searching = self._preemption.searching_for
         changed: set[GangKey] = set()
         before = self._placed
+        until = self._clock()
         turns = (self._round.first, self._next_further)
         for turn in turns[:1] if self._searched % WITHOUT_FURTHER else turns:
             if self._placed != before:
                 # The first gangs get places, so the next ones in order may fit, too.
                 break
-            until = self._clock() + TRIED_WITHIN
+            until += TRIED_WITHIN
             passed, ready = 0, self._queue.ready()
             while ready and self._placed - before < PLACED_AT_ONCE and (place := turn()) is not None:
                 if self._attempt(place, now, changed):
@@ -229,10 +230,9 @@ class Attempts:
         return True
 
     def _known_reason(self, gang: Gang, rank: Rank) -> Reason | None:
-        """Return the reason of the last gang with this demand if it counts for this gang, too.
+        """Return the reason of the last gang with this demand if it counts for this gang, too; None if not.
 
-        Until a gang is tried, nothing changes that this reason depends on, for gangs behind all blocked ones. It counts
-        for as many reservations or more. None means that it isn't known.
+        It counts until a gang is tried, for gangs behind all blocked ones, and for as many reservations or more.
         """
         record = gang.attempt.record
         found = self._known.get(record) if record is not None else None

@@ -38,7 +38,7 @@ ORDER = attrgetter("rank")
 HOPELESS = 16
 """The most gangs that wouldn't fit on empty nodes among the heads that are looked at."""
 
-DECIDED_WITHIN = 0.0085
+DECIDED_WITHIN = 0.007
 """Seconds from the begin of a step in which it finds reservations, at least one. Other gangs keep their promises."""
 
 

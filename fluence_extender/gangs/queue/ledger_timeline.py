@@ -189,6 +189,8 @@ class LedgerTimeline:
         for first in range(0, len(holds), HOLDS):
             timeline.hold_all(holds[first : first + HOLDS])
             yield False
+        timeline.sort_ends()
+        yield False
         self.timeline = timeline
         self._mark = mark
         self.built += 1
