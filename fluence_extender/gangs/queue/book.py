@@ -255,8 +255,8 @@ class QueueBook:
         self.heads.version += over != self._over
         self._over = over
         for head in list(self.heads.blocked):
-            known = self._registry.gangs.get(head.gang.key)
-            if known is not head.gang or not waits(known):
+            place = self.turns.find(head.gang.key)
+            if place is None or place.gang is not head.gang:
                 self.heads.unblock(head.gang.key)
         if self.admission.shares.rank(lambda: [one.gang for one in self.turns.line], self.turns):
             self.heads.rerank(self.turns.of)
