@@ -301,7 +301,8 @@ class Attempts:
         self._preemption.order(gang, ready)
         apart = bool(settled or len(ready) != missing)
         ready, later = (ready[:missing], ready[missing:]) if gang.promised and missing > 0 else (ready, [])
-        fewest = max(missing, 1)
+        # Members that replace lost ones of a gang that runs, and members beyond its size, are placed one by one.
+        fewest = 1 if gang.begun and gang.whole else max(missing, 1)
         obstacle = (
             _invalid(ready)
             or self._queue.admission.obstacle(gang)
@@ -326,26 +327,28 @@ class Attempts:
                 if isinstance(beside, Reason)
                 else self._plan_as_many(gang, ready, fewest, record, beside, now)
             )
-        needs, why = _needs(gang, size), reason
+        needed, why = _needed(gang, size), reason
         if reason is not None:
             gang.attempt.again_at = min((one.refusals.next_bar_ends(now) for one in ready), default=NEVER)
             movable = any(one.assignment is not None for one in gang.pending())
-            if missing > 0 and movable and not gang.begun and needs:
+            if missing > 0 and movable and not gang.begun and needed:
                 # Some have places that the others can't join: all get new ones together.
                 self._places.withdraw(gang)
                 self._registry.dirty.add(gang.key)
             else:
-                reason = self._make_room(gang, ready, missing if needs else 0, reason, now)
+                reason = self._make_room(gang, ready, needed, reason, now)
             reason = self._preemption.behind(gang, reason)
         reason = reason or over
-        if not needs:
+        if not needed:
             self._preemption.end(gang.key)
         if later and reason is None:
             self._registry.dirty.add(gang.key)
         gang.explain(reason, now)
         if reason is not None and reason is why and not apart and self._decides_alone(gang, ready):
             gang.attempt.record = record
-        return _needs(gang, size) and self._blocks(gang, rank, ready[: max(missing, 1)], now)
+        needed = _needed(gang, size)
+        lacking = [member for member in ready if member.assignment is None]
+        return needed > 0 and self._blocks(gang, rank, lacking[:needed], now)
 
     def _over_quota(self, gang: Gang, ready: Sequence[Member], fewest: int) -> Reason | None:
         """Return which quota of its namespace or its queue has no room for the members that have to be placed now.
@@ -358,17 +361,16 @@ class Attempts:
             allowed, over = self._queue.admission.within_quota(gang, ready, fewest)
             if over is None or allowed >= fewest or self._preemption.takes_back(gang, ready[:fewest]):
                 return None
-        if _needs(gang, gang.size) and any(one.assignment is not None for one in gang.pending()):
+        if _needed(gang, gang.size) and any(one.assignment is not None for one in gang.pending()):
             # Some have places that the others can't join, so all give them back.
             self._places.withdraw(gang)
             self._registry.dirty.add(gang.key)
         return over
 
-    def _blocks(self, gang: Gang, rank: Rank, ready: Sequence[Member], now: float) -> bool:
+    def _blocks(self, gang: Gang, rank: Rank, lacking: Sequence[Member], now: float) -> bool:
         """Tell the queue that the gang is blocked, if it is and if that counts there; return whether both hold."""
         if gang.reason is None or gang.reason.code not in BLOCKED or not self._queue.blocks(rank):
             return False
-        lacking = [member for member in ready if member.assignment is None]
         if not lacking:
             return False
         passes = self._preemption.passes(gang)
@@ -398,7 +400,7 @@ class Attempts:
         parts = [lacking[:needed]] if needed else [[member] for member in lacking]
         reason, soon = self._displacement.look(gang, parts, reason, now)
         if needed and not soon:
-            reason = self._preemption.consider(gang, ready[:needed], reason, now)
+            reason = self._preemption.consider(gang, lacking[:needed], reason, now)
         return reason
 
     def _decides_alone(self, gang: Gang, members: Iterable[Member]) -> bool:
@@ -468,9 +470,10 @@ def size_of(gang: Gang) -> int | Reason:
     return required_size(gang.key, gang.alive())
 
 
-def _needs(gang: Gang, size: int) -> bool:
-    """Return whether the gang has fewer places than its size requires."""
-    return sum(1 for member in gang.alive() if member.assignment is not None) + gang.ended < size
+def _needed(gang: Gang, size: int) -> int:
+    """Return how many places the gang lacks."""
+    placed = sum(1 for member in gang.alive() if member.assignment is not None)
+    return max(size - placed - gang.ended, 0)
 
 
 def _note_whole(gang: Gang, ready: Sequence[Member], size: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Owner, Pod
-from fluence_extender.model.reason import Reason
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.workload import CoschedulingGroup, Job, PodGroup, Workload
 from tests.core.manifests import job_pod
 from tests.core.values import asks, node
@@ -95,6 +95,32 @@ def test_lost_member_is_replaced_beside_the_others(world: MakeWorld, kind: str) 
     replacement = member(w, kind, 7, 3)
     w.advance(5)
     assert w.nodes_of(replacement) == [kept]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_replacements_of_a_gang_that_runs_are_placed_one_by_one_as_room_allows(
+    world: MakeWorld, kind: str
+) -> None:
+    w = world(node("n0", cpu=4000), *minimum(kind, 4))
+    pods = [member(w, kind, number, 4) for number in range(4)]
+    w.advance(5)
+    assert all(w.nodes_of(*pods))
+    for lost in pods[1:]:
+        w.cluster.remove(w.now(lost))
+    others = [w.foreign("n0", f"other-{number}", requests=asks(1000)) for number in range(2)]
+    new = [member(w, kind, number, 4) for number in range(4, 7)]
+    w.advance(5)
+    assert sum(map(bool, w.nodes_of(*new))) == 1
+    reason = w.gang("g").reason
+    assert reason is not None
+    assert reason.code is ReasonCode.BUSY
+    w.cluster.remove(others[0])
+    w.advance(5)
+    assert sum(map(bool, w.nodes_of(*new))) == 2
+    w.cluster.remove(others[1])
+    w.advance(5)
+    assert all(w.nodes_of(*new))
+    assert w.gang("g").state is GangState.BOUND
 
 
 @pytest.mark.parametrize("kind", ["native", "coscheduling"])
