@@ -48,14 +48,11 @@ def parents_of(pod: Pod, workloads: Workloads) -> Iterator[Workload]:
     mpi_job = mpi_job_name(pod)
     if mpi_job:
         named.append((MpiJob, mpi_job))
-    if owner is not None:
-        yield owner
-        yield from made_of(owner, workloads)
-    for kind, name in named:
-        found = workloads.find(kind, pod.namespace, name)
-        if found is not None and found is not owner:
-            yield found
-            yield from made_of(found, workloads)
+    known: dict[int, Workload] = {}
+    for found in (owner, *(workloads.find(kind, pod.namespace, name) for kind, name in named)):
+        if found is not None:
+            known.update((id(one), one) for one in (found, *made_of(found, workloads)))
+    yield from known.values()
 
 
 def owning(owner: Owner, namespace: str, workloads: Workloads) -> Workload | None:
@@ -65,12 +62,15 @@ def owning(owner: Owner, namespace: str, workloads: Workloads) -> Workload | Non
     return found if found is not None and found.uid == owner.uid else None
 
 
-def made_of(thing: Workload, workloads: Workloads) -> Iterator[TrainJob | RayJob]:
-    """Yield the object that an operator has made this one of, if there is one and it is known."""
-    found: TrainJob | RayJob | None = None
-    if isinstance(thing, JobSet) and thing.made_of:
+def made_of(thing: Workload, workloads: Workloads) -> Iterator[Workload]:
+    """Yield the known objects that operators have made this one of, the outermost first."""
+    found: Workload | None = None
+    if isinstance(thing, Job) and thing.job_set:
+        found = workloads.find(JobSet, thing.namespace, thing.job_set)
+    elif isinstance(thing, JobSet) and thing.made_of:
         found = workloads.find(TrainJob, thing.namespace, thing.made_of)
     elif isinstance(thing, RayCluster) and thing.made_of:
         found = workloads.find(RayJob, thing.namespace, thing.made_of)
     if found is not None:
+        yield from made_of(found, workloads)
         yield found

@@ -14,7 +14,7 @@ from dataclasses import replace
 from fluence_extender.gangs.membership.awaited import Awaited
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.foreign_pods import ForeignPods
-from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.gang import JOB_SET_UID, Gang, Member
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.gangs.reporting.history import History, Memory
 from fluence_extender.model.dependency import Target
@@ -26,11 +26,13 @@ from fluence_extender.model.submission import NOTHING_SAID
 from fluence_extender.model.workload import (
     CoschedulingGroup,
     Job,
+    JobSet,
     LeaderWorkerSet,
     MpiJob,
     RayCluster,
     RayJob,
     Resumable,
+    TrainJob,
     Workload,
 )
 
@@ -233,18 +235,16 @@ class Registry:
         self._touch(key)
 
     def _own(self, pod: Pod, key: GangKey) -> None:
-        """Record that the pod's owner has a pod in that gang."""
-        if pod.owner is not None:
-            self._by_owner.add(pod.owner.uid, key)
+        """Record that the pod's owners have a pod in that gang."""
+        for uid in _owners(pod):
+            self._by_owner.add(uid, key)
 
     def _disown(self, pod: Pod, key: GangKey) -> None:
-        """Forget that the pod's owner has a pod in that gang, which this pod has left, if it has no other pod there."""
-        if pod.owner is None:
-            return
-        gang, uid = self.gangs.get(key), pod.owner.uid
-        members = gang.members.values() if gang is not None else ()
-        if not any(one.pod.owner is not None and one.pod.owner.uid == uid for one in members):
-            self._by_owner.discard(uid, key)
+        """Forget that the pod's owners have a pod in that gang, which this pod has left, if no other pod is there."""
+        gang = self.gangs.get(key)
+        for uid in _owners(pod):
+            if gang is None or not any(uid in _owners(one.pod) for one in gang.members.values()):
+                self._by_owner.discard(uid, key)
 
     def _touch(self, key: GangKey) -> None:
         self.revision += 1
@@ -348,9 +348,12 @@ class Registry:
             *self._by_owner.of(workload.uid),
             *self._by_name.of(_begins(workload.namespace, workload.name)),
         }
+        made: Workload | None = None
         if isinstance(workload, RayJob):
             made = self.workloads.find(RayCluster, workload.namespace, workload.cluster)
-            found.update(self._of(made) if made is not None else ())
+        elif isinstance(workload, TrainJob):
+            made = self.workloads.find(JobSet, workload.namespace, workload.name)
+        found.update(self._of(made) if made is not None else ())
         if isinstance(workload, LeaderWorkerSet):
             # Its gangs have its name and a number, and nobody has many of them.
             found |= {key for key in self.gangs if key.convention is Convention.LEADER_WORKER_SET}
@@ -375,6 +378,13 @@ def _shared(gang: Gang, membership: Membership) -> Membership:
     """Return the equal membership of the gang's first member, if it has one: the pods of a gang share it."""
     first = next(iter(gang.members.values()), None)
     return first.membership if first is not None and first.membership == membership else membership
+
+
+def _owners(pod: Pod) -> tuple[str, ...]:
+    """Return the uids of the pod's owner and of the JobSet to which that one belongs, if it has them."""
+    job_set = pod.labels.get(JOB_SET_UID)
+    owner = () if pod.owner is None else (pod.owner.uid,)
+    return (*owner, job_set) if job_set else owner
 
 
 def _begins(namespace: str, name: str) -> tuple[str, str]:

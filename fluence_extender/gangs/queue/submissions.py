@@ -61,7 +61,7 @@ def submission_of(gang: Gang, workloads: WorkloadIndex) -> Submission:
 
 
 def objects_of(gang: Gang, alive: Iterable[Member], workloads: WorkloadIndex) -> Iterator[Workload]:
-    """Yield the known workloads of a gang with these living members, the outermost first."""
+    """Yield the known workloads of a gang with these living members, each once, the outermost first."""
     namespace = gang.key.namespace
     kind = NAMED_BY.get(gang.key.convention)
     owners: dict[Owner, None] = {}
@@ -72,14 +72,14 @@ def objects_of(gang: Gang, alive: Iterable[Member], workloads: WorkloadIndex) ->
         if member.pod.owner is not None:
             owners[member.pod.owner] = None
     top = workloads.find(kind, namespace, named) if kind is not None else None
-    if top is not None:
-        yield from made_of(top, workloads)
-        yield top
-    for owner in sorted(owners, key=lambda one: (one.kind, one.name))[:MOST_OWNERS]:
-        thing = owning(owner, namespace, workloads)
-        if thing is not None and thing is not top:
-            yield from made_of(thing, workloads)
-            yield thing
+    nearest = sorted(owners, key=lambda one: (one.kind, one.name))[:MOST_OWNERS]
+    known: set[int] = set()
+    for thing in (top, *(owning(owner, namespace, workloads) for owner in nearest)):
+        if thing is not None:
+            for one in (*made_of(thing, workloads), thing):
+                if id(one) not in known:
+                    known.add(id(one))
+                    yield one
 
 
 def _of_pods(alive: Iterable[Member]) -> Submission:

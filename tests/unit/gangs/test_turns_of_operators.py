@@ -8,11 +8,18 @@ import pytest
 
 from fluence_extender.model.dependency import Ending
 from fluence_extender.model.gang import GangState
-from fluence_extender.model.names import GATE
+from fluence_extender.model.names import (
+    COMPLETION_INDEX,
+    GATE,
+    GROUP_LABEL,
+    GROUP_SIZE_ANNOTATION,
+    QUEUE_LABEL,
+)
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import Queue, SchedulingOptions
+from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.submission import Submission
-from fluence_extender.model.workload import Job, RayJob, TrainJob
+from fluence_extender.model.workload import CoschedulingGroup, Job, RayJob, TrainJob
 from tests.core.invariants import check
 from tests.core.operated import Operated, Said, Submit, make_pods, mpi, ray
 from tests.core.values import asks, node
@@ -323,3 +330,30 @@ def test_what_a_train_job_says_counts_for_the_job_set_that_is_made_of_it(world: 
     w.cluster.put(TrainJob("default", "t", "u"))
     w.advance(3)
     assert w.jobs.nodes(job) == ["n0"] * 2
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations"),
+    [
+        ({GROUP_LABEL: "g"}, {}),
+        ({"scheduling.x-k8s.io/pod-group": "g"}, {GROUP_SIZE_ANNOTATION: "2"}),
+        ({}, {GROUP_SIZE_ANNOTATION: "1"}),
+    ],
+)
+def test_what_a_train_job_says_counts_for_pods_that_name_a_gang_of_their_own(
+    world: MakeWorld, labels: dict[str, str], annotations: dict[str, str]
+) -> None:
+    w = world(node("n0"), CoschedulingGroup("default", "g", "p", 2))
+    says = Submission(hold="true", user="ada", queues=((QUEUE_LABEL, "default"),))
+    w.cluster.put(TrainJob("default", "t", "u", submission=says))
+    w.jobs.submit_set("t", 2, made_of="t", labels=labels, annotations={COMPLETION_INDEX: "0", **annotations})
+    w.advance(3)
+    admission = w.controller.lifecycle.admission
+    gangs = w.controller.registry.gangs.values()
+    assert [(admission.user_of(one), one.reason and one.reason.code) for one in gangs] == [
+        ("ada", ReasonCode.HELD)
+    ] * len(gangs)
+    assert gangs
+    w.cluster.put(TrainJob("default", "t", "u"))
+    w.advance(3)
+    assert not any(one.reason and one.reason.code is ReasonCode.HELD for one in gangs)
