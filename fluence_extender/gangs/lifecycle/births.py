@@ -330,13 +330,13 @@ class Births:
                     known.foreseen[index] = known.pod(index, node)
                     coming.append(known.foreseen[index])
             self._counts[known.job.namespace] += len(known.foreseen) - before
+            self._open.discard(uid)
             if known.over or known.spent:
                 del self._jobs[uid]
-                self._open.discard(uid)
                 if not self._pods.get(uid):
                     self._pods.pop(uid, None)
-            else:
-                (self._open.add if self.leading and known.unsettled() else self._open.discard)(uid)
+            elif self.leading and (uid in self.gated or known.unsettled()):
+                self._open.add(uid)
         self._changed.clear()
         return gone, coming
 

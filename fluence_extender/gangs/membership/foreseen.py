@@ -233,9 +233,11 @@ class JobPods:
 
     def unsettled(self) -> bool:
         """Return whether it may need an action without a new observation."""
-        if self.job.held_for_placement or self.leaving or self.foreseen:
+        if self.leaving:
             return True
-        return bool(self.pending()) or bool(self.missing())
+        if self.job.suspended:
+            return self.job.held_for_placement and not (self.waits and self.shapes)
+        return bool(self.foreseen or self.pending() or self.missing())
 
     def _taken(self, index: int) -> bool:
         """Return whether the index has a pod that holds a place or has succeeded, or needs none any more."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,13 +12,15 @@ from fluence_extender.cluster.errors import Denied, Unforeseeable
 from fluence_extender.cluster.port import BINDS_FOR, Kind, ResourcesFile
 from fluence_extender.gangs.execution.job_writes import PLAN_DROPPED
 from fluence_extender.gangs.lifecycle import births
+from fluence_extender.gangs.membership.foreseen import JobPods, shape
 from fluence_extender.http.scheduler.port import On
 from fluence_extender.model.devices import DeviceClass
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import BACKEND_ANNOTATION, GATE, QUEUE_LABEL
-from fluence_extender.model.pod import HostPort
+from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.queue import PriorityClass, Queue, SchedulingOptions
 from fluence_extender.model.submission import Submission
+from fluence_extender.model.workload import Job
 from tests.core.invariants import check
 from tests.core.values import PodFields, asks, node
 from tests.unit.gangs.conftest import MakeWorld, gang
@@ -578,3 +582,22 @@ def test_first_in_line_are_foreseen_first_after_a_restart_although_others_are_ol
     assert w.jobs.nodes(first) == ["n0"] * 8
     assert all(w.cluster.job(job).suspended for job in waiting)
     check(w)
+
+
+def test_job_that_waits_for_room_is_looked_at_only_if_something_of_it_changes(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    waits = w.jobs.submit("a", 2)
+    workloads = w.controller.registry.workloads
+    common = shape(w.cluster.first_pods[waits.uid][0])
+
+    def unsettled(job: Job = waits, shapes: tuple[Pod, ...] = (common,), **fields: Any) -> bool:
+        return JobPods(job, workloads, {}, shapes, **fields).unsettled()
+
+    assert not unsettled()
+    assert unsettled(shapes=())
+    assert unsettled(refused="its pods have host ports")
+    assert unsettled(leaving="its place is lost")
+    assert not unsettled(replace(waits, held_for_placement=False))
+    running = replace(waits, suspended=False, held_for_placement=False, nodes=("n0", "n0"))
+    assert unsettled(running)
+    assert not unsettled(replace(running, done=((0, 1),)))
