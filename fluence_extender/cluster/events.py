@@ -149,7 +149,9 @@ class EventRecorder:
         if pending is None:
             return 0.0
         now = asyncio.get_running_loop().time()
-        key, entry = min(pending.items(), key=lambda item: max(item[1].due, now))
+        # Of thousands most are due, so the search for the oldest one of these ends soon.
+        due = next((item for item in pending.items() if item[1].due <= now), None)
+        key, entry = due or min(pending.items(), key=lambda item: item[1].due)
         left = entry.due - now
         if left <= 0:
             left = self._budgets.setdefault(namespace, _Budget(BURST, now)).wait(now)
