@@ -361,7 +361,8 @@ class Attempts:
             allowed, over = self._queue.admission.within_quota(gang, ready, fewest)
             if over is None or allowed >= fewest or self._preemption.takes_back(gang, ready[:fewest]):
                 return None
-        if _needed(gang, gang.size) and any(one.assignment is not None for one in gang.pending()):
+        settled = any(one.assignment is not None for one in gang.pending())
+        if settled and not gang.begun and _needed(gang, gang.size):
             # Some have places that the others can't join, so all give them back.
             self._places.withdraw(gang)
             self._registry.dirty.add(gang.key)

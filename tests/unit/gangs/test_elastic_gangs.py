@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Owner, Pod
+from fluence_extender.model.queue import Queue, Quota
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.workload import CoschedulingGroup, Job, PodGroup, Workload
 from tests.core.manifests import job_pod
@@ -121,6 +123,27 @@ def test_replacements_of_a_gang_that_runs_are_placed_one_by_one_as_room_allows(
     w.advance(5)
     assert all(w.nodes_of(*new))
     assert w.gang("g").state is GangState.BOUND
+
+
+def test_replacement_over_quota_waits_quietly_beside_one_that_has_its_place(world: MakeWorld) -> None:
+    limited = Queue("default", quota=Quota(limit={"cpu": 2000}), uid="q")
+    w = world(node("n0", cpu=4000), replace(limited, quota=Quota()))
+    pods = [member(w, "label", number, 3) for number in range(3)]
+    w.advance(5)
+    assert all(w.nodes_of(*pods))
+    w.cluster.put(limited)
+    for lost in pods[1:]:
+        w.cluster.remove(w.now(lost))
+    w.advance(1)
+    w.scheduler.unclaimed.update(("g-7", "g-8"))
+    new = [member(w, "label", number, 3) for number in (7, 8)]
+    w.advance(1)
+    assert [bool(w.member(one.uid).assignment) for one in new] == [True, False]
+    reason = w.gang("g").reason
+    assert reason is not None
+    assert reason.code is ReasonCode.OVER_QUOTA
+    assert not w.controller.lifecycle.restless
+    w.scheduler.unclaimed.clear()
 
 
 @pytest.mark.parametrize("kind", ["native", "coscheduling"])
