@@ -346,9 +346,8 @@ class Attempts:
         gang.explain(reason, now)
         if reason is not None and reason is why and not apart and self._decides_alone(gang, ready):
             gang.attempt.record = record
-        needed = _needed(gang, size)
-        lacking = [member for member in ready if member.assignment is None]
-        return needed > 0 and self._blocks(gang, rank, lacking[:needed], now)
+        lacking = [member for member in ready if member.assignment is None][: _needed(gang, size)]
+        return self._blocks(gang, rank, lacking, now)
 
     def _over_quota(self, gang: Gang, ready: Sequence[Member], fewest: int) -> Reason | None:
         """Return which quota of its namespace or its queue has no room for the members that have to be placed now.
@@ -370,9 +369,7 @@ class Attempts:
 
     def _blocks(self, gang: Gang, rank: Rank, lacking: Sequence[Member], now: float) -> bool:
         """Tell the queue that the gang is blocked, if it is and if that counts there; return whether both hold."""
-        if gang.reason is None or gang.reason.code not in BLOCKED or not self._queue.blocks(rank):
-            return False
-        if not lacking:
+        if not (lacking and gang.reason and gang.reason.code in BLOCKED and self._queue.blocks(rank)):
             return False
         passes = self._preemption.passes(gang)
         demands, settled = self._places.demands(lacking, now), self._places.settled(gang)
