@@ -25,7 +25,7 @@ from fluence_extender.gangs.lifecycle.namespace_quotas import NamespaceQuotas
 from fluence_extender.gangs.lifecycle.pins import pinned
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.lifecycle.rounds import Round
-from fluence_extender.gangs.membership.assembly import foreign_gates, required_size
+from fluence_extender.gangs.membership.assembly import foreign_gates, required_size, waiting_for_gates
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.manager import PreemptionManager
@@ -90,7 +90,7 @@ class Attempts:
         self._reached: Rank | None = None
         self._round = Round()
         self._searched = 0
-        self._known: dict[FailureRecord, tuple[Reason, int]] = {}
+        self._idle: dict[float, bool] = {}
         self.explained: list[Gang] = []
         """The gangs for which the last step has only found another reason, by the records of others' failures."""
         self._tried_version = (-1, -1)
@@ -114,7 +114,7 @@ class Attempts:
         self.explained = []
         self._begin(looked_at)
         self._preemption.begin_round()
-        self._known.clear()
+        self._idle.clear()
         # A search for victims goes on only where its gang is tried each time.
         searching = self._preemption.searching_for
         changed: set[GangKey] = set()
@@ -172,28 +172,23 @@ class Attempts:
     def _attempt(self, place: InLine, now: float, changed: set[GangKey]) -> bool:
         """Try a gang if it might fit, and add it to ``changed`` unless nothing but its reason has changed.
 
-        Return whether that took long enough to look at the time.
+        Return False if nothing was to do, because the gang has its reason already or can't fit.
         """
         gang, rank = place.gang, place.rank
         attempt = gang.attempt
-        if (
-            gang.rest.until > now
-            or (
-                attempt.version == self._ledger.version
-                and attempt.again_at > now
-                and not self._queue.reconsiders(gang, rank)
-            )
-            or self._queue.turns.find(gang.key) is not place
+        if gang.rest.until > now or (
+            attempt.version == self._ledger.version
+            and attempt.again_at > now
+            and not self._queue.reconsiders(gang, rank)
         ):
             return False
-        known = self._known_reason(gang, rank)
-        at_once = known is not None
-        if known is None:
-            known = (
-                self._recorded_reason(gang, rank, now)
-                if attempt.record
-                else self._reason_of_others(gang, rank, now)
-            )
+        known = self._recorded_reason(gang, rank, now)
+        if known is not None and gang.reason is known and attempt.again_at > now:
+            return False
+        if self._queue.turns.find(gang.key) is not place:
+            return False
+        if attempt.record is None:
+            known = self._reason_of_others(gang, rank, now)
         lacking = gang.placeless() if known is None else []
         if known is None and not lacking:
             return False
@@ -204,13 +199,12 @@ class Attempts:
             if gang.reason is not known and gang.reason != known:
                 gang.explain(known, now)
                 self.explained.append(gang)
-                at_once = False
             gang.reason = known
-            return not at_once
+            return True
         changed.add(gang.key)
         attempt.again_at, attempt.record = NEVER, None
         blocked = False
-        self._known.clear()
+        self._idle.clear()
         try:
             blocked = self._try(gang, rank, now)
         except Exception as error:
@@ -229,24 +223,10 @@ class Attempts:
             self._quotas.note(gang)
         return True
 
-    def _known_reason(self, gang: Gang, rank: Rank) -> Reason | None:
-        """Return the reason of the last gang with this demand if it counts for this gang, too; None if not.
-
-        It counts until a gang is tried, for gangs behind all blocked ones, and for as many reservations or more.
-        """
-        record = gang.attempt.record
-        found = self._known.get(record) if record is not None else None
-        if found is None or gang.asks_since or gang.starts_about is not None:
-            return None
-        queue, (reason, fewest) = self._queue, found
-        if queue.blocks(rank) or queue.stops(rank) is not None:
-            return None
-        return reason if not fewest or queue.levels(gang) >= fewest else None
-
     def _recorded_reason(self, gang: Gang, rank: Rank, now: float) -> Reason | None:
         """Return why the gang still has no place, if the record of its demand tells it; None to try the gang."""
         record = gang.attempt.record
-        if record is None or gang.asks_since or not self._preemption.idle(record.preempting, now):
+        if record is None or gang.asks_since or not self._is_idle(record.preempting, now):
             return None
         if self._queue.blocks(rank):
             # Its reservation stays as long as it lacks room.
@@ -256,16 +236,13 @@ class Attempts:
         stopped = self._queue.stops(rank)
         if stopped is not None:
             return stopped
-        reason, fewest = self._failures.reason(record), 0
-        if reason is None:
-            token, levels = self._queue.reserved_before(gang, rank)
-            if token is None:
-                return None
-            reason = self._failures.reason_beside(record, token, levels, self._queue.kept_room(levels))
-            fewest = record.levels
+        reason = self._failures.reason(record)
         if reason is not None:
-            self._known[record] = reason, fewest
-        return reason
+            return reason
+        token, levels = self._queue.reserved_before(gang, rank)
+        if token is None:
+            return None
+        return self._failures.reason_beside(record, token, levels, self._queue.kept_room(levels))
 
     def _reason_of_others(self, gang: Gang, rank: Rank, now: float) -> Reason | None:
         """Return why a gang that wasn't tried yet has no place, if others with its demand have none; None to try it."""
@@ -284,6 +261,13 @@ class Attempts:
             _note_whole(gang, ready, size)
         return reason
 
+    def _is_idle(self, priority: float, now: float) -> bool:
+        """Return whether preemption is idle for that priority; within a step only an attempt changes that."""
+        found = self._idle.get(priority)
+        if found is None:
+            found = self._idle[priority] = self._preemption.idle(priority, now)
+        return found
+
     def _try(self, gang: Gang, rank: Rank, now: float) -> bool:
         """Try to place a gang; return whether it is blocked: it is whole and lacks capacity."""
         size = size_of(gang)
@@ -296,7 +280,7 @@ class Attempts:
             gang.explain(self._not_whole(gang, size, missing), now)
             return False
         if not ready:
-            gang.explain(_gates(gang), now)
+            gang.explain(waiting_for_gates(gang.alive()), now)
             return False
         self._preemption.order(gang, ready)
         apart = bool(settled or len(ready) != missing)
@@ -382,7 +366,7 @@ class Attempts:
         """Return why a gang waits that has too few members without gates of others."""
         present = len(gang.alive()) + gang.ended
         if present >= size:
-            return _gates(gang) or waiting(present, size)
+            return waiting_for_gates(gang.alive()) or waiting(present, size)
         elsewhere = self._registry.foreign_members(gang)
         never = self._places.never([member.pod for member in gang.placeless()], missing)
         if never is None:
@@ -491,10 +475,3 @@ def _invalid(ready: Iterable[Member]) -> Reason | None:
     return (
         None if broken is None else Reason(ReasonCode.INVALID_REQUEST, f"pod {broken.name}: {broken.problem}")
     )
-
-
-def _gates(gang: Gang) -> Reason | None:
-    names = sorted({gate for member in gang.alive() for gate in foreign_gates(member.pod)})
-    if not names:
-        return None
-    return Reason(ReasonCode.WAITING_FOR_GATES, f"waiting for scheduling gates of others: {', '.join(names)}")

@@ -73,11 +73,15 @@ class Failures:
         return self._ledger.version, self._placements
 
     def note(self, record: FailureRecord, reason: Reason, token: object = None, levels: int = 0) -> None:
-        """Record why there is no place beside the reservations of ``token``, ``levels`` of them."""
+        """Record why there is no place beside the reservations of ``token``, ``levels`` of them.
+
+        A reason that is the same as before stays the same object, so that gangs that have it needn't be told again.
+        """
         if reason.code is ReasonCode.BEHIND_RESERVATION:
             record.reason_beside, record.beside, record.levels = reason, (self._now, token), levels
         else:
-            record.reason, record.version = reason, self._ledger.version
+            record.reason = record.reason if record.reason == reason else reason
+            record.version = self._ledger.version
             record.placements = None if reason.fitting == 0 else self._placements
 
     def reason(self, record: FailureRecord) -> Reason | None:
@@ -90,9 +94,9 @@ class Failures:
         reason = self._lacks.reason(record.lack)
         if reason is None:
             record.fits_at = state
-        else:
-            self.note(record, reason)
-        return reason
+            return None
+        self.note(record, reason)
+        return record.reason
 
     def reason_beside(
         self, record: FailureRecord, token: object, levels: int, kept: KeptRoom | None

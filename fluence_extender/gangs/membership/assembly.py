@@ -81,3 +81,11 @@ def shortest_patience(memberships: Iterable[Membership]) -> float | None:
 def foreign_gates(pod: Pod) -> tuple[str, ...]:
     """Return the pod's scheduling gates that aren't ours to remove."""
     return tuple(gate for gate in pod.gates if gate != GATE)
+
+
+def waiting_for_gates(members: Iterable[Member]) -> Reason | None:
+    """Return that the members wait for scheduling gates of others, None if they have none."""
+    names = sorted({gate for member in members for gate in foreign_gates(member.pod)})
+    if not names:
+        return None
+    return Reason(ReasonCode.WAITING_FOR_GATES, f"waiting for scheduling gates of others: {', '.join(names)}")
