@@ -181,20 +181,25 @@ class JobController:
         while True:
             await asyncio.sleep(EVERY)
             self.looked_at = asyncio.get_running_loop().time()
-            seen = self.cluster.revision, self.quota, self._binding()
-            if seen == self._seen:
+            if not self.behind:
                 # What a look leads to follows from what it sees, and the last one has done that.
                 continue
-            self._seen = seen
+            self._seen = self._sight()
             for name in self.sets:
                 self._sync_set(name)
             for job in self.cluster.jobs():
                 if job.uid in self.cluster.first_pods:
                     self._sync(job)
 
-    def _binding(self) -> int:
-        """Return how many Jobs have plans by which pods are bound by their creation now."""
-        return sum(1 for until in self.cluster.bound_until.values() if self.looked_at < until)
+    @property
+    def behind(self) -> bool:
+        """Whether there is something that it hasn't seen yet, for which it may create pods."""
+        return self._seen != self._sight()
+
+    def _sight(self) -> tuple[int, int | None, int]:
+        """Return what it sees: among it, how many Jobs have plans by which pods are bound by their creation now."""
+        binding = sum(1 for until in self.cluster.bound_until.values() if self.looked_at < until)
+        return self.cluster.revision, self.quota, binding
 
     def _sync_set(self, name: str) -> None:
         """Admission leaves a Job suspended that is held for placement, or whose plan binds new pods."""

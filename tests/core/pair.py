@@ -145,8 +145,8 @@ class Pair(World):
 
     @property
     def binding(self) -> bool:
-        """Whether a bind call is under way anywhere."""
-        return any(one.scheduler.binding for one in self.replicas)
+        """Whether a bind call is under way anywhere, or pods may be bound by their creation."""
+        return self.jobs.behind or any(one.scheduler.binding for one in self.replicas)
 
 
 class Seen:
