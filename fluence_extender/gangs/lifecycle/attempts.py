@@ -172,7 +172,7 @@ class Attempts:
     def _attempt(self, place: InLine, now: float, changed: set[GangKey]) -> bool:
         """Try a gang if it might fit, and add it to ``changed`` unless nothing but its reason has changed.
 
-        Return False if nothing was to do, because the gang has its reason already or can't fit.
+        Return False if there was nothing to do, because the gang has its reason already or can't fit.
         """
         gang, rank = place.gang, place.rank
         attempt = gang.attempt
