@@ -176,19 +176,21 @@ class Attempts:
         """
         gang, rank = place.gang, place.rank
         attempt = gang.attempt
-        if gang.rest.until > now or (
-            attempt.version == self._ledger.version
-            and attempt.again_at > now
-            and not self._queue.reconsiders(gang, rank)
+        if (
+            gang.rest.until > now
+            or (
+                attempt.version == self._ledger.version
+                and attempt.again_at > now
+                and not self._queue.reconsiders(gang, rank)
+            )
+            or self._queue.turns.find(gang.key) is not place
         ):
             return False
-        known = self._recorded_reason(gang, rank, now)
-        if known is not None and gang.reason is known and attempt.again_at > now:
-            return False
-        if self._queue.turns.find(gang.key) is not place:
-            return False
-        if attempt.record is None:
-            known = self._reason_of_others(gang, rank, now)
+        known = (
+            self._recorded_reason(gang, rank, now)
+            if attempt.record
+            else self._reason_of_others(gang, rank, now)
+        )
         lacking = gang.placeless() if known is None else []
         if known is None and not lacking:
             return False
@@ -196,7 +198,9 @@ class Attempts:
         if known is not None:
             attempt.again_at = NEVER
             attempt.queue_version = self._queue.version
-            if gang.reason is not known and gang.reason != known:
+            if gang.reason is known:
+                return False
+            if gang.reason != known:
                 gang.explain(known, now)
                 self.explained.append(gang)
             gang.reason = known
