@@ -8,7 +8,7 @@ another replica leads. A standby follows the facts alone, so that `lead` has lit
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from fluence_extender.cluster.port import (
     DEVICE_KINDS,
@@ -33,14 +33,13 @@ from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.endings import Endings
 from fluence_extender.gangs.reporting.accounts import PodAccounts
 from fluence_extender.gangs.reporting.queue_status import QueueReports
-from fluence_extender.gangs.reporting.traces import gang_trace
+from fluence_extender.gangs.reporting.waits import waits
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.accounting import AccountSink
 from fluence_extender.model.devices import DeviceObject
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.tracing import TraceSink
 from fluence_extender.model.workload import Job, JobSet, Resumable, Workload
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
@@ -55,8 +54,9 @@ class Controller:
     ``revision`` grows when the cluster changes, and the registry's revision when a gang changes. ``leading`` says
     whether this replica decides; a replica that may have to stand by starts with False. ``read_resources`` returns the
     resources to adopt from a changed resources.yaml, if any. ``on_preempted`` is called for each gang whose eviction
-    begins. ``sink`` receives what pods hold, for the account of past work; it is None if no account is kept. Each of
-    ``traces`` receives the trace of each gang that has become whole.
+    begins. ``sink`` receives what pods hold, for the account of past work; it is None if no account is kept.
+    ``on_waited`` is called with the namespace, the reason, the priority and the seconds of each wait of a gang that has
+    become whole.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Controller:
         read_resources: ReadResources = lambda _: None,
         on_preempted: Callable[[], None] = lambda: None,
         sink: AccountSink | None = None,
-        traces: Sequence[TraceSink] = (),
+        on_waited: Callable[[str, str, int, float], None] = lambda *_: None,
     ) -> None:
         self.ledger = ledger
         self.registry = Registry(calendar)
@@ -81,7 +81,7 @@ class Controller:
             limits or Limits(),
             clock,
             on_preempted,
-            self._trace,
+            self._count_waits,
         )
         self.queue = self.lifecycle.queue
         self._queue_reports = QueueReports(
@@ -97,7 +97,7 @@ class Controller:
         self._accounts = (
             PodAccounts(sink, self.registry, self.lifecycle.admission, calendar) if sink is not None else None
         )
-        self._traces = traces
+        self._on_waited = on_waited
         self._births = self.lifecycle.births
         self._clock = clock
         self._read_resources = read_resources
@@ -468,13 +468,10 @@ class Controller:
             self._accounts.state()
         return actions
 
-    def _trace(self, gang: Gang) -> None:
-        """Send the trace of a gang that has become whole to all sinks."""
-        place = self.lifecycle.admission.usage.place(gang.key)
-        trace = gang_trace(gang, place.queue if place is not None else "") if self._traces else None
-        if trace is not None:
-            for sink in self._traces:
-                sink.send(trace)
+    def _count_waits(self, gang: Gang) -> None:
+        """Tell the waits of a gang that has become whole."""
+        for reason, seconds in waits(gang):
+            self._on_waited(gang.key.namespace, reason, gang.priority, seconds)
 
     def member(self, uid: str) -> tuple[Gang, Member] | None:
         """Return the gang and the member of a pod of ours, or None if the pod isn't known."""

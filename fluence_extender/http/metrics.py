@@ -22,7 +22,6 @@ from prometheus_client.exposition import choose_encoder
 
 from fluence_extender.ledger.audit import DriftKind
 from fluence_extender.model.gang import GangState
-from fluence_extender.model.tracing import NAMESPACE, PRIORITY, REASON, GangTrace
 
 VERBS = ("filter", "prioritize", "bind", "preempt")
 
@@ -152,15 +151,11 @@ class Metrics:
         """Count the error in ``seconds`` of the ``first`` or ``last`` ``estimate`` of a start."""
         self._estimates[estimate].observe(abs(seconds))
 
-    def send(self, trace: GangTrace) -> None:
-        """Count the waiting times of a gang that has become whole, by cause."""
-        whole = trace.whole.attributes
-        for part in trace.parts:
-            reason = part.attributes.get(REASON)
-            if reason:
-                labels = str(whole[NAMESPACE]), str(reason), str(whole[PRIORITY])
-                self._waits.labels(*labels).inc()
-                self._wait_seconds.labels(*labels).inc(part.end - part.start)
+    def count_wait(self, namespace: str, reason: str, priority: int, seconds: float) -> None:
+        """Count one wait of a gang that has become whole."""
+        labels = namespace, reason, str(priority)
+        self._waits.labels(*labels).inc()
+        self._wait_seconds.labels(*labels).inc(seconds)
 
     def set_engine(self, engine: str, version: str) -> None:
         """Set which engine places gangs, and its version."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar, Unpack
@@ -33,7 +33,6 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.tracing import TraceSink
 from fluence_extender.model.workload import Job
 from tests.core.clock import VirtualLoop
 from tests.core.engine import FINE_EMBEDDED, CoreEngine
@@ -70,7 +69,7 @@ class World:
 
     ``scheduling`` starts kube-scheduler; without it a test asks and binds itself.
 
-    ``sink`` takes in the accounts of pods, if there is one, and ``traces`` those of gangs.
+    ``sink`` takes in the accounts of pods, if there is one; ``on_waited`` is called with each wait of a gang.
     """
 
     def __init__(
@@ -81,10 +80,10 @@ class World:
         limits: Limits = LIMITS,
         scheduling: bool = True,
         sink: AccountSink | None = None,
-        traces: Sequence[TraceSink] = (),
+        on_waited: Callable[[str, str, int, float], None] = lambda *_: None,
     ) -> None:
         self.sink = sink
-        self.traces = traces
+        self.on_waited = on_waited
         self.loop = VirtualLoop()
         self.engine = engine
         self.policy = policy
@@ -126,7 +125,7 @@ class World:
             calendar=self.loop.time,
             read_resources=live.read,
             sink=self.sink,
-            traces=self.traces,
+            on_waited=self.on_waited,
         )
         self._watch_for_crashes(self.controller)
         self.driver = Driver(self.controller, self.cluster, clock=self.loop.time)

@@ -19,7 +19,6 @@ from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.apps.extender.engines import Engine, choose_engine, matcher_setup
 from fluence_extender.apps.extender.exposure import Exposure, exposed
 from fluence_extender.apps.extender.past_work import open_history
-from fluence_extender.apps.extender.traces import open_traces
 from fluence_extender.apps.processes import StartRefused, faulty_resources, first_error
 from fluence_extender.apps.settings import Settings
 from fluence_extender.cluster.early_watch import EarlyWatch
@@ -118,7 +117,6 @@ async def _run(
         driver.executor.record_event(_refusal_event(settings.resources_namespace, file, why))
 
     live = LiveResources(reject)
-    traces = open_traces()
     history = open_history(settings.history, settings.history_keep, metrics)
     limits = Limits(
         completion=settings.completion_limit,
@@ -135,7 +133,7 @@ async def _run(
         read_resources=live.read,
         on_preempted=metrics.preemptions.inc,
         sink=history.writer if history is not None else None,
-        traces=[metrics, *([traces] if traces is not None else [])],
+        on_waited=metrics.count_wait,
     )
     leadership: Leadership = ByLease(settings.identity) if settings.lease else ALONE
     driver = Driver(controller, session.writes, leadership)
@@ -188,8 +186,6 @@ async def _run(
     finally:
         if history is not None:
             await asyncio.to_thread(history.close)
-        if traces is not None:
-            await asyncio.to_thread(traces.close)
         ledger.close()
 
 

@@ -46,7 +46,7 @@ def described(project: Path) -> dict[str, list[Requirement]]:
     text = tomllib.loads((project / "pyproject.toml").read_text())
     extras: dict[str, Any] = text["project"]["optional-dependencies"]
     own: list[str] = text["project"]["dependencies"]
-    installed = own + extras["dashboard"] + extras["history"] + extras["traces"]
+    installed = own + extras["dashboard"] + extras["history"]
     asked = {
         "project": installed,
         "docs": installed + extras["docs"],
