@@ -44,7 +44,7 @@ configuration *baseline*): {cohorts} cohorts of {queues} ClusterQueues with {nom
 Kueue's generator makes Workloads, which only Kueue knows, and its test runs a manager with little more than the
 scheduler. Here each workload is a Job of one pod, and Kueue's whole manager runs. As in Kueue's test no pods exist: the
 Job controller is stopped, and a Job is complete some time after it was admitted. Our Queues are what
-`kubectl fluence queue from-kueue` makes of the ClusterQueues.
+the [table](../migrating.md#kueue) makes of the ClusterQueues.
 
 | | version and settings |
 |---|---|

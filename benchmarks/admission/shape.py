@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import yaml
+
 from benchmarks.peers.kueue import VERSION
-from fluence_extender.apps.kubectl.from_kueue import migrated
-from fluence_extender.apps.kubectl.kueue import objects_of_kueue
+from fluence_extender.model.names import STATE_GROUP
 
 Manifest = dict[str, Any]
 
@@ -135,5 +136,18 @@ def local_queues() -> Iterator[Manifest]:
 
 
 def of_ours() -> str:
-    """Return the Queues that ``kubectl fluence queue from-kueue`` makes of the same objects, as YAML."""
-    return migrated(objects_of_kueue(of_kueue())).manifest()
+    """Return the Queues that do what Kueue's objects do, as YAML."""
+    specs: dict[str, Manifest] = {
+        f"cohort-{number}": {"limit": {"cpu": str(int(NOMINAL) * QUEUES)}} for number in range(COHORTS)
+    }
+    for name in queues():
+        specs[name] = {
+            "parent": name.partition("-queue-")[0],
+            "guaranteed": {"cpu": NOMINAL},
+            "limit": {"cpu": str(int(NOMINAL) + int(BORROWING))},
+            "preemption": {"within": "LowerPriority", "reclaim": "Borrowed"},
+        }
+    return yaml.safe_dump_all(
+        {"apiVersion": f"{STATE_GROUP}/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+        for name, spec in specs.items()
+    )

@@ -12,6 +12,7 @@ import yaml
 from click.testing import CliRunner
 
 from fluence_extender.apps.cli import main
+from fluence_extender.cluster.decode.queue import decode_queue
 from tests.docs.clone import NODE, make_clone
 from tests.docs.objects import KUBECTL, installed_in, known, rendered
 from tests.docs.reading import PAGES, ROOT, Fence, fences
@@ -54,10 +55,27 @@ def test_objects_of_pages_are_those_that_are_run_as_examples() -> None:
         for item in documents(fence)
         if "apiVersion" in item
     }
-    run = ("docs/gangs.md", "docs/queues.md", "docs/slurm.md")
+    run = ("docs/gangs.md", "docs/migrating.md", "docs/queues.md", "docs/slurm.md")
     elsewhere = {kind for page, kind in shown if page not in run}
     assert elsewhere == FILES_OF_THE_API_SERVER | OBJECTS_OF_OTHER_TOOLS
     assert len(shown) > 8
+
+
+QUEUES = [
+    pytest.param(item, id=f"{fence.where} {item['metadata']}")
+    for fence in FENCES
+    for item in documents(fence)
+    if item.get("kind") == "Queue"
+]
+
+
+@pytest.mark.parametrize("item", QUEUES)
+def test_queue_of_a_page_is_read_in_full(item: dict[str, object]) -> None:
+    assert decode_queue(json.dumps(item).encode()).problems == ()
+
+
+def test_page_on_migrating_shows_a_queue_in_place_of_kueues() -> None:
+    assert any("docs/migrating.md" in str(one.id) for one in QUEUES)
 
 
 def test_objects_of_ours_are_named_with_their_namespace() -> None:

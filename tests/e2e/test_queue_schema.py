@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.apps.kubectl.from_kueue import migrated
-from fluence_extender.apps.kubectl.kueue import objects_of_kueue
 from fluence_extender.cluster.decode.queue import decode_queue, decode_reservation
 from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from tests.e2e.harness import Manifest, documents
 from tests.e2e.queue_objects import PATHS, define, queue_object
 
-PAGE = Path(__file__).parents[2] / "docs" / "queues.md"
+PAGES = [Path(__file__).parents[2] / "docs" / name for name in ("queues.md", "migrating.md")]
 START = {"start": "2026-12-01T09:00:00Z"}
 WINDOW = START | {"duration": "3h"}
 LONG = {"key": "a", "operator": "In"}
@@ -48,34 +46,7 @@ AS_DOCUMENTED: dict[str, Any] = {
     "preemption": {"reclaim": "Borrowed", "within": "LowerPriority", "minRuntime": "10m", "by": "Suspend"},
 }
 
-KUEUE: list[Manifest] = [
-    {"kind": "Cohort", "metadata": {"name": "lab"}, "spec": {"fairSharing": {"weight": "0"}}},
-    {
-        "kind": "ClusterQueue",
-        "metadata": {"name": "a"},
-        "spec": {
-            "cohort": "lab",
-            "preemption": {"reclaimWithinCohort": "Any"},
-            "namespaceSelector": SELECTOR,
-            "resourceGroups": [
-                {"flavors": [{"name": "any", "resources": [{"name": "cpu", "nominalQuota": "1500m"}]}]}
-            ],
-        },
-    },
-    {
-        "kind": "LocalQueue",
-        "metadata": {"name": "l", "namespace": "ns"},
-        "spec": {"clusterQueue": "a", "stopPolicy": "HoldAndDrain"},
-    },
-]
-
 ACCEPTED: list[tuple[str, dict[str, Any]]] = [
-    *(
-        ("Queue", spec)
-        for spec in migrated(
-            objects_of_kueue(one | {"apiVersion": "kueue.x-k8s.io/v1beta2"} for one in KUEUE)
-        ).queues.values()
-    ),
     ("Queue", {}),
     ("Queue", AS_DOCUMENTED),
     *(("Queue", {"scheduling": {"policy": one}}) for one in ("fcfs", "easy", "hybrid", "conservative")),
@@ -175,14 +146,15 @@ def test_what_contradicts_itself_is_refused_with_its_field(
 
 DOCUMENTED = [
     body
-    for fence in re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    for page in PAGES
+    for fence in re.findall(r"^```yaml\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
     for body in documents(fence)
     if body.get("kind") in PATHS
 ]
 
 
 @pytest.mark.parametrize("body", DOCUMENTED, ids=lambda body: body["metadata"]["name"])
-def test_objects_of_the_page_are_accepted_as_they_are(api: Api, body: Manifest) -> None:
+def test_objects_of_the_pages_are_accepted_as_they_are(api: Api, body: Manifest) -> None:
     made = api.create(body)
     api.delete(f"{PATHS[body['kind']]}/{body['metadata']['name']}")
     assert made["spec"] == body["spec"]

@@ -7,7 +7,7 @@ to do anything. It only says which object a bare name stands for.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from fluence_extender.apps.kubectl.state_api import StateApiClient
 
-ACTIONS = ("list", "show", "hold", "release", "move", "pause", "resume", "from-kueue")
+ACTIONS = ("list", "show", "hold", "release", "move", "pause", "resume")
 ON_QUEUES = ("show", "pause", "resume")
 """The actions whose name is that of a queue; the name of the others is that of a gang."""
 
@@ -61,13 +61,6 @@ def _completed(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 @namespace_option
 @all_namespaces_option
 @no_headers_option
-@click.option(
-    "-f",
-    "--filename",
-    metavar="FILE",
-    multiple=True,
-    help="For from-kueue: read these manifests instead of the cluster's objects.",
-)
 @click.pass_obj
 def queue(
     client: StateApiClient,
@@ -78,7 +71,6 @@ def queue(
     namespace: str,
     all_namespaces: bool,
     no_headers: bool,
-    filename: tuple[str, ...],
 ) -> int:
     """Show the queues and the gangs in line, and act on them.
 
@@ -90,13 +82,10 @@ def queue(
       move [KIND/]NAME QUEUE   put it into another queue
       pause QUEUE           let nothing of a queue start
       resume QUEUE          let it work again
-      from-kueue            print Queues that do what Kueue's queues do, and what they don't
 
     KIND is that of any object of Kubernetes: job, deployment, pod. Without it, NAME is that of a gang.
     """
-    _check_words(action, name, queue, filename)
-    if action == "from-kueue":
-        return print_migration(client.connection, filename)
+    _check_words(action, name, queue)
     if action == "list":
         found = client.items("/v1/queues")
         print_items("queue", found, queue_columns(), output, not no_headers, none="there are no queues")
@@ -127,33 +116,14 @@ def queue(
     return next(filter(None, codes), 0)
 
 
-def _check_words(action: str, name: str | None, queue: str | None, filenames: Sequence[str]) -> None:
+def _check_words(action: str, name: str | None, queue: str | None) -> None:
     """Raise `UsageError` if an action has words that it doesn't take, or lacks one."""
     if queue is not None and action != "move":
         raise UsageError(f"{action} takes one name, not {name} and {queue}")
-    if filenames and action != "from-kueue":
-        raise UsageError(f"{action} reads no files; -f is for from-kueue")
     if action == "list" and name is not None:
         raise UsageError(f"list takes no name; kubectl fluence queue show {name} shows the line of a queue")
-    if action == "from-kueue" and name is not None:
-        raise UsageError(f"from-kueue takes no name; -f {name} reads a file")
     if action in _WANTED and (name is None or (action == "move" and queue is None)):
         raise UsageError(f"{action} what? kubectl fluence queue {action} {_WANTED[action]}")
-
-
-def print_migration(connection: Sequence[str], filenames: Sequence[str]) -> int:
-    """Print the Queues for Kueue's objects in files or, without any, in the cluster; what differs goes to stderr."""
-    # They read YAML, which the other actions don't need.
-    from fluence_extender.apps.kubectl.from_kueue import migrated
-    from fluence_extender.apps.kubectl.kueue import kueue_from_cluster, kueue_from_files
-
-    found = migrated(kueue_from_files(filenames) if filenames else kueue_from_cluster(connection))
-    if not found.queues:
-        raise CommandError("there are no ClusterQueues and no Cohorts; -f FILE reads them from manifests")
-    for note in found.notes:
-        click.echo(f"note: {note}", err=True)
-    click.echo(found.manifest(), nl=False)
-    return 0
 
 
 def _change(client: StateApiClient, action: str, name: str, queue: str) -> tuple[str, str]:
