@@ -160,7 +160,7 @@ def _on(one: dict[str, object], node: str) -> dict[str, object]:
 
 def _leads(replica: Stack) -> bool:
     try:
-        return bool(replica.get("/v1/gangs?limit=1")["metadata"]["leading"])
+        return bool(replica.get("/v1/queues")["metadata"]["leading"])
     except (OSError, KeyError):
         return False
 

@@ -99,7 +99,7 @@ class LargeCluster:
             "nodes": self._nodes,
             "backends": [device(f"qpu-{number}") for number in range(20)],
         }
-        metadata = {"leading": True, "continue": ""}
+        metadata = {"leading": True}
         self._bodies = {
             f"/v1/{name}": msgspec.json.encode({"items": items, "metadata": metadata})
             for name, items in lists.items()

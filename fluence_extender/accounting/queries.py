@@ -24,7 +24,6 @@ from sqlalchemy import (
     or_,
     select,
     true,
-    tuple_,
 )
 from sqlalchemy.sql.selectable import CTE
 
@@ -203,10 +202,6 @@ def _conditions(question: RunQuestion) -> Iterator[ColumnElement[bool]]:
     ):
         if wanted:
             yield column == wanted
-    if question.after is not None:
-        started, run = question.after
-        yield runs.c.started <= started
-        yield tuple_(runs.c.started, runs.c.run) < tuple_(literal(started), literal(run))
 
 
 def _run(row: Any) -> PastRun:

@@ -44,7 +44,7 @@ def dashboard(client: StateApiClient, port: int, no_browser: bool) -> None:
             f"the dashboard needs {error.name}; install it with pip install '{EXTRA}'"
         ) from None
     # Whatever is wrong with the way to the service is said here, in the words of all other commands.
-    client.document("/v1/queues", None, limit=1)
+    client.document("/v1/queues", None)
     with ExitStack() as stack:
         origin = _origin(client, stack)
         try:

@@ -179,7 +179,7 @@ class PastRun:
 class RunQuestion:
     """The requested runs, the newest first: those that started at ``since`` or later.
 
-    "" stands for all. ``after`` is the last run of the page before, by its start and its key.
+    "" stands for all.
     """
 
     namespace: str = ""
@@ -190,7 +190,6 @@ class RunQuestion:
     workload: str = ""
     since: int = 0
     limit: int = 100
-    after: tuple[int, str] | None = None
 
 
 class AccountUnavailable(Exception):

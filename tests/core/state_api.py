@@ -6,8 +6,7 @@ import json
 from typing import TypeVar
 
 from fluence_extender.http.state.listings import Listing
-from fluence_extender.http.state.paging import Page
-from fluence_extender.http.state.responses import graph_document
+from fluence_extender.http.state.responses import graph_document, list_document
 from fluence_extender.matcher.port import Jgf
 from tests.core.world import World
 
@@ -20,11 +19,11 @@ def every(listing: Listing[V]) -> list[V]:
     return [item for key in items.keys if (item := items.make(key)) is not None]
 
 
-def drawn(world: World, expanded: bool) -> Jgf:
+def drawn(world: World) -> Jgf:
     """Return the graph document."""
 
     async def draw() -> bytes:
-        pieces = await world.state.graph(expanded).read()
+        pieces = await world.state.graph().read()
         return b"".join([piece async for piece in graph_document(pieces)])
 
     document: Jgf = json.loads(world.run(draw()))
@@ -42,7 +41,7 @@ def documents(world: World) -> dict[str, tuple[str, str]]:
         "/v1/backends": state.backends(),
     }
     found = {path: (one.revision, _text(world, one)) for path, one in listings.items()}
-    found["/v1/graph"] = (state.graph(False).revision, json.dumps(drawn(world, False)))
+    found["/v1/graph"] = (state.graph().revision, json.dumps(drawn(world)))
     for gang in every(state.gangs(gone=True)):
         story = state.gang(gang.namespace, gang.name, gang.convention)
         if story is not None:
@@ -56,6 +55,6 @@ def documents(world: World) -> dict[str, tuple[str, str]]:
 
 def _text(world: World, listing: Listing[object]) -> str:
     async def read() -> bytes:
-        return b"".join([part async for part in Page("all", 0, "").streamed(listing.read(), None, True)])
+        return b"".join([part async for part in list_document(listing.read(), None, True)])
 
     return str(world.run(read()).decode())

@@ -40,9 +40,8 @@ def leaves(below: dict[str, list[Manifest]], path: str) -> dict[str, int]:
     return dict(counts)
 
 
-@pytest.mark.parametrize("expand", [False, True])
 def test_graph_shows_each_node_once_with_what_it_has(
-    expand: bool, fluence: Fluence, cluster: Cluster, own_nodes: NodeFactory
+    fluence: Fluence, cluster: Cluster, own_nodes: NodeFactory
 ) -> None:
     (large,) = own_nodes(
         1, cpu="4", memory="8Gi", prefix="large", labels={"topology.kubernetes.io/zone": "z1"}
@@ -50,7 +49,7 @@ def test_graph_shows_each_node_once_with_what_it_has(
     (gpus,) = own_nodes(1, cpu="2", memory="3Gi", prefix="gpus", extended={"nvidia.com/gpu": 2})
 
     def joined() -> dict[str, list[Manifest]] | None:
-        below = children(fluence.get(f"/v1/graph?expand={str(expand).lower()}"))
+        below = children(fluence.get("/v1/graph"))
         names = [one["name"] for found in below.values() for one in found if one["type"] == "node"]
         return below if sorted(names) == sorted(cluster.nodes()) else None
 
@@ -58,7 +57,6 @@ def test_graph_shows_each_node_once_with_what_it_has(
     assert below is not None
     assert leaves(below, f"/cluster/zone=z1/{large}") == {"core": 4, "memory": 8}
     assert leaves(below, f"/cluster/{gpus}") == {"core": 2, "memory": 3, "gpu": 2}
-    assert all("size" not in one for found in below.values() for one in found) or not expand
 
 
 def test_gang_is_found_by_its_name(fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory) -> None:
@@ -164,7 +162,7 @@ def test_devices_say_what_they_are_and_who_holds_them(
     assert allocation["backend"] == taken["backend"]
 
 
-def test_pages_and_tags_work_over_the_wire(
+def test_lists_and_tags_work_over_the_wire(
     fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, installation: Installation
 ) -> None:
     own_nodes(1, cpu="8")
@@ -172,13 +170,9 @@ def test_pages_and_tags_work_over_the_wire(
     namespace.wait_until_bound(5)
     for number in range(5):
         fluence.wait_for_state(namespace.name, f"p{number}", "bound")
-    first = fluence.get(f"/v1/gangs?namespace={namespace.name}&limit=2")
-    namespace.delete_pod("p0")
-    wait_for(lambda: len(fluence.gangs(namespace.name)) == 4, what="a gang to go")
-    token = first["metadata"]["continue"]
-    rest = fluence.get(f"/v1/gangs?namespace={namespace.name}&continue={token}")
-    assert [one["name"] for one in (*first["items"], *rest["items"])] == [f"p{number}" for number in range(5)]
-    assert rest["metadata"] == {"leading": True, "continue": ""}
+    listed = fluence.get(f"/v1/gangs?namespace={namespace.name}")
+    assert [one["name"] for one in listed["items"]] == [f"p{number}" for number in range(5)]
+    assert listed["metadata"] == {"leading": True}
 
     def unchanged() -> bool:
         url = f"{installation.stack.api_url}/v1/gangs"

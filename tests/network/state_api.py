@@ -158,7 +158,7 @@ class StateApi(Startable):
             return 200, self.documents[path]
         name = path.removeprefix("/v1/")
         if name in self.lists:
-            metadata = {"leading": self.leading, "continue": ""}
+            metadata = {"leading": self.leading}
             return 200, {"items": self.lists[name], "metadata": metadata}
         return 404, {"detail": f"no {path}"}
 
@@ -170,7 +170,7 @@ class StateApi(Startable):
         name = path.removeprefix("/v1/")
         if name in lists:
             self.asked[path] = self.asked.get(path, 0) + 1
-            return 200, {"items": lists[name], "metadata": {"leading": self.leading, "continue": ""}}
+            return 200, {"items": lists[name], "metadata": {"leading": self.leading}}
         return self.answer(path)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:

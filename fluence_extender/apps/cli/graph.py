@@ -19,20 +19,13 @@ from fluence_extender.apps.cli.options import KUBECONFIG, LEVELS, NAMESPACE, RES
 @RESOURCES
 @NAMESPACE
 @LEVELS
-@click.option(
-    "--expand/--compact",
-    default=True,
-    show_default=True,
-    help="One vertex for each core and GiB, as libreapi_cli reads it, or one sized vertex for equal leaves.",
-)
 def graph(
     kubeconfig: str | None,
     resources: Path | None,
     resources_namespace: str,
     levels: dict[str, str],
-    expand: bool,
 ) -> None:
-    """Print the resource graph of the live cluster as JGF, in whole cores and GiB."""
+    """Print the resource graph of the live cluster as JGF, with a vertex for each core and GiB."""
     from fluence_extender.apps.logs import set_up_logging
     from fluence_extender.cluster.errors import ClusterError
     from fluence_extender.graph.errors import InvalidResourcesFile
@@ -41,21 +34,23 @@ def graph(
     set_up_logging(level=logging.WARNING)
     source: str | Path = resources or resources_namespace
     try:
-        document = asyncio.run(_live_graph(kubeconfig, source, levels, expand))
+        document = asyncio.run(_live_graph(kubeconfig, source, levels))
     except (ClusterError, InvalidResourcesFile) as error:
         raise click.ClickException(str(error)) from None
     except TooManyVertices as error:
-        raise click.ClickException(f"{error}, or take the compact form (graph --compact)") from None
+        raise click.ClickException(
+            f"{error}; kubectl fluence graph --jgf has one vertex for equal leaves"
+        ) from None
     click.echo(json.dumps(document))
 
 
 async def _live_graph(
-    kubeconfig: str | None, resources: str | Path, levels: Mapping[str, str], expand: bool
+    kubeconfig: str | None, resources: str | Path, levels: Mapping[str, str]
 ) -> dict[str, Any]:
     from fluence_extender.cluster.port import Kind, ResourcesFile
     from fluence_extender.cluster.watch import list_once
     from fluence_extender.graph.cluster_graph import build_containment
-    from fluence_extender.graph.jgf import sized, to_jgf
+    from fluence_extender.graph.jgf import to_jgf
     from fluence_extender.graph.resources_file import parse_resources
     from fluence_extender.graph.units import COARSE
     from fluence_extender.matcher.expansion import MOST_WRITTEN, expanded
@@ -65,5 +60,7 @@ async def _live_graph(
     nodes = [one for one in seen if isinstance(one, Node)]
     file = next((one for one in seen if isinstance(one, ResourcesFile)), ResourcesFile("", None))
     parsed = parse_resources(file.text or "", file.source)
-    document = to_jgf(build_containment(nodes, parsed, units=COARSE, levels=levels))
-    return expanded(document, MOST_WRITTEN) if expand else sized(document)
+    document: dict[str, Any] = expanded(
+        to_jgf(build_containment(nodes, parsed, units=COARSE, levels=levels)), MOST_WRITTEN
+    )
+    return document

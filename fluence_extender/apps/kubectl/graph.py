@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -70,18 +69,14 @@ class Branch:
 @click.option("--nodes", "all_nodes", is_flag=True, help="Every node, however many there are.")
 @click.option("--json", "as_json", is_flag=True, help="The tree as JSON.")
 @click.option("--jgf", is_flag=True, help="The resource graph in JSON Graph Format, as the matcher sees it.")
-@click.option("--dot", is_flag=True, help="The tree for Graphviz.")
 @click.pass_obj
-def graph(
-    client: StateApiClient, output: str | None, all_nodes: bool, as_json: bool, jgf: bool, dot: bool
-) -> None:
+def graph(client: StateApiClient, output: str | None, all_nodes: bool, as_json: bool, jgf: bool) -> None:
     """Show the cluster as a tree: topology, nodes, virtual devices.
 
     Bars show what is held by gangs (#), used by other pods (+) and free (.).
     """
-    forms = [name for name, given in (("--json", as_json), ("--jgf", jgf), ("--dot", dot)) if given]
-    if len(forms) > 1:
-        raise UsageError(f"{forms[0]} and {forms[1]} can't be given together; choose one")
+    if as_json and jgf:
+        raise UsageError("--json and --jgf can't be given together; choose one")
     if jgf:
         sys.stdout.write(client.text("/v1/graph").decode() + "\n")
         return
@@ -89,8 +84,6 @@ def graph(
     devices = client.items("/v1/backends")
     if as_json or output in ("json", "yaml"):
         print_document({"cluster": root.json(), "backends": devices}, output or "json")
-    elif dot:
-        print("\n".join(_dot(root, devices)))
     else:
         for line in drawn(root, devices, all_nodes or output == "wide", output == "wide"):
             print(line)
@@ -203,31 +196,6 @@ def _colored(text: str) -> str:
         + painted("+" * theirs, YELLOW, sys.stdout)
         + text[1 + ours + theirs :]
     )
-
-
-def _dot(root: Branch, devices: Sequence[Item]) -> Iterator[str]:
-    yield "digraph cluster {"
-    yield "  node [shape=box];"
-    yield from _dot_branch(root, "/cluster", None)
-    paths = {device["path"] for device in devices}
-    for device in devices:
-        label = f"{device['name']}\n{device['held']}/{device['total']} {device['type']}"
-        yield f"  {json.dumps(device['path'])} [label={json.dumps(label, ensure_ascii=False)}, style=rounded];"
-        where = f"node/{device['node']}" if device["node"] else "/cluster"
-        parent = _parent(device, paths) or where
-        yield f"  {json.dumps(parent)} -> {json.dumps(device['path'])};"
-    yield "}"
-
-
-def _dot_branch(branch: Branch, path: str, parent: str | None) -> Iterator[str]:
-    have, free = branch.sums["allocatable"].get("cpu", 0), branch.sums["free"].get("cpu", 0)
-    label = f"{branch.kind} {branch.name}\ncpu {amount('cpu', have - free)}/{amount('cpu', have)}"
-    yield f"  {json.dumps(path)} [label={json.dumps(label, ensure_ascii=False)}];"
-    if parent is not None:
-        yield f"  {json.dumps(parent)} -> {json.dumps(path)};"
-    for child in branch.children:
-        below = f"node/{child.name}" if child.kind == "node" else f"{path}/{child.kind}={child.name}"
-        yield from _dot_branch(child, below, path)
 
 
 def _below(branch: Branch, kind: str, name: str) -> Branch:

@@ -1,15 +1,12 @@
 """The application of the state API: the state of the service, read-only, for people, tools and Prometheus.
 
 Invariants: no request changes the plan. Before the cluster is listed in full, requests get a 503 with the reason. Every
-answer says whether it comes from the leader or from a standby. The documents need no file from another host. HEAD is
-answered as GET without the body (RFC 9110, 9.3.2); of an answer in pieces only the first piece is made.
+answer says whether it comes from the leader or from a standby. The documents need no file from another host.
 """
 
 from __future__ import annotations
 
 from fastapi import FastAPI
-from starlette.requests import ClientDisconnect
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fluence_extender import __version__
 from fluence_extender.http.listeners.gate import AccessGate, OpenGate
@@ -25,9 +22,8 @@ from fluence_extender.http.state.simulate import simulate_route
 _DESCRIPTION = """Gangs and their histories, what their pods hold, nodes, virtual devices, and the resource graph.
 Read-only.
 
-Lists come whole, or in pages with `limit` and `continue`. Answers carry an `ETag`; with it in `If-None-Match` an answer
-that hasn't changed is a 304. The header `Fluence-Leading` (in lists also `metadata.leading`) is `false` when a standby
-answers from what it sees of the cluster."""
+Answers carry an `ETag`; with it in `If-None-Match` an answer that hasn't changed is a 304. The header `Fluence-Leading`
+(in lists also `metadata.leading`) is `false` when a standby answers from what it sees of the cluster."""
 
 
 def api_app(
@@ -51,36 +47,6 @@ def api_app(
     app.include_router(history_routes(service, gate))
     app.include_router(health_routes(service, metrics, scheduler, gate))
     app.include_router(discovery_route())
-    app.add_middleware(HeadAsGet)
     app.add_middleware(Aggregated)
     handle_problems(app)
     return app
-
-
-class _HeadSent(OSError):
-    """The head has been sent. The sender stops as if the client had disconnected."""
-
-
-class HeadAsGet:
-    """Middleware that lets ``app``, whose routes take GET, answer HEAD as well."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "HEAD":
-            await self._app(scope, receive, send)
-            return
-
-        async def send_head(message: Message) -> None:
-            if message["type"] != "http.response.body":
-                await send(message)
-                return
-            await send({"type": "http.response.body", "body": b""})
-            if message.get("more_body", False):
-                raise _HeadSent
-
-        try:
-            await self._app({**scope, "method": "GET"}, receive, send_head)
-        except (_HeadSent, ClientDisconnect):
-            return

@@ -43,7 +43,7 @@ def gang_listing(controller: Controller, gone: bool) -> Listing[v1.Gang]:
 
     def read() -> Items[v1.Gang]:
         positions.update(_positions(controller))
-        return Items(sorted(_list_key(key) for key in (*registry.gangs, *remembered)), make)
+        return Items(sorted(list_key(key) for key in (*registry.gangs, *remembered)), make)
 
     return Listing(f"{_revision(controller)}-{len(remembered)}", read)
 
@@ -172,7 +172,8 @@ def _allocation(controller: Controller, held: Allocation) -> v1.Allocation:
     )
 
 
-def _list_key(key: GangKey) -> Key:
+def list_key(key: GangKey) -> Key:
+    """Return the key of a gang in lists."""
     return (key.namespace, key.name, key.convention.value, key.uid, key.part)
 
 

@@ -15,15 +15,11 @@ from fluence_extender.graph.containment import Containment
 from fluence_extender.graph.jgf import Jgf, sized, vertices_jgf
 from fluence_extender.graph.units import COARSE, CORE_LEAF, MEMORY_LEAF
 from fluence_extender.graph.vertex import Vertex
-from fluence_extender.http.state.listings import GraphExport, GraphTooLarge, Pieces
+from fluence_extender.http.state.listings import GraphExport, Pieces
 from fluence_extender.http.state.nodes import cluster_revision
-from fluence_extender.matcher.expansion import MOST_WRITTEN, expanded
 
 SLICE = 250
 """Vertices per slice; one takes a few microseconds."""
-
-LEAVES = 500
-"""Single leaves per slice."""
 
 TRIES = 5
 """The number of times to gather in slices before a graph that keeps changing is gathered at once."""
@@ -31,34 +27,22 @@ TRIES = 5
 Gathered = list[tuple[Vertex, Vertex | None]]
 
 
-def graph(controller: Controller, expand: bool) -> GraphExport:
+def graph(controller: Controller) -> GraphExport:
     """Return the graph on which gangs are placed."""
 
     def now() -> Containment:
         return controller.ledger.graph.shown
 
-    return GraphExport(cluster_revision(controller), lambda: pieces_of(now, expand))
+    return GraphExport(cluster_revision(controller), lambda: pieces_of(now))
 
 
-async def pieces_of(now: Callable[[], Containment], expand: bool) -> Pieces:
-    """Return the graph that ``now`` returns, in whole cores and GiB.
-
-    ``expand`` makes one vertex for each leaf; otherwise equal leaves are one vertex with a size. Raises
-    `GraphTooLarge`.
-    """
+async def pieces_of(now: Callable[[], Containment]) -> Pieces:
+    """Return the graph that ``now`` returns, in whole cores and GiB; equal leaves are one vertex with a size."""
     gathered = await _gathered(now)
-    if expand:
-        total = await _all_leaves(gathered)
-        if total > MOST_WRITTEN:
-            raise GraphTooLarge(
-                f"the graph would have {total} vertices with one a leaf, more than {MOST_WRITTEN}"
-            )
 
     async def pieces(part: str) -> AsyncIterator[list[Jgf]]:
-        for slice_ in _slices(gathered, expand):
-            document = vertices_jgf(slice_)
-            shown = expanded(document, MOST_WRITTEN) if expand else sized(document)
-            yield shown["graph"][part]
+        for first in range(0, len(gathered), SLICE):
+            yield sized(vertices_jgf(gathered[first : first + SLICE]))["graph"][part]
 
     return Pieces(lambda: pieces("nodes"), lambda: pieces("edges"))
 
@@ -94,24 +78,3 @@ def _vertices(containment: Containment) -> Iterator[tuple[Vertex, Vertex | None]
         if vertex.count:
             above = containment.parent(path)
             yield vertex, None if above is None else containment.vertex(above)
-
-
-async def _all_leaves(gathered: Gathered) -> int:
-    """Return the number of vertices if each leaf is one."""
-    total = 0
-    for start in range(0, len(gathered), SLICE):
-        total += sum(vertex.count for vertex, _ in gathered[start : start + SLICE])
-        await asyncio.sleep(0)
-    return total
-
-
-def _slices(gathered: Gathered, expand: bool) -> Iterator[Gathered]:
-    """Yield ``gathered`` in slices with a bounded number of shown vertices; a single huge one may exceed the bound."""
-    first = size = 0
-    for position, (vertex, _) in enumerate(gathered):
-        leaves = vertex.count if expand else 1
-        if size and size + leaves > (LEAVES if expand else SLICE):
-            yield gathered[first:position]
-            first, size = position, 0
-        size += leaves
-    yield gathered[first:]

@@ -5,18 +5,14 @@ Callers see the work of namespaces whose pods they may list, and their own work 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from fluence_extender.http.state.paging import BadToken, key_of, token_after
 from fluence_extender.http.state.v1_history import DeviceSeconds, HeldDevice, StartMove, UsageRow, WorkRecord
 from fluence_extender.model.access import Caller, CallerSight
 from fluence_extender.model.accounting import HeldAmount, PastRun, Reader, UsedAmount
 from fluence_extender.model.notation import parse_duration
 from fluence_extender.model.resources import CPU, MEMORY
-
-KIND = "history"
-"""The name of the list in its tokens."""
 
 WITHOUT_A_NAME = "namespace "
 """The prefix of the names that stand for unrecorded users; no caller has such a name."""
@@ -99,28 +95,6 @@ def record(run: PastRun) -> WorkRecord:
             if _is_device(one.resource)
         ),
     )
-
-
-def next_token(runs: Sequence[PastRun], limit: int) -> str:
-    """Return the token of the next page, "" if there is none. ``runs`` may be one more than the ``limit``."""
-    if len(runs) <= limit:
-        return ""
-    last = runs[limit - 1]
-    return token_after(KIND, (str(last.started), last.run))
-
-
-def after_token(token: str) -> tuple[int, str] | None:
-    """Return the run after which the page of ``token`` begins, None for the first page. Raises `BadToken`."""
-    if not token:
-        return None
-    key = key_of(KIND, token)
-    if len(key) != 2 or not key[0].isdecimal() or len(key[0]) > LONGEST_TIME:
-        raise BadToken
-    return int(key[0]), key[1]
-
-
-LONGEST_TIME = 12
-"""Digits of a time in a token."""
 
 
 def _is_device(resource: str) -> bool:

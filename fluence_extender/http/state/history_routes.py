@@ -16,14 +16,11 @@ from fluence_extender.http.state import v1
 from fluence_extender.http.state.history import (
     SINCE_FORM,
     BadSince,
-    after_token,
-    next_token,
     reader_of,
     record,
     since_time,
     usage_rows,
 )
-from fluence_extender.http.state.paging import BadToken
 from fluence_extender.http.state.problems import JSON, BadQuery, only_known, refusal
 from fluence_extender.http.state.responses import LEADING
 from fluence_extender.http.state.service import ServiceState
@@ -93,7 +90,7 @@ def _usage_route(router: APIRouter, service: ServiceState, gate: AccessGate) -> 
             found = await account.usage(by, begin, namespace, reader)
         except AccountUnavailable as error:
             return refusal(503, str(error))
-        return _list(service, reader, usage_rows(found), "")
+        return _list(service, reader, usage_rows(found))
 
 
 def _history_route(router: APIRouter, service: ServiceState, gate: AccessGate) -> None:
@@ -110,26 +107,19 @@ def _history_route(router: APIRouter, service: ServiceState, gate: AccessGate) -
         ] = "",
         since: Since = "",
         limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.", examples=[100])] = 100,
-        continue_: Annotated[
-            str, Query(alias="continue", description="`metadata.continue` of the previous page.")
-        ] = "",
     ) -> Response:
         """Every gang that had a place, the newest start first; one that ran several times is there several times."""
         kept = service.account
         if kept is None:
             return refusal(501, NOT_KEPT)
-        try:
-            after = after_token(continue_)
-        except BadToken as error:
-            raise BadQuery(str(error)) from None
         begin = int(_since(since).timestamp()) if since else 0
-        question = RunQuestion(namespace, queue, user, account, name, workload, begin, limit + 1, after)
+        question = RunQuestion(namespace, queue, user, account, name, workload, begin, limit)
         try:
             reader = await _reader(request, kept, gate, namespace)
             found = await kept.runs(question, reader)
         except AccountUnavailable as error:
             return refusal(503, str(error))
-        return _list(service, reader, [record(one) for one in found[:limit]], next_token(found, limit))
+        return _list(service, reader, [record(one) for one in found])
 
 
 def _since(text: str) -> datetime:
@@ -149,11 +139,9 @@ async def _reader(request: Request, account: AccountReader, gate: AccessGate, na
     return reader_of(caller, sight)
 
 
-def _list(service: ServiceState, reader: Reader, items: list[Any], token: str) -> Response:
+def _list(service: ServiceState, reader: Reader, items: list[Any]) -> Response:
     leading = service.readiness.leading
-    metadata = v1.ListMetadata(
-        leading=leading, next_page=token, restricted=None if reader.sight.everything else True
-    )
+    metadata = v1.ListMetadata(leading=leading, restricted=None if reader.sight.everything else True)
     body = b'{"items":' + v1.encode(items) + b',"metadata":' + metadata.to_json() + b"}"
     headers = {"Cache-Control": "no-store", LEADING: str(leading).lower()}
     return Response(body, media_type=JSON, headers=headers)

@@ -2,9 +2,6 @@
 
 Each result has a revision that changes with its content and is known before the result is made. So a client that
 already has the newest answer costs nothing.
-
-Invariant: a `Listing` has its keys in ascending order, and a key is never reused for another item. So a reader that
-continues after its last key gets each item that exists during the whole time exactly once.
 """
 
 from __future__ import annotations
@@ -50,13 +47,9 @@ class Pieces:
     edges: Callable[[], AsyncIterator[list[dict[str, Any]]]]
 
 
-class GraphTooLarge(Exception):
-    """The graph would have too many vertices with one for each leaf; the message says how many."""
-
-
 @dataclass(frozen=True, slots=True)
 class GraphExport:
-    """The graph, which is made when it is read. Reading raises `GraphTooLarge` if it has too many vertices."""
+    """The graph, which is made when it is read."""
 
     revision: str
     read: Callable[[], Awaitable[Pieces]]

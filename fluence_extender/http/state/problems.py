@@ -44,8 +44,7 @@ async def only_known(request: Request) -> None:
     """Refuse parameters that the route doesn't know: a dependency of routes. Raises `BadQuery`."""
     route = request.scope["route"]
     assert isinstance(route, APIRoute)
-    parts = route.dependant, *route.dependant.dependencies
-    known = [parameter.alias for part in parts for parameter in part.query_params]
+    known = [parameter.alias for parameter in route.dependant.query_params]
     unknown = sorted(request.query_params.keys() - ALWAYS_ACCEPTED - set(known))
     if unknown:
         noun = "parameter" if len(unknown) == 1 else "parameters"

@@ -11,8 +11,7 @@ from fluence_extender.gangs.queue.book import GangReservation, Standing
 from fluence_extender.gangs.queue.ends import LATEST
 from fluence_extender.gangs.queue.fair_shares import ASIDE
 from fluence_extender.gangs.queue.operators import covered
-from fluence_extender.gangs.queue.turns import turn
-from fluence_extender.http.state.gangs import gang_label
+from fluence_extender.http.state.gangs import gang_label, list_key
 from fluence_extender.http.state.listings import Items, Key, Listing
 from fluence_extender.http.state.v1 import moment
 from fluence_extender.http.state.v1_queue import QueueEntry, QueueSummary, ReservedNodes
@@ -23,9 +22,6 @@ from fluence_extender.model.reason import ReasonCode
 
 NOT_IN_TURN = ASIDE | {ReasonCode.OVER_USER_LIMIT}
 """The reasons of gangs that wouldn't start even as the first in line."""
-
-HIGHEST = 2**31
-"""A number above the priority of any pod."""
 
 
 def queue_listing(controller: Controller) -> Listing[QueueSummary]:
@@ -55,14 +51,14 @@ def line_listing(controller: Controller) -> Listing[QueueEntry]:
         for one in controller.queue.line():
             gang = controller.registry.gangs.get(one.gang)
             if gang is not None:
-                found[_rank(gang)] = one
+                found[list_key(gang.key)] = one
 
         def make(key: Key) -> QueueEntry | None:
             standing = found[key]
             gang = controller.registry.gangs.get(standing.gang)
             return None if gang is None else _entry(controller, standing, gang)
 
-        return Items(sorted(found), make)
+        return Items(list(found), make)
 
     return Listing(_revision(controller), read)
 
@@ -76,8 +72,7 @@ def reservation_listing(controller: Controller, with_nodes: bool) -> Listing[Res
     def read() -> Items[ReservedNodes]:
         gangs: dict[Key, GangReservation] = {}
         for one in controller.queue.reservations():
-            gang = one.gang
-            gangs["gang", gang.namespace, gang.name, gang.convention.value, gang.uid, gang.part] = one
+            gangs["gang", *list_key(one.gang)] = one
         reservations = controller.queue.settings.reservations
 
         def make(key: Key) -> ReservedNodes | None:
@@ -98,21 +93,6 @@ def reservation_listing(controller: Controller, with_nodes: bool) -> Listing[Res
 def _revision(controller: Controller) -> str:
     settings = controller.queue.settings.revision
     return f"{controller.registry.revision}-{controller.ledger.version}-{settings}"
-
-
-def _rank(gang: Gang) -> Key:
-    """Return the rank of a gang in line as text. It is unique, and stays the same while the gang waits."""
-    _, (tier, shares), priority, (seconds, number), _ = turn(gang)
-    key = gang.key
-    return (
-        "0" if gang.begun else "1",
-        str(tier),
-        ",".join(f"{share:016.9f}" for share in shares),
-        f"{HIGHEST + priority:011d}",
-        f"{seconds:020.3f}",
-        f"{number:020d}",
-        *(key.namespace, key.name, key.convention.value, key.uid, key.part),
-    )
 
 
 def _summary(controller: Controller, queue: Queue, head: Standing | None) -> QueueSummary:

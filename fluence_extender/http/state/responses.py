@@ -2,6 +2,9 @@
 
 An entity tag (RFC 9110, 8.8.3 and 13.1.2) is made of a revision that grows with each change and not of the content, so
 it costs nothing. It is strong: equal tags of one process mean equal bytes. Tags of different processes are never equal.
+
+Invariant: other work in the process waits for a list at most as long as one item takes, even if the list is long. Each
+item is true at the moment at which it is made.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -18,15 +22,26 @@ from fastapi.responses import Response, StreamingResponse
 
 from fluence_extender.http.readiness import Readiness
 from fluence_extender.http.state import v1
-from fluence_extender.http.state.listings import GraphExport, GraphTooLarge, Listing, Pieces, Single
-from fluence_extender.http.state.paging import BadToken, Page
-from fluence_extender.http.state.problems import JSON, BadQuery
+from fluence_extender.http.state.listings import (
+    GraphExport,
+    Items,
+    Listing,
+    Pieces,
+    Single,
+)
+from fluence_extender.http.state.problems import JSON
 from fluence_extender.http.state.sighted import Show
 from fluence_extender.model.access import EVERYTHING, CallerSight
 
 V = TypeVar("V")
 
 LEADING = "Fluence-Leading"
+
+TURN = 0.002
+"""Seconds of work after which other tasks run."""
+
+CHUNK = 32 * 1024
+"""The fewest bytes of a piece."""
 
 _TAG = re.compile(r'(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")')
 
@@ -38,39 +53,28 @@ class Responses:
         self._readiness = readiness
         self._process = secrets.token_hex(6)
 
-    def page(
+    def list(
         self,
         request: Request,
         listing: Listing[V],
-        page: Page,
         keep: Callable[[V], bool] | None,
         sight: CallerSight = EVERYTHING,
         show: Show[V] | None = None,
     ) -> Response:
-        """Return a page of the items that ``keep`` accepts, in the form that ``show`` gives them for ``sight``.
-
-        Raises `BadQuery`.
-        """
+        """Return the items that ``keep`` accepts (None: all), in the form that ``show`` gives them for ``sight``."""
         headers, unchanged = self._headers(request, listing.revision, sight)
         if unchanged is not None:
             return unchanged
         shown = None if show is None or sight.everything else partial(show, sight)
-        try:
-            pieces = page.streamed(listing.read(), keep, self._readiness.leading, shown)
-        except BadToken as error:
-            raise BadQuery(str(error)) from None
+        pieces = list_document(listing.read(), keep, self._readiness.leading, shown)
         return StreamingResponse(pieces, media_type=JSON, headers=headers)
 
     async def graph(self, request: Request, graph: GraphExport) -> Response:
-        """Return the graph. Raises `BadQuery` if it is too large."""
+        """Return the graph."""
         headers, unchanged = self._headers(request, graph.revision)
         if unchanged is not None:
             return unchanged
-        try:
-            pieces = await graph.read()
-        except GraphTooLarge as error:
-            raise BadQuery(f"{error}; ask without expand") from None
-        return StreamingResponse(graph_document(pieces), media_type=JSON, headers=headers)
+        return StreamingResponse(graph_document(await graph.read()), media_type=JSON, headers=headers)
 
     def single(self, request: Request, found: Single[Any], sight: CallerSight = EVERYTHING) -> Response:
         """Return one item, which is already limited to ``sight``."""
@@ -93,6 +97,40 @@ class Responses:
 def _matches(condition: str, tag: str) -> bool:
     """Return whether the ``If-None-Match`` header ``condition`` names the tag."""
     return condition.strip() == "*" or tag in _TAG.findall(condition)
+
+
+async def list_document(
+    items: Items[V],
+    keep: Callable[[V], bool] | None,
+    leading: bool,
+    show: Callable[[V], V | None] | None = None,
+) -> AsyncIterator[bytes]:
+    """Yield those items that ``keep`` accepts (None: all) as one JSON document.
+
+    ``show`` returns the part of an item that the caller may see, or None. Items for which it returns None are only
+    counted.
+    """
+    chunk = bytearray(b'{"items":[')
+    separator = b""
+    hidden = 0
+    began = time.perf_counter()
+    for key in items.keys:
+        item = items.make(key)
+        if item is None or (keep is not None and not keep(item)):
+            continue
+        if show is not None and (item := show(item)) is None:
+            hidden += 1
+            continue
+        chunk += separator + v1.encode(item)
+        separator = b","
+        if time.perf_counter() - began > TURN:
+            if len(chunk) > CHUNK:
+                yield bytes(chunk)
+                chunk.clear()
+            await asyncio.sleep(0)
+            began = time.perf_counter()
+    metadata = v1.ListMetadata(leading=leading, hidden=None if show is None else hidden)
+    yield bytes(chunk + b'],"metadata":' + metadata.to_json() + b"}")
 
 
 async def graph_document(pieces: Pieces) -> AsyncIterator[bytes]:

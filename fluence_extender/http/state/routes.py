@@ -12,7 +12,6 @@ from fluence_extender.http.listeners.gate import AccessGate, AccessRefused, lack
 from fluence_extender.http.readiness import not_ready
 from fluence_extender.http.state import sighted, v1, v1_graph
 from fluence_extender.http.state.listings import Single
-from fluence_extender.http.state.paging import Page
 from fluence_extender.http.state.problems import only_known
 from fluence_extender.http.state.responses import Responses
 from fluence_extender.http.state.service import ServiceState
@@ -22,25 +21,6 @@ from fluence_extender.model.gang import Convention
 
 V = TypeVar("V")
 
-
-def _page(
-    request: Request,
-    limit: Annotated[
-        int, Query(ge=0, le=100_000, description="How many items at most; 0 for all.", examples=[500])
-    ] = 0,
-    continue_: Annotated[
-        str,
-        Query(
-            alias="continue",
-            description="`metadata.continue` of the previous page; all other parameters as for that page.",
-        ),
-    ] = "",
-) -> Page:
-    """Return the requested part of the list, which has the last name of the path."""
-    return Page(request.url.path.rpartition("/")[2], limit, continue_)
-
-
-Asked = Annotated[Page, Depends(_page)]
 Namespace = Annotated[str, Query(description="Only of this namespace.", examples=["default"])]
 OnNode = Annotated[str, Query(description="Only what is on this node.", examples=["n7"])]
 OfBackend = Annotated[str, Query(description="Only of this backend.", examples=["ibm-a"])]
@@ -52,12 +32,6 @@ _ALL: dict[int | str, dict[str, Any]] = {
     403: {"model": v1.Refusal, "description": "The caller lacks the right that the text names."},
     422: {"model": v1.Refusal, "description": "A parameter has no possible value."},
     503: {"model": v1.Problem, "description": "Not ready yet; the reason is in `detail`."},
-}
-_LISTS: dict[int | str, dict[str, Any]] = {
-    400: {
-        "model": v1.Refusal,
-        "description": "A parameter isn't known, or `continue` isn't a token of this list.",
-    },
 }
 
 
@@ -85,10 +59,9 @@ def state_routes(service: ServiceState, gate: AccessGate) -> APIRouter:
 
 
 def _gangs_route(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
-    @router.get("/gangs", response_model=v1.ListOf[v1.Gang], summary="All gangs", responses=_LISTS)
+    @router.get("/gangs", response_model=v1.ListOf[v1.Gang], summary="All gangs")
     async def gangs(
         request: Request,
-        page: Asked,
         namespace: Namespace = "",
         state: Annotated[v1.State | None, Query(description="Only gangs in this state.")] = None,
         node: OnNode = "",
@@ -105,7 +78,7 @@ def _gangs_route(router: APIRouter, service: ServiceState, gate: AccessGate, res
         )
         listing = service.gangs(gone or state == "gone")
         sight = await _sight(request, service, gate, namespace)
-        return responses.page(request, listing, page, keep, sight, sighted.gang)
+        return responses.list(request, listing, keep, sight, sighted.gang)
 
 
 def _gang_route(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
@@ -143,12 +116,9 @@ def _gang_route(router: APIRouter, service: ServiceState, gate: AccessGate, resp
 def _allocation_route(
     router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses
 ) -> None:
-    @router.get(
-        "/allocations", response_model=v1.ListOf[v1.Allocation], summary="What pods hold", responses=_LISTS
-    )
+    @router.get("/allocations", response_model=v1.ListOf[v1.Allocation], summary="What pods hold")
     async def allocations(
         request: Request,
-        page: Asked,
         namespace: Namespace = "",
         node: OnNode = "",
         backend: OfBackend = "",
@@ -161,14 +131,13 @@ def _allocation_route(
             (backend, lambda held: held.backend == backend),
         )
         sight = await _sight(request, service, gate, namespace)
-        return responses.page(request, service.allocations(), page, keep, sight, sighted.allocation)
+        return responses.list(request, service.allocations(), keep, sight, sighted.allocation)
 
 
 def _node_routes(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
-    @router.get("/nodes", response_model=v1.ListOf[v1_graph.Node], summary="All nodes", responses=_LISTS)
+    @router.get("/nodes", response_model=v1.ListOf[v1_graph.Node], summary="All nodes")
     async def nodes(
         request: Request,
-        page: Asked,
         schedulable: Annotated[
             bool | None,
             Query(description="Only nodes that are open to pods without tolerations, or only the others."),
@@ -180,7 +149,7 @@ def _node_routes(router: APIRouter, service: ServiceState, gate: AccessGate, res
         """
         await gate.demand(request.scope, NODES)
         keep = _all_of(v1_graph.Node, (schedulable is not None, lambda node: node.schedulable == schedulable))
-        return responses.page(request, service.nodes(), page, keep)
+        return responses.list(request, service.nodes(), keep)
 
     @router.get(
         "/nodes/{name}",
@@ -204,12 +173,9 @@ def _node_routes(router: APIRouter, service: ServiceState, gate: AccessGate, res
 
 
 def _backend_route(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
-    @router.get(
-        "/backends", response_model=v1.ListOf[v1_graph.Backend], summary="Virtual devices", responses=_LISTS
-    )
+    @router.get("/backends", response_model=v1.ListOf[v1_graph.Backend], summary="Virtual devices")
     async def backends(
         request: Request,
-        page: Asked,
         type_: Annotated[
             str, Query(alias="type", description="Only devices of this type.", examples=["qpu"])
         ] = "",
@@ -228,20 +194,19 @@ def _backend_route(router: APIRouter, service: ServiceState, gate: AccessGate, r
             (usable is not None, lambda device: device.usable == usable),
         )
         sight = await gate.sight(request.scope, service.holding_namespaces)
-        return responses.page(request, service.backends(), page, keep, sight, sighted.backend)
+        return responses.list(request, service.backends(), keep, sight, sighted.backend)
 
 
 def _queue_routes(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
-    @router.get("/queues", response_model=v1.ListOf[QueueSummary], summary="All queues", responses=_LISTS)
-    async def queues(request: Request, page: Asked) -> Response:
+    @router.get("/queues", response_model=v1.ListOf[QueueSummary], summary="All queues")
+    async def queues(request: Request) -> Response:
         """Every queue: how it is set, how much waits and runs in it, and which gang is the first in line."""
         sight = await _sight(request, service, gate, "")
-        return responses.page(request, service.queues(), page, None, sight, sighted.queue_summary)
+        return responses.list(request, service.queues(), None, sight, sighted.queue_summary)
 
-    @router.get("/queue", response_model=v1.ListOf[QueueEntry], summary="The line", responses=_LISTS)
+    @router.get("/queue", response_model=v1.ListOf[QueueEntry], summary="The line")
     async def line(
         request: Request,
-        page: Asked,
         namespace: Namespace = "",
         queue: Annotated[str, Query(description="Only of this queue.", examples=["physics"])] = "",
     ) -> Response:
@@ -252,19 +217,14 @@ def _queue_routes(router: APIRouter, service: ServiceState, gate: AccessGate, re
             (queue, lambda entry: entry.queue == queue),
         )
         sight = await _sight(request, service, gate, namespace)
-        return responses.page(request, service.line(), page, keep, sight, sighted.queue_entry)
+        return responses.list(request, service.line(), keep, sight, sighted.queue_entry)
 
-    @router.get(
-        "/reservations",
-        response_model=v1.ListOf[ReservedNodes],
-        summary="What is kept free",
-        responses=_LISTS,
-    )
-    async def reservations(request: Request, page: Asked) -> Response:
+    @router.get("/reservations", response_model=v1.ListOf[ReservedNodes], summary="What is kept free")
+    async def reservations(request: Request) -> Response:
         """What the queue keeps free for gangs in line, and what administrators have reserved."""
         sight = await _sight(request, service, gate, "")
         listing = service.reservations(await _may(request, gate, NODES))
-        return responses.page(request, listing, page, None, sight, sighted.reserved_nodes)
+        return responses.list(request, listing, None, sight, sighted.reserved_nodes)
 
 
 def _graph_route(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
@@ -272,26 +232,16 @@ def _graph_route(router: APIRouter, service: ServiceState, gate: AccessGate, res
         "/graph",
         response_model=v1_graph.GraphDocument,
         summary="The resource graph",
-        responses={
-            400: {
-                "model": v1.Refusal,
-                "description": "A parameter isn't known, or the graph with a vertex for each unit is too large.",
-            }
-        },
     )
-    async def graph(
-        request: Request,
-        expand: Annotated[
-            bool,
-            Query(description="One vertex for each unit, instead of one with a size for equal leaves."),
-        ] = False,
-    ) -> Response:
+    async def graph(request: Request) -> Response:
         """The resource graph in JSON Graph Format, as the matcher sees the cluster now.
+
+        Equal leaves are one vertex with a size.
 
         For callers who may list nodes.
         """
         await gate.demand(request.scope, NODES)
-        return await responses.graph(request, service.graph(expand))
+        return await responses.graph(request, service.graph())
 
 
 async def _sight(request: Request, service: ServiceState, gate: AccessGate, namespace: str) -> CallerSight:

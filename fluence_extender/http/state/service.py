@@ -80,9 +80,9 @@ class ServiceState:
         """Return what is kept free for gangs, and by administrators, these ``with_nodes`` or only counted."""
         return reservation_listing(self._controller, with_nodes)
 
-    def graph(self, expand: bool) -> GraphExport:
-        """Return the graph as JGF in whole cores and GiB: a vertex for each unit if ``expand``, else with sizes."""
-        return graph(self._controller, expand)
+    def graph(self) -> GraphExport:
+        """Return the graph as JGF in whole cores and GiB; equal leaves are one vertex with a size."""
+        return graph(self._controller)
 
     def counts(self) -> tuple[Mapping[str, int], int]:
         """Return how many gangs there are in each state, and how many pods have an allocation."""

@@ -92,26 +92,10 @@ class ListMetadata(_Model):
     """What describes a list as a whole."""
 
     leading: Leading
-    next_page: Annotated[
-        str,
-        Field(
-            alias="continue",
-            description="The token that requests the next page; empty on the last page.",
-            examples=["WyJub2RlcyIsIm43Il0"],
-        ),
-    ]
-    remaining: Annotated[
-        int | None,
-        Field(
-            alias="remainingItemCount",
-            description="How many items there are beyond this page; only in lists without a filter.",
-            examples=[4500],
-        ),
-    ] = None
     hidden: Annotated[
         int | None,
         Field(
-            description="How many items this page leaves out, because they are in namespaces whose pods the caller "
+            description="How many items are left out, because they are in namespaces whose pods the caller "
             "may not list; absent for a caller who may list all pods.",
             examples=[12],
         ),
@@ -127,10 +111,10 @@ class ListMetadata(_Model):
 
 
 class ListOf(_Model, Generic[T]):
-    """A list, or a page of it."""
+    """A list."""
 
     items: Annotated[list[T], Field(description="The items, in the order of the list.")]
-    metadata: Annotated[ListMetadata, Field(description="Where this page stands in the list.")]
+    metadata: Annotated[ListMetadata, Field(description="What describes the list as a whole.")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ def test_usage_without_an_account_or_rights_or_use_says_what_to_do(page: Page, s
     page.goto("/usage?by=day")
     expect(live.locator(".notice.trouble")).to_contain_text("The page goes on by itself")
     del service.refused["/v1/usage"]
-    metadata = {"leading": True, "continue": "", "restricted": True}
+    metadata = {"leading": True, "restricted": True}
     service.documents["/v1/usage"] = {"items": [], "metadata": metadata}
     page.goto("/usage?by=namespace")
     expect(live).to_contain_text("Only namespaces whose pods you may list are counted")

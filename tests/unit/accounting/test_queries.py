@@ -51,7 +51,6 @@ def names(found: Any) -> list[str]:
         (RunQuestion(gang="big"), ALL, "b"),
         (RunQuestion(workload="job/other"), ALL, "c"),
         (RunQuestion(limit=2), ALL, "dc"),
-        (RunQuestion(limit=2, after=(NOON + 20, "run-c")), ALL, "ba"),
         (RunQuestion(), seeing("team"), "cb"),
         (RunQuestion(), seeing("team", "web"), "dcb"),
         (RunQuestion(), seeing(user="ada"), "ca"),
@@ -129,7 +128,7 @@ def statements() -> list[Select[Any]]:
     some = seeing("team", "lab", user="ada")
     asked = [RunQuestion(), RunQuestion(namespace="a"), RunQuestion(queue="a"), RunQuestion(user="a")]
     asked += [RunQuestion(account="a"), RunQuestion(gang="a"), RunQuestion(workload="a", namespace="a")]
-    asked += [RunQuestion(after=(NOON, "r"), since=NOON - DAY)]
+    asked += [RunQuestion(since=NOON - DAY)]
     both = [(question, reader) for question in asked for reader in (ALL, some)]
     return [
         *(fitting(part, question) for question, reader in both for part in parts(question, reader)),

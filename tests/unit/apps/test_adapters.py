@@ -108,10 +108,10 @@ async def _bind_all(w: World, pods: list[Pod]) -> None:
 
 
 def test_graph_is_the_cluster_in_whole_units(w: World) -> None:
-    names = {one["metadata"]["name"] for one in drawn(w, False)["graph"]["nodes"]}
+    names = {one["metadata"]["name"] for one in drawn(w)["graph"]["nodes"]}
     assert {"cluster", "n0", "n1", "sv1"} <= names
-    cores = [one for one in drawn(w, True)["graph"]["nodes"] if one["metadata"]["type"] == "core"]
-    assert len(cores) == 8
+    cores = [one["metadata"] for one in drawn(w)["graph"]["nodes"] if one["metadata"]["type"] == "core"]
+    assert sum(one["size"] for one in cores) == 8
 
 
 def test_service_is_ready_when_all_is_listed_and_replayed(w: World) -> None:

@@ -168,7 +168,6 @@ class HeldPlacements(ServiceState):
         self.protected: frozenset[str] = frozenset()
         self.failure: Exception | None = None
         self.barrier: asyncio.Event | None = None
-        self.expanded: list[bool] = []
         self.pods_awaited: list[str] = []
         self.revision = "1"
         self.read = 0
@@ -261,8 +260,7 @@ class HeldPlacements(ServiceState):
     def queue_counts(self) -> dict[str, QueueCount]:
         return {"default": QueueCount(2, 1, 60.0)}
 
-    def graph(self, expand: bool) -> GraphExport:
-        self.expanded.append(expand)
+    def graph(self) -> GraphExport:
 
         async def read() -> Pieces:
             return Pieces(lambda: halves(VERTICES), lambda: halves(EDGES))

@@ -34,7 +34,7 @@ METRICS = 'fluence_drift_total{kind="held"} 0.0\nfluence_extender_resources_reje
 
 
 def listed(*items: dict[str, Any]) -> str:
-    return json.dumps({"items": items, "metadata": {"leading": True, "continue": ""}})
+    return json.dumps({"items": items, "metadata": {"leading": True}})
 
 
 def lease(ago: float, holder: str = "fluence-0_x") -> str:

@@ -102,7 +102,7 @@ STORY = {
 
 
 def listed(items: list[dict[str, Any]], leading: bool = True) -> str:
-    return json.dumps({"items": items, "metadata": {"leading": leading, "continue": ""}})
+    return json.dumps({"items": items, "metadata": {"leading": leading}})
 
 
 @pytest.fixture
@@ -569,12 +569,7 @@ def test_graph_is_a_tree_with_bars(service: Fluence) -> None:
     assert "[#####++...]" in lines[2]
     assert lines[4].endswith("cordoned")
     assert any("ibm_fez (qpu)" in line and "1/1" in line for line in lines)
-    dot = service("graph", "--dot").out
-    assert dot.startswith("digraph cluster {")
-    assert '"/cluster/zone=z1" -> "node/n1";' in dot
-    assert '"/cluster" -> "/cluster/ibm_fez";' in dot
-    assert '"node/n1" -> "/cluster/lab";' in dot
-    assert service("graph", "--dot", "--json").code == 2
+    assert service("graph", "--jgf", "--json").code == 2
 
 
 def test_many_nodes_are_summed_up_by_default(service: Fluence, kubectl: Program) -> None:
@@ -654,7 +649,7 @@ def test_why_goes_on_without_nodes_that_the_user_may_not_list(service: Fluence, 
 
 
 def test_what_others_have_is_counted(service: Fluence, kubectl: Program) -> None:
-    hidden = json.dumps({"items": GANGS, "metadata": {"leading": True, "continue": "", "hidden": 3}})
+    hidden = json.dumps({"items": GANGS, "metadata": {"leading": True, "hidden": 3}})
     kubectl.answers(".org/v1/gangs", out=hidden)
     shown = service("jobs", "-A")
     assert shown.code == 0

@@ -53,7 +53,7 @@ def entry(position: int, name: str, **fields: Any) -> dict[str, Any]:
 
 
 def answers(kubectl: Program, path: str, *items: dict[str, Any], hidden: int = 0) -> None:
-    document = {"items": items, "metadata": {"leading": True, "continue": "", "hidden": hidden}}
+    document = {"items": items, "metadata": {"leading": True, "hidden": hidden}}
     kubectl.answers(f"/v1/{path}", json.dumps(document))
 
 

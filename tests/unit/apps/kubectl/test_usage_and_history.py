@@ -40,7 +40,7 @@ TRAIN = {
 
 
 def answers(kubectl: Program, path: str, *items: dict[str, Any], **metadata: Any) -> None:
-    document = {"items": items, "metadata": {"leading": True, "continue": "", **metadata}}
+    document = {"items": items, "metadata": {"leading": True, **metadata}}
     kubectl.answers(f"/v1/{path}", json.dumps(document))
 
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from fluence_extender.graph import jgf
 from fluence_extender.graph.cluster_graph import build_containment
 from fluence_extender.graph.containment import Containment
 from fluence_extender.graph.units import COARSE, FINE, Units
-from fluence_extender.http.state import graph as module
 from fluence_extender.http.state.graph import pieces_of
-from fluence_extender.http.state.listings import GraphTooLarge, Pieces
-from fluence_extender.matcher import expansion
+from fluence_extender.http.state.listings import Pieces
 from tests.core.values import node
 
 
@@ -34,19 +30,17 @@ def by_path(vertices: list[jgf.Jgf], edges: list[jgf.Jgf]) -> tuple[dict[str, in
     return sizes, sorted((paths[one["source"]], paths[one["target"]]) for one in edges)
 
 
-@pytest.mark.parametrize("expanded", [False, True])
-async def test_the_pieces_are_the_whole_document_in_whole_cores_and_gib(expanded: bool) -> None:
+async def test_the_pieces_are_the_whole_document_in_whole_cores_and_gib() -> None:
     containment = cluster(400)
-    vertices, edges = await collected(await pieces_of(lambda: containment, expanded))
-    whole = jgf.to_jgf(cluster(400, COARSE))
-    graph = (expansion.expanded(whole) if expanded else jgf.sized(whole))["graph"]
+    vertices, edges = await collected(await pieces_of(lambda: containment))
+    graph = jgf.sized(jgf.to_jgf(cluster(400, COARSE)))["graph"]
     assert by_path(vertices, edges) == by_path(graph["nodes"], graph["edges"])
-    assert len(vertices) == (1 + 400 * 6 if expanded else 1 + 400 * 3)
+    assert len(vertices) == 1 + 400 * 3
 
 
 async def test_leaves_that_make_no_whole_unit_are_left_out() -> None:
     containment = build_containment([node("small", 900, 3)], units=FINE)
-    vertices, edges = await collected(await pieces_of(lambda: containment, False))
+    vertices, edges = await collected(await pieces_of(lambda: containment))
     assert by_path(vertices, edges)[0] == {"/cluster": 1, "/cluster/small": 1, "/cluster/small/memory0": 3}
     assert len(edges) == 2
 
@@ -58,7 +52,7 @@ async def test_a_graph_that_changes_meanwhile_is_gathered_again() -> None:
     def look() -> Containment:
         return now[0]
 
-    reading = asyncio.create_task(pieces_of(look, False))
+    reading = asyncio.create_task(pieces_of(look))
     await asyncio.sleep(0)
     now[0] = other
     vertices, _ = await collected(await reading)
@@ -72,14 +66,5 @@ async def test_a_graph_that_keeps_changing_is_shown_all_the_same() -> None:
         containment.revision += 1
         return containment
 
-    vertices, edges = await collected(await pieces_of(look, False))
+    vertices, edges = await collected(await pieces_of(look))
     assert (len(vertices), len(edges)) == (1201, 1200)
-
-
-async def test_a_graph_with_too_many_leaves_is_refused_before_it_is_made(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "MOST_WRITTEN", 100)
-    containment = cluster(40)
-    with pytest.raises(GraphTooLarge):
-        await pieces_of(lambda: containment, True)
