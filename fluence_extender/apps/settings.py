@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fluence_extender.graph.containment import LEVELS
-from fluence_extender.model.names import ATOMIC_CLASS, DEFAULT_NAMESPACE
+from fluence_extender.model.names import DEFAULT_NAMESPACE
 from fluence_extender.model.resources import NOTHING, Resources
 
 ENGINES = ("auto", "fluxion", "embedded")
@@ -37,10 +37,9 @@ class Settings:
     kube-scheduler in the same pod, "" for a single replica; ``identity`` is the host name under which kube-scheduler
     holds it. ``scheduler_livez`` is that kube-scheduler's health endpoint, "" for none. The two limits are in seconds,
     None for no limit; ``grow_after`` and ``audit_every`` are in seconds too. ``largest_node`` is what the largest node
-    has that autoscalers add, ``provisioning_class`` the class of ProvisioningRequests. ``api_service`` is the Service
-    (NAMESPACE/NAME) by which clients call the state API with TLS, "" for plain HTTP on loopback. ``history`` is the
-    file or the URL of the database that keeps the account of past work, "" for none; ``history_keep`` is in days, 0 for
-    ever.
+    has that autoscalers add. ``api_service`` is the Service (NAMESPACE/NAME) by which clients call the state API with
+    TLS, "" for plain HTTP on loopback. ``history`` is the file or the URL of the database that keeps the account of
+    past work, "" for none; ``history_keep`` is in days, 0 for ever.
     """
 
     kubeconfig: str | None = None
@@ -58,7 +57,6 @@ class Settings:
     assembly_limit: float | None = 300.0
     grow_after: float | None = None
     largest_node: Resources = NOTHING
-    provisioning_class: str = ATOMIC_CLASS
     audit_every: float = 60.0
     lease: str = ""
     identity: str = field(default_factory=socket.gethostname)

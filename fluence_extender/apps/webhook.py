@@ -102,7 +102,7 @@ async def _run(
         connection,
         partial(_observe, live, context, observers),
         settings.resources or settings.resources_namespace,
-        without=(Kind.NODE, Kind.PROVISIONING_REQUEST, Kind.RESOURCE_QUOTA, *QUEUE_KINDS, *DEVICE_KINDS),
+        without=(Kind.NODE, Kind.RESOURCE_QUOTA, *QUEUE_KINDS, *DEVICE_KINDS),
     )
     target = webhook_target(settings)
     tls = tls_context()

@@ -45,17 +45,18 @@ from fluence_extender.cluster.errors import (
 from fluence_extender.cluster.events import EventRecorder
 from fluence_extender.cluster.jobs import ApiJobs
 from fluence_extender.cluster.port import EvictionBlock, Json, Kind, Pin, Regarding
-from fluence_extender.cluster.provisioning import ApiProvisioning
 from fluence_extender.cluster.sources import Discovery
 from fluence_extender.model.names import (
     DEFAULT_NAMESPACE,
     DOMAIN,
     FIRST_SEEN_ANNOTATION,
+    KEPT_ANNOTATION,
     MET_ANNOTATION,
     PINNED_ANNOTATION,
     QUEUE_VERSION,
     UNCOUNTED_ANNOTATION,
 )
+from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus
 from fluence_extender.model.submission import met_record
@@ -86,10 +87,6 @@ class ApiCluster:
         self.gate_jobs = jobs.gate_jobs
         self._recorder = recorder
         self._discovery = Discovery(connection)
-        provisioning = ApiProvisioning(connection, self._discovery, jobs)
-        self.request_nodes = provisioning.request_nodes
-        self.withdraw_request = provisioning.withdraw_request
-        self.keep_node = provisioning.keep_node
         self._groups: str | None = None
 
     async def nominate(self, pod: Pod, node: str) -> None:
@@ -235,6 +232,20 @@ class ApiCluster:
             "PATCH", _path(pod, "/status"), attempt, None, body, STRATEGIC_PATCH, METADATA_ONLY
         )
         await self._connection.call(request)
+
+    async def keep_node(self, node: Node, keys: Collection[str]) -> None:
+        """See `Cluster.keep_node`. One PATCH."""
+        taken_back = {key: None for key in node.kept if key not in keys}
+        mark = ",".join(sorted(keys)) or None
+        annotations = {**taken_back, **dict.fromkeys(keys, "true"), KEPT_ANNOTATION: mark}
+        body = {"metadata": {"uid": node.uid, "annotations": annotations}}
+        attempt = f"{'keep' if keys else 'stop keeping'} node {node.name} from being removed"
+        path = f"/api/v1/nodes/{node.name}"
+        request = ApiRequest("PATCH", path, attempt, None, body, MERGE_PATCH, METADATA_ONLY)
+        try:
+            await self._connection.call(request)
+        except (Conflict, Invalid) as error:
+            raise Gone(f"node {node.name} is another one by now", 404) from error
 
     async def report_group(self, group: PodGroup, scheduled: bool, reason: str, message: str) -> None:
         """See `Cluster.report_group`. One PATCH of podgroups/status; do nothing if no PodGroups are served."""

@@ -60,36 +60,23 @@ class ApiJobs:
         created = RESUMABLES[type(job)].decode(raw).created
         return tuple([replace(await self._tried(job, one), created=created) for one in manifests])
 
-    async def manifest_of(self, job: Resumable, index: int) -> Json:
-        """Return what the API server would make of the pod of that index. One GET, and one POST with dryRun."""
-        manifests = _first_pods(job, await self._read(job))
-        for count, manifest in zip(job.groups, manifests, strict=False):
-            if index < count:
-                return _json(await self._try(job, manifest))
-            index -= count
-        return _json(await self._try(job, manifests[-1]))
-
     async def _tried(self, job: Resumable, manifest: Json) -> Pod:
         """Return the pod that the API server would make, which is ours to place."""
         named = f"a pod of {_key(job)}"
-        raw = await self._try(job, manifest)
+        path = f"/api/v1/namespaces/{job.namespace}/pods"
+        request = ApiRequest("POST", path, f"try {named}", {"dryRun": "All"}, manifest)
+        try:
+            raw = await self._connection.call(request)
+        except ClusterError as error:
+            if error.status != NO_DRY_RUN:
+                raise
+            raise Unforeseeable(str(error), error.status) from error
         pod = decode_pod(raw)
         if pod.node:
             raise Unforeseeable(f"{named} would be created on node {pod.node} (spec.nodeName)")
         if not pod.ours:
             raise Unforeseeable(f"{named} would be created for scheduler {pod.scheduler}")
         return replace(pod, charge=decode_charge(raw))
-
-    async def _try(self, job: Resumable, manifest: Json) -> bytes:
-        """Return what the API server would make of the pod."""
-        path = f"/api/v1/namespaces/{job.namespace}/pods"
-        request = ApiRequest("POST", path, f"try a pod of {_key(job)}", {"dryRun": "All"}, manifest)
-        try:
-            return await self._connection.call(request)
-        except ClusterError as error:
-            if error.status != NO_DRY_RUN:
-                raise
-            raise Unforeseeable(str(error), error.status) from error
 
     async def resume(
         self, job: Resumable, nodes: Sequence[str], placed_with: str = "", bound: bool = False
@@ -175,15 +162,12 @@ def _first_pods(job: Resumable, raw: bytes) -> list[Json]:
     if kind.decode(raw).generation != job.generation:
         raise Conflict(f"{_key(job)} has changed", 409)
     try:
-        return list(kind.first_pods({"apiVersion": job.api_version, "kind": job.kind, **_json(raw)}))
+        return list(
+            kind.first_pods({"apiVersion": job.api_version, "kind": job.kind, **msgspec.json.decode(raw)})
+        )
     except UNFIT as error:
         raise Unforeseeable(f"the pods of {_key(job)} can't be told from its spec: {error!r}") from error
 
 
 def _key(job: Resumable) -> str:
     return f"{job.kind} {job.namespace}/{job.name}"
-
-
-def _json(raw: bytes) -> Json:
-    found: Json = msgspec.json.decode(raw)
-    return found

@@ -21,7 +21,6 @@ from fluence_extender.model.devices import (
 )
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod
-from fluence_extender.model.provisioning import NodeRequest, ProvisioningRequest
 from fluence_extender.model.queue import (
     KueueQueue,
     Namespace,
@@ -79,7 +78,6 @@ class Kind(StrEnum):
     DEVICE_CLASS = "deviceclass"
     RESOURCE_CLAIM = "resourceclaim"
     RESOURCE_CLAIM_TEMPLATE = "resourceclaimtemplate"
-    PROVISIONING_REQUEST = "provisioningrequest"
     RESOURCES_FILE = "resources-file"
 
 
@@ -92,9 +90,7 @@ class ResourcesFile:
 
 
 QueueObject = Queue | NodeReservation | Namespace | PriorityClass | KueueQueue
-Watched = (
-    Node | Pod | Workload | ResourcesFile | QueueObject | DeviceObject | ProvisioningRequest | ResourceQuota
-)
+Watched = Node | Pod | Workload | ResourcesFile | QueueObject | DeviceObject | ResourceQuota
 
 WORKLOADS: Mapping[Kind, type[Workload]] = {
     Kind.JOB: Job,
@@ -336,18 +332,6 @@ class Cluster(Protocol):
         ``asks_since``, in seconds since the epoch, the condition asks autoscalers for nodes, until it is written again
         with 0. Raise `Conflict` if the pod has changed since it was observed, because it may have its node by now.
         """
-        ...
-
-    async def request_nodes(self, wanted: NodeRequest) -> None:
-        """Create a ProvisioningRequest, with a PodTemplate for each set of pods.
-
-        Raise `Conflict` if one of that name exists, `Gone` if a pod or its workload doesn't exist any more, and
-        `Denied`, `Invalid` or `Unforeseeable` if it can't be made.
-        """
-        ...
-
-    async def withdraw_request(self, request: ProvisioningRequest) -> None:
-        """Delete the ProvisioningRequest and its PodTemplates, if they exist."""
         ...
 
     async def keep_node(self, node: Node, keys: Collection[str]) -> None:

@@ -34,7 +34,6 @@ from fluence_extender.cluster.decode.operators import (
 )
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
-from fluence_extender.cluster.decode.provisioning import decode_provisioning_request
 from fluence_extender.cluster.decode.queue import (
     decode_kueue_queue,
     decode_namespace,
@@ -98,9 +97,6 @@ OPTIONAL: dict[Kind, OptionalKind] = {
     Kind.RESOURCE_CLAIM: OptionalKind(RESOURCE, "resourceclaims", ("v1",), decode_resource_claim),
     Kind.RESOURCE_CLAIM_TEMPLATE: OptionalKind(
         RESOURCE, "resourceclaimtemplates", ("v1",), decode_resource_claim_template
-    ),
-    Kind.PROVISIONING_REQUEST: OptionalKind(
-        "autoscaling.x-k8s.io", "provisioningrequests", ("v1", "v1beta1"), decode_provisioning_request
     ),
 }
 

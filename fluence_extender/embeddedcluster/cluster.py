@@ -49,7 +49,6 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod
-from fluence_extender.model.provisioning import NodeRequest, ProvisioningRequest
 from fluence_extender.model.queue import (
     Namespace,
     NodeReservation,
@@ -76,7 +75,6 @@ KINDS: dict[type, Kind] = {
     **{workload: kind for kind, workload in WORKLOADS.items()},
     **{thing: kind for kind, thing in QUEUE_KINDS.items()},
     **{thing: kind for kind, thing in DEVICE_KINDS.items()},
-    ProvisioningRequest: Kind.PROVISIONING_REQUEST,
     ResourceQuota: Kind.RESOURCE_QUOTA,
 }
 Key = tuple[str, str]
@@ -104,7 +102,7 @@ class EmbeddedCluster:
     message of each gated pod by uid. ``first_pods`` are the first pods of each shape that controllers would create, by
     the uid of the workload; ``gated`` are the Jobs whose new pods are gated, and why, and ``bound_until`` is until when
     the new pods of a Job are bound by their creation, on the clock of the event loop. ``unserved`` are the kinds that
-    it doesn't serve; `relist` tells a change. ``asked`` is what each ProvisioningRequest asks for.
+    it doesn't serve; `relist` tells a change.
     """
 
     def __init__(self, *objects: Watched) -> None:
@@ -115,8 +113,7 @@ class EmbeddedCluster:
         self.first_pods: dict[str, tuple[Pod, ...]] = {}
         self.gated: dict[str, str] = {}
         self.bound_until: dict[str, float] = {}
-        self.unserved = {Kind.KUEUE_QUEUE, Kind.PROVISIONING_REQUEST}
-        self.asked: dict[Key, NodeRequest] = {}
+        self.unserved = {Kind.KUEUE_QUEUE}
         self._objects: dict[Kind, dict[Key, Watched]] = {kind: {} for kind in Kind}
         self._sinks: list[Sink] = []
         self._version = 0
@@ -313,28 +310,6 @@ class EmbeddedCluster:
             if met:
                 noted[MET_ANNOTATION] = met_record(pod.uid, met)
             self.put(replace(now, annotations=noted, asks_since=asks_since))
-
-    async def request_nodes(self, wanted: NodeRequest) -> None:
-        """See `Cluster.request_nodes`."""
-        at = wanted.namespace, wanted.name
-        await self._begin("request_nodes", f"{wanted.namespace}/{wanted.name}")
-        if Kind.PROVISIONING_REQUEST in self.unserved:
-            raise Gone("ProvisioningRequests aren't served", 404)
-        if at in self._objects[Kind.PROVISIONING_REQUEST]:
-            raise Conflict(f"ProvisioningRequest {wanted.namespace}/{wanted.name} exists", 409)
-        self._version += 1
-        self.asked[at] = wanted
-        names = tuple(f"{wanted.name}-{number}" for number in range(len(wanted.sets)))
-        now = asyncio.get_running_loop().time()
-        self.put(ProvisioningRequest(*at, f"request-{self._version}", now, ours=True, templates=names))
-
-    async def withdraw_request(self, request: ProvisioningRequest) -> None:
-        """See `Cluster.withdraw_request`."""
-        await self._begin("withdraw_request", f"{request.namespace}/{request.name}")
-        now = self._objects[Kind.PROVISIONING_REQUEST].get(_key(request))
-        if isinstance(now, ProvisioningRequest) and now.uid == request.uid:
-            self.asked.pop(_key(request), None)
-            self.remove(now)
 
     async def keep_node(self, node: Node, keys: Collection[str]) -> None:
         """See `Cluster.keep_node`."""

@@ -126,9 +126,6 @@ class Controller:
         if seen.kind is Kind.RESOURCE_QUOTA:
             self.lifecycle.namespace_quotas.observe(seen)
             return
-        if seen.kind is Kind.PROVISIONING_REQUEST:
-            self.lifecycle.growth.requests.observe(seen)
-            return
         match seen:
             case Listed(kind, objects, served):
                 self._listed(kind, objects, served)

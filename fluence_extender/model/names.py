@@ -43,9 +43,6 @@ WEBHOOK_NAME = "fluence-webhook"
 # The entry of its registration that has workloads sent to it, where no policies suspend them.
 WORKLOADS_WEBHOOK = f"workloads.{DOMAIN}"
 
-# The same annotation on ProvisioningRequests and PodTemplates that the extender creates has this value.
-SERVICE_NAME = "fluence-extender"
-
 # The project's scheduling gate, which admission adds to each pod of this scheduler.
 GATE = f"{DOMAIN}/gang"
 
@@ -83,12 +80,6 @@ PLACED_ANNOTATION = f"{DOMAIN}/placed-with"
 
 # By this label Kueue counts an object, and suspends and resumes it.
 KUEUE_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-
-# Cluster Autoscaler: the ProvisioningRequest that asked for a pod's node, and the class of that request.
-CONSUMES_ANNOTATION = "autoscaling.x-k8s.io/consume-provisioning-request"
-CLASS_ANNOTATION = "autoscaling.x-k8s.io/provisioning-class-name"
-ATOMIC_CLASS = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
-"""The class by which Cluster Autoscaler adds the nodes of a request all at once."""
 
 # Annotations of nodes: with "true", Cluster Autoscaler and Karpenter don't remove the node.
 KEEPING = ("cluster-autoscaler.kubernetes.io/scale-down-disabled", "karpenter.sh/do-not-disrupt")

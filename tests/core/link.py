@@ -20,7 +20,6 @@ from fluence_extender.cluster.port import (
 )
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.provisioning import NodeRequest, ProvisioningRequest
 from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus
 from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup, Resumable
 from tests.core.faulty_cluster import FaultyCluster
@@ -154,14 +153,6 @@ class Link:
     ) -> None:
         """See `Cluster.report_pod`."""
         await self._send(self._cluster.report_pod(pod, message, first_seen, asks_since, met))
-
-    async def request_nodes(self, wanted: NodeRequest) -> None:
-        """See `Cluster.request_nodes`."""
-        await self._send(self._cluster.request_nodes(wanted))
-
-    async def withdraw_request(self, request: ProvisioningRequest) -> None:
-        """See `Cluster.withdraw_request`."""
-        await self._send(self._cluster.withdraw_request(request))
 
     async def keep_node(self, node: Node, keys: Collection[str]) -> None:
         """See `Cluster.keep_node`."""

@@ -55,9 +55,8 @@ OF_OTHERS = {
         schedulingConstraints scopeSelector topology etc kubernetes authentication-config oidc-issuer-url
     """,
     "Cluster Autoscaler": """
-        safe-to-evict scheduler-config-file scale-down-unneeded-time ignoredResourceGroups BookingExpired
-        check-capacity enable-provisioning-requests max-nodes-per-scaleup scale-down-utilization-threshold
-        cluster-autoscaler-status
+        safe-to-evict scheduler-config-file scale-down-unneeded-time ignoredResourceGroups
+        scale-down-utilization-threshold cluster-autoscaler-status
     """,
     "Karpenter": "do-not-disrupt consolidateAfter expireAfter NodeOverlay",
     "Slurm": """

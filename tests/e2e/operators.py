@@ -20,12 +20,6 @@ KINDS = {
     "LeaderWorkerSet": ("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet"),
     "MPIJob": ("kubeflow.org", "v2beta1", "mpijobs", "MPIJob"),
     "MiniCluster": ("flux-framework.org", "v1alpha2", "miniclusters", "MiniCluster"),
-    "ProvisioningRequest": (
-        "autoscaling.x-k8s.io",
-        "v1",
-        "provisioningrequests",
-        "ProvisioningRequest",
-    ),
     "RayCluster": ("ray.io", "v1", "rayclusters", "RayCluster"),
     "RayJob": ("ray.io", "v1", "rayjobs", "RayJob"),
     "RayService": ("ray.io", "v1", "rayservices", "RayService"),
@@ -56,37 +50,7 @@ CLUSTER = {
         },
     },
 }
-SUBDOMAIN = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
-NAME: Manifest = {**TEXT, "maxLength": 253, "pattern": SUBDOMAIN}
-IMMUTABLE = [{"rule": "self == oldSelf", "message": "Value is immutable"}]
-POD_SET = {
-    "type": "object",
-    "required": ["count", "podTemplateRef"],
-    "properties": {
-        "count": {**NUMBER, "minimum": 1},
-        "podTemplateRef": {"type": "object", "required": ["name"], "properties": {"name": NAME}},
-    },
-}
 SPECS: dict[str, Manifest] = {
-    "ProvisioningRequest": {
-        "required": ["podSets", "provisioningClassName"],
-        "properties": {
-            "parameters": {
-                "type": "object",
-                "maxProperties": 100,
-                "additionalProperties": {**TEXT, "maxLength": 255},
-                "x-kubernetes-validations": IMMUTABLE,
-            },
-            "podSets": {
-                "type": "array",
-                "minItems": 1,
-                "maxItems": 32,
-                "items": POD_SET,
-                "x-kubernetes-validations": IMMUTABLE,
-            },
-            "provisioningClassName": {**NAME, "x-kubernetes-validations": IMMUTABLE},
-        },
-    },
     "RayCluster": {"required": ["headGroupSpec"], "properties": CLUSTER},
     "RayJob": {
         "properties": {

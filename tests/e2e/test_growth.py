@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
+from fluence_extender.localcluster import Api, ApiError
+from fluence_extender.model.names import KEEPING, KEPT_ANNOTATION
 from tests.e2e.autoscaler import Autoscaler, asks_for_nodes
 from tests.e2e.births import ranks
-from tests.e2e.harness import Cluster, Manifest, Namespace, node_of, wait_for
+from tests.e2e.harness import Cluster, Manifest, Namespace, annotations_of, node_of, wait_for
 from tests.e2e.installation import Installation, gates_of
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import gang, ours
+
+DISABLED, DO_NOT_DISRUPT = KEEPING
 
 
 @pytest.fixture
@@ -37,6 +42,15 @@ def since(pods: list[Manifest]) -> set[str]:
         for one in pod["status"]["conditions"]
         if one["type"] == "PodScheduled"
     }
+
+
+def refusal(write: Callable[[], object]) -> str:
+    """Why the API server refuses a write, "" if it doesn't."""
+    try:
+        write()
+    except ApiError as error:
+        return str(error)
+    return ""
 
 
 def test_job_makes_the_cluster_grow_by_what_the_whole_of_it_needs(
@@ -103,3 +117,42 @@ def test_crash_changes_nothing_of_what_was_asked(
     )
     assert all(node_of(one) for one in pods if one["metadata"]["name"].startswith("train"))
     assert here in {node_of(one) for one in pods}
+
+
+def test_empty_node_goes_and_one_that_is_held_stays(
+    fluence: Fluence, cluster: Cluster, namespace: Namespace, own_nodes: NodeFactory, growing: Installation
+) -> None:
+    own_nodes(1, cpu="4")
+    autoscaler = Autoscaler(cluster, own_nodes, most=3, cpu="4")
+    namespace.create(*gang("train", 3, cpu="3"))
+    asking(namespace, 3)
+    (held,) = own_nodes(1, prefix="grown", cpu="4")
+    autoscaler.added.append(held)
+
+    def kept() -> bool:
+        return annotations_of(cluster.nodes()[held]).get(DISABLED) == "true"
+
+    wait_for(kept, what="the node to be kept")
+    assert annotations_of(cluster.nodes()[held])[KEPT_ANNOTATION] == ",".join(sorted(KEEPING))
+    assert autoscaler.remove_empty() == [held]
+    for one in namespace.pods():
+        namespace.delete_pod(one["metadata"]["name"])
+    wait_for(lambda: not kept(), what="the node to be let go", timeout=150)
+    assert not annotations_of(cluster.nodes()[held]).keys() & {*KEEPING, KEPT_ANNOTATION}
+    assert autoscaler.remove_empty() == []
+
+
+def test_policies_bound_what_the_account_may_write(
+    fluence: Fluence, cluster: Cluster, namespace: Namespace, own_nodes: NodeFactory, growing: Installation
+) -> None:
+    (here,) = own_nodes(1, cpu="4")
+    account = Api(growing.kubeconfig)
+    node = f"/api/v1/nodes/{here}"
+    cluster.api.patch(node, {"metadata": {"annotations": {DISABLED: "true"}}})
+    for change in (
+        {"metadata": {"annotations": {DISABLED: None}}},
+        {"metadata": {"annotations": {DO_NOT_DISRUPT: "false"}}},
+        {"metadata": {"labels": {"a": "b"}}},
+        {"spec": {"unschedulable": True}},
+    ):
+        assert "fluence-accounts-nodes" in refusal(partial(account.patch, node, change))

@@ -104,13 +104,6 @@ PORTS = click.IntRange(0, 65535)
     help="Seconds after which a gang that lacks nodes asks cluster autoscalers for them. Default: never.",
 )
 @setting(
-    "--provisioning-class",
-    default=STANDARD.provisioning_class,
-    show_default=True,
-    metavar="NAME",
-    help="Class of the ProvisioningRequests by which gangs ask, where the cluster serves these.",
-)
-@setting(
     "--largest-node",
     default="",
     metavar="RESOURCE=AMOUNT,...",

@@ -123,7 +123,6 @@ async def _run(
         assembly=settings.assembly_limit,
         grow_after=settings.grow_after,
         largest_node=settings.largest_node,
-        provisioning_class=settings.provisioning_class,
     )
     ledger = Ledger(matcher_setup(engine, settings.policy, settings.levels), settings.policy)
     controller = Controller(
@@ -203,8 +202,7 @@ async def _start(
     # list.
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(GROUPS_TIMEOUT):
-            others = Kind.PROVISIONING_REQUEST, Kind.RESOURCE_QUOTA
-            await session.synced(*WORKLOADS, *QUEUE_KINDS, *DEVICE_KINDS, *others)
+            await session.synced(*WORKLOADS, *QUEUE_KINDS, *DEVICE_KINDS, Kind.RESOURCE_QUOTA)
     try:
         await driver.start()
     except MatcherError as error:

@@ -79,7 +79,6 @@ class StatusCondition(msgspec.Struct):
 
     type: str = ""
     status: str = ""
-    reason: str = ""
     message: str = ""
 
 

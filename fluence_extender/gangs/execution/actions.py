@@ -9,7 +9,6 @@ from fluence_extender.cluster.port import Pin, Regarding
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.provisioning import NodeRequest, ProvisioningRequest
 from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus
 from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup, Resumable
 
@@ -92,21 +91,6 @@ class ReportPod:
     first_seen: int
     asks_since: float = 0.0
     met: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class RequestNodes:
-    """Create the ProvisioningRequest by which a gang asks for nodes."""
-
-    gang: GangKey
-    wanted: NodeRequest
-
-
-@dataclass(frozen=True, slots=True)
-class WithdrawRequest:
-    """Delete a ProvisioningRequest of ours."""
-
-    request: ProvisioningRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,9 +208,6 @@ class GateJobs:
 Report = ReportPod | ReportGroup | ReportMembers | ReportJob | ReportQueue | ReportReservation
 """The actions that write what users read of an object."""
 
-NodeAction = RequestNodes | WithdrawRequest | KeepNode
-"""The actions that write what autoscalers read."""
-
 Action = (
     Clear
     | Steer
@@ -242,5 +223,5 @@ Action = (
     | Requeue
     | GateJobs
     | NoteJob
-    | NodeAction
+    | KeepNode
 )

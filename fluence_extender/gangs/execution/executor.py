@@ -7,7 +7,7 @@ decided. Nothing is retried here: a failed write is reported to the lifecycle, w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,6 @@ from fluence_extender.cluster.errors import (
     Disrupted,
     Gone,
     NotLeading,
-    Unforeseeable,
 )
 from fluence_extender.cluster.port import Cluster, EvictionBlock, Pin, Regarding
 from fluence_extender.gangs.execution.actions import (
@@ -33,7 +32,6 @@ from fluence_extender.gangs.execution.actions import (
     GateJobs,
     HoldJob,
     KeepNode,
-    NodeAction,
     NominateGated,
     NoteJob,
     RecordEvent,
@@ -44,11 +42,9 @@ from fluence_extender.gangs.execution.actions import (
     ReportPod,
     ReportQueue,
     ReportReservation,
-    RequestNodes,
     Requeue,
     Resume,
     Steer,
-    WithdrawRequest,
 )
 from fluence_extender.gangs.execution.fence import Fence
 from fluence_extender.gangs.execution.job_writes import LONGEST_EVENT, JobWrites
@@ -56,6 +52,7 @@ from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import GATE, PLACED_ANNOTATION
+from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import ReasonCode
 
@@ -132,8 +129,8 @@ class Executor:
                 case Foresee() | Resume() | HoldJob() | Requeue() | GateJobs() | NoteJob():
                     subject, slots = self._jobs.subject(action), self._jobs.slots(action)
                     self._spawn(subject, self._jobs.carry_out(action), (), slots)
-                case RequestNodes() | WithdrawRequest() | KeepNode():
-                    self._spawn(_named(action), self._about_nodes(action), (), self._reports)
+                case KeepNode(node, keys):
+                    self._spawn(f"node {node.name}", self._keep(node, keys), (), self._reports)
                 case _:
                     self._spawn("", self._report(action), (), self._reports)
 
@@ -207,10 +204,9 @@ class Executor:
         found = self._registry.member(pod.uid)
         if found is None or found[1].assignment is None or found[1].assignment.node != node:
             return
-        gang, member = found
-        latest, annotations = member.pod, dict(gang.consumes or {})
-        if member.promise is not None:
-            annotations[PLACED_ANNOTATION] = str(member.promise)
+        _, member = found
+        latest = member.pod
+        annotations = {PLACED_ANNOTATION: str(member.promise)} if member.promise is not None else {}
         pin = pin if latest.affinity == pod.affinity and not latest.nominated else None
         try:
             if pin is None or not await self._pinned(latest, pin, annotations):
@@ -344,28 +340,14 @@ class Executor:
                 log.warning("pod not counted by its Job; trying again", pod=pod.key, error=str(error))
                 self._later(STEER_PAUSE, self._lifecycle.requeues.not_counted, pod.uid)
 
-    async def _about_nodes(self, action: NodeAction) -> None:
-        """Write annotations or requests for autoscalers. A failure is decided anew; a refusal is reported as well."""
-
-        def write(cluster: Cluster) -> Awaitable[None]:
-            match action:
-                case RequestNodes(_, wanted):
-                    return cluster.request_nodes(wanted)
-                case WithdrawRequest(request):
-                    return cluster.withdraw_request(request)
-                case KeepNode(node, keys):
-                    return cluster.keep_node(node, keys)
-
+    async def _keep(self, node: Node, keys: Collection[str]) -> None:
+        """Write the annotations that keep autoscalers from removing a node. A failure is decided anew."""
         try:
-            await self._fence.write(write)
+            await self._fence.write(lambda cluster: cluster.keep_node(node, keys))
         except Gone:
             return
         except ClusterError as error:
-            log.warning("not written for autoscalers", subject=_named(action), error=str(error))
-            refused = error.status in FORBIDDEN or isinstance(error, Conflict | Unforeseeable)
-            if isinstance(action, RequestNodes) and refused:
-                self._lifecycle.growth.request_refused(action.gang, str(error))
-                self._wake()
+            log.warning("not written for autoscalers", node=node.name, error=str(error))
 
     async def _report(self, report: Report) -> None:
         def write(cluster: Cluster) -> Awaitable[None]:
@@ -387,14 +369,6 @@ class Executor:
             await self._fence.write(write)
         except ClusterError as error:
             log.info("status not written", subject=_subject(report), error=str(error))
-
-
-def _named(action: NodeAction) -> str:
-    match action:
-        case RequestNodes(_, request) | WithdrawRequest(request):
-            return f"ProvisioningRequest {request.namespace}/{request.name}"
-        case KeepNode(node):
-            return f"node {node.name}"
 
 
 def _subject(report: Report) -> str:

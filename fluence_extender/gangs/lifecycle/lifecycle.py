@@ -470,14 +470,14 @@ class Lifecycle:
             self.births.gate_owners(one.pod for one in replaced)
             actions.extend(replaced)
             kept = gang.key in reserved
-            requests, again = self.growth.due(gang, now)
-            actions.extend(requests)
+            asking, again = self.growth.due(gang, now)
+            actions.extend(asking)
             actions.extend(announcements(gang, now, self.limits, self._registry, self.job_reports, kept))
             self._gang_index.update(gang, now)
             self._gang_index.look_at(gang.key, again)
             if gang.state is not GangState.WAITING or self.queue.turns.find(gang.key) is None:
                 self.queue.turns.put(gang)
-        nodes: list[Action] = [*self.growth.orphans(now), *self.node_holds.due(now)]
+        nodes = self.node_holds.due(now)
         births = self.births.actions(now)
         return [*self._places.clears(), *preempting, *births, *actions, *self._group_reports.due(now), *nodes]
 

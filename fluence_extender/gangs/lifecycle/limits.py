@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fluence_extender.model.names import ATOMIC_CLASS
 from fluence_extender.model.resources import NOTHING, Resources
 
 NEVER = float("inf")
@@ -91,15 +90,6 @@ class Limits:
     """A gang that asks for nodes and isn't placed within the first time lets go, and asks anew after the second.
 
     Cluster Autoscaler waits 15 minutes for a node, and tries another node group then.
-    """
-
-    provisioning_class: str = ATOMIC_CLASS
-    """The class of the ProvisioningRequests by which gangs ask."""
-
-    taken_up: float = 300.0
-    """A ProvisioningRequest that no autoscaler takes up within this time is given up; the gang's pods ask instead.
-
-    Cluster Autoscaler takes up one request in each of its rounds, which are at least 10 seconds apart.
     """
 
     asked_again: float = 5.0

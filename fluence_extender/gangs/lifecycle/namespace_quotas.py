@@ -1,10 +1,9 @@
 """What ResourceQuotas leave for pods that don't exist yet.
 
-The API server counts a pod when it is created. Until then, a foreseen pod is counted here if it has a place, or if
-autoscalers are asked for its node. So no gang holds places, or asks for nodes, for pods that would be refused.
+The API server counts a pod when it is created. Until then, a foreseen pod is counted here if it has a place. So no gang
+holds places, or asks for nodes, for pods that would be refused.
 
-Invariant: a gang's foreseen pods are counted as of the last look at the gang, and also as soon as it gets places or
-asks for nodes.
+Invariant: a gang's foreseen pods are counted as of the last look at the gang, and also as soon as it gets places.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class NamespaceQuotas:
     def note(self, gang: Gang) -> None:
         """Count a gang's foreseen pods in its present state, if its namespace has quotas."""
         counts = gang.key.namespace in self._quotas
-        members = (one for one in gang.alive() if counts and (one.assignment is not None or gang.consumes))
+        members = (one for one in gang.alive() if counts and one.assignment is not None)
         self._charge(gang.key, _charges(members))
 
     def forget(self, keys: Iterable[GangKey]) -> None:

@@ -259,8 +259,7 @@ class Gang:
 
     Times, in seconds since the epoch: ``starts_about`` is when it is expected to get its places, None if unknown.
     ``undone_about`` is when its bound members are evicted, None if they aren't. Its pods have asked autoscalers for
-    nodes since ``asks_since``, 0 if they don't ask. ``consumes`` are the annotations that name the ProvisioningRequest
-    by which it has asked, and that request's class; None if it hasn't.
+    nodes since ``asks_since``, 0 if they don't ask.
 
     Queue: ``queue`` is the name of its queue, "" if that queue doesn't exist. ``usual_priority`` is the priority that
     the queue gives to work without a PriorityClass, None if it gives none. ``head_start`` is how many seconds of
@@ -292,7 +291,6 @@ class Gang:
     history: History = field(default_factory=History)
     foretold: Foretold = NOTHING_FORETOLD
     asks_since: float = 0.0
-    consumes: Mapping[str, str] | None = None
     met: frozenset[str] = frozenset()
 
     def alive(self) -> list[Member]:

@@ -31,10 +31,7 @@ from fluence_extender.model.names import (
     AT_BIRTH,
     ATTRIBUTE_PREFIX,
     BACKEND_ANNOTATION,
-    CLASS_ANNOTATION,
-    CONSUMES_ANNOTATION,
     COSCHEDULING_GROUP,
-    CREATED_BY_ANNOTATION,
     DEFAULT_NAMESPACE,
     DOMAIN,
     FIRST_SEEN_ANNOTATION,
@@ -59,7 +56,6 @@ from fluence_extender.model.names import (
     RESOURCES_CONFIGMAP,
     RESOURCES_KEY,
     SCHEDULER_NAME,
-    SERVICE_NAME,
     STATE_GROUP,
     SUSPEND_LABEL,
     SUSPENDED_FOR_ANNOTATION,
@@ -80,10 +76,6 @@ CALLS = {
     ("", "nodes", "list"),
     ("", "nodes", "watch"),
     ("", "nodes", "patch"),  # annotations by which autoscalers don't remove it
-    ("autoscaling.x-k8s.io", "provisioningrequests", "create"),  # ask for nodes
-    ("autoscaling.x-k8s.io", "provisioningrequests", "delete"),
-    ("", "podtemplates", "create"),
-    ("", "podtemplates", "delete"),
     ("", "pods", "list"),
     ("", "pods", "watch"),
     ("batch", "jobs", "list"),
@@ -587,12 +579,6 @@ def test_policies_about_autoscalers_know_the_keys_that_the_service_writes(object
     nodes = str(objects["ValidatingAdmissionPolicy", "fluence-accounts-nodes"]["spec"])
     for name in (*KEEPING, KEPT_ANNOTATION):
         assert f"'{name}'" in nodes
-    requests = str(objects["ValidatingAdmissionPolicy", "fluence-accounts-requests"]["spec"])
-    assert f"'{CREATED_BY_ANNOTATION}'" in requests
-    assert f"'{SERVICE_NAME}'" in requests
-    pods = str(objects["ValidatingAdmissionPolicy", "fluence-accounts-pods"]["spec"]["validations"])
-    for name in (CONSUMES_ANNOTATION, CLASS_ANNOTATION):
-        assert f"'{name}'" in pods
 
 
 def _suspends(resource: str) -> tuple[str, ...]:

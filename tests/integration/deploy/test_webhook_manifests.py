@@ -44,7 +44,7 @@ CALLS = {
     *(
         (optional.group, optional.resource, verb)
         for kind, optional in OPTIONAL.items()
-        if kind not in (*QUEUE_KINDS, *DEVICE_KINDS, Kind.PROVISIONING_REQUEST)
+        if kind not in (*QUEUE_KINDS, *DEVICE_KINDS)
         for verb in ("list", "watch")
     ),
     # The PodGroups of gangs.

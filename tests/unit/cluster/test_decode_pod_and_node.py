@@ -10,10 +10,12 @@ import pytest
 from fluence_extender.cluster.decode.node import decode_node, decode_resources_file
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.port import ResourcesFile
+from fluence_extender.model.names import KEEPING, KEPT_ANNOTATION
 from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Requirement
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.model.taints import Taint, Toleration
 
+DISABLED, DO_NOT_DISRUPT = KEEPING
 META = {"name": "p", "namespace": "ns", "uid": "u1", "resourceVersion": "7"}
 
 
@@ -239,6 +241,22 @@ def test_node_is_read_in_full() -> None:
 )
 def test_node_without_a_true_ready_condition_is_not_ready(conditions: Any) -> None:
     assert not decode_node(node_body({"conditions": conditions})).ready
+
+
+@pytest.mark.parametrize(
+    ("annotations", "guards", "kept"),
+    [
+        ({}, (), ()),
+        ({DISABLED: "true"}, (DISABLED,), ()),
+        ({DO_NOT_DISRUPT: "false", DISABLED: "true", KEPT_ANNOTATION: DISABLED}, KEEPING, (DISABLED,)),
+        ({KEPT_ANNOTATION: f"{DISABLED},{DO_NOT_DISRUPT},else"}, (), KEEPING),
+    ],
+)
+def test_node_says_what_keeps_it_and_what_of_that_the_service_has_set(
+    annotations: dict[str, str], guards: tuple[str, ...], kept: tuple[str, ...]
+) -> None:
+    found = decode_node(raw({"metadata": {"name": "n", "annotations": annotations}}))
+    assert (found.guards, found.kept) == (guards, kept)
 
 
 @pytest.mark.parametrize("allocatable", [None, {}, {"cpu": "lots"}, {"cpu": None}, {"cpu": [1]}])

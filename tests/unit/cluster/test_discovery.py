@@ -86,5 +86,5 @@ async def test_unreadable_answers_count_as_nothing_served(
 
 def test_every_kind_except_those_of_kubernetes_itself_is_optional() -> None:
     always = {Kind.JOB, Kind.REPLICA_SET, Kind.STATEFUL_SET, Kind.NAMESPACE, Kind.PRIORITY_CLASS}
-    others = {*WORKLOADS, *QUEUE_KINDS, *DEVICE_KINDS, Kind.PROVISIONING_REQUEST}
+    others = {*WORKLOADS, *QUEUE_KINDS, *DEVICE_KINDS}
     assert set(OPTIONAL) == others - always

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fluence_extender.cluster.port import Kind
+from fluence_extender.gangs.lifecycle.growth import ASKED
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import QuotaCharge
 from fluence_extender.model.resource_quota import ResourceQuota
@@ -12,8 +13,7 @@ from tests.core.invariants import check
 from tests.core.values import asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld
-from tests.unit.gangs.test_growth import join
-from tests.unit.gangs.test_node_requests import LIMITS, asked, requests, serve
+from tests.unit.gangs.test_growth import GROWING, asking, events, join
 
 POD = QuotaCharge(Resources({"pods": 1, "requests.cpu": 1000}))
 
@@ -40,7 +40,7 @@ def test_job_waits_until_the_quota_has_room_for_all_its_pods(world: MakeWorld) -
     w = world(node("n0", cpu=8000))
     allow(w, 3)
     job = w.jobs.submit("a", 4, charge=POD)
-    w.advance(LIMITS.unborn + 60)
+    w.advance(GROWING.unborn + 60)
     assert suspended(w, job) == [True]
     assert held_places(w) == 0
     assert reason(w, "a") == "OverQuota: over quota: ResourceQuota team has no room for all its pods (pods)"
@@ -134,31 +134,28 @@ def test_quotas_are_forgotten_that_a_new_list_lacks(world: MakeWorld) -> None:
     check(w)
 
 
-def test_gang_asks_for_nodes_only_for_pods_that_the_quotas_allow_beside_all_that_ask(
-    world: MakeWorld,
-) -> None:
-    w = world(node("n0", cpu=1000), limits=LIMITS)
-    serve(w)
-    allow(w, 5)
-    jobs = [w.jobs.submit(name, 2, charge=POD) for name in "abc"]
+def test_gang_asks_for_nodes_only_for_pods_that_the_quota_allows(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=1000), limits=GROWING)
+    allow(w, 1)
+    job = w.jobs.submit("a", 2, charge=POD)
     w.advance(20)
-    assert len(requests(w)) == 2
-    assert suspended(w, *jobs) == [True] * 3
-    assert w.gang("c").reason is not None
-    w.cluster.remove(w.cluster.job(jobs[0]))
-    w.advance(25)
-    # That of the first goes a minute after its gang.
-    assert len(requests(w)) == 3
+    assert suspended(w, job) == [True]
+    assert not events(w, ASKED)
+    allow(w, 2)
+    w.advance(20)
+    assert suspended(w, job) == [False]
+    assert asking(w, *w.jobs.pods(job)) == [True] * 2
     check(w)
 
 
 def test_gang_gets_the_nodes_for_which_it_has_asked(world: MakeWorld) -> None:
-    w = world(node("n0", cpu=1000), limits=LIMITS)
-    serve(w)
+    w = world(node("n0", cpu=1000), limits=GROWING)
     allow(w, 2)
     job = w.jobs.submit("a", 2, charge=POD)
     w.advance(20)
-    assert sum(one.count for one in asked(w).sets) == 2
+    assert asking(w, *w.jobs.pods(job)) == [True] * 2
+    # The API server counts pods that exist.
+    allow(w, 0)
     join(w, "n1", cpu=4000)
     w.advance(3)
     assert len(w.jobs.nodes(job)) == 2

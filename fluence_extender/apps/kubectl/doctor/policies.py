@@ -134,12 +134,6 @@ POLICIES = (
     ),
     DeployedPolicy(
         VALIDATING,
-        "fluence-accounts-requests",
-        WARNING,
-        "whoever has a token of the service can write ProvisioningRequests and PodTemplates at will",
-    ),
-    DeployedPolicy(
-        VALIDATING,
         "fluence-accounts-nodes",
         WARNING,
         "whoever has a token of the service can change nodes at will",
