@@ -59,33 +59,23 @@ test: with-tests ## All tests, the end-to-end ones on a control plane of their o
 nightly: with-tests ## At length: 100,000 scenarios of all engines, 2,000 Jobs that drain; an hour or more
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest tests/property tests/e2e/test_suspended_submission.py $(ARGS)
 
-demo: install ## The service at work on this machine: on an embedded cluster, or ARGS=--kubernetes on a real one
+demo: install ## The service at work on this machine, on an embedded cluster (ARGS=--keep: until Ctrl-C)
 	$(BIN)/fluence-extender demo $(ARGS)
 
-bench: with-tests ## What calls, matches, changes of nodes, restarts and admission cost, beside echoes and other engines
-	$(BIN)/python -m benchmarks.filter $(ARGS)
+bench: with-tests ## What matches, restarts and passes of the queue cost
 	$(BIN)/python -m benchmarks.matcher $(ARGS)
-	$(BIN)/python -m benchmarks.state $(ARGS)
-	$(BIN)/python -m benchmarks.plugin_start
-	$(BIN)/python -m benchmarks.node_changes $(ARGS)
 	$(BIN)/python -m benchmarks.restart $(ARGS)
-	$(BIN)/python -m benchmarks.failover
-	$(BIN)/python -m benchmarks.preemption
 	$(BIN)/python -m benchmarks.queue
 	$(BIN)/python -m benchmarks.queue --costs
-	$(BIN)/python -m benchmarks.beside
-	$(BIN)/python -m benchmarks.webhook $(ARGS)
-	$(BIN)/python -m benchmarks.history $(ARGS)
 
 chaos: with-tests ## 200 random kills and stops of everything on a real control plane, half an hour (see docs/reliability.md)
-	$(BIN)/python -m benchmarks.chaos $(ARGS)
+	$(BIN)/python -m tests.chaos $(ARGS)
 
 throughput: with-tests ## Pods a second and CPU a pod, beside the stock scheduler (half an hour, on a free machine)
 	$(BIN)/python -m benchmarks.throughput $(ARGS)
 
 peers: with-tests ## The same work with other gang schedulers, which are built first (hours, on a free machine)
 	$(BIN)/python -m benchmarks.peers $(ARGS)
-	$(BIN)/python -m benchmarks.admission
 
 fuzz: with-tests ## 100,000 spoiled documents for the embedded engine (--engine fluxion: for libreapi_cli)
 	$(BIN)/python -m tests.fuzz $(ARGS)

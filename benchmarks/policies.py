@@ -16,11 +16,9 @@ from statistics import median
 
 from rich.console import Console
 
-from benchmarks.throughput.policies import ACCOUNT, POLICIES, POLICY_LAG
+from benchmarks.throughput.policies import ACCOUNT, POLICIES, POLICY_LAG, shipped
 from benchmarks.throughput.usage import cpu_seconds
 from benchmarks.throughput.workloads import STOCK, Manifest, pod
-from fluence_extender.demo.manifests import shipped
-from fluence_extender.localcluster import Api, ControlPlane
 from fluence_extender.model.names import (
     AT_BIRTH,
     COMPLETION_INDEX,
@@ -30,6 +28,7 @@ from fluence_extender.model.names import (
     PLACED_LABEL,
     SCHEDULER_NAME,
 )
+from tests.localcluster import Api, ControlPlane
 
 NAMESPACE = "policies"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"

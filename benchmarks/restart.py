@@ -34,10 +34,10 @@ from benchmarks.report import PAGES, machine
 from benchmarks.restart_fluxion import parts
 from fluence_extender.cluster.connection import ApiRequest, connect
 from fluence_extender.cluster.pacing import STANDARD
-from fluence_extender.localcluster.api import Api, Manifest
-from fluence_extender.localcluster.controlplane import KUBELETS, MANAGER, ControlPlane
-from fluence_extender.localcluster.nodes import node_manifest, resource_list
-from fluence_extender.localcluster.process import LOOPBACK
+from tests.localcluster.api import Api, Manifest
+from tests.localcluster.controlplane import KUBELETS, MANAGER, ControlPlane
+from tests.localcluster.nodes import node_manifest, resource_list
+from tests.localcluster.process import LOOPBACK
 
 ROUNDS = 3
 WRITERS = 32

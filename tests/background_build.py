@@ -19,7 +19,7 @@ import threading
 import time
 from pathlib import Path
 
-from fluence_extender.localcluster import LocalClusterError, ensure_binaries
+from tests.localcluster import LocalClusterError, ensure_binaries
 
 LOG, VERDICT = "log", "verdict"
 TAIL_LINES = 30

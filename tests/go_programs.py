@@ -16,8 +16,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fluence_extender.localcluster.binaries import cache_folder
-from fluence_extender.localcluster.toolchain import find_go, go_environment
+from tests.localcluster.binaries import cache_folder
+from tests.localcluster.toolchain import find_go, go_environment
 
 FLAGS = ("-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w")
 

@@ -25,10 +25,9 @@ from benchmarks.peers.volcano import Volcano
 from benchmarks.throughput.contenders import Contender, Fluence, StockScheduler
 from benchmarks.throughput.figures import Figure, figure
 from benchmarks.throughput.measure import Bench, TooSlow
-from benchmarks.throughput.policies import ACCOUNT, policies
+from benchmarks.throughput.policies import ACCOUNT, policies, shipped
 from benchmarks.throughput.workloads import WORKLOADS, Workload
-from fluence_extender.demo.manifests import shipped
-from fluence_extender.localcluster import ControlPlane, LocalClusterError
+from tests.localcluster import ControlPlane, LocalClusterError
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
 PAGE, FIGURES = FOLDER / "peers.md", FOLDER / "peers.json"

@@ -15,7 +15,7 @@ from benchmarks.throughput.bindings import Bindings
 from benchmarks.throughput.contenders import Contender
 from benchmarks.throughput.measure import QUIET, WRITERS, Bench, load_now
 from benchmarks.throughput.workloads import Workload
-from fluence_extender.localcluster import Api
+from tests.localcluster import Api
 
 CORES = 32
 """The cores of a node."""

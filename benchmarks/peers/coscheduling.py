@@ -9,9 +9,9 @@ from __future__ import annotations
 from benchmarks.peers.peer import Programs, define
 from benchmarks.peers.programs import COSCHEDULING
 from benchmarks.throughput.workloads import Form, Manifest
-from fluence_extender.demo.stack import free_ports
-from fluence_extender.localcluster import ControlPlane
-from fluence_extender.localcluster.components import complete_scheduler_config
+from tests.localcluster import ControlPlane
+from tests.localcluster.components import complete_scheduler_config
+from tests.localcluster.stack import free_ports
 
 SCHEDULER = "scheduler-plugins-scheduler"
 GROUP = "scheduling.x-k8s.io"

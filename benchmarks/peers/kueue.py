@@ -17,10 +17,10 @@ from benchmarks.peers.peer import Programs, define
 from benchmarks.peers.programs import KUEUE
 from benchmarks.throughput.contenders import StockScheduler
 from benchmarks.throughput.workloads import STOCK, Form, Manifest
-from fluence_extender.demo.stack import free_ports
-from fluence_extender.localcluster import ControlPlane
-from fluence_extender.localcluster.credentials import LocalAuthority
 from fluence_extender.model.names import KUEUE_QUEUE_LABEL
+from tests.localcluster import ControlPlane
+from tests.localcluster.credentials import LocalAuthority
+from tests.localcluster.stack import free_ports
 
 QPS, BURST = 2_000, 4_000
 """The limits of its client's rate, which are 300 and 500 by default."""

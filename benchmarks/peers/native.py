@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.throughput.contenders import process_ids
 from benchmarks.throughput.workloads import STOCK, Form, Manifest
-from fluence_extender.localcluster import ControlPlane
+from tests.localcluster import ControlPlane
 
 VERSION = "v1alpha2"
 GATES = ("GenericWorkload", "GangScheduling")

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from fluence_extender.localcluster import Api
-from fluence_extender.localcluster.api import Watch
+from tests.localcluster import Api
+from tests.localcluster.api import Watch
 
 NUMBER = re.compile(r"\d+")
 

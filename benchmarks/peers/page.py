@@ -16,7 +16,7 @@ from benchmarks.report import processor
 from benchmarks.throughput.contenders import PLANE
 from benchmarks.throughput.figures import Figure
 from benchmarks.throughput.workloads import WORKLOADS, Workload
-from fluence_extender.localcluster.recipe import KUBERNETES_VERSION
+from tests.localcluster.recipe import KUBERNETES_VERSION
 
 OURS, STOCK = "fluence", "stock"
 TEXT_LENGTH = 240

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.throughput.contenders import process_ids
-from fluence_extender.demo.stack import unverified
-from fluence_extender.localcluster import ApiError, Component, ControlPlane, TimedOut
-from fluence_extender.localcluster.process import poll
+from tests.localcluster import ApiError, Component, ControlPlane, TimedOut
+from tests.localcluster.process import poll
+from tests.localcluster.stack import unverified
 
 SERVED = 60.0
 """Seconds within which the API server has to serve newly defined resources."""

@@ -22,10 +22,10 @@ from typing import Any
 
 import yaml
 
-from fluence_extender.localcluster import LocalClusterError
-from fluence_extender.localcluster.binaries import cache_folder
-from fluence_extender.localcluster.progress import step
-from fluence_extender.localcluster.toolchain import find_go, go_environment
+from tests.localcluster import LocalClusterError
+from tests.localcluster.binaries import cache_folder
+from tests.localcluster.progress import step
+from tests.localcluster.toolchain import find_go, go_environment
 
 ERROR_LINES = 10
 FLAGS = ("-p=1", "-mod=readonly", "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from benchmarks.peers.peer import Programs, define
 from benchmarks.peers.programs import VOLCANO
 from benchmarks.throughput.workloads import Form, Manifest
-from fluence_extender.demo.stack import free_ports
-from fluence_extender.localcluster import ControlPlane
+from tests.localcluster import ControlPlane
+from tests.localcluster.stack import free_ports
 
 SCHEDULER = "volcano"
 GROUP = "scheduling.volcano.sh/v1beta1"

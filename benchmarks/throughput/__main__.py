@@ -19,11 +19,10 @@ from benchmarks.throughput.contenders import Contender, Fluence, StockScheduler
 from benchmarks.throughput.figures import Figure, Figures, figure
 from benchmarks.throughput.measure import Bench, Outcome, TooSlow
 from benchmarks.throughput.page import MODES, OURS, STOCK, page, plots
-from benchmarks.throughput.policies import ACCOUNT, policies
+from benchmarks.throughput.policies import ACCOUNT, policies, shipped
 from benchmarks.throughput.scale import cost_by_size
 from benchmarks.throughput.workloads import STREAM, WORKLOADS, Workload
-from fluence_extender.demo.manifests import shipped
-from fluence_extender.localcluster import ControlPlane
+from tests.localcluster import ControlPlane
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
 PAGE, FIGURES = FOLDER / "throughput.md", FOLDER / "throughput.json"

@@ -7,8 +7,8 @@ import time
 from types import TracebackType
 from typing import Self
 
-from fluence_extender.localcluster import Api
-from fluence_extender.localcluster.api import Manifest, Watch
+from tests.localcluster import Api
+from tests.localcluster.api import Manifest, Watch
 
 BOUND = "spec.nodeName!="
 

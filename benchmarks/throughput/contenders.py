@@ -9,9 +9,9 @@ import time
 from typing import Protocol
 
 from benchmarks.throughput.workloads import LABELLED, LOOSE, Form
-from fluence_extender.demo.stack import SCHEDULER, Stack
-from fluence_extender.localcluster import ControlPlane
 from fluence_extender.model.names import DEFAULT_NAMESPACE
+from tests.localcluster import ControlPlane
+from tests.localcluster.stack import SCHEDULER, Stack
 
 PLANE = ("etcd", "kube-apiserver", "kube-controller-manager")
 

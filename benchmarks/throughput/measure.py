@@ -12,7 +12,7 @@ from benchmarks.throughput.bindings import Bindings
 from benchmarks.throughput.contenders import PLANE, Contender
 from benchmarks.throughput.usage import Reading, Used, between, cpu_seconds, read
 from benchmarks.throughput.workloads import Manifest, Workload, controller
-from fluence_extender.localcluster import ControlPlane
+from tests.localcluster import ControlPlane
 
 WRITERS = 8
 QUIET = 2.0

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from benchmarks.throughput.workloads import LABELLED, Manifest, job, pod
-from fluence_extender.demo.manifests import shipped
-from fluence_extender.localcluster import ControlPlane
+from fluence_extender.demo.manifests import read
 from fluence_extender.model.names import SCHEDULER_NAME
+from tests.localcluster import ControlPlane
+
+BASE = Path(__file__).parents[2] / "deploy" / "base"
 
 ACCOUNT = ("namespace", "serviceaccount", "rbac")
 POLICIES = ("gate", "suspend", "groups", "intake", "stamps", "submitters", "accounts")
@@ -17,6 +20,11 @@ POLICIES = ("gate", "suspend", "groups", "intake", "stamps", "submitters", "acco
 
 POLICY_LAG = 3.0
 """Seconds until the API server follows a policy that is new, or forgets one that is gone."""
+
+
+def shipped(*names: str) -> list[Manifest]:
+    """Return the objects of these files of ``deploy/base`` (``gate``: an admission policy with its binding)."""
+    return [document for name in names for document in read(BASE / f"{name}.yaml")]
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fluence_extender.localcluster import Api
+from tests.localcluster import Api
 
 TICKS = os.sysconf("SC_CLK_TCK")
 WRITES = ("POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION")

@@ -1,5 +1,8 @@
-"""The product at work on one machine: a cluster, embedded or real, with the service on it, and the examples.
+"""The product at work on one machine: an embedded cluster with the service on it, and the examples.
 
-`site` is such a cluster, and `embedded` and `kubernetes` are its two forms. `stack` runs the product's processes on a
-control plane, `view` shows gangs, and `run` puts all together.
+`embedded` is the cluster, `view` shows its gangs, and `run` puts both together.
 """
+
+
+class DemoError(Exception):
+    """The demo can't go on; the message says why."""

@@ -1,4 +1,4 @@
-"""The manifests that the demo applies, from ``deploy/`` and ``examples/`` of the clone from which it runs."""
+"""The manifests that the demo applies, from ``examples/`` of the clone from which it runs."""
 
 from __future__ import annotations
 
@@ -7,45 +7,27 @@ from typing import Any
 
 import yaml
 
-from fluence_extender.localcluster import LocalClusterError
-from fluence_extender.model.names import DEFAULT_NAMESPACE, RESOURCES_CONFIGMAP, RESOURCES_KEY
+from fluence_extender.demo import DemoError
 
-CLONE = Path(__file__).parents[2]
-
-
-def folder(name: str) -> Path:
-    """Return the folder ``deploy`` or ``examples``. Raise `LocalClusterError` outside a clone."""
-    if not (CLONE / name).is_dir():
-        raise LocalClusterError(f"the folder {name}/ is not there: run the demo from a clone of the project")
-    return CLONE / name
-
-
-def shipped(*names: str) -> list[dict[str, Any]]:
-    """Return the objects of these files of ``deploy/base`` (``gate``: an admission policy with its binding)."""
-    base = folder("deploy") / "base"
-    return [document for name in names for document in read(base / f"{name}.yaml")]
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def devices_file() -> Path:
-    """Return the resources.yaml of the examples. Raise `LocalClusterError` outside a clone."""
-    return folder("examples") / "devices" / "resources.yaml"
-
-
-def devices() -> dict[str, Any]:
-    """Return the ConfigMap with the virtual resources, which may be edited while the demo runs."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": RESOURCES_CONFIGMAP, "namespace": DEFAULT_NAMESPACE},
-        "data": {RESOURCES_KEY: devices_file().read_text()},
-    }
+    """Return the resources.yaml of the examples. Raise `DemoError` outside a clone."""
+    return _examples() / "devices" / "resources.yaml"
 
 
 def examples() -> list[Path]:
-    """Return the numbered examples, in order."""
-    return sorted(folder("examples").glob("[0-9]*.yaml"))
+    """Return the numbered examples, in order. Raise `DemoError` outside a clone."""
+    return sorted(_examples().glob("[0-9]*.yaml"))
 
 
 def read(file: Path) -> list[dict[str, Any]]:
     """Return the documents of a YAML file."""
     return [document for document in yaml.safe_load_all(file.read_text()) if document]
+
+
+def _examples() -> Path:
+    if not EXAMPLES.is_dir():
+        raise DemoError("the folder examples/ is not there: run the demo from a clone of the project")
+    return EXAMPLES

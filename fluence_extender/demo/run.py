@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -18,10 +19,11 @@ from fluence_extender.apps.logs import set_up_logging
 from fluence_extender.dashboard.command import EXTRA
 from fluence_extender.dashboard.tunnel import end
 from fluence_extender.demo.manifests import examples, read
-from fluence_extender.demo.site import Site
 from fluence_extender.demo.view import Row, picture, rows, watch
 
-UPKEEP_PERIOD = 1.0
+if TYPE_CHECKING:
+    from fluence_extender.demo.embedded import EmbeddedSite
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 STOPPED_EARLY = 130
 """The exit code after an interrupt that came before there was anything to show."""
@@ -30,8 +32,8 @@ PACKAGE = "htpy"
 """The package that the dashboard's extra has and that no other part needs."""
 
 
-def run_demo(nodes: int = 6, keep: bool = False, policy: str = "lonode", kubernetes: bool = False) -> int:
-    """Run the demo and return the exit code, 0 if the table was shown. Raise `LocalClusterError`.
+def run_demo(nodes: int = 6, keep: bool = False, policy: str = "lonode") -> int:
+    """Run the demo and return the exit code, 0 if the table was shown. Raise `DemoError`.
 
     SIGINT and SIGTERM end the demo; no process or file of it remains.
     """
@@ -45,10 +47,11 @@ def run_demo(nodes: int = 6, keep: bool = False, policy: str = "lonode", kuberne
         shown = True
 
     try:
-        console.print(f"Starting {'Kubernetes on loopback' if kubernetes else 'an embedded cluster'}.")
-        # The import system can lose an exception, so what is to be imported is imported before signals raise one.
-        site = make_site(nodes, policy, kubernetes)
-        with ended_by_signals(), site:
+        console.print("Starting an embedded cluster.")
+        # This takes a second. The import system can lose an exception, so it comes before signals raise one.
+        from fluence_extender.demo.embedded import EmbeddedSite
+
+        with ended_by_signals(), EmbeddedSite(nodes, policy) as site:
             demonstrate(console, site, show)
             if keep:
                 _wait(console, site)
@@ -57,19 +60,7 @@ def run_demo(nodes: int = 6, keep: bool = False, policy: str = "lonode", kuberne
     return 0 if shown else STOPPED_EARLY
 
 
-def make_site(nodes: int, policy: str, kubernetes: bool) -> Site:
-    """Return the cluster for the demo; it isn't started yet."""
-    # Each imports what only it needs.
-    if kubernetes:
-        from fluence_extender.demo.kubernetes import KubernetesSite
-
-        return KubernetesSite(nodes, policy)
-    from fluence_extender.demo.embedded import EmbeddedSite
-
-    return EmbeddedSite(nodes, policy)
-
-
-def demonstrate(console: Console, site: Site, show: Callable[[Sequence[Row]], None]) -> None:
+def demonstrate(console: Console, site: EmbeddedSite, show: Callable[[Sequence[Row]], None]) -> None:
     """Apply the examples on ``site``, follow them live, and ``show`` the rows in which they end."""
     console.print(site.introduction(), soft_wrap=True)
     for file in examples():
@@ -77,7 +68,11 @@ def demonstrate(console: Console, site: Site, show: Callable[[Sequence[Row]], No
             site.apply(manifest)
         console.print(f"applied {file.name}")
     show(watch(console, lambda: rows(site.gangs(), site.pods())))
-    console.print(site.remark(), soft_wrap=True)
+    console.print(
+        "Simulated: the API server, its controllers, kubelets and kube-scheduler. "
+        "On kind, or on a cluster of yours: docs/start.md",
+        soft_wrap=True,
+    )
 
 
 def _console() -> Console:
@@ -86,7 +81,7 @@ def _console() -> Console:
     return console if console.is_terminal else Console(width=max(console.width, 160))
 
 
-def _wait(console: Console, site: Site) -> None:
+def _wait(console: Console, site: EmbeddedSite) -> None:
     """Keep everything running until a signal ends the demo."""
     console.print("\nEverything keeps running. Press Ctrl-C to end the demo.")
     with dashboard_of(site.api_url) as line:
@@ -94,9 +89,7 @@ def _wait(console: Console, site: Site) -> None:
         for command in site.commands():
             console.print(f"  {command}", soft_wrap=True)
         while True:
-            for line in site.upkeep():
-                console.print(line, soft_wrap=True, markup=False)
-            time.sleep(UPKEEP_PERIOD)
+            time.sleep(3600)
 
 
 @contextmanager

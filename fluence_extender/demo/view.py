@@ -13,8 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fluence_extender.demo.site import PodView
-from fluence_extender.localcluster import LocalClusterError
+from fluence_extender.demo import DemoError
 
 SETTLED = 7.0
 """Seconds without a change after which the rows are final: more than between the ends of two of the examples."""
@@ -31,6 +30,17 @@ PADDING = 2
 """Terminal columns between two columns of the table."""
 
 HEADINGS = ("Gang", "Pod", "State", "Phase", "Node", "Backend")
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """What the demo shows of one pod."""
+
+    uid: str
+    name: str
+    scheduler: str
+    node: str
+    phase: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +126,7 @@ def watch(console: Console, look: Callable[[], list[Row]]) -> list[Row]:
         while time.monotonic() - changed < SETTLED and time.monotonic() - began < LONGEST:
             try:
                 found = look()
-            except (LocalClusterError, OSError):
+            except (DemoError, OSError):
                 found = last
             if found != last:
                 last, changed = found, time.monotonic()

@@ -18,8 +18,16 @@ from fluence_extender.model.names import UNSATISFIABLE_CONDITION
 from tests.docs.reading import ROOT
 from tests.unit.http.held_placements import HeldPlacements
 
-SOURCES = ("fluence_extender/", "fluxion_ffi/", "deploy/", "benchmarks/", "examples/", ".ci/")
-"""What the product consists of, and what measures it."""
+SOURCES = (
+    "fluence_extender/",
+    "fluxion_ffi/",
+    "deploy/",
+    "benchmarks/",
+    "examples/",
+    ".ci/",
+    "tests/localcluster/",
+)
+"""What the product consists of, what measures it, and the control plane that its tests run on."""
 
 FILES = ("Makefile", "Dockerfile", "pyproject.toml")
 VARIABLE = re.compile(r"\b(?:FLUENCE|FLUXION|WEBHOOK)_[A-Z_]*[A-Z]\b")

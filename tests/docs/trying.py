@@ -23,7 +23,21 @@ from tests.docs.reading import ROOT
 from tests.docs.shell import started
 
 OTHERS = frozenset(
-    {"base64", "cat", "cp", "curl", "docker", "echo", "head", "helm", "mkdir", "oauth2-proxy", "rm", "sed"}
+    {
+        "base64",
+        "cat",
+        "cp",
+        "curl",
+        "docker",
+        "echo",
+        "head",
+        "helm",
+        "kind",
+        "mkdir",
+        "oauth2-proxy",
+        "rm",
+        "sed",
+    }
     # It passes its options on to docker or buildah.
     | {"deploy/image/build"}
 )

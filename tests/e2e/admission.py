@@ -12,15 +12,15 @@ from typing import Any
 
 import yaml
 
-from fluence_extender.demo.stack import Webhook
 from fluence_extender.identity.authority import SECRET
-from fluence_extender.localcluster import ApiError, ControlPlane
 from fluence_extender.model.names import WEBHOOK_NAME, WORKLOADS_WEBHOOK
 from fluence_extender.webhook.producers import CLAIMS
 from fluence_extender.webhook.registration import PATH
 from tests.e2e.harness import Manifest, documents, pod, wait_for
 from tests.e2e.installation import BASE, Installation
 from tests.e2e.workloads import QPU
+from tests.localcluster import ApiError, ControlPlane
+from tests.localcluster.stack import Webhook
 from tests.network.balancer import Balancer
 
 SHIPPED = BASE.parent / "webhook"

@@ -9,8 +9,6 @@ from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import Any
 
-from fluence_extender.demo.stack import Webhook
-from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.coordination import (
     COORDINATION_ANNOTATION,
     OBSERVE_LABEL,
@@ -19,6 +17,8 @@ from fluence_extender.model.coordination import (
 )
 from tests.e2e.harness import Manifest, Namespace, wait_for
 from tests.e2e.workloads import QPU, labelled, ours
+from tests.localcluster import Api, ApiError, ControlPlane
+from tests.localcluster.stack import Webhook
 
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/fluence-webhook"
 INDEX = "batch.kubernetes.io/job-completion-index"

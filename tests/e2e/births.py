@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import Any
 
-from fluence_extender.localcluster import Api, ApiError
 from fluence_extender.model.names import (
     AT_BIRTH,
     COMPLETION_INDEX,
@@ -27,6 +26,7 @@ from fluence_extender.model.names import (
 from fluence_extender.model.notation import format_time
 from tests.e2e.harness import Manifest, Namespace, annotations_of, job, wait_for
 from tests.e2e.workloads import ours
+from tests.localcluster import Api, ApiError
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 GATED_JOBS_PATH = f"/api/v1/namespaces/{DEFAULT_NAMESPACE}/serviceaccounts/{GATED_JOBS}"

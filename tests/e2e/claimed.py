@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from fluence_extender.localcluster import Api, ApiError
 from tests.e2e.harness import Manifest, Namespace
+from tests.localcluster import Api, ApiError
 
 DRIVER = "gpu.example.com"
 RESOURCE = "resource.k8s.io/v1"

@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.demo.stack import Webhook
-from fluence_extender.localcluster import Api, ApiError, Component, ControlPlane
 from fluence_extender.model.names import DEFAULT_NAMESPACE, RESOURCES_CONFIGMAP, RESOURCES_KEY
 from tests.e2e.admitted import registered, wait_until_called
 from tests.e2e.births import Leader, wait_until_in_force
@@ -36,6 +34,8 @@ from tests.e2e.service import (
     through_api_server,
 )
 from tests.e2e.workloads import gang
+from tests.localcluster import Api, ApiError, Component, ControlPlane
+from tests.localcluster.stack import Webhook
 from tests.network.gateway import Gateway
 
 LONGEST_TEST = 900.0

@@ -14,10 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from fluence_extender.localcluster import ControlPlane
 from fluence_extender.model.coordination import SIDECAR_CONTAINER, STAGE_CONTAINER, STAGED
 from tests.e2e.admitted import containers, environment, sidecars_token
 from tests.e2e.harness import Manifest, Namespace, wait_for
+from tests.localcluster import ControlPlane
 
 BIN = Path(sys.executable).parent
 LIMIT = 300.0

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
-from fluence_extender.localcluster import Api
 from fluence_extender.model.names import DEFAULT_NAMESPACE
 from tests.e2e.harness import Manifest, wait_for
 from tests.e2e.installation import ungated
+from tests.localcluster import Api
 
 SECONDS = 300.0
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{DEFAULT_NAMESPACE}/deployments/fluence"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fluence_extender.localcluster import Api, ControlPlane
 from tests.e2e.harness import Namespace
+from tests.localcluster import Api, ControlPlane
 
 RBAC = "rbac.authorization.k8s.io"
 

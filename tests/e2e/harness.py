@@ -25,8 +25,8 @@ from urllib.error import HTTPError
 
 import yaml
 
-from fluence_extender.localcluster import Api, ApiError, ControlPlane, TimedOut
 from tests.e2e.judge import KubeletJudge
+from tests.localcluster import Api, ApiError, ControlPlane, TimedOut
 
 Manifest = dict[str, Any]
 T = TypeVar("T")

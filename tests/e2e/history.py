@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from fluence_extender.localcluster import ApiError
 from tests.e2e.harness import Manifest, Namespace, node_of, wait_for
+from tests.localcluster import ApiError
 
 
 @dataclass(slots=True)

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fluence_extender.localcluster import ApiError
 from fluence_extender.model.coordination import READY_GATE
 from fluence_extender.model.names import BACKEND_ANNOTATION, GROUP_LABEL, RESOURCES_CONFIGMAP, RESOURCES_KEY
 from tests.e2e.admitted import environment, gates_of, quantum
@@ -27,6 +26,7 @@ from tests.e2e.harness import (
     pod,
     wait_for,
 )
+from tests.localcluster import ApiError
 
 FOLDER = Path(__file__).parents[2] / "examples" / "quantum"
 LONG = 240.0

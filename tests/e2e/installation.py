@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from fluence_extender.demo.stack import Stack
-from fluence_extender.localcluster import Api, ControlPlane
 from fluence_extender.model.names import DEFAULT_NAMESPACE, FLUX_SIZE, GATE, MARK_RESOURCE
 from tests.e2e.harness import Manifest, documents, wait_for
 from tests.e2e.workloads import deployment, labelled, ours
+from tests.localcluster import Api, ControlPlane
+from tests.localcluster.stack import Stack
 
 BASE = Path(__file__).parents[2] / "deploy" / "base"
 FILES = (

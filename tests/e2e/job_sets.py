@@ -20,9 +20,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fluence_extender.localcluster import Api, ApiError
 from tests.e2e.harness import Manifest
 from tests.e2e.operators import written
+from tests.localcluster import Api, ApiError
 
 CONTROLLER = os.environ.get("FLUENCE_JOBSET_CONTROLLER", "")
 API = "jobset.x-k8s.io/v1alpha2"

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fluence_extender.localcluster.api import STRATEGIC_PATCH, Api, Manifest, Watch
-from fluence_extender.localcluster.errors import ApiError
-from fluence_extender.localcluster.process import Startable, poll
 from tests.e2e.kubelet_admission import Amounts, Rejection, admit, amounts, effective_requests
+from tests.localcluster.api import STRATEGIC_PATCH, Api, Manifest, Watch
+from tests.localcluster.errors import ApiError
+from tests.localcluster.process import Startable, poll
 
 PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"

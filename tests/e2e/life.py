@@ -17,7 +17,6 @@ import pytest
 import yaml
 
 from fluence_extender.apps.kubectl.doctor.policies import MUTATING, POLICIES
-from fluence_extender.localcluster import ApiError
 from fluence_extender.model.names import DEFAULT_NAMESPACE, SUSPENDED_FOR_ANNOTATION, WORKLOADS_WEBHOOK
 from tests.e2e.admitted import quantum
 from tests.e2e.harness import (
@@ -35,6 +34,7 @@ from tests.e2e.history import recorded
 from tests.e2e.service import Fluence, discrepancies
 from tests.e2e.workloads import gang, indexed_job, labelled, ours
 from tests.images.building import EARLIER, write_earlier
+from tests.localcluster import ApiError
 from tests.nodes.node import Node
 from tests.nodes.rig import PRODUCT, Rig
 

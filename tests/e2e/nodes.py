@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 import pytest
 
-from fluence_extender.localcluster import ControlPlane
-from fluence_extender.localcluster.nodes import is_ready
 from tests.e2e.harness import Cluster, Manifest, Namespace, pod
 from tests.e2e.kubelet_admission import Amounts, amounts, effective_requests
+from tests.localcluster import ControlPlane
+from tests.localcluster.nodes import is_ready
 
 
 class NodeFactory(Protocol):

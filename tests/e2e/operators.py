@@ -11,8 +11,8 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 
-from fluence_extender.localcluster import Api, ApiError
 from tests.e2e.harness import Manifest, wait_for
+from tests.localcluster import Api, ApiError
 
 KINDS = {
     "CoschedulingGroup": ("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup"),

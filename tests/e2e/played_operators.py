@@ -13,7 +13,6 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from fluence_extender.localcluster import Api, ApiError
 from fluence_extender.model.names import (
     MPI_OPERATOR,
     RAY_CLUSTER,
@@ -26,6 +25,7 @@ from fluence_extender.model.names import (
 )
 from tests.e2e.harness import Manifest
 from tests.e2e.operators import written
+from tests.localcluster import Api, ApiError
 
 EVERY = 0.2
 """Seconds between two looks."""

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-from fluence_extender.localcluster import Api, ApiError
 from fluence_extender.model.names import DEFAULT_NAMESPACE
 from tests.e2e.harness import Manifest, documents, wait_for
 from tests.e2e.installation import BASE, Installation
+from tests.localcluster import Api, ApiError
 
 NAME = "fluence"
 CORE = f"/api/v1/namespaces/{DEFAULT_NAMESPACE}"

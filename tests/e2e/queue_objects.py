@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from fluence_extender.localcluster import Api
 from fluence_extender.model.names import DOMAIN, QUEUE_VERSION
 from tests.e2e.harness import Manifest, documents, wait_for
 from tests.e2e.installation import BASE
 from tests.e2e.operators import DEFINITIONS
+from tests.localcluster import Api
 
 PATHS = {kind: f"/apis/{DOMAIN}/{QUEUE_VERSION}/{kind.lower()}s" for kind in ("Queue", "Reservation")}
 

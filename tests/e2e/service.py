@@ -12,8 +12,6 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from fluence_extender.cluster.decode.devices import EXTENDED_CLAIM
-from fluence_extender.demo.stack import unverified
-from fluence_extender.localcluster import Api, ControlPlane
 from fluence_extender.model.devices import CLASS_RESOURCE_PREFIX
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import (
@@ -25,6 +23,8 @@ from fluence_extender.model.names import (
 )
 from tests.e2e.harness import LONGEST, Cluster, Manifest, annotations_of, node_of, phase_of, wait_for
 from tests.e2e.kubelet_admission import Amounts, amounts, effective_requests
+from tests.localcluster import Api, ControlPlane
+from tests.localcluster.stack import unverified
 
 Fetch = Callable[[str], str]
 

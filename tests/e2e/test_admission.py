@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from fluence_extender.demo.stack import Webhook
 from fluence_extender.model.names import GROUP_LABEL
 from tests.e2e.admitted import (
     READY_GATE,
@@ -28,6 +27,7 @@ from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence, backends
 from tests.e2e.test_reasons import wait_for_event
 from tests.e2e.workloads import ONE_DEVICE, QPU, RESOURCES, deployment, gang, labelled, ours, pod_group
+from tests.localcluster.stack import Webhook
 
 Write = Callable[[str], None]
 BACKEND = "fluence.flux-framework.org/backend"

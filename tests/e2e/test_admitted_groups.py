@@ -14,8 +14,6 @@ from fluence_extender.cluster.connection import connect
 from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
 from fluence_extender.cluster.errors import Conflict, Invalid
 from fluence_extender.cluster.objects import ApiPodGroups
-from fluence_extender.demo.stack import Webhook
-from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.names import GATE
 from fluence_extender.model.workload import CoschedulingGroup, PodGroup
 from tests.e2e.admitted import (
@@ -33,6 +31,8 @@ from tests.e2e.nodes import NodeFactory
 from tests.e2e.operators import installed
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import deployment, gang, labelled, ours
+from tests.localcluster import Api, ApiError, ControlPlane
+from tests.localcluster.stack import Webhook
 
 # Who says how large a group is, and what becomes of it.
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.localcluster import Api, ControlPlane
 from fluence_extender.model.names import (
     GATE,
     NODES_ANNOTATION,
@@ -42,6 +41,7 @@ from tests.e2e.births import (
 from tests.e2e.harness import Manifest, Namespace, annotations_of, pod, wait_for
 from tests.e2e.installation import gates_of
 from tests.e2e.workloads import ours
+from tests.localcluster import Api, ControlPlane
 
 RBAC = "rbac.authorization.k8s.io"
 COPIED = {SUSPENDED_FOR_ANNOTATION: SUSPENDED_FOR_PLACEMENT}

@@ -7,7 +7,6 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fluence_extender.localcluster import ControlPlane
 from fluence_extender.model.names import COMPLETION_INDEX, NODES_ANNOTATION
 from tests.e2e.births import bound_at_birth, gated_jobs, held, index_of, path_of, ranks
 from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, phase_of, pod, wait_for
@@ -17,6 +16,7 @@ from tests.e2e.service import Fluence
 from tests.e2e.test_outages import freeze
 from tests.e2e.test_rejected_pods import reject
 from tests.e2e.workloads import ours
+from tests.localcluster import ControlPlane
 
 
 def cores(name: str, count: int, cpu: str = "1", **spec: object) -> Manifest:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.localcluster import Api
 from fluence_extender.model.names import NEVER_SUSPEND, NODES_ANNOTATION, SUSPEND_LABEL
 from tests.e2e.admission import Admission, without_policies
 from tests.e2e.births import Leader, held, ranks, refusal, tried, wait_until_in_force
@@ -51,6 +50,7 @@ from tests.e2e.test_suspended_operators import (
     test_the_service_may_resume_what_admission_has_suspended_and_nothing_else,
 )
 from tests.e2e.workloads import ours
+from tests.localcluster import Api
 
 __all__ = [
     "controller",

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.localcluster import Api, ControlPlane
 from fluence_extender.model.names import (
     GATE,
     MARK_RESOURCE,
@@ -35,6 +34,7 @@ from tests.e2e.harness import Manifest, Namespace, annotations_of, wait_for
 from tests.e2e.installation import gates_of
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.workloads import QPU, ours
+from tests.localcluster import Api, ControlPlane
 
 LONG = 600.0
 """Seconds for which a plan binds pods, longer than any test takes."""

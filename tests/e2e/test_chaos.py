@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.chaos.run import Run
+from tests.chaos.run import Run
 from tests.e2e.installation import ENGINE
 
 # CPython leaves a TLS socket open whose peer resets it between connect and handshake (ssl.SSLSocket._create), as an API

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from fluence_extender.localcluster import ControlPlane
 from tests.e2e.admission import Admission, environment, quantum, running
 from tests.e2e.installation import Installation
+from tests.localcluster import ControlPlane
 from tests.unit.webhook.reviews import written
 
 

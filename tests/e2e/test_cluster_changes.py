@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fluence_extender.localcluster import Api, Component
 from tests.e2e.harness import NODE_READY, Manifest, Namespace, node_of, pod, wait_for
 from tests.e2e.history import History
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import gang, ours
+from tests.localcluster import Api, Component
 
 TAINT = {"key": "example.com/maintenance", "effect": "NoSchedule"}
 

@@ -13,12 +13,12 @@ import pytest
 import yaml
 
 from fluence_extender import __version__
-from fluence_extender.localcluster import ControlPlane
 from tests.e2e.commands import SCRIPT, run
 from tests.e2e.harness import LONGEST
 from tests.e2e.installation import BASE
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.workloads import RESOURCES
+from tests.localcluster import ControlPlane
 
 COMMANDS = ("serve", "scheduler-config", "graph", "check", "demo", "version")
 

@@ -14,15 +14,6 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.localcluster import (
-    Api,
-    ApiError,
-    Component,
-    ControlPlane,
-    FolderInUse,
-    StartFailed,
-    ensure_binaries,
-)
 from tests.e2e.harness import (
     FAIL_AFTER,
     NODE_READY,
@@ -37,6 +28,15 @@ from tests.e2e.harness import (
     wait_for,
 )
 from tests.e2e.nodes import NodeFactory
+from tests.localcluster import (
+    Api,
+    ApiError,
+    Component,
+    ControlPlane,
+    FolderInUse,
+    StartFailed,
+    ensure_binaries,
+)
 
 
 def test_server_calls_itself_by_the_pinned_version(control_plane: ControlPlane) -> None:
@@ -331,7 +331,7 @@ def test_folder_serves_one_control_plane_at_a_time(control_plane: ControlPlane) 
 PARENT = """
 import json, sys, threading
 from pathlib import Path
-from fluence_extender.localcluster import ControlPlane
+from tests.localcluster import ControlPlane
 plane = ControlPlane(Path(sys.argv[1]))
 # A thread that ends at once: components belong to the process, not to the thread that asked for them.
 starter = threading.Thread(target=plane.start)

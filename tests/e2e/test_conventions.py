@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.localcluster import Api, ApiError
 from fluence_extender.model.names import GATE, GROUP_SIZE_ANNOTATION, SCHEDULE_TIMEOUT_ANNOTATION
 from tests.core import manifests
 from tests.e2e.births import resumed_by_user
@@ -19,6 +18,7 @@ from tests.e2e.operators import installed, written
 from tests.e2e.service import Fluence
 from tests.e2e.test_gangs import condition
 from tests.e2e.workloads import gang, grouped, labelled, ours, pod_group
+from tests.localcluster import Api, ApiError
 
 GROUP = "scheduling.x-k8s.io/pod-group"
 ADMISSION = "kueue.x-k8s.io/admission"

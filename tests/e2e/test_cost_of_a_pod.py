@@ -8,12 +8,12 @@ from itertools import pairwise
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from fluence_extender.localcluster import ControlPlane
 from tests.e2e.harness import Manifest, Namespace, node_of
 from tests.e2e.installation import gates_of
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import gang
+from tests.localcluster import ControlPlane
 
 MEMBERS = 24
 

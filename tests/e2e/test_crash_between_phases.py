@@ -11,13 +11,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from fluence_extender.localcluster import ControlPlane
 from tests.e2e.harness import Namespace, node_of, phase_of, wait_for
 from tests.e2e.history import History
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import ONE_DEVICE, QPU, gang, ours
+from tests.localcluster import ControlPlane
 from tests.network.gateway import Gateway
 
 MEMBERS = 3

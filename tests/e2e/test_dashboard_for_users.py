@@ -16,11 +16,11 @@ import yaml
 from playwright.sync_api import Browser, Page, expect
 
 from fluence_extender.http.listeners.gate import REMEMBERED
-from fluence_extender.localcluster import ControlPlane
 from tests.e2e.harness import Cluster, Manifest, Namespace, documents, wait_for
 from tests.e2e.installation import BASE, Installation
 from tests.e2e.proxied import OTHERS, behind_proxy
 from tests.e2e.test_state_access import BINDINGS, bound
+from tests.localcluster import ControlPlane
 from tests.network.browser import chromium
 
 LIMIT = 30_000

@@ -1,32 +1,36 @@
-"""The demo ends in the same table on an embedded cluster and on real Kubernetes, where its dashboard shows it, too."""
+"""The examples end in the same table on the demo's embedded cluster and on a real control plane."""
 
 from __future__ import annotations
 
 import io
 import re
-import signal
-import subprocess
-import sys
-import urllib.request
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from fluence_extender.demo.run import demonstrate, make_site
-from fluence_extender.demo.view import Row
+from fluence_extender.demo.embedded import NODE, EmbeddedSite
+from fluence_extender.demo.manifests import devices_file, examples, read
+from fluence_extender.demo.run import demonstrate
+from fluence_extender.demo.view import PodView, Row, rows, watch
+from fluence_extender.model.names import DEFAULT_NAMESPACE, RESOURCES_CONFIGMAP, RESOURCES_KEY
+from tests.localcluster import ControlPlane
+from tests.localcluster.stack import Stack, Webhook
 
 pytestmark = pytest.mark.e2e
+
+BASE = Path(__file__).parents[2] / "deploy" / "base"
+NODES = 6
+PODS = "/api/v1/namespaces/default/pods"
 
 Ending = tuple[str, str, str, str, str]
 
 
-def endings(kubernetes: bool) -> Counter[Ending]:
+def endings(final: list[Row]) -> Counter[Ending]:
     """How often each combination of gang, state, phase, backend and reason is in the final table."""
-    found: list[Row] = []
-    with make_site(6, "lonode", kubernetes) as site:
-        demonstrate(Console(file=io.StringIO()), site, found.extend)
-    return Counter((gang_name(row), row.state, row.phase, row.backend, row.reason) for row in found)
+    return Counter((gang_name(row), row.state, row.phase, row.backend, row.reason) for row in final)
 
 
 def gang_name(row: Row) -> str:
@@ -34,29 +38,52 @@ def gang_name(row: Row) -> str:
     return re.sub(r"-[a-z0-9]{5}$", "", row.gang) if row.gang == row.pod else row.gang
 
 
+def rows_on_the_embedded_cluster() -> list[Row]:
+    final: list[Row] = []
+    with EmbeddedSite(NODES, "lonode") as site:
+        demonstrate(Console(file=io.StringIO()), site, final.extend)
+    return final
+
+
+def rows_on_a_real_control_plane() -> list[Row]:
+    with ControlPlane() as plane:
+        for name in ("namespace", "queues", "gate", "suspend", "groups"):
+            for manifest in read(BASE / f"{name}.yaml"):
+                plane.api.apply(manifest)
+        plane.api.apply(devices())
+        plane.add_nodes(NODES, prefix="node", **NODE)
+        plane.start_scheduler(name="kube-scheduler-default")
+        webhook = Webhook(plane)
+        with Stack(plane, arguments=("--engine", "embedded")) as stack, webhook:
+            for file in examples():
+                for manifest in read(file):
+                    plane.api.apply(manifest, "default")
+
+            def look() -> list[Row]:
+                return rows(
+                    stack.get("/v1/gangs")["items"], [view(pod) for pod in plane.api.get(PODS)["items"]]
+                )
+
+            return watch(Console(file=io.StringIO()), look)
+
+
+def devices() -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": RESOURCES_CONFIGMAP, "namespace": DEFAULT_NAMESPACE},
+        "data": {RESOURCES_KEY: devices_file().read_text()},
+    }
+
+
+def view(pod: dict[str, Any]) -> PodView:
+    spec = pod["spec"]
+    metadata, phase = pod["metadata"], pod["status"].get("phase", "")
+    return PodView(metadata["uid"], metadata["name"], spec["schedulerName"], spec.get("nodeName", ""), phase)
+
+
 @pytest.mark.timeout(900)
 def test_examples_end_the_same_on_both_clusters() -> None:
-    embedded, real = endings(kubernetes=False), endings(kubernetes=True)
+    embedded = endings(rows_on_the_embedded_cluster())
     assert sum(embedded.values()) == 31
-    assert embedded == real
-
-
-@pytest.mark.timeout(900)
-def test_dashboard_of_a_kept_demo_on_real_kubernetes_answers_at_the_printed_address() -> None:
-    command = [sys.executable, "-m", "fluence_extender", "demo", "--nodes", "3", "--kubernetes", "--keep"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as demo:
-        assert demo.stdout
-        try:
-            lines = (line for line in demo.stdout if "The dashboard is at" in line)
-            address = next(lines, "the demo has ended").split()[-1]
-            opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-            with opener.open(address, timeout=60) as answer:
-                assert "How full the cluster is" in answer.read().decode()
-            pages, _, _ = address.partition("?")
-            with opener.open(f"{pages}gangs/default/too-big", timeout=60) as answer:
-                assert "no node has 64 cpu" in answer.read().decode()
-        finally:
-            demo.send_signal(signal.SIGINT)
-        assert demo.wait(120) == 0
-    with pytest.raises(OSError, match="refused"):
-        urllib.request.urlopen(address, timeout=5)
+    assert embedded == endings(rows_on_a_real_control_plane())

@@ -23,7 +23,6 @@ from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.port import Kind, Listed, Observation, Regarding
 from fluence_extender.cluster.reads import read_lease
 from fluence_extender.cluster.watch import Watcher
-from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.names import FLUX_SIZE, GATE, SCHEDULER_NAME
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import PodGroup
@@ -42,6 +41,7 @@ from tests.e2e.harness import (
 from tests.e2e.installation import handed_on
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.queue_objects import define
+from tests.localcluster import Api, ApiError, ControlPlane
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.yaml"))

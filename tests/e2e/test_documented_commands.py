@@ -13,7 +13,6 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from fluence_extender.localcluster import ControlPlane
 from fluence_extender.model.names import FORMER_NAMESPACE
 from tests.docs.clone import make_clone
 from tests.docs.kubectl import positional
@@ -22,6 +21,7 @@ from tests.docs.shell import started
 from tests.e2e.admitted import REGISTRATION
 from tests.e2e.harness import Manifest, documents
 from tests.e2e.plugin import Plugin, user_shell
+from tests.localcluster import ControlPlane
 
 INSTALL = ["apply", "-k", "../fluence"]
 TRIED_ELSEWHERE = ("fluence", "exec", "logs", "run", "--raw")

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from fluence_extender.ledger.audit import DriftKind
-from fluence_extender.localcluster import Component
 from tests.e2e.harness import Cluster, Namespace, node_of, phase_of, pod, wait_for
 from tests.e2e.history import History
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import gang, ours
+from tests.localcluster import Component
 
 RACERS = int(os.environ.get("FLUENCE_RACERS", "200"))
 """Pods of each of two schedulers that race for the same nodes; FLUENCE_RACERS=1000 for a long run."""

@@ -12,7 +12,6 @@ import pytest
 from fluence_extender.cluster.bodies import counting_patch
 from fluence_extender.cluster.connection import connect
 from fluence_extender.cluster.leader import mark_leader
-from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.coordination import COORDINATION_ANNOTATION, SHARED
 from fluence_extender.model.names import (
     CREATED_BY_ANNOTATION,
@@ -27,6 +26,7 @@ from tests.e2e.admission import Admission, environment, made_for_sidecars, quant
 from tests.e2e.harness import Manifest, Namespace, documents, pod, wait_for
 from tests.e2e.installation import BASE, Installation
 from tests.e2e.workloads import labelled, ours
+from tests.localcluster import Api, ApiError, ControlPlane
 from tests.unit.webhook.reviews import written
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from fluence_extender.localcluster import ApiError
 from fluence_extender.model.names import ALLOCATION_ANNOTATION, BACKEND_ANNOTATION
 from tests.e2e.harness import Manifest, Namespace, annotations_of, documents, node_of, wait_for
 from tests.e2e.history import History
@@ -15,6 +14,7 @@ from tests.e2e.installation import BASE, Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import QPU, RESOURCES, gang, ours
+from tests.localcluster import ApiError
 
 Write = Callable[[str], None]
 

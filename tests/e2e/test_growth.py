@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from fluence_extender.localcluster import Api, ApiError
+from tests.localcluster import Api, ApiError
 from fluence_extender.model.names import KEEPING, KEPT_ANNOTATION
 from tests.e2e.autoscaler import Autoscaler, asks_for_nodes
 from tests.e2e.births import ranks

@@ -15,9 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fluence_extender.demo.stack import Stack
 from fluence_extender.identity.registration import is_ours
-from fluence_extender.localcluster import ControlPlane
 from fluence_extender.model.names import DEFAULT_NAMESPACE, DOMAIN, QUEUE_VERSION
 from tests.e2e.harness import LONGEST, Manifest, Namespace, documents, node_of, wait_for
 from tests.e2e.history import History, recorded
@@ -26,6 +24,8 @@ from tests.e2e.service import Fluence, admin_token, over_http
 from tests.e2e.test_own_namespace import kubectl
 from tests.e2e.workloads import gang, indexed_job, ours
 from tests.helm import CHART, helm
+from tests.localcluster import ControlPlane
+from tests.localcluster.stack import Stack
 
 CRDS = CHART / "crds" / "queues.yaml"
 DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/queues.fluence.flux-framework.org"

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fluence_extender.localcluster import Api, ApiError
 from tests.e2e.admitted import REGISTRATION
 from tests.e2e.harness import Cluster, Manifest, Namespace, pod, wait_for
 from tests.e2e.installation import Installation
@@ -24,6 +23,7 @@ from tests.e2e.plugin import ROOT, SCRIPTS, Plugin, user_shell
 from tests.e2e.proxied import behind_proxy
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import QPU, RESOURCES, gang, ours
+from tests.localcluster import Api, ApiError
 
 DOCUMENTATION = ROOT / "docs" / "kubectl.md"
 QUESTIONS = "## Questions\n"

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from fluence_extender.localcluster import Api, ControlPlane
 from fluence_extender.model.names import ALLOCATION_ANNOTATION, GATE, GROUP_LABEL, MARK_RESOURCE
 from fluence_extender.webhook.mark import needs_mark
 from tests.core.marks import DEVICE, PODS
@@ -16,6 +15,7 @@ from tests.e2e.installation import gates_of
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import QPU, gang, indexed_job, ours
+from tests.localcluster import Api, ControlPlane
 
 
 def test_policy_and_webhook_mark_the_same_pods(

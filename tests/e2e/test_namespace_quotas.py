@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from fluence_extender.localcluster import ControlPlane
 from tests.e2e.births import held, path_of
 from tests.e2e.harness import Manifest, Namespace, wait_for
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.test_births import controllers_frozen, cores, delete, running
+from tests.localcluster import ControlPlane
 
 
 def limit(namespace: Namespace, spec: Manifest) -> None:

@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.localcluster import ControlPlane
 from tests.e2e.harness import Manifest, Namespace, node_of, pod, start_api_server, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.test_bad_requests import post
 from tests.e2e.workloads import gang
+from tests.localcluster import ControlPlane
 from tests.network.gateway import ApiRequest, Gateway
 
 # CPython leaves a TLS socket open whose peer resets it between connect and handshake (ssl.SSLSocket._create), as an API

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fluence_extender.localcluster import ApiError, Component, ControlPlane, ensure_binaries
 from fluence_extender.model.names import DEFAULT_NAMESPACE
 from tests.e2e.harness import LONGEST, Manifest, Namespace, documents, pod, start_api_server, wait_for
 from tests.e2e.test_deploy import allowed
+from tests.localcluster import ApiError, Component, ControlPlane, ensure_binaries
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.demo.stack import Webhook
 from tests.e2e.admitted import wait_for_sizes, wait_until_called
 from tests.e2e.harness import Manifest, Namespace, node_of, wait_for
 from tests.e2e.history import History
@@ -12,6 +11,7 @@ from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import deployment, labelled, ours
+from tests.localcluster.stack import Webhook
 
 APPS = "/apis/apps/v1/namespaces"
 

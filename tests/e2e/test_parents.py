@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.localcluster import Component
 from fluence_extender.model.names import GATE
 from tests.e2e.harness import Manifest, Namespace, job, phase_of, pod, wait_for
 from tests.e2e.installation import gates_of
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import deployment, ours
+from tests.localcluster import Component
 
 POD_RUNS, PARENT_RUNS, GONE = 10.0, 15.0, 5.0
 """Seconds that users wait at most for a pod, for the pods of a parent, and until a deleted pod is gone."""

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.names import ACCOUNT_LABEL
 from tests.e2e.harness import Cluster, Manifest, Namespace, job, wait_for
 from tests.e2e.installation import Installation
@@ -19,6 +18,7 @@ from tests.e2e.proxied import AGGREGATED, OTHERS, behind_proxy
 from tests.e2e.service import Fluence
 from tests.e2e.test_state_access import BINDINGS, bound
 from tests.e2e.workloads import ours
+from tests.localcluster import Api, ApiError, ControlPlane
 from tests.unit.accounting.postgresql import PostgresServer
 
 

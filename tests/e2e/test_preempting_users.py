@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.demo.stack import Webhook
-from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.coordination import (
     CONSUMER_PRIORITY_CLASS,
     PRODUCER_SEEN_ANNOTATION,
@@ -25,6 +23,8 @@ from tests.e2e.admitted import gates_of, quantum
 from tests.e2e.harness import Manifest, Namespace, node_of, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.workloads import ours
+from tests.localcluster import Api, ApiError, ControlPlane
+from tests.localcluster.stack import Webhook
 
 STRATEGIC = "application/strategic-merge-patch+json"
 UNGATED = {"spec": {"schedulingGates": [{"$patch": "delete", "name": READY_GATE}]}}

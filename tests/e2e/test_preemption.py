@@ -8,7 +8,6 @@ from uuid import uuid4
 
 import pytest
 
-from fluence_extender.localcluster import ApiError
 from tests.e2e.claimed import (
     MODEL,
     device_class,
@@ -25,6 +24,7 @@ from tests.e2e.service import Fluence
 from tests.e2e.test_resource_claims import members
 from tests.e2e.test_simulate import simulated
 from tests.e2e.workloads import ONE_DEVICE, QPU, gang, labelled, ours
+from tests.localcluster import ApiError
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 HOLD = "example.com/hold"

@@ -17,8 +17,6 @@ import pytest
 import yaml
 
 from fluence_extender.coordination.mock_qpu import MockQpu, server
-from fluence_extender.demo.stack import Webhook
-from fluence_extender.localcluster import ControlPlane
 from fluence_extender.model.coordination import POLL_INTERVAL_ANNOTATION, READY_GATE
 from fluence_extender.model.names import GROUP_LABEL
 from tests.e2e.admitted import containers, environment, gates_of, quantum
@@ -27,6 +25,8 @@ from tests.e2e.harness import LONGEST, Manifest, Namespace, documents, wait_for
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.sdks import installed
 from tests.e2e.service import Fluence
+from tests.localcluster import ControlPlane
+from tests.localcluster.stack import Webhook
 from tests.unit.coordination.servers import FakeBraket, FakeIbm, serving
 
 Write = Callable[[str], None]

@@ -15,8 +15,6 @@ from pathlib import Path
 import pytest
 
 from fluence_extender.coordination.mock_qpu import MockQpu, server
-from fluence_extender.demo.stack import Webhook
-from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.coordination import (
     CONSUMER_PRIORITY_CLASS,
     DISCOVERY_TIMEOUT_ANNOTATION,
@@ -33,6 +31,8 @@ from tests.e2e.installation import BASE, Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import ours
+from tests.localcluster import Api, ApiError, ControlPlane
+from tests.localcluster.stack import Webhook
 
 Write = Callable[[str], None]
 SHIPPED = BASE.parent / "webhook"

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from fluence_extender.localcluster import Api, ControlPlane
 from fluence_extender.model.names import AFTER_ANNOTATION, HOLD_ANNOTATION
 from tests.e2e.births import ranks
 from tests.e2e.harness import RUN_FOR, Cluster, Manifest, Namespace, annotations_of, job, wait_for
@@ -19,6 +18,7 @@ from tests.e2e.proxied import behind_proxy
 from tests.e2e.service import Fluence
 from tests.e2e.test_state_access import bound
 from tests.e2e.workloads import ours
+from tests.localcluster import Api, ControlPlane
 
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 LOOK = ("queue", "show", "-o", "json")

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.localcluster import Api, ApiError
 from fluence_extender.model.names import DURATION_ANNOTATION, KUEUE_QUEUE_LABEL, QUEUE_LABEL
 from tests.e2e.harness import Namespace, annotations_of, node_of, wait_for
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.queue_objects import PATHS, define, queue_object, undefine
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import deployment, ours
+from tests.localcluster import Api, ApiError
 
 IN_PHYSICS = {QUEUE_LABEL: "physics"}
 NO_SUCH_QUEUE = "no queue: there is no queue physics"

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.names import (
     COMPLETION_INDEX,
     GROUP_LABEL,
@@ -26,6 +25,7 @@ from tests.e2e.nodes import NodeFactory
 from tests.e2e.queue_objects import PATHS, define, queue_object
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import ours
+from tests.localcluster import Api, ApiError, ControlPlane
 
 TEAMS = ("optics", "plasma")
 

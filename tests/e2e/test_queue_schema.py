@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from fluence_extender.cluster.decode.queue import decode_queue, decode_reservation
-from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from tests.e2e.harness import Manifest, documents
 from tests.e2e.queue_objects import PATHS, define, queue_object
+from tests.localcluster import Api, ApiError, ControlPlane
 
 PAGES = [Path(__file__).parents[2] / "docs" / name for name in ("queues.md", "migrating.md")]
 START = {"start": "2026-12-01T09:00:00Z"}

@@ -7,7 +7,6 @@ from contextlib import suppress
 
 import pytest
 
-from fluence_extender.localcluster import ApiError
 from fluence_extender.model.names import GROUP_SIZE_ANNOTATION
 from tests.e2e.deployed import Operations
 from tests.e2e.harness import Manifest, Namespace, pod, wait_for
@@ -15,6 +14,7 @@ from tests.e2e.history import History
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import QPU, gang, indexed_job, labelled, ours
+from tests.localcluster import ApiError
 
 
 def events(namespace: Namespace, name: str) -> list[Manifest]:

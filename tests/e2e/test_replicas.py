@@ -18,8 +18,6 @@ from pathlib import Path
 
 import pytest
 
-from fluence_extender.demo.stack import Stack
-from fluence_extender.localcluster import ApiError, ControlPlane
 from tests.e2e.conftest import agree
 from tests.e2e.harness import Cluster, Namespace, node_of, wait_for
 from tests.e2e.history import History
@@ -27,6 +25,8 @@ from tests.e2e.installation import ENGINE, Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence, over_http
 from tests.e2e.workloads import gang
+from tests.localcluster import ApiError, ControlPlane
+from tests.localcluster.stack import Stack
 from tests.network.gateway import Gateway
 from tests.network.relay import Relay
 

@@ -7,7 +7,6 @@ from http import HTTPStatus
 
 import pytest
 
-from fluence_extender.localcluster import ApiError
 from fluence_extender.model.names import DOMAIN, PLACED_LABEL, QUEUE_LABEL, QUEUED_SINCE_ANNOTATION
 from tests.e2e.births import held, path_of, ranks, resumed_by_user
 from tests.e2e.harness import (
@@ -25,6 +24,7 @@ from tests.e2e.nodes import NodeFactory
 from tests.e2e.queue_objects import PATHS, queue_object
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import labelled, ours
+from tests.localcluster import ApiError
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 URGENT = "urgent-requeue"

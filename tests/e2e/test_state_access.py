@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 import yaml
 
-from fluence_extender.demo.stack import unverified
 from fluence_extender.http.listeners.gate import REMEMBERED
-from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from tests.e2e.harness import Cluster, Manifest, Namespace, start_api_server, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.plugin import Plugin, user_shell
 from tests.e2e.proxied import AGGREGATED, OTHERS, PROXY, behind_proxy
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import gang
+from tests.localcluster import Api, ApiError, ControlPlane
+from tests.localcluster.stack import unverified
 
 RBAC = "rbac.authorization.k8s.io/v1"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1"

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.demo.stack import Stack
-from fluence_extender.localcluster import ControlPlane
 from tests.e2e.harness import Cluster, Manifest, Namespace, node_of, pod, start_api_server, wait_for
 from tests.e2e.installation import ENGINE, Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence, discrepancies, over_http
 from tests.e2e.workloads import QPU, RESOURCES, gang, ours
+from tests.localcluster import ControlPlane
+from tests.localcluster.stack import Stack
 from tests.unit.http.openapi_check import problems
 
 

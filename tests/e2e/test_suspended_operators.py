@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.localcluster import Api, ApiError
 from fluence_extender.model.names import (
     GATE,
     MET_ANNOTATION,
@@ -28,6 +27,7 @@ from tests.e2e.played_operators import PlayedOperators
 from tests.e2e.service import Fluence
 from tests.e2e.test_suspended_submission import delete, now, queued, running
 from tests.e2e.workloads import gang, ours
+from tests.localcluster import Api, ApiError
 
 pytestmark = pytest.mark.usefixtures("operators")
 

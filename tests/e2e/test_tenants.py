@@ -9,7 +9,6 @@ from string import ascii_letters
 
 import pytest
 
-from fluence_extender.localcluster import ApiError, ControlPlane
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
     AT_BIRTH,
@@ -33,6 +32,7 @@ from tests.e2e.operators import KINDS, written
 from tests.e2e.played_operators import PlayedOperators
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import ONE_DEVICE, QPU, deployment, gang, labelled, ours, pod_group
+from tests.localcluster import ApiError, ControlPlane
 
 Write = Callable[[str], None]
 CLUSTER: Manifest = {"headGroupSpec": {"template": {"spec": ours("x", cpu="1")["spec"]}}}

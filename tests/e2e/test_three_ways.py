@@ -10,7 +10,6 @@ from contextlib import ExitStack
 
 import pytest
 
-from fluence_extender.localcluster import Api
 from tests.e2e.harness import RUN_FOR, Manifest, Namespace, node_of, phase_of, wait_for
 from tests.e2e.history import History
 from tests.e2e.installation import Installation, gates_of
@@ -19,6 +18,7 @@ from tests.e2e.service import Fluence, bound_at_once, placed_at_once
 from tests.e2e.test_all_or_nothing import bound_by_group, passed_by, split
 from tests.e2e.test_gangs import condition
 from tests.e2e.workloads import deployment, grouped, indexed_job, labelled, ours, pod_group
+from tests.localcluster import Api
 
 GANG_CYCLE = {"GenericWorkload": True, "GangScheduling": True}
 WAYS = ("gate", "gang cycle", "barrier")

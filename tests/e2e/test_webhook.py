@@ -15,10 +15,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from fluence_extender.demo.stack import Webhook
 from fluence_extender.identity.certificates import read_bundle
 from fluence_extender.identity.registration import OWNER, OWNER_LABEL
-from fluence_extender.localcluster import Api, ApiError, ControlPlane
 from fluence_extender.model.coordination import COORDINATION_ANNOTATION, ROLE_ANNOTATION, SHARED
 from fluence_extender.model.names import (
     GROUP_LABEL,
@@ -40,6 +38,8 @@ from tests.e2e.harness import LONGEST, Namespace, job, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.plugin import user_shell
 from tests.e2e.workloads import labelled, ours
+from tests.localcluster import Api, ApiError, ControlPlane
+from tests.localcluster.stack import Webhook
 from tests.unit.webhook.certificates import shown_by
 from tests.unit.webhook.reviews import written
 

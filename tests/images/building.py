@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fluence_extender import __version__
-from fluence_extender.localcluster.binaries import cache_folder
+from tests.localcluster.binaries import cache_folder
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "deploy" / "image"

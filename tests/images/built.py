@@ -20,10 +20,10 @@ from pathlib import Path
 import pytest
 
 from fluence_extender import __version__
-from fluence_extender.demo.stack import free_ports, unverified
-from fluence_extender.localcluster import ControlPlane
 from fluence_extender.model.names import DEFAULT_NAMESPACE
 from tests.images import building
+from tests.localcluster import ControlPlane
+from tests.localcluster.stack import free_ports, unverified
 
 MB = 1_000_000
 LARGEST_EXTENDER = 284 * MB

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from fluence_extender.localcluster.process import Startable
+from tests.localcluster.process import Startable
 
 PIECE = 65536
 

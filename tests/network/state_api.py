@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from fluence_extender.localcluster.process import Startable
+from tests.localcluster.process import Startable
 
 Document = dict[str, Any]
 LISTS = ("gangs", "queues", "queue", "reservations", "nodes", "backends")

@@ -19,9 +19,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from fluence_extender.localcluster import ensure_binaries, shim
-from fluence_extender.localcluster.binaries import cache_folder
 from tests.images import building
+from tests.localcluster import ensure_binaries, shim
+from tests.localcluster.binaries import cache_folder
 from tests.nodes import groups, programs
 from tests.nodes.archives import archives
 from tests.nodes.isolation import isolated

@@ -17,9 +17,9 @@ from pathlib import Path
 import pip
 
 from fluence_extender import __version__
-from fluence_extender.localcluster import ensure_binaries
 from tests.e2e.sdks import SDKS, wheel
 from tests.images import building
+from tests.localcluster import ensure_binaries
 from tests.nodes import programs
 from tests.nodes.images import write_image, write_layer
 from tests.nodes.store import PAUSE

@@ -16,11 +16,11 @@ from typing import Any
 import urllib3
 import yaml
 
-from fluence_extender.localcluster import Api, Component, ensure_binaries
-from fluence_extender.localcluster import components as local
-from fluence_extender.localcluster.components import Layout, complete_scheduler_config
-from fluence_extender.localcluster.credentials import Access, LocalAuthority, kubeconfig_text, write_private
-from fluence_extender.localcluster.process import LOOPBACK
+from tests.localcluster import Api, Component, ensure_binaries
+from tests.localcluster import components as local
+from tests.localcluster.components import Layout, complete_scheduler_config
+from tests.localcluster.credentials import Access, LocalAuthority, kubeconfig_text, write_private
+from tests.localcluster.process import LOOPBACK
 from tests.nodes.network import CONTROL
 
 API_PORT, ETCD_PORT, PEER_PORT, MANAGER_PORT, SCHEDULER_PORT = 6443, 2379, 2380, 10257, 11259

@@ -12,7 +12,7 @@ import struct
 import threading
 from collections.abc import Callable, Sequence
 
-from fluence_extender.localcluster import Api, ApiError
+from tests.localcluster import Api, ApiError
 
 ZONE = ("cluster", "local")
 SECONDS = 5

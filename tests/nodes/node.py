@@ -20,7 +20,7 @@ from pathlib import Path
 
 import yaml
 
-from fluence_extender.localcluster import Component
+from tests.localcluster import Component
 from tests.nodes import groups
 from tests.nodes.isolation import isolated
 from tests.nodes.mounts import RIG, set_up_node

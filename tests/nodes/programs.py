@@ -1,7 +1,7 @@
 """The programs of a node: kubelet and kube-proxy, built once from their Go modules, and those of the system's packages.
 
 kubelet and kube-proxy are one program, which runs as the one by whose name it is called. The modules are those of the
-local control plane (``fluence_extender/localcluster/program``), in the same versions.
+local control plane (``tests/localcluster/program``), in the same versions.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from fluence_extender.localcluster import recipe
 from tests.go_programs import compiled
+from tests.localcluster import recipe
 
 HERE = Path(__file__).parent
 COMPONENTS = ("kubelet", "kube-proxy")

@@ -11,10 +11,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from fluence_extender.localcluster import ApiError
-from fluence_extender.localcluster.nodes import is_ready
-from fluence_extender.localcluster.process import tail
 from tests.e2e.test_own_namespace import program
+from tests.localcluster import ApiError
+from tests.localcluster.nodes import is_ready
+from tests.localcluster.process import tail
 from tests.nodes.controlplane import NodesControlPlane
 from tests.nodes.dns import DnsServer
 from tests.nodes.mounts import RIG

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from fluence_extender.localcluster import Component
+from tests.localcluster import Component
 from tests.nodes.network import run
 from tests.nodes.programs import CNI, program
 

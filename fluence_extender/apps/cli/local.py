@@ -1,4 +1,4 @@
-"""Commands that need no cluster: they check a file, print a configuration, or run a control plane of their own."""
+"""Commands that need no cluster: they check a file, print a configuration, or bring a cluster of their own."""
 
 from __future__ import annotations
 
@@ -78,20 +78,18 @@ def scheduler_config_command(
 @click.command()
 @click.option("--nodes", type=click.IntRange(1, 500), default=6, show_default=True, help="Nodes to create.")
 @click.option("--keep/--no-keep", default=False, help="Leave everything running until Ctrl-C.")
-@click.option("--kubernetes", is_flag=True, help="Run on a real control plane on loopback.")
 @POLICY
-def demo(nodes: int, keep: bool, kubernetes: bool, policy: str) -> None:
-    """Show the service at work on this machine: it places the examples on a cluster, live and as a table.
+def demo(nodes: int, keep: bool, policy: str) -> None:
+    """Show the service at work on this machine: it places the examples, live and as a table.
 
-    By default the cluster is embedded in the process, and starts at once. With --kubernetes it is a real one, whose
-    programs the first run builds from their Go modules into your cache folder, in about six minutes on two idle cores.
+    The cluster is embedded in the process: the service is what runs in production, and Kubernetes is simulated.
     """
+    from fluence_extender.demo import DemoError
     from fluence_extender.demo.run import run_demo
-    from fluence_extender.localcluster.errors import LocalClusterError
 
     try:
-        sys.exit(run_demo(nodes, keep, policy, kubernetes))
-    except LocalClusterError as error:
+        sys.exit(run_demo(nodes, keep, policy))
+    except DemoError as error:
         raise click.ClickException(str(error)) from None
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from fluence_extender.cluster.api import open_cluster
 from fluence_extender.cluster.connection import connect
-from fluence_extender.localcluster import Api, ControlPlane
 from fluence_extender.model.names import DEFAULT_NAMESPACE, GATED_JOBS, RESOURCES_CONFIGMAP
 from tests.integration.cluster.lab import ApiLab, Lab, MemoryLab
+from tests.localcluster import Api, ControlPlane
 
 ACCOUNT = "extender"
 NODES = ("node-0", "node-1")

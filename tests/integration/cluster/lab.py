@@ -16,11 +16,11 @@ from fluence_extender.cluster.port import Cluster
 from fluence_extender.embeddedcluster.admission import admit_job
 from fluence_extender.embeddedcluster.workloads import EmbeddedWorkloads
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.localcluster import Api, ApiError
 from fluence_extender.model.names import DEFAULT_NAMESPACE, GATED_JOBS, GATED_JOBS_ANNOTATION, JOB_NAME
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
 from tests.core.faulty_cluster import FaultyCluster
+from tests.localcluster import Api, ApiError
 
 PODS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"

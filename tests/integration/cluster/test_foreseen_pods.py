@@ -16,12 +16,12 @@ from fluence_extender.cluster.connection import connect
 from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.errors import Conflict, Denied, Unforeseeable
-from fluence_extender.localcluster import Api, ApiError
 from fluence_extender.model.names import COMPLETION_INDEX, JOB_NAME
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
 from tests.integration.cluster.conftest import Ground
 from tests.integration.cluster.lab import LONGEST
+from tests.localcluster import Api, ApiError
 
 CONTAINER = {"name": "c", "image": "pause"}
 

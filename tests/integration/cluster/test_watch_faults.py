@@ -17,9 +17,9 @@ import yaml
 from fluence_extender.cluster.pacing import Timing
 from fluence_extender.cluster.port import Kind, Observation, Sink
 from fluence_extender.cluster.watch import Watcher
-from fluence_extender.localcluster import Api
 from tests.integration.cluster.conftest import ACCOUNT, Ground
 from tests.integration.cluster.mirror import QUICK, Mirror, eventually, mirrored
+from tests.localcluster import Api
 from tests.network.gateway import Gateway
 from tests.network.relay import Relay
 

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 import pytest
 from rich.console import Console
 
+from fluence_extender.demo import DemoError
 from fluence_extender.demo.embedded import EmbeddedSite
 from fluence_extender.demo.run import dashboard_of, demonstrate
 from fluence_extender.demo.view import Row
-from fluence_extender.localcluster import LocalClusterError
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_ended_site_says_so() -> None:
     site = EmbeddedSite(1, "lonode")
     with site:
         pass
-    with pytest.raises(LocalClusterError, match="has ended"):
+    with pytest.raises(DemoError, match="has ended"):
         site.pods()
 
 
@@ -121,7 +121,7 @@ def test_command_runs_until_it_is_interrupted_and_leaves_nothing() -> None:
         urllib.request.urlopen(address, timeout=5)
     text = "".join(lines)
     assert "Simulated: the API server" in text
-    assert "make demo ARGS=--kubernetes" in text
+    assert "docs/start.md" in text
     assert "Press Ctrl-C" in text
 
 

@@ -93,7 +93,7 @@ from fluence_extender.cluster.credentials import Credentials, Origin
 async def header():
     return await (await Credentials.load(Origin({str(kubeconfig)!r}))).authorization()
 print(asyncio.run(header()))
-from fluence_extender.localcluster.api import Api
+from tests.localcluster.api import Api
 print(Api(Path({str(kubeconfig)!r})))
 """
     assert run(pruned, "-c", program).startswith("Bearer abc\n")

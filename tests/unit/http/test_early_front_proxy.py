@@ -14,8 +14,8 @@ from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.state.app import api_app
 from fluence_extender.identity.certificates import make_authority, make_leaf
 from fluence_extender.identity.tls import recognize_clients, show_certificate, tls_context
-from fluence_extender.localcluster.credentials import LocalAuthority
 from fluence_extender.webhook.server import serve_https
+from tests.localcluster.credentials import LocalAuthority
 from tests.unit.http.callers import KnownCallers
 from tests.unit.http.held_placements import HeldPlacements
 from tests.unit.webhook.test_client_certificates import trusting

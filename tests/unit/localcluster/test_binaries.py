@@ -9,11 +9,11 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from fluence_extender.localcluster import recipe
-from fluence_extender.localcluster.binaries import cache_folder, ensure_binaries, locate
-from fluence_extender.localcluster.build import read_record
-from fluence_extender.localcluster.errors import BuildFailed
-from fluence_extender.localcluster.recipe import COMPONENTS, LEFT_OUT
+from tests.localcluster import recipe
+from tests.localcluster.binaries import cache_folder, ensure_binaries, locate
+from tests.localcluster.build import read_record
+from tests.localcluster.errors import BuildFailed
+from tests.localcluster.recipe import COMPONENTS, LEFT_OUT
 
 EVICTION = "k8s.io/kubernetes/pkg/kubelet/eviction"
 
@@ -215,7 +215,7 @@ def test_build_says_what_it_builds_and_how_long_that_took_last_time(
 def test_progress_counts_packages_until_the_program_is_linked(
     calls: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fluence_extender.localcluster.progress.LINE_SECONDS", 0.0)
+    monkeypatch.setattr("tests.localcluster.progress.LINE_SECONDS", 0.0)
     fake_go(tmp_path, "echo k8s.io/api >&2")
     ensure_binaries()
     lines = [line.partition("): ")[2] for line in capsys.readouterr().err.splitlines()]
@@ -227,7 +227,7 @@ def test_progress_counts_packages_until_the_program_is_linked(
 
 
 ENSURE = """
-from fluence_extender.localcluster.binaries import ensure_binaries
+from tests.localcluster.binaries import ensure_binaries
 import json
 print(json.dumps({name: str(path) for name, path in ensure_binaries().items()}))
 """

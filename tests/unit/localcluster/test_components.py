@@ -17,11 +17,11 @@ import pytest
 import yaml
 from rich.console import Console
 
-from fluence_extender.localcluster.components import complete_scheduler_config
-from fluence_extender.localcluster.errors import StartFailed
-from fluence_extender.localcluster.nodes import is_ready, node_manifest, resource_list
-from fluence_extender.localcluster.process import Component, Ports, poll, tail
-from fluence_extender.localcluster.progress import step
+from tests.localcluster.components import complete_scheduler_config
+from tests.localcluster.errors import StartFailed
+from tests.localcluster.nodes import is_ready, node_manifest, resource_list
+from tests.localcluster.process import Component, Ports, poll, tail
+from tests.localcluster.progress import step
 
 KUBECONFIG = Path("/k")
 
@@ -135,7 +135,7 @@ def test_component_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
 PARENT = """
 import sys, time
 from pathlib import Path
-from fluence_extender.localcluster.process import Component
+from tests.localcluster.process import Component
 child = Component("child", [sys.executable, "-c", "import time; time.sleep(60)"], Path(sys.argv[1]))
 child.start()
 print(child.pid, flush=True)
@@ -171,7 +171,7 @@ def test_tail_is_the_end_of_a_log_and_empty_without_one(tmp_path: Path) -> None:
 
 
 def test_progress_off_a_terminal_is_one_line_before_and_one_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fluence_extender.localcluster.progress.time", SimpleNamespace(monotonic=lambda: 7.0))
+    monkeypatch.setattr("tests.localcluster.progress.time", SimpleNamespace(monotonic=lambda: 7.0))
     out = io.StringIO()
     with step("building [etcd]", Console(file=out)):
         pass

@@ -10,8 +10,8 @@ import yaml
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fluence_extender.localcluster.components import Layout
-from fluence_extender.localcluster.credentials import Access, Credential, LocalAuthority, kubeconfig_text
+from tests.localcluster.components import Layout
+from tests.localcluster.credentials import Access, Credential, LocalAuthority, kubeconfig_text
 
 
 def test_kubeconfig_holds_everything_inline() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fluence_extender.localcluster.errors import GoMissing
-from fluence_extender.localcluster.toolchain import find_go, go_environment, parse_version, probe
+from tests.localcluster.errors import GoMissing
+from tests.localcluster.toolchain import find_go, go_environment, parse_version, probe
 
 
 def script(path: Path, body: str) -> Path:

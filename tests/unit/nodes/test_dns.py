@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from fluence_extender.localcluster import Api, ApiError
+from tests.localcluster import Api, ApiError
 from tests.nodes.dns import answer, resolve
 
 A, AAAA = 1, 28

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fluence_extender.localcluster import recipe
+from tests.localcluster import recipe
 from tests.nodes import programs
 
 

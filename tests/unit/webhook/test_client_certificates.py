@@ -18,8 +18,8 @@ from fluence_extender.http.listeners.bodies import TEXT, respond
 from fluence_extender.http.listeners.serving import PEER, Address
 from fluence_extender.identity.certificates import KeyPair, make_authority, make_leaf
 from fluence_extender.identity.tls import recognize_clients, show_certificate, tls_context
-from fluence_extender.localcluster.credentials import LocalAuthority
 from fluence_extender.webhook.server import serve_https
+from tests.localcluster.credentials import LocalAuthority
 
 
 async def named(scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,1 +1,0 @@
-"""Measure questions to the account of past work over a million jobs."""

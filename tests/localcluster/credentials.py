@@ -1,0 +1,253 @@
+"""The users of a local control plane: certificates, tokens, and the kubeconfigs that contain them.
+
+Each control plane has a certificate authority, which signs the certificates of the API server and of users, and a
+second key, which signs ServiceAccount tokens. All files lie in its folder, readable by their owner only. They are
+created only where they are missing, so that credentials issued before a crash stay valid after it. The admin (group
+system:masters) has a token. Any other user gets a client certificate on demand. A ServiceAccount gets a token from the
+TokenRequest API, and with it exactly the rights that RBAC gives it.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import ipaddress
+import os
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from tests.localcluster.api import Api
+from tests.localcluster.components import FRONT_PROXY, Layout
+
+LIFETIME = datetime.timedelta(days=365)
+SERVER_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+TOKEN_SECONDS = 24 * 3600
+SERVER_ADDRESSES = ("127.0.0.1", "10.0.0.1")
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What identifies a client: a bearer token, or a certificate with its key (both PEM)."""
+
+    token: str = ""
+    certificate: bytes = b""
+    key: bytes = b""
+
+
+def write_private(path: Path, content: bytes) -> Path:
+    """Write the whole file ``path`` or nothing, readable by its owner only."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
+    return scratch.replace(path)
+
+
+def kubeconfig_text(url: str, authority: bytes, credential: Credential) -> str:
+    """Return a kubeconfig with one cluster, one user and one context, and all data inline."""
+    user: dict[str, Any] = {}
+    if credential.token:
+        user["token"] = credential.token
+    if credential.certificate:
+        user["client-certificate-data"] = base64.b64encode(credential.certificate).decode()
+        user["client-key-data"] = base64.b64encode(credential.key).decode()
+    cluster = {"server": url, "certificate-authority-data": base64.b64encode(authority).decode()}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "local", "cluster": cluster}],
+        "users": [{"name": "local", "user": user}],
+        "contexts": [{"name": "local", "context": {"cluster": "local", "user": "local"}}],
+        "current-context": "local",
+    }
+    return yaml.safe_dump(document, sort_keys=False)
+
+
+def new_key() -> ec.EllipticCurvePrivateKey:
+    """Return a new P-256 key."""
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """Return ``key`` in the form that Go's tools read."""
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
+
+
+class LocalAuthority:
+    """The certificate authority of one control plane, kept in ``folder`` (ca.crt, ca.key)."""
+
+    def __init__(self, folder: Path) -> None:
+        certificate, key = folder / "ca.crt", folder / "ca.key"
+        if not certificate.exists():
+            self._make(certificate, key)
+        self.pem = certificate.read_bytes()
+        self._certificate = x509.load_pem_x509_certificate(self.pem)
+        loaded = serialization.load_pem_private_key(key.read_bytes(), None)
+        assert isinstance(loaded, ec.EllipticCurvePrivateKey)
+        self._key = loaded
+
+    def server(self, addresses: Sequence[str] = ()) -> Credential:
+        """Return a serving certificate for the loopback address, the in-cluster names and these ``addresses``."""
+        names: list[x509.GeneralName] = [x509.DNSName(name) for name in SERVER_NAMES]
+        names += [x509.IPAddress(ipaddress.ip_address(one)) for one in (*SERVER_ADDRESSES, *addresses)]
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
+        return self._issue(subject, ExtendedKeyUsageOID.SERVER_AUTH, x509.SubjectAlternativeName(names))
+
+    def client(self, user: str, groups: tuple[str, ...] = ()) -> Credential:
+        """Return a client certificate.
+
+        Kubernetes reads the user from its common name, the groups from its organizations.
+        """
+        attributes = [x509.NameAttribute(NameOID.COMMON_NAME, user)]
+        attributes += [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+        return self._issue(x509.Name(attributes), ExtendedKeyUsageOID.CLIENT_AUTH, None)
+
+    @staticmethod
+    def _make(certificate: Path, key_file: Path) -> None:
+        key = new_key()
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fluence-extender local control plane")])
+        usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
+        built = (
+            _builder(name, name, key)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(usage, critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        write_private(key_file, key_pem(key))
+        write_private(certificate, built.public_bytes(serialization.Encoding.PEM))
+
+    def _issue(
+        self, subject: x509.Name, purpose: x509.ObjectIdentifier, names: x509.SubjectAlternativeName | None
+    ) -> Credential:
+        key = new_key()
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        usage = x509.KeyUsage(True, False, False, False, False, False, False, False, False)
+        builder = (
+            _builder(subject, self._certificate.subject, key)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(usage, critical=True)
+            .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+            .add_extension(issuer, critical=False)
+        )
+        if names:
+            builder = builder.add_extension(names, critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
+        return Credential(certificate=certificate.public_bytes(serialization.Encoding.PEM), key=key_pem(key))
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
+) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_after(now + LIFETIME)
+    )
+
+
+class Access:
+    """The credentials of one control plane: those that the components need to start, and kubeconfigs for users.
+
+    ``addresses`` are those at which the API server is reached, beside the loopback address.
+    """
+
+    def __init__(self, layout: Layout, addresses: Sequence[str] = ()) -> None:
+        self._layout = layout
+        layout.credentials.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._authority = LocalAuthority(layout.credentials)
+        server = self._authority.server(addresses)
+        self._write("server.crt", server.certificate)
+        self._write("server.key", server.key)
+        # An authority of its own: no client certificate that it didn't sign may name other users in headers.
+        layout.front_proxy.mkdir(mode=0o700, exist_ok=True)
+        proxy = LocalAuthority(layout.front_proxy).client(FRONT_PROXY)
+        write_private(layout.front_proxy / "client.crt", proxy.certificate)
+        write_private(layout.front_proxy / "client.key", proxy.key)
+        if not (layout.credentials / "serviceaccounts.key").exists():
+            self._write("serviceaccounts.key", key_pem(new_key()))
+        self._write("admission.yaml", self._webhook_clients().encode())
+        admin = Credential(token=self._admin_token())
+        write_private(layout.kubeconfig, self._text(admin).encode())
+
+    @property
+    def authority_file(self) -> Path:
+        """The CA certificate for the certificates of API server, kube-scheduler and controller manager."""
+        return self._layout.credentials / "ca.crt"
+
+    def for_user(self, user: str, groups: Sequence[str] = ()) -> Path:
+        """Return a kubeconfig of ``user`` in ``groups``, with a client certificate."""
+        return self._write_kubeconfig(user, self._authority.client(user, tuple(groups)))
+
+    def for_token(self, name: str, token: str) -> Path:
+        """Return a kubeconfig with a bearer ``token``; ``name`` only names the file."""
+        return self._write_kubeconfig(name, Credential(token=token))
+
+    def for_service_account(self, api: Api, namespace: str, name: str) -> Path:
+        """Return a kubeconfig of the ServiceAccount ``name``, which must exist; its token is valid for a day."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": TOKEN_SECONDS},
+        }
+        token = api.request("POST", path, body)["status"]["token"]
+        return self.for_token(f"{namespace}.{name}", token)
+
+    def _webhook_clients(self) -> str:
+        """Return the API server's admission configuration: webhooks are shown a client certificate.
+
+        The users of that kubeconfig are named after the webhooks' hosts; ``*`` stands for all of them.
+        """
+        credential = self._authority.client("kube-apiserver")
+        user = {
+            "client-certificate-data": base64.b64encode(credential.certificate).decode(),
+            "client-key-data": base64.b64encode(credential.key).decode(),
+        }
+        clients = {"apiVersion": "v1", "kind": "Config", "users": [{"name": "*", "user": user}]}
+        self._write("webhooks.kubeconfig", yaml.safe_dump(clients).encode())
+        version = "apiserver.config.k8s.io/v1"
+        configuration = {
+            "apiVersion": version,
+            "kind": "WebhookAdmissionConfiguration",
+            "kubeConfigFile": str(self._layout.credentials / "webhooks.kubeconfig"),
+        }
+        plugin = {"name": "MutatingAdmissionWebhook", "configuration": configuration}
+        document = {"apiVersion": version, "kind": "AdmissionConfiguration", "plugins": [plugin]}
+        return yaml.safe_dump(document)
+
+    def _admin_token(self) -> str:
+        table = self._layout.credentials / "tokens.csv"
+        if not table.exists():
+            write_private(table, f'{secrets.token_hex(32)},admin,admin,"system:masters"\n'.encode())
+        return table.read_text().partition(",")[0]
+
+    def _write_kubeconfig(self, name: str, credential: Credential) -> Path:
+        file = re.sub(r"[^A-Za-z0-9_.-]", "-", name)
+        path = self._layout.folder / "kubeconfigs" / f"{file}.kubeconfig"
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        return write_private(path, self._text(credential).encode())
+
+    def _text(self, credential: Credential) -> str:
+        return kubeconfig_text(self._layout.api_url, self._authority.pem, credential)
+
+    def _write(self, name: str, content: bytes) -> None:
+        write_private(self._layout.credentials / name, content)
