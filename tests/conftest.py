@@ -14,6 +14,7 @@ from hypothesis import settings
 
 from tests.background_build import LOG, BackgroundBuild, failure_of
 from tests.engines import FLUXION
+from tests.localcluster.recipe import release
 
 # A run of the suite tries the same examples each time, so that a failure is the change's own; the nightly run looks for
 # new ones. Neither judges speed: that is the benchmarks' work.
@@ -43,9 +44,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_report_header() -> str:
+def pytest_report_header(config: pytest.Config) -> list[str]:
     state = "yes" if FLUXION.library else "no"
-    return f"engines: embedded yes; fluxion {state} ({FLUXION.description})"
+    cluster = config.getoption("--kubeconfig") or f"Kubernetes {release().kubernetes} on this machine"
+    return [f"engines: embedded yes; fluxion {state} ({FLUXION.description})", f"end-to-end tests: {cluster}"]
 
 
 def waits_for_build(nodeid: str, config: pytest.Config) -> bool:

@@ -16,7 +16,7 @@ from benchmarks.report import processor
 from benchmarks.throughput.contenders import PLANE
 from benchmarks.throughput.figures import Figure
 from benchmarks.throughput.workloads import WORKLOADS, Workload
-from tests.localcluster.recipe import KUBERNETES_VERSION
+from tests.localcluster.recipe import release
 
 OURS, STOCK = "fluence", "stock"
 TEXT_LENGTH = 240
@@ -40,13 +40,13 @@ cluster takes in that time is subtracted. Ours gives the API server 8 s for a wr
 most where the API server is that slow. Compare figures within one round, and ratios rather than milliseconds.
 """
 SETTINGS = {
-    STOCK: f"kube-scheduler {KUBERNETES_VERSION} with its defaults; it knows no gangs",
+    STOCK: f"kube-scheduler {release().kubernetes} with its defaults; it knows no gangs",
     OURS: (
         "this project on its embedded engine, with a kube-scheduler of its own, configured as in `deploy/`; pods have "
         "the label of a group and an annotation with its size"
     ),
     "kube-scheduler gangs": (
-        f"kube-scheduler {KUBERNETES_VERSION} with the feature gates {' and '.join(GATES)}; PodGroups of "
+        f"kube-scheduler {release().kubernetes} with the feature gates {' and '.join(GATES)}; PodGroups of "
         f"`scheduling.k8s.io/{VERSION}`"
     ),
     "coscheduling": (

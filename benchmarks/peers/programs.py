@@ -24,8 +24,7 @@ import yaml
 
 from tests.localcluster import LocalClusterError
 from tests.localcluster.binaries import cache_folder
-from tests.localcluster.progress import step
-from tests.localcluster.toolchain import find_go, go_environment
+from tests.localcluster.toolchain import find_go, go_environment, say
 
 ERROR_LINES = 10
 FLAGS = ("-p=1", "-mod=readonly", "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w")
@@ -65,10 +64,8 @@ class Module:
         target = cache_folder() / "peers" / where / package.rpartition("/")[2]
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
-            with (
-                step(f"building {package} of {self}"),
-                tempfile.TemporaryDirectory(dir=target.parent) as scratch,
-            ):
+            say(f"building {package} of {self}")
+            with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
                 built = Path(scratch, "built")
                 flags = [*FLAGS, *self._with_part(Path(scratch))]
                 _go(

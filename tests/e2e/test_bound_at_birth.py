@@ -52,7 +52,7 @@ def stamped() -> Manifest:
 @pytest.fixture
 def controller(control_plane: ControlPlane, leader: Leader) -> Api:
     """The API server, accessed as the Job controller does."""
-    return Api(control_plane.kubeconfig_for("system:kube-controller-manager", ["system:masters"]))
+    return Api(control_plane.kubeconfig_for("system:kube-controller-manager", "system:masters"))
 
 
 def born(nodes: str, template: Manifest | None = None, record: str | None = RECORD) -> Manifest:

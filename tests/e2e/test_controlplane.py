@@ -1,12 +1,7 @@
-"""The local control plane is a real cluster, survives what tests do to it, and leaves nothing behind."""
+"""The local control plane is a real cluster, and the judge and the played kubelets do what tests rely on."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -33,14 +28,12 @@ from tests.localcluster import (
     ApiError,
     Component,
     ControlPlane,
-    FolderInUse,
-    StartFailed,
-    ensure_binaries,
 )
+from tests.localcluster.recipe import release
 
 
-def test_server_calls_itself_by_the_pinned_version(control_plane: ControlPlane) -> None:
-    assert control_plane.api.get("/version")["gitVersion"] == "v1.36.3"
+def test_server_is_of_the_release_that_is_tested_on(control_plane: ControlPlane) -> None:
+    assert control_plane.api.get("/version")["gitVersion"] == release().kubernetes
 
 
 def test_stock_scheduler_binds_a_pod_and_it_runs(
@@ -102,42 +95,6 @@ def states(status: Mapping[str, Any]) -> dict[str, str]:
     """Return the state of each container by its name."""
     every = [*status["initContainerStatuses"], *status["containerStatuses"]]
     return {container["name"]: next(iter(container["state"])) for container in every}
-
-
-def test_time_that_a_pod_runs_counts_from_its_start_whenever_its_kubelet_started(
-    namespace: Namespace, nodes: NodeFactory, control_plane: ControlPlane
-) -> None:
-    (node,) = nodes(1)
-    namespace.create(pod("old", run_for="1h"))
-    namespace.bind("old", node)
-    namespace.wait_for_phase("old", "Running")
-    control_plane.component("kubelets").kill()
-    path = f"/api/v1/namespaces/{namespace.name}/pods/old/status"
-    control_plane.api.patch(path, {"status": {"startTime": "2026-01-01T00:00:00Z"}})
-    control_plane.component("kubelets").start()
-    namespace.wait_for_phase("old", "Succeeded")
-
-
-def test_pod_of_a_deleted_node_goes_on_once_the_node_is_back(
-    namespace: Namespace, nodes: NodeFactory, control_plane: ControlPlane
-) -> None:
-    gone, stays = nodes(2)
-    namespace.create(pod("old", run_for="1h"), pod("other", run_for="1h"))
-    namespace.bind("old", gone)
-    namespace.bind("other", stays)
-    namespace.wait_for_phase("old", "Running")
-    namespace.wait_for_phase("other", "Running")
-    control_plane.delete_node(gone)
-    # Were there kubelets for both, the first would end no later than the second.
-    control_plane.component("kubelets").kill()
-    for name in ("old", "other"):
-        path = f"/api/v1/namespaces/{namespace.name}/pods/{name}/status"
-        control_plane.api.patch(path, {"status": {"startTime": "2026-01-01T00:00:00Z"}})
-    control_plane.component("kubelets").start()
-    namespace.wait_for_phase("other", "Succeeded")
-    assert phase_of(namespace.pod("old")) == "Running"
-    nodes(names=[gone])
-    namespace.wait_for_phase("old", "Succeeded")
 
 
 @pytest.mark.overcommits
@@ -208,14 +165,6 @@ def test_service_account_may_do_what_rbac_grants_and_no_more(
     wait_for(lambda: api.reachable(pods), what="the RoleBinding to take effect")
 
 
-def test_any_user_gets_a_kubeconfig_of_their_own(control_plane: ControlPlane) -> None:
-    api = Api(control_plane.kubeconfig_for("jane", groups=("physicists",)))
-    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}}
-    who = api.create(review)["status"]["userInfo"]
-    assert who["username"] == "jane"
-    assert "physicists" in who["groups"]
-
-
 def test_native_pod_groups_are_served_and_go_when_deleted(
     namespace: Namespace, control_plane: ControlPlane
 ) -> None:
@@ -250,20 +199,6 @@ def test_node_is_unready_while_its_annotation_says_so(
     wait_for(lambda: not tainted(), what="the not-ready taint to go")
 
 
-def test_crash_of_the_api_server_loses_nothing(
-    namespace: Namespace, nodes: NodeFactory, default_scheduler: Component | None, control_plane: ControlPlane
-) -> None:
-    nodes(1, cpu="4")
-    namespace.create(pod("before", cpu="1"))
-    namespace.wait_for_phase("before", "Running")
-    control_plane.component("kube-apiserver").kill()
-    assert not control_plane.api.reachable()
-    start_api_server(control_plane)
-    assert phase_of(namespace.pod("before")) == "Running"
-    namespace.create(pod("after", cpu="1"))
-    namespace.wait_for_phase("after", "Running")
-
-
 @pytest.mark.overcommits
 def test_judge_sees_what_is_bound_after_a_restart_of_the_api_server(
     namespace: Namespace, nodes: NodeFactory, control_plane: ControlPlane
@@ -276,118 +211,3 @@ def test_judge_sees_what_is_bound_after_a_restart_of_the_api_server(
     start_api_server(control_plane)
     namespace.bind("over", node)
     assert namespace.wait_for_phase("over", "Failed")["status"]["reason"] == "OutOfcpu"
-
-
-@pytest.mark.parametrize("name", ["kubelets", "kube-controller-manager", "etcd"])
-def test_killed_component_starts_again_and_does_its_work(
-    name: str,
-    namespace: Namespace,
-    nodes: NodeFactory,
-    default_scheduler: Component | None,
-    control_plane: ControlPlane,
-) -> None:
-    nodes(1, cpu="4")
-    control_plane.component(name).kill()
-    control_plane.component(name).start()
-    template = job("work", pod("x", cpu="1", run_for="100ms"), parallelism=2)
-    namespace.create_in_the_end(template)
-    done = namespace.wait_for_pods(
-        lambda pods: [phase_of(member) for member in pods] == ["Succeeded"] * 2, "the Job's pods to end"
-    )
-    assert all(node_of(member) for member in done)
-
-
-def test_two_schedulers_serve_their_own_pods(
-    namespace: Namespace, nodes: NodeFactory, default_scheduler: Component | None, control_plane: ControlPlane
-) -> None:
-    nodes(1, cpu="4")
-    config = {"profiles": [{"schedulerName": "second"}]}
-    second = control_plane.start_scheduler(config, name="second", feature_gates={"GenericWorkload": True})
-    namespace.create(pod("a", cpu="1"), pod("b", cpu="1", scheduler="second"))
-    namespace.wait_until_bound(2)
-    second.stop()
-    assert not second.running
-
-
-def test_two_control_planes_share_nothing(control_plane: ControlPlane) -> None:
-    with ControlPlane() as other:
-        assert other.url != control_plane.url
-        other.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "only-here"}})
-        with pytest.raises(ApiError) as missing:
-            control_plane.api.get("/api/v1/namespaces/only-here")
-        assert missing.value.status == 404
-        stranger = Api(other.kubeconfig)
-        assert stranger.get("/api/v1/namespaces/only-here")
-        folder = other.folder
-    assert not folder.exists()
-
-
-def test_folder_serves_one_control_plane_at_a_time(control_plane: ControlPlane) -> None:
-    with pytest.raises(FolderInUse, match="another control plane runs in"):
-        ControlPlane(control_plane.folder).start()
-    assert control_plane.api.reachable()
-
-
-PARENT = """
-import json, sys, threading
-from pathlib import Path
-from tests.localcluster import ControlPlane
-plane = ControlPlane(Path(sys.argv[1]))
-# A thread that ends at once: components belong to the process, not to the thread that asked for them.
-starter = threading.Thread(target=plane.start)
-starter.start()
-starter.join()
-plane.start_scheduler()
-plane.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kept"}})
-names = ["etcd", "kube-apiserver", "kube-controller-manager", "kubelets", "kube-scheduler"]
-print(json.dumps({name: plane.component(name).pid for name in names}), flush=True)
-sys.stdin.read()
-"""
-
-
-def test_killed_parent_leaves_no_process_and_its_folder_starts_again(
-    control_plane: ControlPlane, tmp_path: Path
-) -> None:
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(tmp_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with parent:
-        assert parent.stdout
-        pids: dict[str, int] = json.loads(parent.stdout.readline())
-        assert all(map(alive, pids.values())), pids
-        parent.send_signal(signal.SIGKILL)
-    wait_for(lambda: not any(map(alive, pids.values())), what="the components to die with their parent")
-    with ControlPlane(tmp_path) as again:
-        assert again.api.get("/api/v1/namespaces/kept")
-        assert again.add_nodes(1) == ["node-0"]
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and waits to be reaped doesn't."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def test_failing_start_shows_the_log_and_leaves_nothing(tmp_path: Path, control_plane: ControlPlane) -> None:
-    broken = tmp_path / "kube-apiserver"
-    broken.write_text("#!/bin/sh\necho the disk is on fire >&2\nexit 3\n")
-    broken.chmod(0o755)
-    binaries = {**ensure_binaries(), "kube-apiserver": broken}
-    plane = ControlPlane(tmp_path / "plane", binaries=binaries)
-    with pytest.raises(StartFailed, match=r"kube-apiserver isn't running \(exit code 3\)") as failed:
-        plane.start()
-    assert "the disk is on fire" in failed.value.tail
-    assert not [entry for entry in os.listdir("/proc") if entry.isdigit() and serves(int(entry), tmp_path)]
-
-
-def serves(pid: int, folder: Path) -> bool:
-    """Whether a live process has ``folder`` in its command line."""
-    try:
-        return str(folder / "plane") in Path(f"/proc/{pid}/cmdline").read_text()
-    except OSError:
-        return False

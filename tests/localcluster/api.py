@@ -1,7 +1,6 @@
-"""A small JSON client of the Kubernetes API: plain dicts in and out, safe to share between threads.
+"""Calls to the Kubernetes API in the wire form: plain dicts in and out, because tests assert on what is sent.
 
-It loads any kubeconfig (tokens, client certificates, exec plugins) through the official client's loader. It uses no
-typed models, because tests assert on the wire form.
+The official client loads the kubeconfig, authenticates and holds the connections, which threads may share.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import urllib3
-from kubernetes.client import Configuration
-from kubernetes.client.rest import RESTClientObject
+from kubernetes.client import ApiClient, Configuration
 from kubernetes.config import load_kube_config
 
 from tests.localcluster.errors import ApiError
@@ -23,6 +21,7 @@ from tests.localcluster.errors import ApiError
 Manifest = dict[str, Any]
 
 POOL_SIZE = 64
+CONNECT_SECONDS = 10
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
@@ -60,15 +59,16 @@ class Api:
 
     def __init__(self, kubeconfig: Path) -> None:
         self.kubeconfig = kubeconfig
-        self._configuration = Configuration()
+        configuration = Configuration()
         load_kube_config(  # type: ignore[no-untyped-call]
-            config_file=str(kubeconfig), client_configuration=self._configuration
+            config_file=str(kubeconfig), client_configuration=configuration
         )
-        self.url = self._configuration.host.rstrip("/")
+        self.url = configuration.host.rstrip("/")
         if self.url.startswith(("https://127.", "https://localhost", "https://[::1]")):
-            self._configuration.proxy = None
-        self._configuration.connection_pool_maxsize = POOL_SIZE
-        self._pool = RESTClientObject(self._configuration).pool_manager
+            configuration.proxy = None
+        configuration.connection_pool_maxsize = POOL_SIZE
+        configuration.retries = False
+        self._client = ApiClient(configuration)
         self._resources: dict[tuple[str, str], tuple[str, bool]] = {}
 
     def request(
@@ -82,8 +82,11 @@ class Api:
         timeout: float = 60,
     ) -> Manifest:
         """Make one call; return the answer's JSON object (``{"text": ...}`` for any other answer). Raise `ApiError`."""
-        response = self._send(method, path, body, query, content_type, timeout=timeout, stream=False)
-        return _decoded(response.data)
+        response = self._send(method, path, body, query, content_type, (CONNECT_SECONDS, timeout))
+        try:
+            return _decoded(response.data)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ApiError(method, path, 0, type(error).__name__, str(error)) from error
 
     def get(self, path: str, **query: str) -> Manifest:
         """GET ``path``."""
@@ -120,7 +123,7 @@ class Api:
     def watch(self, path: str, resource_version: str, **query: str) -> Watch:
         """Watch the collection at ``path`` from ``resource_version`` on."""
         query = {**query, "watch": "true", "resourceVersion": resource_version, "allowWatchBookmarks": "true"}
-        return Watch(self._send("GET", path, None, query, "application/json", timeout=None, stream=True))
+        return Watch(self._send("GET", path, None, query, "application/json", (CONNECT_SECONDS, None)))
 
     def reachable(self, path: str = "/readyz") -> bool:
         """Return whether ``path`` answers 2xx now."""
@@ -132,7 +135,7 @@ class Api:
 
     def close(self) -> None:
         """Close all connections."""
-        self._pool.clear()
+        self._client.rest_client.pool_manager.clear()
 
     def _resource(self, root: str, kind: str) -> tuple[str, bool]:
         if (root, kind) not in self._resources:
@@ -151,31 +154,21 @@ class Api:
         body: object,
         query: Mapping[str, str] | None,
         content_type: str,
-        *,
-        timeout: float | None,
-        stream: bool,
+        timeouts: tuple[float, float | None],
     ) -> urllib3.BaseHTTPResponse:
         headers = {"Accept": "application/json", "Content-Type": content_type}
-        token = self._configuration.get_api_key_with_prefix("BearerToken")
-        if token:
-            headers["Authorization"] = token
+        self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+        url = f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")
         try:
-            response = self._pool.request(
-                method,
-                f"{self.url}{path}" + (f"?{urlencode(query)}" if query else ""),
-                body=None if body is None else json.dumps(body).encode(),
-                headers=headers,
-                timeout=urllib3.Timeout(connect=10, read=timeout),
-                retries=False,
-                preload_content=not stream,
-            )
+            answer = self._client.call_api(method, url, headers, body, _request_timeout=timeouts)
+            response: urllib3.BaseHTTPResponse = answer.response
+            if 200 <= response.status < 300:
+                return response
+            refusal = _decoded(response.data)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ApiError(method, path, 0, type(error).__name__, str(error)) from error
-        if not 200 <= response.status < 300:
-            answer = _decoded(response.data)
-            message = str(answer.get("message") or answer.get("text") or "")
-            raise ApiError(method, path, response.status, str(answer.get("reason", "")), message)
-        return response
+        message = str(refusal.get("message") or refusal.get("text") or "")
+        raise ApiError(method, path, response.status, str(refusal.get("reason", "")), message)
 
 
 def _decoded(data: bytes) -> Manifest:

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from tests.localcluster import recipe
 from tests.localcluster.build import build
-from tests.localcluster.progress import step
-from tests.localcluster.toolchain import find_go
+from tests.localcluster.toolchain import find_go, say
 
 ASSETS = "KUBEBUILDER_ASSETS"
 
@@ -39,16 +38,18 @@ def locate(component: str, built: Path, environ: Mapping[str, str] = os.environ)
 def ensure_binaries() -> dict[str, Path]:
     """Return the program of each component by its name (``etcd``), and build those that are missing.
 
-    From nothing that takes about six minutes on two idle cores. Raise `GoMissing` or `BuildFailed`.
+    They are of the release that `recipe.release` names. From nothing that takes about six minutes on two idle cores.
+    Raise `GoMissing` or `BuildFailed`.
     """
     cache = cache_folder()
     folder = cache / "controlplane"
-    built = folder / recipe.key(recipe.sources())
+    release = recipe.release()
+    built = folder / recipe.key(release)
     paths = {component: locate(component, built) for component in recipe.COMPONENTS}
     if not all(map(_runnable, paths.values())):
         with _locked(folder / "lock"):
             if not _runnable(built / recipe.PROGRAM):
-                build(find_go(cache), built / recipe.PROGRAM, record=folder / "last-build.json")
+                build(find_go(cache), release, built / recipe.PROGRAM)
             for component in recipe.COMPONENTS:
                 _link(built / component)
     return paths
@@ -71,6 +72,6 @@ def _locked(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            with step("waiting for another process that builds the control plane"):
-                fcntl.flock(file, fcntl.LOCK_EX)
+            say("waiting for another process that builds the control plane")
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield

