@@ -14,11 +14,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fluence_extender.model.names import KEEPING, MARK_RESOURCE
-from tests.localcluster.nodes import delete_nodes
 from tests.e2e.harness import Cluster, Manifest, annotations_of, node_of, phase_of
 from tests.e2e.kubelet_admission import amounts, effective_requests
 from tests.e2e.nodes import NodeFactory
-from tests.localcluster import ApiError
 from tests.localcluster.nodes import delete_nodes
 
 

@@ -7,7 +7,6 @@ from functools import partial
 
 import pytest
 
-from tests.localcluster import Api, ApiError
 from fluence_extender.model.names import KEEPING, KEPT_ANNOTATION
 from tests.e2e.autoscaler import Autoscaler, asks_for_nodes
 from tests.e2e.births import ranks
@@ -16,6 +15,7 @@ from tests.e2e.installation import Installation, gates_of
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import gang, ours
+from tests.localcluster import Api, ApiError
 
 DISABLED, DO_NOT_DISRUPT = KEEPING
 
