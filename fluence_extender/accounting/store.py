@@ -180,7 +180,7 @@ def _put_run_rows(connection: Connection, rows: list[dict[str, Any]], kept: froz
 
 
 def _moves(moves: Sequence[MovedStart]) -> list[list[object]]:
-    return [[one.at, one.promised, one.start, one.cause] for one in moves]
+    return [[one.at, one.promised, one.start] for one in moves]
 
 
 def _run_rows(connection: Connection, keys: Sequence[str]) -> list[dict[str, Any]]:

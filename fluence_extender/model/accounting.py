@@ -46,12 +46,11 @@ class HeldAmount:
 
 @dataclass(frozen=True, slots=True)
 class MovedStart:
-    """A promised start that was moved ``at`` a time, from one time to another (None: unknown), and why."""
+    """A promised start that was moved ``at`` a time, from one time to another (None: unknown)."""
 
     at: int
     promised: int
     start: int | None
-    cause: str
 
 
 @dataclass(frozen=True, slots=True)

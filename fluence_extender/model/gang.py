@@ -62,7 +62,7 @@ class HistoryKind(StrEnum):
 
     seen: a member was created; taken-over: a member was bound before the service started; whole: enough members exist;
     waiting: the gang has no place, for the reason in the entry's detail; announced: an Event was recorded, with the
-    text in the detail; delayed: it will start later than was expected, for the cause in the detail; planned, withdrawn:
+    text in the detail; delayed: it will start later than was expected; planned, withdrawn:
     the gang got a place, or lost it; committed: its places are reserved for it; steered: a member was sent to
     kube-scheduler for its node; filtered: kube-scheduler called filter and got the node; refused: kube-scheduler didn't
     take the node; bound: a member has its node; complete: all members have their nodes; failed: a write failed;

@@ -2,8 +2,8 @@
 
 An entry is what a user submits: a gang, or a workload that is suspended until its turn. Only `order` ranks entries.
 `timeline` has what is free on each node, now and at the start of every reservation. `earliest` finds the first moment
-at which an entry fits. `drain` finds the nodes to empty for an entry that no known end helps. `promises` says why a
-start moves. `gangs.queue` puts them together for gangs and the ledger.
+at which an entry fits. `drain` finds the nodes to empty for an entry that no known end helps. `gangs.queue` puts
+them together for gangs and the ledger.
 
 Invariant: results depend only on the entries, the holds, the reservations and the time.
 

@@ -51,6 +51,15 @@ def earliest(
     return None
 
 
+def still_free(promise: Reservation, timeline: Timeline) -> bool:
+    """Return whether the promised places can still be had at the promised time."""
+    if promise.start <= timeline.now or promise.draining:
+        return False
+    places = promise.places
+    free = timeline.available(places.rows, promise.start, promise.end - promise.start)
+    return bool(np.all(free >= places.amounts))
+
+
 class _Sweep:
     """Goes through the candidates in the order of time."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from fluence_extender.queueing.entry import Entry, Footprint, Rows
 
@@ -40,18 +39,3 @@ class OperatorReservation:
     def closes(self, entry: Entry, since: float, until: float) -> bool:
         """Return whether the nodes are closed to an entry that would run between two times."""
         return since < self.end and until > self.start and entry.queue not in self.queues
-
-
-class DelayCause(StrEnum):
-    """Why a promised start has moved later.
-
-    Overrun: a pod of ours holds the place longer than was expected. NodeLost: a node went away or has become smaller.
-    Foreign: another scheduler's pod took the place. Outranked: an entry that is served earlier needs the place.
-    QueueChanged: the queue's policy or an operator's reservation has changed.
-    """
-
-    OVERRUN = "Overrun"
-    NODE_LOST = "NodeLost"
-    FOREIGN = "Foreign"
-    OUTRANKED = "Outranked"
-    QUEUE_CHANGED = "QueueChanged"

@@ -174,12 +174,8 @@ class Timeline:
 
     # Changes.
 
-    def advance(self, now: float) -> list[Running]:
-        """Go on to ``now``; return the work whose expected end has moved because it overruns.
-
-        Reservations that are over are dropped.
-        """
-        overrun = []
+    def advance(self, now: float) -> None:
+        """Go on to ``now``: expected ends of work that overruns move, and reservations that are over are dropped."""
         while self._ends and self._ends[0][0] <= now:
             before, key = self._ends.pop(0)
             hold = self._holds[key]
@@ -187,7 +183,6 @@ class Timeline:
             bisect.insort(self._ends, (self._until[key], key))
             self._resort(hold.places, before, comes=False)
             self._resort(hold.places, self._until[key], comes=True)
-            overrun.append(hold)
             self._note(hold.places.rows)
         while self._starts and self._starts[0] <= now:
             del self._starts[0]
@@ -198,7 +193,6 @@ class Timeline:
         self._reserved = None
         for over in [one for one in self._reservations.values() if one.end <= now]:
             self.cancel(over.key)
-        return overrun
 
     def resize(self, rows: Rows, amounts: Amounts) -> None:
         """Set the total amounts of rows; those of a node that may not be used are 0."""

@@ -1,7 +1,7 @@
 """The queue under arbitrary histories of a cluster in which pods say how long they run.
 
-Whatever happens, the timeline is that of the ledger, there is room for what is reserved, and a promised start moves
-later only for a cause that the gang's history has.
+Whatever happens, the timeline is that of the ledger, there is room for what is reserved, and the gang's history says
+when a promised start moves later.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class TimedCore(Core):
             self.promised[head.gang.key] = head.gang, head.alike, head.promise.start, delays
             gang, alike, start, told = before.get(head.gang.key, (None, None, head.promise.start, delays))
             if gang is head.gang and alike == head.alike and head.promise.start > start:
-                assert delays > told, f"{head.gang.key} starts later and nobody knows why"
+                assert delays > told, f"{head.gang.key} starts later and wasn't told"
 
 
 def _delays(gang: Gang) -> list[Any]:

@@ -20,7 +20,6 @@ from fluence_extender.model.queue import NodeReservation, PolicyName, Queue
 from fluence_extender.queueing.entry import NEVER
 from fluence_extender.queueing.order import Rank
 from fluence_extender.queueing.policy import QueuePolicy
-from fluence_extender.queueing.reservation import DelayCause
 from tests.queueing.cluster import EPOCH, Cluster, Slot, machine, rules
 
 WHOLE = (4, 2)
@@ -29,12 +28,6 @@ WHOLE = (4, 2)
 NODES = machine(*[WHOLE] * 4)
 LEFT = ("n0", "n1")
 TEAM = Queue("team", uid="t")
-
-HAPPENED = {
-    DelayCause.OVERRUN: "overrun",
-    DelayCause.NODE_LOST: "lost",
-    DelayCause.FOREIGN: "foreign",
-}
 
 sizes = st.sampled_from([(1, 0), (2, 0), (4, 0), (1, 1), (3, 2)])
 equal = st.builds(lambda count, size: [Slot(size)] * count, st.integers(1, 4), sizes)
@@ -74,7 +67,7 @@ class Laws(RuleBasedStateMachine):
         self.starvation = starvation
         self.queue = rules(policy, depth, starvation_after=starvation)
         self.operators: list[NodeReservation] = []
-        self.happened: dict[str, set[str]] = {name: set() for name in HAPPENED.values()}
+        self.happened: set[str] = set()
         self.changed = False
         self.w = Cluster(NODES, self.queue, TEAM)
         self.submitted: dict[str, int] = {}
@@ -120,7 +113,7 @@ class Laws(RuleBasedStateMachine):
     def foreign_pod(self, node: str, amount: int, end: float) -> None:
         if node in self.w.nodes:
             self.w.run(self._name("f"), {node: (amount, 0)}, self.w.now + end, foreign=True)
-            self.happened["foreign"].add(node)
+            self.happened.add(node)
 
     # Nodes and operators.
 
@@ -128,7 +121,7 @@ class Laws(RuleBasedStateMachine):
     def cordon(self, node: str, closed: bool) -> None:
         if node in self.w.nodes:
             self.w.put_node(replace(self.w.nodes[node], unschedulable=closed))
-            self.happened["lost"].add(node)
+            self.happened.add(node)
 
     @rule(node=nodes)
     def lose_node(self, node: str) -> None:
@@ -137,13 +130,13 @@ class Laws(RuleBasedStateMachine):
             self.w.drop_node(node)
             for name in before - self.w.pods.keys():
                 self._gone(name)
-            self.happened["lost"].add(node)
+            self.happened.add(node)
 
     @rule(node=nodes)
     def node_joins(self, node: str) -> None:
         if node not in self.w.nodes:
             self.w.put_node(next(one for one in NODES if one.name == node))
-            self.happened["lost"].add(node)
+            self.happened.add(node)
 
     @rule(
         some=st.sets(nodes, min_size=1),
@@ -194,7 +187,7 @@ class Laws(RuleBasedStateMachine):
         promised, told = self._promises(self.w), self._told()
         for pod in self._running():
             if pod.duration is not None and pod.started + pod.duration <= EPOCH + now:
-                self.happened["overrun"].add(pod.node)
+                self.happened.add(pod.node)
         again = self.w.restarted()
         found = self.w.decide(now)
         self._check_starts(found)
@@ -202,7 +195,7 @@ class Laws(RuleBasedStateMachine):
         self._check_reservations()
         self._check_promises(promised, told)
         self._check_policy(found)
-        self.happened = {name: set() for name in self.happened}
+        self.happened = set()
         self.changed = False
 
     # Laws.
@@ -270,35 +263,30 @@ class Laws(RuleBasedStateMachine):
             left = timeline.at(promise.start)[promise.places.rows]
             assert (left[promise.places.amounts > 0] >= 0).all(), head.gang.key
 
-    def _check_promises(
-        self, before: dict[str, tuple[float, list[str]]], told: dict[str, Counter[str]]
-    ) -> None:
-        """A promised start moves later only with a cause that there is."""
+    def _check_promises(self, before: dict[str, tuple[float, list[str]]], told: dict[str, int]) -> None:
+        """A promised start moves later only if something has happened, and the gang is told."""
         now = self._promises(self.w)
         for name, (start, places) in before.items():
             if name not in self.w.pods or name in self.started:
                 continue
-            gang, new = self.w.gang(name), Counter(self.w.delays(name)) - told[name]
+            gang, new = self.w.gang(name), self.w.delays(name) - told[name]
             if gang.reason is not None and gang.reason.code not in BLOCKED:
                 assert gang.starts_about is None
                 continue
             later = now.get(name, (NEVER, []))[0] > start
             assert bool(new) == later, (name, start, now.get(name), new)
-            for cause in new:
-                self._check_cause(DelayCause(cause), name, set(places))
+            assert not later or self._may_start_later(name, set(places))
 
-    def _check_cause(self, cause: DelayCause, name: str, there: set[str]) -> None:
-        if cause in HAPPENED:
-            assert there & self.happened[HAPPENED[cause]]
-        elif cause is DelayCause.QUEUE_CHANGED:
-            assert self.changed
-        else:
-            own = self._rank(name)
-            ahead = [other for other in self._promises(self.w) if self._rank(other) < own]
-            lost = name not in self._promises(self.w) and len(ahead) >= self._policy.depth
-            earlier = [self.w.reserved(other) for other in ahead]
-            earlier += [self.w.nodes_of(other) for other in self.started if self._rank(other) < own]
-            assert lost or any(there & set(places) for places in earlier)
+    def _may_start_later(self, name: str, there: set[str]) -> bool:
+        """Whether the queue, the nodes ``there`` or the gangs ahead have changed since the last decision."""
+        if self.changed or there & self.happened:
+            return True
+        own = self._rank(name)
+        ahead = [other for other in self._promises(self.w) if self._rank(other) < own]
+        lost = name not in self._promises(self.w) and len(ahead) >= self._policy.depth
+        earlier = [self.w.reserved(other) for other in ahead]
+        earlier += [self.w.nodes_of(other) for other in self.started if self._rank(other) < own]
+        return lost or any(there & set(places) for places in earlier)
 
     def _check_policy(self, found: list[str]) -> None:
         assert len(self._promises(self.w)) <= self._policy.depth
@@ -318,8 +306,8 @@ class Laws(RuleBasedStateMachine):
     def _promises(self, w: Cluster) -> dict[str, tuple[float, list[str]]]:
         return {name: (start, w.reserved(name)) for name, start in w.promised().items()}
 
-    def _told(self) -> dict[str, Counter[str]]:
-        return {name: Counter(self.w.delays(name)) for name in self.w.promised() if name in self.w.pods}
+    def _told(self) -> dict[str, int]:
+        return {name: self.w.delays(name) for name in self.w.promised() if name in self.w.pods}
 
     def _rank(self, name: str) -> Rank:
         _, *rest = turn(self.w.gang(name))

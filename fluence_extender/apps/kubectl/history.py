@@ -132,7 +132,7 @@ def description(one: Item) -> Iterator[str]:
     if one["promised"]:
         yield f"  promised       {one['promised']}"
     for moved in one["moves"]:
-        yield f"  moved          {moved['at']}: to {moved['start'] or 'an unknown time'} ({moved['cause']})"
+        yield f"  moved          {moved['at']}: to {moved['start'] or 'an unknown time'}"
     yield f"  ran            {one['pods']} pods on {first_few(one['nodes'], MOST_NODES)}"
     yield f"  requested      {amounts(one['requests']) or '-'}"
     if one["devices"]:

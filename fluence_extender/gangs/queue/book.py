@@ -245,7 +245,6 @@ class QueueBook:
         if self._stated != self.settings.revision:
             self._stated = self.settings.revision
             self.heads.version += 1
-            self.followed.incidents.queue_changed = True
             usual = self.admission.usual_durations
             if usual or self._usual:
                 for _, member in self._registry.members():

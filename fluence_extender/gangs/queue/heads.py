@@ -7,8 +7,8 @@ for which others are preempted isn't blocked: its nodes are held until its victi
 them.
 
 Invariants: the timeline has the reservations of the first gangs in order, up to the rank that was given to `settle`.
-Each reservation was found with regard to those before it alone. A promised start moves later only with a cause, which
-the gang's history records. ``version`` grows when others may use something that was kept from them.
+Each reservation was found with regard to those before it alone. If a promised start moves later, the gang's history
+records that. ``version`` grows when others may use something that was kept from them.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
 from fluence_extender.model.accounting import MovedStart
 from fluence_extender.model.gang import GangKey, HistoryKind
 from fluence_extender.queueing.drain import cheapest
-from fluence_extender.queueing.earliest import earliest
+from fluence_extender.queueing.earliest import earliest, still_free
 from fluence_extender.queueing.entry import NEVER, Entry
 from fluence_extender.queueing.order import Rank
 from fluence_extender.queueing.policy import PolicyName, QueuePolicy
-from fluence_extender.queueing.promises import still_free
-from fluence_extender.queueing.reservation import DelayCause, OperatorReservation, Reservation
+from fluence_extender.queueing.reservation import OperatorReservation, Reservation
 
 ORDER = attrgetter("rank")
 
@@ -161,7 +160,6 @@ class Heads:
             if head.promise is not None:
                 head.gang.starts_about = None
                 if outranked:
-                    self._followed.follow()
                     self._record_delay(head, head.promise, NEVER)
             self._discard(head)
 
@@ -207,8 +205,6 @@ class Heads:
         if ready:
             self.settle()
         self.unfinished |= not ready
-        if not self.unfinished:
-            self._followed.incidents.clear()
 
     def settle(self, before: Rank | None = None) -> None:
         """Put exactly the reservations of gangs ``before`` that rank on the timeline, those of all gangs by default.
@@ -395,16 +391,12 @@ class Heads:
         return found
 
     def _record_delay(self, head: Head, promise: Reservation, start: float) -> None:
-        """Record that a gang starts later than it was promised, at ``start``, and why."""
-        # Only rows of the timeline on which a promise was found tell its cause.
-        cause = DelayCause.NODE_LOST
-        if head.built == self._followed.built:
-            cause = self._followed.incidents.cause(promise, self._followed.timeline)
+        """Record that a gang starts later than it was promised, at ``start``."""
         if promise.start != NEVER:
             later = None if start == NEVER else int(start)
-            moved = MovedStart(int(self._followed.now()), int(promise.start), later, cause.value)
+            moved = MovedStart(int(self._followed.now()), int(promise.start), later)
             head.gang.foretold = head.gang.foretold.moved(moved)
-        head.gang.note(HistoryKind.DELAYED, "", f"it is expected to start later: {cause.value}")
+        head.gang.note(HistoryKind.DELAYED, "", "it is expected to start later")
         if start == NEVER:
             head.gang.starts_about = None
 

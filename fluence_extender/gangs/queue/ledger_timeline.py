@@ -22,8 +22,6 @@ from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.queueing.entry import NEVER, Amounts, Footprint, Running
-from fluence_extender.queueing.promises import Incidents
-from fluence_extender.queueing.reservation import DelayCause
 from fluence_extender.queueing.timeline import Timeline
 
 SPARE = 16
@@ -40,8 +38,7 @@ class LedgerTimeline:
     """A `Timeline` of ``ledger``.
 
     ``nodes`` are the present nodes, and ``calendar`` returns seconds since the epoch. ``freed`` grows when something
-    may become free earlier than expected. ``incidents`` notes what may move promised starts. ``rows`` has the row of
-    each node.
+    may become free earlier than expected. ``rows`` has the row of each node.
     """
 
     def __init__(
@@ -58,7 +55,6 @@ class LedgerTimeline:
         self._building: Iterator[bool] | None = None
         self.built = 0
         self.freed = 0
-        self.incidents = Incidents()
         self.columns: dict[str, int] = {}
         self._clear(0)
 
@@ -140,11 +136,11 @@ class LedgerTimeline:
             return
         self._mark = self._ledger.journal.now
         touched, self._touched = self._touched, set()
-        for hold in self.timeline.advance(now) if now > self.timeline.now else ():
-            self.incidents.note(hold.places.rows, DelayCause.OVERRUN)
+        if now > self.timeline.now:
+            self.timeline.advance(now)
         late = {name for uid in touched if (name := self._node_of(uid))}
         for name in changed | late:
-            if not self._update(name, name in late):
+            if not self._update(name):
                 self._build(now)
                 return
 
@@ -196,7 +192,7 @@ class LedgerTimeline:
         self.built += 1
         self.freed += 1
 
-    def _update(self, name: str, ends_changed: bool) -> bool:
+    def _update(self, name: str) -> bool:
         """Follow the changes of a node; return False where the timeline has to be built anew."""
         account = self._ledger.accounts.get(name)
         if account is None and name not in self.rows:
@@ -206,21 +202,15 @@ class LedgerTimeline:
             kind not in self.columns for kind, amount in account.allocatable.items() if amount
         ):
             return False
-        rows = np.array([row], dtype=np.intp)
         state = account.allocatable, self._nodes.get(name)
         if state != self._states.get(name, (NOTHING, None)):
             room = self._room(account)
             if (room != self.timeline.room[row]).any():
-                self.timeline.resize(rows, room[None, :])
+                self.timeline.resize(np.array([row], dtype=np.intp), room[None, :])
             self.freed += 1
-            self.incidents.note(rows, DelayCause.NODE_LOST)
             self._states[name] = state
         before, after = self._held.get(name, {}), self._holds_on(account)
         self._held[name] = after
-        if _grows(before, after, foreign=True):
-            self.incidents.note(rows, DelayCause.FOREIGN)
-        if ends_changed:
-            self.incidents.note(rows, DelayCause.OVERRUN)
         for key in before.keys() - after.keys():
             self.timeline.release(_key(name, key))
         for key, amounts in after.items():
@@ -365,14 +355,14 @@ def _alike(one: Footprint, other: Footprint) -> bool:
     return np.array_equal(one.rows, other.rows) and np.array_equal(one.amounts, other.amounts)
 
 
-def _grows(before: Held, after: Held, foreign: bool = False) -> bool:
-    """Return whether pods (only ``foreign`` pods if that is set) hold more at some time ``after`` than ``before``."""
+def _grows(before: Held, after: Held) -> bool:
+    """Return whether pods hold more at some time ``after`` than ``before``."""
     ends = sorted({end for end, _ in (*before, *after)}, reverse=True)
     more: Amounts | int = 0
     for end in ends:
         for held, sign in ((after, 1), (before, -1)):
-            for by in (True,) if foreign else (True, False):
-                amounts = held.get((end, by))
+            for foreign in (True, False):
+                amounts = held.get((end, foreign))
                 if amounts is not None:
                     more = more + sign * amounts
         if np.any(np.asarray(more) > 0):

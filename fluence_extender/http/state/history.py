@@ -81,9 +81,7 @@ def record(run: PastRun) -> WorkRecord:
         outcome=run.outcome,  # type: ignore[arg-type]
         promised=None if run.promised is None else _time(run.promised),
         moves=tuple(
-            StartMove(
-                _time(one.at), _time(one.promised), None if one.start is None else _time(one.start), one.cause
-            )
+            StartMove(_time(one.at), _time(one.promised), None if one.start is None else _time(one.start))
             for one in run.moves
         ),
         pods=run.pods,

@@ -75,7 +75,6 @@ class StartMove(ApiValue):
         datetime | None,
         Field(description="The new one; null when it became unknown.", examples=["2026-06-30T14:00:00Z"]),
     ]
-    cause: Annotated[str, Field(description="Why.", examples=["Overrun"])]
 
 
 @dataclass(frozen=True, slots=True)

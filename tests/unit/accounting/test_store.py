@@ -89,7 +89,7 @@ def test_pod_that_ended_unseen_is_charged_until_the_cluster_was_last_seen(connec
 
 
 def test_run_is_made_of_its_pods(connection: Connection) -> None:
-    moved = MovedStart(NOON - 60, NOON - 30, None, "Overrun")
+    moved = MovedStart(NOON - 60, NOON - 30, None)
     first = pod("a", run="r", promised=NOON - 30, moves=(moved,))
     second = pod("b", run="r", node="n2", started=NOON + 5, ended=NOON + 10, outcome=WorkOutcome.FAILED)
     write(connection, first, second)

@@ -6,9 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluence_extender.queueing.earliest import earliest
+from fluence_extender.queueing.earliest import earliest, still_free
 from fluence_extender.queueing.entry import NEVER, Entry, Footprint, Running
-from fluence_extender.queueing.promises import still_free
 from fluence_extender.queueing.reservation import OperatorReservation, Reservation
 from fluence_extender.queueing.timeline import Timeline
 from tests.queueing.planner import FirstFit

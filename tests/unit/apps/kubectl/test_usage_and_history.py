@@ -29,9 +29,7 @@ TRAIN = {
     "waited": 3600,
     "outcome": "Evicted",
     "promised": "2026-06-30T11:30:00Z",
-    "moves": [
-        {"at": "2026-06-30T11:20:00Z", "promised": "2026-06-30T11:30:00Z", "start": None, "cause": "Overrun"}
-    ],
+    "moves": [{"at": "2026-06-30T11:20:00Z", "promised": "2026-06-30T11:30:00Z", "start": None}],
     "pods": 12,
     "nodes": [f"n{number}" for number in range(10)],
     "requests": {"cpu": 12.0},
@@ -113,7 +111,7 @@ def test_all_about_one_is_shown(fluence: Fluence) -> None:
         "lab/train: Evicted",
         "ada, in queue physics, on account grant",
         "2026-06-30T12:00:00Z, after 60m",
-        "to an unknown time (Overrun)",
+        "to an unknown time",
         "12 pods on n0, n1, n2, n3, n4, n5, n6, n7 and 2 more",
         "1 qpu of ibm-a",
     ):

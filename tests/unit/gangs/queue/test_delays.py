@@ -1,4 +1,4 @@
-"""A promised start moves later only for a cause, and the cause is told."""
+"""A promised start moves later only if something has happened, and the gang is told."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_an_overrun_delays_by_growing_steps() -> None:
     w = blocked()
     for now, promised, times in ((49, 50, 0), (50, 110, 1), (80, 110, 1), (110, 170, 2), (170, 290, 3)):
         assert w.decide(now) == []
-        assert (w.promised(), w.delays("a")) == ({"a": promised}, ["Overrun"] * times)
+        assert (w.promised(), w.delays("a")) == ({"a": promised}, times)
     w.end("r")
     assert w.decide(171) == ["a"]
 
@@ -33,21 +33,21 @@ def test_a_pod_that_turns_out_to_end_later_is_an_overrun() -> None:
     w = blocked()
     w.run("r", {}, end=70)
     w.decide(1)
-    assert (w.promised(), w.delays("a")) == ({"a": 70}, ["Overrun"])
+    assert (w.promised(), w.delays("a")) == ({"a": 70}, 1)
 
 
 def test_a_lost_node() -> None:
     w = blocked()
     w.drop_node("n0")
     w.decide(1)
-    assert (w.promised(), w.delays("a")) == ({"a": 500}, ["NodeLost"])
+    assert (w.promised(), w.delays("a")) == ({"a": 500}, 1)
 
 
 def test_a_foreign_pod() -> None:
     w = blocked()
     w.run("f", {"n0": 1}, end=700, foreign=True)
     w.decide(1)
-    assert (w.promised(), w.delays("a")) == ({"a": 500}, ["Foreign"])
+    assert (w.promised(), w.delays("a")) == ({"a": 500}, 1)
 
 
 def test_a_foreign_pod_that_declares_its_end_is_waited_for() -> None:
@@ -65,24 +65,24 @@ def test_a_more_important_gang() -> None:
     w.decide(0)
     w.submit("b", 4, duration=30, priority=1)
     w.decide(1)
-    assert (w.promised(), w.delays("a")) == ({"b": 50, "a": 80}, ["Outranked"])
+    assert (w.promised(), w.delays("a")) == ({"b": 50, "a": 80}, 1)
 
 
 def test_a_gang_that_loses_its_reservation_is_told_so() -> None:
     w = blocked()
     w.submit("b", 4, priority=1)
     w.decide(1)
-    assert (w.promised(), w.delays("a")) == ({"b": 50}, ["Outranked"])
+    assert (w.promised(), w.delays("a")) == ({"b": 50}, 1)
     assert w.gang("a").starts_about is None
     w.decide(2)
-    assert w.delays("a") == ["Outranked"]
+    assert w.delays("a") == 1
 
 
 def test_a_changed_policy() -> None:
     w = blocked()
     w.configure(rules(PolicyName.FCFS))
     w.decide(1)
-    assert (w.promised(), w.delays("a")) == ({}, ["QueueChanged"])
+    assert (w.promised(), w.delays("a")) == ({}, 1)
     assert w.gang("a").starts_about is None
 
 
@@ -90,7 +90,7 @@ def test_a_gang_that_is_submitted_anew_was_promised_nothing() -> None:
     w = blocked()
     w.submit("a", 8)
     w.decide(1)
-    assert (w.promised(), w.delays("a")) == ({"a": 500}, [])
+    assert (w.promised(), w.delays("a")) == ({"a": 500}, 0)
 
 
 def test_a_promise_that_can_be_kept_is_kept_though_the_planner_finds_it_no_more(
@@ -105,7 +105,7 @@ def test_a_promise_that_can_be_kept_is_kept_though_the_planner_finds_it_no_more(
     monkeypatch.setattr(FuturePlanner, "place", lambda *_: None)
     w.run("s", {}, end=95)
     w.decide(1)
-    assert (w.promised(), w.delays("a")) == ({"a": 50}, [])
+    assert (w.promised(), w.delays("a")) == ({"a": 50}, 0)
     w.drop_node("n0")
     w.decide(2)
-    assert (w.promised(), w.delays("a")) == ({}, ["NodeLost"])
+    assert (w.promised(), w.delays("a")) == ({}, 1)
