@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import yaml
 
-from fluence_extender.http.scheduler.port import SELF_BINDING
 from fluence_extender.model.names import DOMAIN, MARKS, RESOURCE_DOMAIN, SCHEDULER_NAME
 
 ELECTION = """\
@@ -22,12 +21,9 @@ HEADER = """\
 # enableContentionProfiling false: recording where each goroutine waits costs as much CPU as a filter call.
 # httpTimeout: one for all verbs; bind waits up to 20 s for the rest of its gang.
 # ignorable false: without the extender no pod of this scheduler may be placed.
-"""
-
-SPLIT = """\
 # Two extenders: the first filters for every pod; the second binds the pods that request one of managedResources. A pod
 # gets that request at admission if its Binding contains more than its node, or if its gang has to be bound together.
-# kube-scheduler binds the other pods itself, which is faster. Where no pods are marked: scheduler-config --barrier.
+# kube-scheduler binds the other pods itself, which is faster.
 """
 
 
@@ -38,14 +34,12 @@ With 5,000 nodes that saves 5 to 10 % of its CPU time for each pod, and costs so
 """
 
 
-def scheduler_config(
-    url: str, kubeconfig: str, lease: str = "", lease_duration: int = 15, barrier: bool = False
-) -> str:
+def scheduler_config(url: str, kubeconfig: str, lease: str = "", lease_duration: int = 15) -> str:
     """Return the configuration as YAML.
 
-    ``url`` is where the verbs are served; an empty ``kubeconfig`` means in-cluster. With ``barrier`` the extender binds
-    every pod, and each gang together; without it only the marked pods. ``lease`` is the Lease (NAMESPACE/NAME) that
-    elects one of several replicas, "" for no election; ``lease_duration`` is in seconds, at least 3.
+    ``url`` is where the verbs are served; an empty ``kubeconfig`` means in-cluster. ``lease`` is the Lease
+    (NAMESPACE/NAME) that elects one of several replicas, "" for no election; ``lease_duration`` is in seconds, at least
+    3.
     """
     connection: dict[str, object] = {"qps": 1000, "burst": 2000}
     if kubeconfig:
@@ -78,21 +72,20 @@ def scheduler_config(
                 ],
             }
         ],
-        "extenders": _extenders(url.rstrip("/"), barrier),
+        "extenders": _extenders(url.rstrip("/")),
     }
-    header = HEADER + ("" if barrier else SPLIT) + (ELECTION if lease else "")
+    header = HEADER + (ELECTION if lease else "")
     return header + yaml.safe_dump(document, sort_keys=False)
 
 
-def _extenders(url: str, barrier: bool) -> list[dict[str, object]]:
-    """Return one extender for all verbs, or one that binds marked pods and one for the rest: only one may bind."""
+def _extenders(url: str) -> list[dict[str, object]]:
+    """Return one extender that looks at every pod, and one that binds the marked pods: only one may bind."""
     looks: dict[str, object] = {
         "filterVerb": "filter",
         "prioritizeVerb": "prioritize",
         "preemptVerb": "preempt",
         "weight": 1,
     }
-    binds: dict[str, object] = {"bindVerb": "bind"}
     marks: dict[str, object] = {"managedResources": [{"name": mark} for mark in MARKS]}
     common: dict[str, object] = {
         "enableHTTPS": False,
@@ -100,11 +93,9 @@ def _extenders(url: str, barrier: bool) -> list[dict[str, object]]:
         "nodeCacheCapable": True,
         "ignorable": False,
     }
-    if barrier:
-        return [{"urlPrefix": url, **looks, **binds, **common}]
     return [
-        {"urlPrefix": url + SELF_BINDING, **looks, **common},
-        {"urlPrefix": url, **binds, **common, **marks},
+        {"urlPrefix": url, **looks, **common},
+        {"urlPrefix": url, "bindVerb": "bind", **common, **marks},
     ]
 
 

@@ -114,10 +114,9 @@ async def _run(
         target,
         lambda identity: _show(tls, identity),
         lambda: not context.missing,
-        lambda: context.context.suspend_by_webhook,
     )
     producers = ProducerClaims(objects, _own_namespace(settings), time.time)
-    lookups = ApiLookups(objects, producers, _own_namespace(settings), time.monotonic)
+    lookups = ApiLookups(objects, producers, time.monotonic)
     admission = Admission(settings.handlers, lambda: context.context, lookups)
     gate = OpenGate() if is_loopback(settings.host) else ReviewingGate(ApiReviews(connection))
     app = WebhookApp(

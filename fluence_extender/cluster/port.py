@@ -389,8 +389,7 @@ class Cluster(Protocol):
         ``placed_with`` is the text of the pods' `Promise`. Without any nodes all pods wait at the gate. With ``bound``
         the pods that are created soon are bound at birth; all others are confined to their nodes. Raise `Gone`;
         `Conflict` if the Job has changed since it was observed, or pods from before it was held still exist; and
-        `Invalid` if the nodes of a Job that has run before can't be changed (Kubernetes before 1.36). It can then be
-        resumed with the nodes that it has.
+        `Invalid` if the API server refuses the change.
         """
         ...
 

@@ -1,8 +1,9 @@
-"""Read objects once, when they are needed: the Lease, the pods of this scheduler, and the rules of preemption."""
+"""Read once, when it is needed: the version of the cluster, the Lease, our pods, and the rules of preemption."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from fluence_extender.cluster.errors import ClusterError, Gone
 from fluence_extender.cluster.port import Lease, OwnPods
 from fluence_extender.model.names import SCHEDULER_NAME
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.requirement import NEEDS, is_too_old
 
 log = structlog.get_logger(__name__)
 
@@ -48,8 +50,22 @@ class _ClassList(msgspec.Struct):
     items: list[dict[str, Any]] = []
 
 
+class _Version(msgspec.Struct):
+    text: str = msgspec.field(name="gitVersion")
+
+
 _lease = msgspec.json.Decoder(_LeaseObject).decode
+_version = msgspec.json.Decoder(_Version).decode
 _classes = msgspec.json.Decoder(_ClassList).decode
+
+
+async def warn_of_old_cluster(connection: Connection) -> None:
+    """Say in the log if the cluster is older than this service needs."""
+    with contextlib.suppress(ClusterError, msgspec.MsgspecError):
+        raw = await connection.call(ApiRequest("GET", "/version", "read the version of the cluster"))
+        version = _version(raw).text
+        if is_too_old(version):
+            log.warning(NEEDS, cluster=version)
 
 
 async def read_lease(connection: Connection, namespace: str, name: str, limit: float) -> Lease | None:

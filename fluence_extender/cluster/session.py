@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -15,7 +16,12 @@ from fluence_extender.cluster.budgets import PreemptionRules
 from fluence_extender.cluster.early_watch import EarlyWatch
 from fluence_extender.cluster.leader import mark_leader
 from fluence_extender.cluster.port import Cluster, Kind, Lease, OwnPods, Sink
-from fluence_extender.cluster.reads import list_own_pods, preemption_rules, read_lease
+from fluence_extender.cluster.reads import (
+    list_own_pods,
+    preemption_rules,
+    read_lease,
+    warn_of_old_cluster,
+)
 
 
 class ClusterSession(Protocol):
@@ -99,5 +105,9 @@ async def open_session(early: EarlyWatch, namespace: str) -> AsyncIterator[ApiSe
 
     ``namespace`` is the service's own.
     """
-    async with open_cluster(early.connection, namespace) as writes:
-        yield ApiSession(early, writes)
+    asking = asyncio.create_task(warn_of_old_cluster(early.connection), name="look at the cluster's version")
+    try:
+        async with open_cluster(early.connection, namespace) as writes:
+            yield ApiSession(early, writes)
+    finally:
+        asking.cancel()

@@ -4,7 +4,7 @@ kube-scheduler's allocator serves claim after claim and request after request. F
 slices and devices in the order of their names, and it takes the first devices with which all of the pod's claims are
 served. So the free devices determine what a pod gets. Devices that look alike to the claims are interchangeable here.
 
-Source: k8s.io/dynamic-resource-allocation/structured, allocator (1.36). Earlier versions go through pools in any order.
+Source: k8s.io/dynamic-resource-allocation/structured, allocator (1.36).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The admission of new pods and Jobs, by the code of our webhook, as on a cluster without our admission policies.
+"""The admission of new pods and Jobs: the rules of our admission policies (``deploy/base``), and our webhook's code.
 
-This cluster has no namespaces, whose labels the policies also read.
+This cluster has no namespaces, whose labels the policies also read. Tests compare what it does with what the policies
+do on a real API server.
 """
 
 from __future__ import annotations
@@ -8,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from fluence_extender.cluster.decode.pod import decode_pod
+from fluence_extender.embeddedcluster.births import is_placed, node_at_birth, settle
+from fluence_extender.embeddedcluster.mark import mark, take_off_copies
+from fluence_extender.embeddedcluster.suspension import suspend_if_it_waits
 from fluence_extender.graph.virtual import VirtualResources
-from fluence_extender.model.names import NODES_ANNOTATION
+from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
-from fluence_extender.webhook.births import JOB_CONTROLLERS
 from fluence_extender.webhook.contract import AdmissionRequest, Context, Json
 from fluence_extender.webhook.draft import Draft
 from fluence_extender.webhook.handlers import HANDLERS
-from fluence_extender.webhook.mutate import mutate
-from fluence_extender.webhook.suspension import admit_workload
+from fluence_extender.webhook.mutate import is_ours, mutate
 from fluence_extender.whatif.documents import as_json
-
-ALWAYS = "9999-12-31T23:59:59Z"
 
 
 def admit(
@@ -30,19 +30,22 @@ def admit(
     ``gated_jobs`` are the uids of Jobs whose pods are gated whatever nodes they name. With ``bound`` a pod whose Job
     names its node is bound to it, unless the service has to write its Binding.
     """
-    meta = pod["metadata"]
-    notes = meta.get("annotations") or {}
-    request = AdmissionRequest(
-        namespace=meta["namespace"],
-        name=meta["name"],
-        gated_jobs=" ".join(gated_jobs),
-        user=JOB_CONTROLLERS[0],
+    waits = is_ours(pod) and not pod["spec"].get("nodeName")
+    node = node_at_birth(pod, gated_jobs) if waits else ""
+    draft = Draft(pod)
+    if waits:
+        take_off_copies(draft, born=bool(node))
+    if waits and not node:
+        draft.add_gate(GATE)
+    request = AdmissionRequest(namespace=pod["metadata"]["namespace"], name=pod["metadata"]["name"])
+    draft = Draft(
+        mutate(draft.object, request, tuple(HANDLERS), Context(resources=resources)).pod or draft.object
     )
-    if bound and notes.get(NODES_ANNOTATION):
-        notes = {**notes, NODES_ANNOTATION: f"{notes[NODES_ANNOTATION]};{ALWAYS}"}
-        pod = {**pod, "metadata": {**meta, "annotations": notes}}
-    context = Context(resources=resources, gate_by_webhook=True)
-    return decode_pod(as_json(mutate(pod, request, tuple(HANDLERS), context).pod or pod))
+    if waits:
+        mark(draft, always=not node and is_placed(pod))
+    if node:
+        settle(draft, node, bound)
+    return decode_pod(as_json(draft.object))
 
 
 def admit_job(job: Json) -> Json:
@@ -51,5 +54,5 @@ def admit_job(job: Json) -> Json:
     What the service writes on Jobs isn't taken over from another Job's copy. The given Job isn't changed.
     """
     draft = Draft(job)
-    admit_workload(draft, "Job", None)
+    suspend_if_it_waits(draft)
     return draft.object

@@ -40,9 +40,6 @@ DASHBOARD_ACCESS_LABEL = f"{DOMAIN}/dashboard-access"
 CREATED_BY_ANNOTATION = f"{DOMAIN}/created-by"
 WEBHOOK_NAME = "fluence-webhook"
 
-# The entry of its registration that has workloads sent to it, where no policies suspend them.
-WORKLOADS_WEBHOOK = f"workloads.{DOMAIN}"
-
 # The project's scheduling gate, which admission adds to each pod of this scheduler.
 GATE = f"{DOMAIN}/gang"
 

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Protocol
 
 import structlog
 
-from fluence_extender.model.notation import format_time
-from fluence_extender.webhook.births import is_placed
 from fluence_extender.webhook.contract import (
     AdmissionRequest,
     Context,
@@ -25,12 +22,10 @@ from fluence_extender.webhook.contract import (
     ProducerUnknown,
 )
 from fluence_extender.webhook.declaration import NUMBERED, UNDECIDED, PodDeclaration, Unfit, read_declaration
-from fluence_extender.webhook.draft import Draft
 from fluence_extender.webhook.limit_ranges import Bounds
 from fluence_extender.webhook.metrics import ReviewResult
 from fluence_extender.webhook.mutate import concerns, is_shared_by_its_job, mutate, settle_role
-from fluence_extender.webhook.review import POD, Review, encode_answer, read_review
-from fluence_extender.webhook.suspension import admit_workload
+from fluence_extender.webhook.review import Review, encode_answer, read_review
 
 log = structlog.get_logger(__name__)
 
@@ -50,10 +45,6 @@ class Lookups(Protocol):
         """Return which pods a Job or StatefulSet wants, None if unknown. Doesn't raise."""
         ...
 
-    async def gated_jobs(self) -> str | None:
-        """Return the list of the Jobs whose pods wait at the gate, None if it can't be read. Doesn't raise."""
-        ...
-
 
 class Admission:
     """Answers reviews with ``handlers``, each by the context that ``context`` returns at that time."""
@@ -71,38 +62,23 @@ class Admission:
             return encode_answer(review.request.uid, outcome), result, len(outcome.warnings)
         except Exception as error:
             request = review.request
-            log.exception(
-                f"a {review.noun} is admitted as it is", namespace=request.namespace, name=request.name
-            )
+            log.exception("a pod is admitted as it is", namespace=request.namespace, name=request.name)
             warning = (
-                f"fluence admitted the {review.noun} as it is, because of an internal error "
-                f"({type(error).__name__}): see the webhook's log"
+                f"fluence admitted the pod as it is, because of an internal error ({type(error).__name__}): "
+                "see the webhook's log"
             )
             return encode_answer(request.uid, Outcome(warnings=(warning,))), ReviewResult.FAILED, 1
 
     async def _outcome(self, review: Review) -> tuple[ReviewResult, Outcome]:
-        if review.object is None:
+        if review.pod is None:
             warning = f"fluence admitted the object as it is: {review.unreadable}"
             return ReviewResult.UNREADABLE, Outcome(warnings=(warning,))
-        pod, request, context = review.object, review.request, self._context()
-        if review.kind != POD:
-            outcome = _workload(review) if context.suspend_by_webhook else Outcome()
-            return ReviewResult.PATCHED if outcome.patch else ReviewResult.UNCHANGED, outcome
-        if context.gate_by_webhook and concerns(pod, request) and is_placed(pod):
-            listed, now = await self._lookups.gated_jobs(), format_time(datetime.now(UTC))
-            request = replace(request, gated_jobs=listed, now=now)
+        pod, request, context = review.pod, review.request, self._context()
         declared = _declared(pod, request)
         if declared is not None:
             request = await look_up(declared, request, self._handlers, self._lookups)
         outcome = mutate(pod, request, self._handlers, context, declared)
         return ReviewResult.PATCHED if outcome.patch else ReviewResult.UNCHANGED, outcome
-
-
-def _workload(review: Review) -> Outcome:
-    assert review.object is not None
-    draft = Draft(review.object)
-    admit_workload(draft, review.kind, review.old)
-    return Outcome(tuple(draft.operations), draft.warnings)
 
 
 def _declared(pod: Json, request: AdmissionRequest) -> PodDeclaration | None:

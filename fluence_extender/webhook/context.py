@@ -1,6 +1,6 @@
 """Keep the `Context` up to date: the state of the cluster that handlers need, as one value.
 
-PodGroups and pods are watched; policies, the priority class and our own pod are read every few seconds. Invariants:
+PodGroups and pods are watched; the priority class is read every few seconds, and our own pod once. Invariants:
 until each value of a context has been read once, `missing` says what isn't known yet. A value that can't be read later
 stays the same.
 """
@@ -29,13 +29,10 @@ from fluence_extender.webhook.contract import Context, GroupKind, GroupName
 
 log = structlog.get_logger(__name__)
 
-GATE_POLICY, SUSPEND_POLICY = "fluence-gate", "fluence-suspend"
-ADMISSION_POLICIES = "/apis/admissionregistration.k8s.io/v1"
-POLICY_KINDS = ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings")
 PRIORITY_CLASS = f"/apis/scheduling.k8s.io/v1/priorityclasses/{CONSUMER_PRIORITY_CLASS}"
 
 PERIOD = 10.0
-"""Seconds between two reads of the objects that aren't watched."""
+"""Seconds between two reads of what isn't watched."""
 
 
 class ContextTracker(Reconciler[str]):
@@ -62,7 +59,7 @@ class ContextTracker(Reconciler[str]):
         unknown = [
             RESOURCES_KEY if not self._has_resources else "",
             "which PodGroups are served" if len(self._served) < 2 else "",
-            "whether an admission policy adds the gate" if not self._read_once else "",
+            "whether the priority class of consumers exists" if not self._read_once else "",
         ]
         listed = ", ".join(filter(None, unknown))
         return f"not known yet: {listed}" if listed else ""
@@ -85,21 +82,11 @@ class ContextTracker(Reconciler[str]):
             self.context = replace(self.context, groups=self._best_groups())
 
     async def reconcile(self, key: str) -> float:
-        """Read the objects that aren't watched."""
-        gated = await self._in_force(GATE_POLICY, unreadable=False)
-        # A second suspension of what a policy has suspended would look like its user's.
-        suspended = await self._in_force(SUSPEND_POLICY, unreadable=True)
-        has_class = await self._exists(PRIORITY_CLASS, unreadable=False)
+        """Read what isn't watched."""
+        has_class = await self._has_priority_class()
         if not self._read_once and self._own_pod:
             await self._learn_image()
-        if not self._read_once or gated is self.context.gate_by_webhook:
-            log.info("the scheduling gate is added", by="the webhook" if not gated else "an admission policy")
-        self.context = replace(
-            self.context,
-            gate_by_webhook=not gated,
-            suspend_by_webhook=not suspended,
-            priority_class=has_class,
-        )
+        self.context = replace(self.context, priority_class=has_class)
         self._read_once = True
         return jittered(PERIOD)
 
@@ -114,19 +101,13 @@ class ContextTracker(Reconciler[str]):
                 image = pod["spec"]["containers"][0]["image"]
                 self.context = replace(self.context, sidecar_image=image)
 
-    async def _in_force(self, policy: str, unreadable: bool) -> bool:
-        """Return whether there are a mutating policy of that name and its binding."""
-        return all(
-            [await self._exists(f"{ADMISSION_POLICIES}/{kind}/{policy}", unreadable) for kind in POLICY_KINDS]
-        )
-
-    async def _exists(self, path: str, unreadable: bool) -> bool:
-        """Return whether there is such an object, and ``unreadable`` if we may not read it."""
+    async def _has_priority_class(self) -> bool:
+        """Return whether the priority class of consumers exists, as far as we may know."""
         try:
-            return await self._objects.read(path) is not None
+            return await self._objects.read(PRIORITY_CLASS) is not None
         except Denied as error:
             log.warning("the webhook lacks a right", problem=str(error))
-            return unreadable
+            return False
 
 
 class ProducerNames:

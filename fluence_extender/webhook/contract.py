@@ -45,14 +45,12 @@ class OwnedPods:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionRequest:
-    """One admission request, in most cases for a pod.
+    """One admission request for a pod.
 
     ``namespace`` and ``name`` come from the request, because the pod may lack both; with generateName ``name`` is "".
     The fields below are looked up when the pod needs them, and None while they are unknown: ``produces`` says whether
     this pod is the producer of its shared group (``producer_unknown``: why that can't be found out), ``owned`` which
-    pods its owner wants, ``bounds`` what the LimitRanges of its namespace allow containers, and ``gated_jobs`` lists
-    the Jobs whose pods wait at the gate whatever nodes they name, as the service writes it. ``user`` makes the request,
-    and ``now`` is the time (RFC 3339 in UTC).
+    pods its owner wants, and ``bounds`` what the LimitRanges of its namespace allow containers.
     """
 
     namespace: str
@@ -64,25 +62,19 @@ class AdmissionRequest:
     producer_unknown: str = ""
     owned: OwnedPods | None = None
     bounds: Bounds | None = None
-    gated_jobs: str | None = None
-    user: str = ""
-    now: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
     """The state of the cluster at one moment.
 
-    ``resources`` is None if no resources.yaml was read. ``gate_by_webhook`` is true if no admission policy adds our
-    scheduling gate and marks pods, ``suspend_by_webhook`` if none suspends workloads.
+    ``resources`` is None if no resources.yaml was read.
     ``priority_class`` says whether the PriorityClass of consumers exists; a pod that names a missing one is refused.
     ``producer_groups`` are the groups of producers, ``producer_like_groups`` the groups of other pods with such names.
     """
 
     resources: VirtualResources | None = None
     groups: GroupKind = GroupKind.NONE
-    gate_by_webhook: bool = False
-    suspend_by_webhook: bool = False
     priority_class: bool = True
     producer_groups: frozenset[GroupName] = frozenset()
     producer_like_groups: frozenset[GroupName] = frozenset()

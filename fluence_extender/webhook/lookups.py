@@ -17,7 +17,6 @@ import structlog
 from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.cluster.port import Objects
 from fluence_extender.http.listeners.brief_cache import BriefCache
-from fluence_extender.model.names import GATED_JOBS, GATED_JOBS_ANNOTATION
 from fluence_extender.webhook.contract import Json, OwnedPods
 from fluence_extender.webhook.limit_ranges import Bounds, read_bounds
 from fluence_extender.webhook.producers import MOST_ANSWERS, ProducerClaims
@@ -31,15 +30,11 @@ OWNERS = {"Job": "batch/v1", "StatefulSet": "apps/v1"}
 
 
 class ApiLookups:
-    """`admission.Lookups` on an API server; ``namespace`` is the service's, and ``clock`` counts seconds."""
+    """`admission.Lookups` on an API server; ``clock`` counts seconds."""
 
-    def __init__(
-        self, objects: Objects, producers: ProducerClaims, namespace: str, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, objects: Objects, producers: ProducerClaims, clock: Callable[[], float]) -> None:
         self._objects = objects
         self._producers = producers
-        self._list = f"/api/v1/namespaces/{namespace}/serviceaccounts/{GATED_JOBS}"
-        self._gated_jobs: BriefCache[str, str | None] = BriefCache(0.0, 1, clock)
         self._bounds: BriefCache[str, Bounds] = BriefCache(FRESH, MOST_ANSWERS, clock)
         self._specs: BriefCache[str, Json | None] = BriefCache(FRESH, MOST_ANSWERS, clock)
 
@@ -61,22 +56,6 @@ class ApiLookups:
         except ClusterError:
             return None
         return None if spec is None else owned_pods(kind, spec)
-
-    async def gated_jobs(self) -> str | None:
-        """Return the list of the Jobs whose pods wait at the gate, None if it can't be read.
-
-        The answer isn't cached, because a pod that can't run on its node follows a change of the list.
-        """
-        return await self._gated_jobs.get(self._list, self._read_gated_jobs)
-
-    async def _read_gated_jobs(self) -> str | None:
-        try:
-            found = await self._objects.read(self._list)
-        except ClusterError as error:
-            log.warning("the list of gated Jobs can't be read", problem=str(error))
-            found = None
-        notes = None if found is None else found["metadata"].get("annotations") or {}
-        return None if notes is None else notes.get(GATED_JOBS_ANNOTATION) or ""
 
     async def _read_bounds(self, namespace: str) -> Bounds:
         try:

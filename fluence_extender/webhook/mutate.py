@@ -16,13 +16,11 @@ from fluence_extender.model.coordination import (
     ROLE_ANNOTATION,
     producer_group,
 )
-from fluence_extender.model.names import GATE, SCHEDULER_NAME
-from fluence_extender.webhook.births import birth, is_born, is_placed, settle
+from fluence_extender.model.names import SCHEDULER_NAME
 from fluence_extender.webhook.contract import AdmissionRequest, Context, Json, Outcome
 from fluence_extender.webhook.declaration import NUMBERED, UNDECIDED, PodDeclaration, Unfit, read_declaration
 from fluence_extender.webhook.draft import Draft
 from fluence_extender.webhook.handlers import HANDLERS
-from fluence_extender.webhook.mark import mark, take_off_copies
 from fluence_extender.webhook.validity import conflicts
 
 UNCHANGED = Outcome()
@@ -50,18 +48,8 @@ def mutate(
     for text in settled.warnings:
         draft.warn(text)
     _warn_of_name_clash(draft, settled, request, context)
-    waits = context.gate_by_webhook and not draft.spec.get("nodeName") and not is_born(pod)
-    born = birth(pod, request.gated_jobs) if waits and is_placed(pod) else None
-    if waits:
-        take_off_copies(draft, born is not None)
-        if born is None:
-            draft.add_gate(GATE)
     for name in handlers:
         HANDLERS[name](draft, settled, request, context)
-    if context.gate_by_webhook:
-        mark(draft, always=waits and born is None and is_placed(pod) and not request.dry_run)
-    if born is not None:
-        settle(draft, born, request)
     if not draft.operations:
         return Outcome(warnings=draft.warnings)
     if found := conflicts(draft.object):

@@ -6,9 +6,6 @@ pods are refused until the webhook answers again (``Fail``; Jobs and other contr
 other pod of ours is admitted unchanged (``Ignore``): an admission policy adds its gate, and its label names its gang.
 Pods of other schedulers are never sent, because the API server itself evaluates ``matchConditions``.
 
-If no admission policy suspends new workloads, a third entry sends these, too. While the webhook doesn't answer they are
-created unchanged, and their pods wait at the gate.
-
 Invariant: the registration states all fields, even defaults, so that the stored object can be compared with the wanted
 one.
 """
@@ -24,17 +21,8 @@ from urllib.parse import urlsplit
 from fluence_extender.cluster.port import Objects
 from fluence_extender.identity.identity import Identity, IdentitySource
 from fluence_extender.identity.registration import OWNER, OWNER_LABEL, IdentityReconciler, RegisteredObject
-from fluence_extender.model.names import (
-    NEVER_SUSPEND,
-    RESOURCE_PREFIX,
-    SCHEDULER_NAME,
-    SUSPEND_LABEL,
-    SUSPENDED_FOR_ANNOTATION,
-    WEBHOOK_NAME,
-    WORKLOADS_WEBHOOK,
-)
+from fluence_extender.model.names import RESOURCE_PREFIX, SCHEDULER_NAME, WEBHOOK_NAME
 from fluence_extender.webhook.contract import Json
-from fluence_extender.webhook.suspension import SUSPENDED
 
 PATH = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{WEBHOOK_NAME}"
 MUTATE = "/mutate"
@@ -59,18 +47,6 @@ ASKS_FOR_DEVICES = (
     f"object.spec.containers.exists(c, {_CONTAINER_ASKS}) || "
     f"(has(object.spec.initContainers) && object.spec.initContainers.exists(c, {_CONTAINER_ASKS}))"
 )
-
-
-OUR_JOBS = (
-    "request.kind.kind != 'Job' || has(object.spec.template.spec.schedulerName) && "
-    f"object.spec.template.spec.schedulerName == '{SCHEDULER_NAME}'"
-)
-NEW_OR_HELD = (
-    "oldObject == null || has(object.metadata.annotations) && "
-    f"'{SUSPENDED_FOR_ANNOTATION}' in object.metadata.annotations"
-)
-NOT_OPTED_OUT = {"matchExpressions": [{"key": SUSPEND_LABEL, "operator": "NotIn", "values": [NEVER_SUSPEND]}]}
-"""The namespaces whose workloads are sent, unless an administrator chooses others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +78,11 @@ class UrlTarget:
 Target = ServiceTarget | UrlTarget
 
 
-def registration(target: Target, bundle: bytes = b"", workloads: bool = False) -> Json:
-    """Return the MutatingWebhookConfiguration; ``bundle`` holds the authorities to trust, in PEM.
-
-    With ``workloads`` it also has the entry for what is created suspended.
-    """
+def registration(target: Target, bundle: bytes = b"") -> Json:
+    """Return the MutatingWebhookConfiguration; ``bundle`` holds the authorities to trust, in PEM."""
     entries = [
         _of_pods(DEVICES, "Fail", DEVICES_TIMEOUT, "asks-for-devices", ASKS_FOR_DEVICES),
         _of_pods(PODS, "Ignore", PODS_TIMEOUT, "asks-for-none", f"!({ASKS_FOR_DEVICES})"),
-        *([_of_workloads()] if workloads else []),
     ]
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -134,45 +106,18 @@ def _of_pods(name: str, policy: str, seconds: int, condition: str, expression: s
         "objectSelector": {},
         # Other webhooks may set schedulerName or add containers after us. What we add isn't added twice.
         "reinvocationPolicy": "IfNeeded",
-        "rules": [_rule("", "v1", "pods", "CREATE")],
+        "rules": [
+            {
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "operations": ["CREATE"],
+                "resources": ["pods"],
+                "scope": "Namespaced",
+            }
+        ],
         # Admission records which request creates a producer, except in a dry run.
         "sideEffects": "NoneOnDryRun",
         "timeoutSeconds": seconds,
-    }
-
-
-def _of_workloads() -> Json:
-    """Return the entry for workloads. Without the webhook each is created unchanged, and its pods wait at the gate."""
-    rules = [
-        _rule(group, version, f"{kind.lower()}s", "CREATE", "UPDATE")
-        for kind, (group, version) in SUSPENDED.items()
-    ]
-    return {
-        "name": WORKLOADS_WEBHOOK,
-        "admissionReviewVersions": ["v1"],
-        "failurePolicy": "Ignore",
-        "matchConditions": [
-            {"name": "for-our-scheduler", "expression": OUR_JOBS},
-            {"name": "new-or-held", "expression": NEW_OR_HELD},
-        ],
-        "matchPolicy": "Equivalent",
-        "namespaceSelector": NOT_OPTED_OUT,
-        "objectSelector": {},
-        # In a second call our own suspension would look like its user's.
-        "reinvocationPolicy": "Never",
-        "rules": rules,
-        "sideEffects": "None",
-        "timeoutSeconds": PODS_TIMEOUT,
-    }
-
-
-def _rule(group: str, version: str, resource: str, *operations: str) -> Json:
-    return {
-        "apiGroups": [group],
-        "apiVersions": [version],
-        "operations": list(operations),
-        "resources": [resource],
-        "scope": "Namespaced",
     }
 
 
@@ -224,16 +169,14 @@ class RegistrationReconciler(IdentityReconciler):
         target: Target,
         install: Callable[[Identity], None],
         may_register: Callable[[], bool],
-        suspends: Callable[[], bool],
     ) -> None:
-        """``suspends`` returns whether the webhook suspends workloads, because no admission policy does."""
         registered = RegisteredObject(
             server="the webhook",
             kind="MutatingWebhookConfiguration",
             name=WEBHOOK_NAME,
             path=PATH,
             folder="deploy/webhook",
-            wanted=lambda bundle: registration(target, bundle, suspends()),
+            wanted=lambda bundle: registration(target, bundle),
             corrected=corrected,
             bundle=registered_bundle,
         )

@@ -13,10 +13,8 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
-from msgspec.structs import replace
 
 from fluence_extender.webhook.contract import AdmissionRequest, Json, Outcome
-from fluence_extender.webhook.suspension import SUSPENDED
 from fluence_extender.webhook.validity import NAMESPACE
 
 VERSION = "admission.k8s.io/v1"
@@ -46,10 +44,6 @@ class _Kind(Struct, frozen=True, gc=False):
     kind: str = ""
 
 
-class _User(Struct, frozen=True, gc=False):
-    username: str = ""
-
-
 class _WireRequest(Struct, frozen=True, gc=False, rename="camel"):
     uid: str
     kind: _Kind = _Kind()
@@ -58,9 +52,7 @@ class _WireRequest(Struct, frozen=True, gc=False, rename="camel"):
     name: str = ""
     operation: str = ""
     dry_run: bool | None = None
-    user_info: _User = _User()
     object: Raw = Raw(b"null")
-    old_object: Raw = Raw(b"null")
 
 
 class _Review(Struct, frozen=True, gc=False, rename="camel"):
@@ -89,21 +81,11 @@ _encoder = msgspec.json.Encoder()
 
 
 class Review(Struct, frozen=True):
-    """One request with its ``object``, None if that can't be read (``unreadable`` says why).
-
-    ``kind`` is Pod or one of `suspension.SUSPENDED`. ``old`` is the object before an update.
-    """
+    """One request with its ``pod``, None if that can't be read (``unreadable`` says why)."""
 
     request: AdmissionRequest
-    kind: str
-    object: Json | None
+    pod: Json | None
     unreadable: str = ""
-    old: Json | None = None
-
-    @property
-    def noun(self) -> str:
-        """The word for the object in messages."""
-        return "pod" if self.kind == POD else self.kind
 
 
 def read_review(body: bytes) -> Review:
@@ -127,26 +109,18 @@ def read_review(body: bytes) -> Review:
         dry_run=bool(wire.dry_run),
         operation=wire.operation,
         uid=wire.uid,
-        user=wire.user_info.username,
     )
-    kind = wire.kind.kind or POD
-    if wire.sub_resource or wire.kind.group != ("" if kind == POD else SUSPENDED.get(kind, ("-",))[0]):
+    if wire.sub_resource or wire.kind.group or wire.kind.kind not in ("", POD):
         target = "/".join(filter(None, (wire.kind.group, wire.kind.kind, wire.sub_resource)))
-        return Review(
-            request, kind, None, f"the webhook handles pods and {', '.join(SUSPENDED)}, not {target}"
-        )
-    unread = Review(request, kind, None)
-    if (size := max(len(wire.object), len(wire.old_object))) > LARGEST_OBJECT:
-        why = f"it has {size} bytes, and {unread.noun}s of up to {LARGEST_OBJECT} are prepared"
-        return replace(unread, unreadable=why)
+        return Review(request, None, f"the webhook handles pods, not {target}")
+    if (size := len(wire.object)) > LARGEST_OBJECT:
+        return Review(request, None, f"it has {size} bytes, and pods of up to {LARGEST_OBJECT} are prepared")
     if not wire.namespace:
-        return replace(unread, unreadable="the request names no namespace")
+        return Review(request, None, "the request names no namespace")
     try:
-        made = _decode_object(wire.object)
-        old = None if bytes(wire.old_object) == b"null" else _decode_object(wire.old_object)
+        return Review(request, _decode_object(wire.object))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return replace(unread, unreadable=f"the object isn't a {unread.noun}: {error}")
-    return Review(request, kind, made, old=old)
+        return Review(request, None, f"the object isn't a pod: {error}")
 
 
 def encode_answer(uid: str, outcome: Outcome) -> bytes:

@@ -37,8 +37,8 @@ class FaultyScheduler(KubeScheduler):
     the node is in ``disturbed``: somebody else changed it while the pod was being bound. ``premature`` lists those that
     were bound before as many members of their gang as make it whole had reached bind, or were bound, unless the gang is
     in ``begun_elsewhere``: somebody else bound a member, and the others are completed beside it one by one; ``came``
-    has the members of each gang that have reached bind. With ``splits`` it binds unmarked pods itself; ``writes_take``
-    are the seconds of such a Binding.
+    has the members of each gang that have reached bind. It binds unmarked pods itself; ``writes_take`` are the seconds
+    of such a Binding.
     """
 
     def __init__(self, cluster: FaultyCluster | Link) -> None:
@@ -50,7 +50,6 @@ class FaultyScheduler(KubeScheduler):
         self.premature: list[str] = []
         self.begun_elsewhere: set[str] = set()
         self.came: dict[str, set[str]] = {}
-        self.splits = True
         self.writes_take = 0.01
         self.disturbed: set[str] = set()
         self.unclaimed: set[str] = set()
@@ -106,8 +105,7 @@ class FaultyScheduler(KubeScheduler):
         location = self.placements.locate(asked)
         if isinstance(location, On):
             if location.node in feasible:
-                own = self._binds_itself(pod)
-                handed = not own or isinstance(self.placements.hand_over(asked, location.node), On)
+                handed = pod.marked or isinstance(self.placements.hand_over(asked, location.node), On)
                 return location.node if handed else ""
             if not feasible and self.rules:
                 count = len(self.cluster.nodes())
@@ -120,12 +118,9 @@ class FaultyScheduler(KubeScheduler):
             assert location.reason
         return ""
 
-    def _binds_itself(self, pod: Pod) -> bool:
-        return self.splits and not pod.marked
-
     def _binding(self, pod: Pod, node: str) -> Coroutine[None, None, None]:
         assert self.placements is not None
-        if self._binds_itself(pod):
+        if not pod.marked:
             return self._bind_itself(pod, node)
         return self.placements.bind(RequestedPod(pod.namespace, pod.name, pod.uid, pod.scheduler), node)
 
@@ -156,9 +151,8 @@ class FaultyScheduler(KubeScheduler):
         came.add(pod.uid)
         members = [one for one in self.cluster.pods() if one.labels.get(GROUP_LABEL) == name]
         came.update(one.uid for one in members if one.node)
-        together = self.splits or any(one.marked for one in members)
         # An unmarked one that is there when the first is bound counts from then on, whatever becomes of it.
-        came.update(one.uid for one in members if together and not one.marked)
+        came.update(one.uid for one in members if not one.marked)
         return len(came) >= int(size)
 
     def _admit(self, pod: Pod, name: str) -> None:

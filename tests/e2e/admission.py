@@ -10,21 +10,18 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
 
-import yaml
-
 from fluence_extender.identity.authority import SECRET
-from fluence_extender.model.names import WEBHOOK_NAME, WORKLOADS_WEBHOOK
+from fluence_extender.model.names import WEBHOOK_NAME
 from fluence_extender.webhook.producers import CLAIMS
 from fluence_extender.webhook.registration import PATH
 from tests.e2e.harness import Manifest, documents, pod, wait_for
-from tests.e2e.installation import BASE, Installation
+from tests.e2e.installation import BASE
 from tests.e2e.workloads import QPU
 from tests.localcluster import ApiError, ControlPlane
 from tests.localcluster.stack import Webhook
 from tests.network.balancer import Balancer
 
 SHIPPED = BASE.parent / "webhook"
-OLDER = BASE.parent / "before-1.36" / "kustomization.yaml"
 SECRET_PATH = f"/api/v1/namespaces/fluence-system/secrets/{SECRET}"
 CLAIMS_PATH = f"/api/v1/namespaces/fluence-system/configmaps/{CLAIMS}"
 
@@ -104,41 +101,6 @@ def running(plane: ControlPlane, *arguments: str, replicas: int = 2) -> Iterator
         for replica in admission.replicas:
             replica.process.wait_ready()
         yield admission
-
-
-@contextmanager
-def without_policies(installation: Installation) -> Iterator[Admission]:
-    """While this lasts there is no mutating policy of ours, as on an older cluster, and the webhook does their work."""
-    api, policies = installation.plane.api, list(_mutating())
-    assert {one["metadata"]["name"] for one in policies} == _left_out()
-    for one in reversed(policies):
-        api.delete(api.path_of(one))
-    try:
-        with running(installation.plane, replicas=1) as admission:
-            admission.wait_until_called(quantum())
-            wait_for(
-                lambda: WORKLOADS_WEBHOOK in {one["name"] for one in admission.registration()["webhooks"]},
-                what="the webhook to be registered for workloads",
-            )
-            yield admission
-    finally:
-        for one in policies:
-            api.apply(one)
-        installation.wait_for_gate(True)
-
-
-def _mutating() -> Iterator[Manifest]:
-    for file in ("gate", "suspend", "operators", "groups", "submitters", "intake"):
-        for one in documents(BASE / f"{file}.yaml"):
-            if one["kind"].startswith("MutatingAdmissionPolicy"):
-                yield one
-
-
-def _left_out() -> set[str]:
-    """The names of the policies that ``deploy/before-1.36`` leaves out."""
-    patches = yaml.safe_load(OLDER.read_text())["patches"]
-    removed = [yaml.safe_load(one["patch"]) for one in patches]
-    return {one["metadata"]["name"] for one in removed if one["kind"].startswith("MutatingAdmission")}
 
 
 def _unregister(plane: ControlPlane) -> None:

@@ -60,24 +60,20 @@ class Installation:
         self,
         arguments: Sequence[str] = (),
         feature_gates: Mapping[str, bool] | None = None,
-        barrier: bool = False,
     ) -> Stack:
         return Stack(
             self.plane,
             kubeconfig=self.kubeconfig,
             arguments=("--engine", ENGINE, *arguments),
             feature_gates=dict(feature_gates or {}),
-            barrier=barrier,
         )
 
     @contextmanager
-    def other(
-        self, *arguments: str, feature_gates: Mapping[str, bool] | None = None, barrier: bool = False
-    ) -> Iterator[Stack]:
+    def other(self, *arguments: str, feature_gates: Mapping[str, bool] | None = None) -> Iterator[Stack]:
         """Run with other options instead; afterwards the usual processes are back."""
         self.usual.stop()
         try:
-            with self._stack(arguments, feature_gates, barrier) as self.stack:
+            with self._stack(arguments, feature_gates) as self.stack:
                 yield self.stack
         finally:
             self.stack = self.usual

@@ -16,23 +16,20 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fluence_extender.apps.kubectl.doctor.policies import MUTATING, POLICIES
-from fluence_extender.model.names import DEFAULT_NAMESPACE, SUSPENDED_FOR_ANNOTATION, WORKLOADS_WEBHOOK
+from fluence_extender.model.names import DEFAULT_NAMESPACE
 from tests.e2e.admitted import quantum
 from tests.e2e.harness import (
     Cluster,
     Manifest,
     Namespace,
-    annotations_of,
     documents,
     node_of,
-    phase_of,
     pod,
     wait_for,
 )
 from tests.e2e.history import recorded
 from tests.e2e.service import Fluence, discrepancies
-from tests.e2e.workloads import gang, indexed_job, labelled, ours
+from tests.e2e.workloads import gang, labelled, ours
 from tests.images.building import EARLIER, write_earlier
 from tests.localcluster import ApiError
 from tests.nodes.node import Node
@@ -374,25 +371,6 @@ def test_without_webhook_only_pods_with_devices_are_refused(
         return True
 
     wait_for(taken, LONG, "pods with devices to be taken again")
-
-
-def test_without_mutating_policies_the_webhook_does_their_work(
-    rig: Rig, cluster: Cluster, namespace: Namespace, fluence: Fluence
-) -> None:
-    def asked_of_workloads() -> bool:
-        return WORKLOADS_WEBHOOK in {one["name"] for one in cluster.api.get(WEBHOOK)["webhooks"]}
-
-    policies = [one.name for one in POLICIES if one.kind == MUTATING]
-    rig.kubectl("delete", f"{MUTATING},{MUTATING}binding", *policies)
-    wait_for(asked_of_workloads, LONG, "the webhook to be registered for workloads")
-    namespace.create(indexed_job("train", ours("x", cpu="100m"), 2), *gang("plain", 2, cpu="100m"))
-    train = cluster.api.get(f"/apis/batch/v1/namespaces/{namespace.name}/jobs/train")
-    assert SUSPENDED_FOR_ANNOTATION in annotations_of(train)
-    for name in ("train", "plain"):
-        fluence.wait_for_state(namespace.name, name, "bound", LONG)
-    wait_for(lambda: {phase_of(one) for one in namespace.pods()} == {"Running"}, LONG, "all to run")
-    rig.kubectl("apply", "--kustomize", "deploy")
-    wait_for(lambda: not asked_of_workloads(), LONG, "the policies to do it again")
 
 
 def test_removal_leaves_nothing(rig: Rig, cluster: Cluster) -> None:

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from fluence_extender.embeddedcluster.mark import needs_mark
 from fluence_extender.model.names import ALLOCATION_ANNOTATION, GATE, GROUP_LABEL, MARK_RESOURCE
-from fluence_extender.webhook.mark import needs_mark
 from tests.core.marks import DEVICE, PODS
 from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, wait_for
 from tests.e2e.installation import gates_of

@@ -105,7 +105,7 @@ def limited_to_quotas(plane: ControlPlane) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_pods")
-@pytest.mark.parametrize("tree", [".", "before-1.36", "webhook-cert-manager"])
+@pytest.mark.parametrize("tree", [".", "webhook-cert-manager"])
 def test_all_pods_of_deploy_are_admitted_where_the_restricted_standard_is_enforced(
     control_plane: ControlPlane, tree: str
 ) -> None:

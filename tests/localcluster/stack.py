@@ -37,8 +37,7 @@ class Stack(Startable):
 
     Both use ``kubeconfig`` (default: the admin's), unless the scheduler has ``scheduler_kubeconfig``. ``arguments`` are
     added to ``serve``; ``feature_gates`` are the scheduler's. As one of several replicas both run under their own
-    ``hostname`` and take part in the election for ``lease`` (NAMESPACE/NAME), of ``lease_duration`` seconds. With
-    ``barrier`` the extender binds every pod.
+    ``hostname`` and take part in the election for ``lease`` (NAMESPACE/NAME), of ``lease_duration`` seconds.
     """
 
     def __init__(
@@ -52,13 +51,11 @@ class Stack(Startable):
         hostname: str = "",
         lease: str = "",
         lease_duration: int = DEFAULT_LEASE_DURATION,
-        barrier: bool = False,
     ) -> None:
         self._plane = plane
         self._hostname = hostname
         self._lease = lease
         self._lease_duration = lease_duration
-        self._barrier = barrier
         self._kubeconfig = str(kubeconfig or plane.kubeconfig)
         self._scheduler_kubeconfig = str(scheduler_kubeconfig or self._kubeconfig)
         self._gates = feature_gates
@@ -90,7 +87,7 @@ class Stack(Startable):
     def start_scheduler(self) -> None:
         """Start only the scheduler, and wait until it is ready. Raise `StartFailed`."""
         config = scheduler_config(
-            self.verbs_url, self._scheduler_kubeconfig, self._lease, self._lease_duration, self._barrier
+            self.verbs_url, self._scheduler_kubeconfig, self._lease, self._lease_duration
         )
         name = "-".join(filter(None, (SCHEDULER, self._hostname)))
         self.scheduler = self._plane.start_scheduler(

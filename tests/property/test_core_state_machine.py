@@ -85,12 +85,10 @@ class Core(RuleBasedStateMachine):
         size=st.integers(2, 6),
         text=st.sampled_from([None, QUANTUM]),
         running=running,
-        splits=rarely.map(lambda one: not one),
     )
-    def begin(self, count: int, size: int, text: str | None, running: list[int], splits: bool) -> None:
+    def begin(self, count: int, size: int, text: str | None, running: list[int]) -> None:
         nodes = [Node(f"n{number}", allocatable=allocatable(size, 8, number % 2)) for number in range(count)]
         self.world = World(*nodes, ResourcesFile("test", text), engine=self.engine, policy=self.policy)
-        self.world.scheduler.splits = splits
         self.text = text
         self._run(running)
 

@@ -59,10 +59,9 @@ class Lagging(Core):
         size=st.integers(2, 6),
         text=st.sampled_from([None, QUANTUM]),
         running=running,
-        splits=st.booleans(),
     )
-    def begin(self, count: int, size: int, text: str | None, running: list[int], splits: bool) -> None:
-        super().begin(count, size, text, running, splits)
+    def begin(self, count: int, size: int, text: str | None, running: list[int]) -> None:
+        super().begin(count, size, text, running)
         self._stand_between()
 
     def _stand_between(self) -> None:

@@ -131,7 +131,6 @@ CONTEXTS = st.builds(
     Context,
     resources=st.sampled_from([None, RESOURCES]),
     groups=st.sampled_from(GroupKind),
-    gate_by_webhook=st.booleans(),
     priority_class=st.booleans(),
 )
 REQUESTS = st.builds(

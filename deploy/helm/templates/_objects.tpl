@@ -11,9 +11,6 @@
   {{- if or (not .values.createNamespace) (eq .values.namespace "kube-system") }}
     {{- $leftOut = concat $leftOut (list "Namespace" "ResourceQuota") }}
   {{- end }}
-  {{- if eq .values.admission "webhook" }}
-    {{- $leftOut = concat $leftOut (list "MutatingAdmissionPolicy" "MutatingAdmissionPolicyBinding") }}
-  {{- end }}
   {{- if not (has (default "" $kind) $leftOut) }}true{{ end }}
 {{- end }}
 

@@ -54,15 +54,7 @@ def check(file: Path) -> None:
     metavar="SECONDS",
     help="How long a standby waits after the leader's last renewal before it takes over.",
 )
-@click.option(
-    "--barrier",
-    is_flag=True,
-    help="Let the extender bind every pod, each gang together: for clusters where neither the admission policy nor "
-    "the webhook marks the pods that need it.",
-)
-def scheduler_config_command(
-    url: str, kubeconfig: str, lease: str, lease_duration: int, barrier: bool
-) -> None:
+def scheduler_config_command(url: str, kubeconfig: str, lease: str, lease_duration: int) -> None:
     """Print a KubeSchedulerConfiguration for the kube-scheduler in the service's pod.
 
     Example: fluence-extender scheduler-config --kubeconfig ~/.kube/config > fluence.yaml && kube-scheduler
@@ -72,7 +64,7 @@ def scheduler_config_command(
 
     if not url.startswith(("http://", "https://")):
         raise click.BadParameter(f"{url!r} is not a URL: it must begin with http://", param_hint="--url")
-    click.echo(scheduler_config(url, kubeconfig, lease, lease_duration, barrier), nl=False)
+    click.echo(scheduler_config(url, kubeconfig, lease, lease_duration), nl=False)
 
 
 @click.command()

@@ -25,8 +25,7 @@ from fluence_extender.model.selectors import holds
 
 UNMARKED = (
     f"requests devices but not {MARK_RESOURCE}, so nothing would record on it which ones it got: create it anew "
-    "where fluence's admission policy or webhook is installed, or start kube-scheduler with what "
-    "`fluence-extender scheduler-config --barrier` prints"
+    "where fluence's admission policy is installed"
 )
 NOT_ITS_TURN = "waiting for the members of its gang that are bound together"
 

@@ -5,8 +5,6 @@ It trusts its callers, so it belongs on a loopback listener of its own.
 
 from __future__ import annotations
 
-from functools import partial
-
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
@@ -17,7 +15,7 @@ from fluence_extender.http.listeners.bodies import MAX_BODY
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.scheduler.endpoint import VerbEndpoint
 from fluence_extender.http.scheduler.pending import PendingBinds
-from fluence_extender.http.scheduler.port import SELF_BINDING, Placements
+from fluence_extender.http.scheduler.port import Placements
 from fluence_extender.http.scheduler.verbs import (
     Verbs,
     failed_filter,
@@ -34,10 +32,9 @@ class VerbsApp(Starlette):
         self.pending_binds = PendingBinds()
         verbs = Verbs(placements, self.pending_binds)
         self._verbs: dict[str, ASGIApp] = {
-            f"{prefix}/{verb}": VerbEndpoint(verb, answer, failed, metrics, max_body)
-            for prefix, self_binding in (("", False), (SELF_BINDING, True))
+            f"/{verb}": VerbEndpoint(verb, answer, failed, metrics, max_body)
             for verb, answer, failed in (
-                ("filter", partial(verbs.filter, self_binding=self_binding), failed_filter),
+                ("filter", verbs.filter, failed_filter),
                 ("prioritize", verbs.prioritize, failed_prioritize),
                 ("bind", verbs.bind, binding_result),
                 ("preempt", verbs.preempt, failed_preempt),

@@ -12,9 +12,6 @@ from typing import Protocol
 
 from fluence_extender.http.readiness import Readiness
 
-SELF_BINDING = "/self-binding"
-"""The path prefix of the verbs for a kube-scheduler that binds unmarked pods itself."""
-
 
 @dataclass(frozen=True, slots=True)
 class RequestedPod:

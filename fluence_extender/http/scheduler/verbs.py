@@ -76,10 +76,10 @@ class Verbs:
         self._placements = placements
         self._pending = pending
 
-    async def filter(self, body: bytes, self_binding: bool = False) -> VerbAnswer:
+    async def filter(self, body: bytes) -> VerbAnswer:
         """Answer which of the offered nodes the pod may have. Raises `BadRequest`.
 
-        ``self_binding`` means that the caller itself binds the pods for which it doesn't call bind.
+        kube-scheduler itself binds the pods for which it doesn't call bind.
         """
         args = extender_args(body)
         offer = offered(args)
@@ -91,7 +91,7 @@ class Verbs:
                 await self._placements.wait_for_lead()
             await self._placements.wait_for_pod(pod)
         location = self._location_of(pod)
-        if self_binding and isinstance(location, On) and offer.holds(location.node):
+        if isinstance(location, On) and offer.holds(location.node):
             location = self._placements.hand_over(pod, location.node)
         match location:
             case Anywhere():

@@ -109,22 +109,9 @@ def test_make_packs_the_chart_without_its_links(project: Path, defaults: Objects
     assert "symbolic link" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "folders"),
-    [
-        (
-            ["admission=webhook", "schedulerImage=registry.k8s.io/kube-scheduler:v1.35.0"],
-            ["deploy/before-1.36"],
-        ),
-        (["dashboard=true"], ["deploy", "deploy/dashboard"]),
-    ],
-    ids=["admission", "dashboard"],
-)
-def test_value_makes_the_objects_of_its_overlay(
-    project: Path, arguments: list[str], folders: list[str]
-) -> None:
-    wanted = by_name(one for folder in folders for one in rendered(project / folder))
-    assert made("--set", ",".join(arguments)) == wanted
+def test_dashboard_adds_the_objects_of_its_folder(project: Path) -> None:
+    wanted = by_name(one for folder in ("deploy", "deploy/dashboard") for one in rendered(project / folder))
+    assert made("--set", "dashboard=true") == wanted
 
 
 def test_kube_system_is_that_of_the_component(project: Path, tmp_path: Path) -> None:
@@ -279,7 +266,6 @@ def test_monitoring_adds_the_rules_with_the_labels_by_which_they_are_chosen(
         ("replicas=none", "'/replicas': got string, want integer"),
         ("replicas=0", "'/replicas': minimum: got 0, want 1"),
         ("engine=quick", "'/engine': value must be one of 'auto', 'embedded', 'fluxion'"),
-        ("admission=both", "'/admission': value must be one of 'policies', 'webhook'"),
         ("namespace=Not_One", "'/namespace': 'Not_One' does not match pattern"),
         ("resources.request.cpu=1", "'/resources': additional properties 'request' not allowed"),
         ("replica=1", "additional properties 'replica' not allowed"),
@@ -295,9 +281,10 @@ def test_bad_value_is_refused_with_its_place_and_what_it_should_be(setting: str,
     assert told in done.stderr
 
 
-def test_cluster_without_the_policies_is_told_what_to_set() -> None:
+def test_cluster_that_is_too_old_is_told_so() -> None:
     done = helm("template", "any", str(CHART), "--kube-version=1.35")
-    assert "Kubernetes v1.35 doesn't serve MutatingAdmissionPolicy: set admission=webhook" in done.stderr
+    assert done.returncode != 0
+    assert "chart requires kubeVersion: >=1.36.0-0 which is incompatible with Kubernetes v1.35" in done.stderr
 
 
 def test_schema_knows_each_value_and_its_default(defaults: Objects) -> None:

@@ -21,6 +21,7 @@ from fluence_extender.apps.scheduler_config import ENVIRONMENT, scheduler_config
 from fluence_extender.cluster.leader import LEADS
 from fluence_extender.cluster.resumables import RESUMABLES
 from fluence_extender.cluster.sources import OPTIONAL
+from fluence_extender.embeddedcluster.mark import MOST_LOOKED_AT
 from fluence_extender.gangs.leadership.lease import OURS_OF_DURATION
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.http.server import BIND_GRACE
@@ -63,7 +64,6 @@ from fluence_extender.model.names import (
     USER_ANNOTATION,
 )
 from fluence_extender.model.workload import Job
-from fluence_extender.webhook.mark import MOST_LOOKED_AT
 from tests.integration.deploy.containers import started
 from tests.integration.deploy.roles import bound_to, rights
 
@@ -367,7 +367,7 @@ def test_the_scheduler_finds_the_verbs_where_the_extender_serves_them(objects: O
     name = scheduler_configuration(objects)
     config = yaml.safe_load(objects["ConfigMap", name]["data"]["scheduler.yaml"])
     served = f"http://127.0.0.1:{context.params['port']}"
-    assert [one["urlPrefix"] for one in config["extenders"]] == [f"{served}/self-binding", served]
+    assert [one["urlPrefix"] for one in config["extenders"]] == [served] * 2
     assert context.params["host"] == "127.0.0.1"
 
 

@@ -1,4 +1,4 @@
-"""Overlays over deploy/: the one the first page has an administrator write, for older clusters, and in kube-system."""
+"""Overlays over deploy/: the one the first page has an administrator write, and in kube-system."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from tests.integration.deploy.rendered import by_name, kubectl, rendered
 
 Manifest = dict[str, Any]
 Objects = dict[tuple[str, str], Manifest]
-
-SCHEDULER_IMAGE = re.compile(r"registry\.k8s\.io/kube-scheduler:v[\d.]+(@sha256:[0-9a-f]{64})?")
 
 
 def objects_of(folder: Path) -> Objects:
@@ -56,21 +54,6 @@ def test_the_overlay_of_the_first_page_names_the_image_and_changes_nothing_else(
     assert theirs.keys() == objects.keys()
 
 
-def test_the_overlay_for_older_clusters_only_lacks_what_they_do_not_serve(
-    project: Path, objects: Objects
-) -> None:
-    older = objects_of(project / "deploy" / "before-1.36")
-    lacking = {key: item for key, item in objects.items() if key not in older}
-    assert {kind for kind, _ in lacking} == {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
-    assert not any(kind.startswith("MutatingAdmissionPolicy") for kind, _ in older)
-    changed = {key for key, item in older.items() if item != objects[key]}
-    assert changed == {("Deployment", "fluence")}
-    (old, new) = (
-        SCHEDULER_IMAGE.sub("", yaml.safe_dump(of["Deployment", "fluence"])) for of in (older, objects)
-    )
-    assert old == new
-
-
 def test_overlays_of_the_page_on_security_restrict_and_widen_both_policies(
     project: Path, objects: Objects, tmp_path: Path
 ) -> None:
@@ -93,7 +76,7 @@ def test_overlays_of_the_page_on_security_restrict_and_widen_both_policies(
     assert "to" not in second[0]
 
 
-@pytest.mark.parametrize("tree", ["", "quantum", "before-1.36", "webhook-cert-manager"])
+@pytest.mark.parametrize("tree", ["", "quantum", "webhook-cert-manager"])
 def test_installation_in_kube_system_differs_by_the_namespace_alone(
     project: Path, tree: str, tmp_path: Path
 ) -> None:

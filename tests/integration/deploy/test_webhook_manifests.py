@@ -18,8 +18,7 @@ from fluence_extender.http.listeners.serving import ANSWER_GRACE
 from fluence_extender.identity.authority import SECRET
 from fluence_extender.identity.registration import OWNER, OWNER_LABEL, is_ours
 from fluence_extender.model.coordination import CONSUMER_PRIORITY_CLASS, SIDECAR_ACCOUNT, TOKEN_KEY
-from fluence_extender.model.names import GATED_JOBS, RESOURCES_CONFIGMAP, WEBHOOK_NAME
-from fluence_extender.webhook.context import GATE_POLICY, POLICY_KINDS, SUSPEND_POLICY
+from fluence_extender.model.names import RESOURCES_CONFIGMAP, WEBHOOK_NAME
 from fluence_extender.webhook.producers import CLAIMS
 from fluence_extender.webhook.registration import ServiceTarget, registration
 from fluence_extender.webhook.sidecar_account import RULES
@@ -70,11 +69,6 @@ CALLS = {
 NAMED_CALLS = {
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", WEBHOOK_NAME, "get"),
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", WEBHOOK_NAME, "update"),
-    *(
-        ("admissionregistration.k8s.io", kind, name, "get")
-        for kind in POLICY_KINDS
-        for name in (GATE_POLICY, SUSPEND_POLICY)
-    ),
     ("scheduling.k8s.io", "priorityclasses", CONSUMER_PRIORITY_CLASS, "get"),
     ("scheduling.k8s.io", "priorityclasses", CONSUMER_PRIORITY_CLASS, "use"),  # it removes their gate
     *(("", "secrets", SIDECAR_ACCOUNT, verb) for verb in ("get", "update")),
@@ -92,7 +86,6 @@ OWN_NAMED_CALLS = {
     ("", "configmaps", RESOURCES_CONFIGMAP, "watch"),
     ("", "configmaps", CLAIMS, "get"),
     ("", "configmaps", CLAIMS, "update"),
-    ("", "serviceaccounts", GATED_JOBS, "get"),
 }
 
 
@@ -161,15 +154,11 @@ def test_condition_for_writes_of_pods_says_what_the_validations_say(objects: Obj
 def test_the_policy_admits_the_registration_that_the_webhook_writes(objects: Objects) -> None:
     (rule,) = objects["ValidatingAdmissionPolicy", "fluence-accounts-registration"]["spec"]["validations"]
     text = " ".join(rule["expression"].split()).replace('" + "', "")
-    *of_pods, of_workloads = registration(webhook_target(settings(objects)), workloads=True)["webhooks"]
-    for hook in (*of_pods, of_workloads):
+    for hook in registration(webhook_target(settings(objects)))["webhooks"]:
         assert f"'{hook['name']}'" in text
         assert f'"{hook["matchConditions"][0]["expression"]}"' in text
-    for hook in of_pods:
         (pods,) = hook["rules"]
         assert (pods["apiGroups"], pods["resources"], pods["operations"]) == ([""], ["pods"], ["CREATE"])
-    for one in of_workloads["rules"]:
-        assert f"[{one['apiGroups']}, {one['resources']}]".replace('"', "'") in text
 
 
 def test_every_right_to_create_without_a_name_is_under_a_policy(objects: Objects) -> None:

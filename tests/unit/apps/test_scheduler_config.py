@@ -48,15 +48,15 @@ def test_lease_is_namespace_and_name(command: str, lease: str) -> None:
     assert "is not NAMESPACE/NAME" in result.output
 
 
-def extenders(barrier: bool = False) -> list[dict[str, object]]:
-    config = yaml.safe_load(scheduler_config("http://x/", "", barrier=barrier))
+def extenders() -> list[dict[str, object]]:
+    config = yaml.safe_load(scheduler_config("http://x/", ""))
     found: list[dict[str, object]] = config["extenders"]
     return found
 
 
 def test_one_extender_filters_for_every_pod_and_another_binds_the_marked_ones() -> None:
     looks, binds = extenders()
-    assert (looks["urlPrefix"], binds["urlPrefix"]) == ("http://x/self-binding", "http://x")
+    assert (looks["urlPrefix"], binds["urlPrefix"]) == ("http://x", "http://x")
     assert "managedResources" not in looks
     assert "bindVerb" not in looks
     assert binds["bindVerb"] == "bind"
@@ -66,15 +66,3 @@ def test_one_extender_filters_for_every_pod_and_another_binds_the_marked_ones() 
         {"name": "fluxion.flux-framework.org/qpu"},
         {"name": "fluxion.flux-framework.org/qubit"},
     ]
-
-
-def test_with_the_barrier_one_extender_does_everything() -> None:
-    (one,) = extenders(barrier=True)
-    assert one["urlPrefix"] == "http://x"
-    assert {one[verb] for verb in ("filterVerb", "prioritizeVerb", "bindVerb", "preemptVerb")} == {
-        "filter",
-        "prioritize",
-        "bind",
-        "preempt",
-    }
-    assert "managedResources" not in one

@@ -12,17 +12,26 @@ import aiohttp
 import pytest
 import uvloop
 from aiohttp.abc import AbstractStreamWriter
+from structlog.testing import capture_logs
 
 from fluence_extender.cluster.api import ApiCluster
 from fluence_extender.cluster.connection import POOL, ApiRequest, Connection, connect
 from fluence_extender.cluster.errors import ClusterError, NotLeading
 from fluence_extender.cluster.events import EventRecorder
 from fluence_extender.cluster.port import Lease, Regarding
-from fluence_extender.cluster.reads import list_own_pods, read_lease
+from fluence_extender.cluster.reads import list_own_pods, read_lease, warn_of_old_cluster
 from fluence_extender.gangs.execution.fence import Fence
 from fluence_extender.gangs.leadership.lease import ByLease
 from fluence_extender.model.pod import Pod
-from tests.unit.cluster.fake_api_server import FakeApiServer, answer, drop, hang, kubeconfig_text, refuse
+from tests.unit.cluster.fake_api_server import (
+    FakeApiServer,
+    Handler,
+    answer,
+    drop,
+    hang,
+    kubeconfig_text,
+    refuse,
+)
 
 LEASE = ("GET", "/apis/coordination.k8s.io/v1/namespaces/fluence-system/leases/fluence")
 PODS = ("GET", "/api/v1/pods")
@@ -53,6 +62,30 @@ async def test_lease_without_a_holder_is_held_by_no_replica(
 ) -> None:
     server.scripts[LEASE].append(spec(**fields))
     assert await read_lease(connection, "fluence-system", "fluence", 5.0) == Lease("", "", 0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("told", "warned"),
+    [
+        (answer({"gitVersion": "v1.35.4+k3s1"}), ["v1.35.4+k3s1"]),
+        (answer({"gitVersion": "v1.9.0"}), ["v1.9.0"]),
+        (answer({"gitVersion": "v1.36.0-gke.1"}), []),
+        (answer({"gitVersion": "v1.100.0"}), []),
+        (answer({"gitVersion": "v2.0.0"}), []),
+        (answer({"gitVersion": "main"}), []),
+        (answer({"gitVersion": 1}), []),
+        (answer([]), []),
+        (refuse(403, "no"), []),
+    ],
+)
+async def test_cluster_that_is_too_old_is_told_in_the_log(
+    server: FakeApiServer, connection: Connection, told: Handler, warned: list[str]
+) -> None:
+    server.scripts["GET", "/version"].append(told)
+    with capture_logs() as logs:
+        await warn_of_old_cluster(connection)
+    assert [one["cluster"] for one in logs] == warned
+    assert all(one["event"] == "Kubernetes 1.36 or newer is needed" for one in logs)
 
 
 async def test_lease_that_does_not_exist_is_none(server: FakeApiServer, connection: Connection) -> None:

@@ -201,19 +201,6 @@ def test_marked_members_gather_before_the_others_lose_their_gates(world: MakeWor
     assert [ALLOCATION_ANNOTATION in w.now(one).annotations for one in pods] == [True, True, False, False]
 
 
-def test_where_every_pod_is_bound_by_us_unmarked_members_gather_too(world: MakeWorld) -> None:
-    w = world(node("n0"), scheduling=False)
-    w.scheduler.splits = False
-    first, second = owned(w)
-    w.advance(1)
-    binding = w.loop.create_task(w.placements.bind(w.asked(first), "n0"))
-    w.advance(1)
-    assert not binding.done()
-    w.run(w.placements.bind(w.asked(second), "n0"))
-    w.advance(0.1)
-    assert w.nodes_of(first, second) == ["n0", "n0"]
-
-
 def test_unmarked_pod_with_devices_is_refused_with_what_to_do(world: MakeWorld) -> None:
     w = world(node("n0"), scheduling=False)
     one = w.pod("p", devices={"annealer": 1}, gates=(GATE,))
@@ -221,7 +208,7 @@ def test_unmarked_pod_with_devices_is_refused_with_what_to_do(world: MakeWorld) 
     w.advance(0.1)
     answer = w.placements.hand_over(w.asked(one), "n0")
     assert isinstance(answer, Nowhere)
-    assert "scheduler-config --barrier" in answer.reason
+    assert "admission policy" in answer.reason
     assert not is_binding(w, one)
 
 

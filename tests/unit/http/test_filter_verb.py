@@ -143,16 +143,15 @@ async def test_an_escaped_name_is_found(post: Post) -> None:
 async def test_a_pod_is_handed_over_to_a_scheduler_that_binds_itself(
     post: Post, placements: HeldPlacements
 ) -> None:
-    answer = (await post("self-binding/filter", by_name(["n1", "n2"]))).json()
+    answer = (await post("filter", by_name(["n1", "n2"]))).json()
     assert answer["NodeNames"] == ["n2"]
     assert placements.handed_over == [("uid-1", "n2")]
 
 
 async def test_other_pods_are_not_handed_over(post: Post, placements: HeldPlacements) -> None:
-    await post("filter", by_name(["n1", "n2"]))
-    await post("self-binding/filter", by_name(["n1", "n3"]))
+    await post("filter", by_name(["n1", "n3"]))
     placements.plan["uid-1"] = Nowhere("busy")
-    await post("self-binding/filter", by_name(["n2"]))
+    await post("filter", by_name(["n2"]))
     assert placements.handed_over == []
 
 
@@ -160,18 +159,12 @@ async def test_a_pod_that_may_not_be_handed_over_passes_nowhere(
     post: Post, placements: HeldPlacements
 ) -> None:
     placements.instead = Nowhere("it asks for devices")
-    answer = (await post("self-binding/filter", by_name(["n1", "n2"]))).json()
+    answer = (await post("filter", by_name(["n1", "n2"]))).json()
     assert (answer["NodeNames"], answer["Error"]) == ([], "")
     assert answer["FailedAndUnresolvableNodes"] == dict.fromkeys(["n1", "n2"], "it asks for devices")
 
 
 async def test_a_pod_that_is_bound_after_others_is_retried(post: Post, placements: HeldPlacements) -> None:
     placements.instead = Undecided("not its turn")
-    answer = (await post("self-binding/filter", by_name(["n1", "n2"]))).json()
+    answer = (await post("filter", by_name(["n1", "n2"]))).json()
     assert (answer["NodeNames"], answer["Error"]) == ([], "not its turn")
-
-
-async def test_the_other_look_ups_are_the_same_for_a_scheduler_that_binds_itself(post: Post) -> None:
-    for verb, body in (("prioritize", by_name(["n1", "n2"])), ("filter", by_name(["n1", "n2"]))):
-        ours, theirs = await post(verb, body), await post(f"self-binding/{verb}", body)
-        assert ours.json() == theirs.json()

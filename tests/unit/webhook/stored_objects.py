@@ -65,7 +65,7 @@ class StoredObjects:
 
 def lookups_on(objects: StoredObjects, clock: Callable[[], float]) -> ApiLookups:
     """Return lookups on ``objects``, with one clock for everything."""
-    return ApiLookups(objects, ProducerClaims(objects, "fluence-system", clock), "fluence-system", clock)
+    return ApiLookups(objects, ProducerClaims(objects, "fluence-system", clock), clock)
 
 
 def refusing(verb: str, error: ClusterError | None = None) -> Callable[[str, str], None]:

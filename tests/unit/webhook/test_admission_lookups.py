@@ -42,9 +42,6 @@ class Cluster:
         self.looked_up.append(f"owner {kind} {namespace}/{name}")
         return None if self.size is None else OwnedPods(self.size, self.first)
 
-    async def gated_jobs(self) -> str | None:
-        return ""
-
 
 async def settled(
     body: Json,

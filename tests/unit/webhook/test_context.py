@@ -10,20 +10,10 @@ from fluence_extender.cluster.errors import ClusterError, Denied
 from fluence_extender.cluster.port import Changed, Kind, Listed
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.model.pod import Pod
-from fluence_extender.webhook.context import (
-    ADMISSION_POLICIES,
-    GATE_POLICY,
-    POLICY_KINDS,
-    PRIORITY_CLASS,
-    SUSPEND_POLICY,
-    ContextTracker,
-)
+from fluence_extender.webhook.context import PRIORITY_CLASS, ContextTracker
 from fluence_extender.webhook.contract import Context, GroupKind
 from tests.unit.webhook.stored_objects import StoredObjects, refusing, unreachable
 
-GATES, SUSPENDS = (
-    [f"{ADMISSION_POLICIES}/{kind}/{name}" for kind in POLICY_KINDS] for name in (GATE_POLICY, SUSPEND_POLICY)
-)
 OWN_POD = "/api/v1/namespaces/fluence-system/pods/webhook-1"
 
 
@@ -51,7 +41,7 @@ class Cluster:
 async def test_nothing_is_missing_once_everything_is_known() -> None:
     cluster = Cluster()
     assert cluster.tracker.missing == (
-        "not known yet: resources.yaml, which PodGroups are served, whether an admission policy adds the gate"
+        "not known yet: resources.yaml, which PodGroups are served, whether the priority class of consumers exists"
     )
     cluster.tracker.adopt(VirtualResources("file"))
     cluster.tracker.observe(Listed(Kind.POD_GROUP, (), True))
@@ -101,27 +91,6 @@ def test_live_edit_of_the_resources_is_followed() -> None:
         assert cluster.context.resources == VirtualResources(source)
 
 
-@pytest.mark.parametrize(
-    ("policy", "field"),
-    [(GATES, "gate_by_webhook"), (SUSPENDS, "suspend_by_webhook")],
-    ids=["gate", "suspend"],
-)
-async def test_webhook_does_what_no_policy_does(policy: list[str], field: str) -> None:
-    cluster = Cluster()
-
-    async def does() -> bool:
-        await cluster.look()
-        return bool(getattr(cluster.context, field))
-
-    assert await does()
-    cluster.objects.put(policy[0], {})
-    assert await does()
-    cluster.objects.put(policy[1], {})
-    assert not await does()
-    del cluster.objects.objects[policy[0]]
-    assert await does()
-
-
 async def test_priority_class_is_used_if_it_exists() -> None:
     cluster = Cluster()
     await cluster.look()
@@ -133,33 +102,29 @@ async def test_priority_class_is_used_if_it_exists() -> None:
 
 async def test_outage_keeps_what_was_known() -> None:
     cluster = Cluster()
-    for path in (*GATES, PRIORITY_CLASS):
-        cluster.objects.put(path, {})
+    cluster.objects.put(PRIORITY_CLASS, {})
     await cluster.look()
     before = cluster.context
     cluster.objects.before = unreachable
     await cluster.look()
     assert cluster.context == before
-    assert not before.gate_by_webhook
+    assert before.priority_class
 
 
-async def test_outage_at_the_start_leaves_the_gate_unknown() -> None:
+async def test_outage_at_the_start_leaves_the_priority_class_unknown() -> None:
     cluster = Cluster()
     cluster.objects.before = unreachable
     await cluster.look()
-    assert "admission policy" in cluster.tracker.missing
+    assert "priority class" in cluster.tracker.missing
 
 
-async def test_webhook_adds_the_gate_if_it_may_not_read_the_policy() -> None:
+async def test_priority_class_is_not_used_if_the_webhook_may_not_read_it() -> None:
     cluster = Cluster()
-    for path in (*GATES, *SUSPENDS):
-        cluster.objects.put(path, {})
+    cluster.objects.put(PRIORITY_CLASS, {})
     cluster.objects.before = refusing("read")
     await cluster.look()
-    assert cluster.context.gate_by_webhook
-    # What a policy suspends would look like suspended by its user.
-    assert not cluster.context.suspend_by_webhook
-    assert "admission policy" not in cluster.tracker.missing
+    assert not cluster.context.priority_class
+    assert "priority class" not in cluster.tracker.missing
 
 
 async def test_sidecars_get_the_image_that_our_own_pod_runs() -> None:
@@ -178,4 +143,4 @@ async def test_usual_image_is_used_outside_a_pod(error: ClusterError | None) -> 
         )
     await cluster.look()
     assert cluster.context.sidecar_image == "usual"
-    assert "admission policy" not in cluster.tracker.missing
+    assert "priority class" not in cluster.tracker.missing

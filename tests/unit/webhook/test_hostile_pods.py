@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -30,7 +29,6 @@ from tests.unit.webhook.test_server import Lookups, Service
 
 Json = dict[str, Any]
 ASKS = {QPU: "1"}
-GATING = replace(CONTEXT, gate_by_webhook=True)
 
 
 def amounts(count: int, begin: str = "a") -> dict[str, str]:
@@ -110,7 +108,7 @@ def largest(make: Callable[[int], Json], most: int) -> bytes:
 
 def decided(body: bytes) -> tuple[dict[str, Any], float]:
     """Return the response to a review, and the CPU seconds that it took."""
-    judge = Admission(ALL, lambda: GATING, Lookups())
+    judge = Admission(ALL, lambda: CONTEXT, Lookups())
     began = time.thread_time()
     answer, _, _ = asyncio.run(judge.decide(body))
     return json.loads(answer)["response"], time.thread_time() - began
@@ -144,7 +142,7 @@ def test_largest_pod_that_is_read_is_answered_soon(kind: str) -> None:
     ],
 )
 def test_pod_over_a_cap_is_left_as_it_is_with_a_warning(body: Json) -> None:
-    outcome = mutate(body, REQUEST, ALL, GATING)
+    outcome = mutate(body, REQUEST, ALL, CONTEXT)
     assert outcome.patch == ()
     (warning,) = outcome.warnings
     assert warning.startswith(

@@ -22,7 +22,6 @@ from tests.unit.webhook.pods import (
     gates,
     grouped,
     init_names,
-    pod,
 )
 
 ROLE = "fluence.flux-framework.org/coordination-role"
@@ -292,24 +291,11 @@ def test_order_of_handlers_changes_only_the_order_of_variables() -> None:
         assert one == other
 
 
-# The gate of ours.
-
-
-def test_our_gate_is_added_if_no_policy_adds_it() -> None:
-    ours = "fluence.flux-framework.org/gang"
-    context = replace(CONTEXT, gate_by_webhook=True)
-    assert gates(admitted(pod(), context, handlers=())) == [ours]
-    assert gates(admitted(pod(schedulingGates=[{"name": ours}]), context)) == [ours]
-    assert gates(admitted(pod(), CONTEXT)) == []
-    assert gates(admitted(shared(index="1"), context)) == [ours, "quantum.braket/ready"]
-    assert gates(admitted(pod(nodeName="n"), context)) == []
-
-
 @pytest.mark.parametrize("kind", GroupKind)
 def test_pods_of_other_schedulers_stay_byte_for_byte(kind: GroupKind) -> None:
     for scheduler in ("default-scheduler", "", "Fluence"):
         body = grouped(quantum(), mode="shared", index="0", scheduler=scheduler, size="no number")
-        outcome = mutate(body, REQUEST, ALL, replace(CONTEXT, gate_by_webhook=True, groups=kind))
+        outcome = mutate(body, REQUEST, ALL, replace(CONTEXT, groups=kind))
         assert (outcome.patch, outcome.warnings) == ((), ())
 
 

@@ -11,9 +11,8 @@ from fluence_extender.cluster.errors import ClusterError, Conflict
 from fluence_extender.identity.authority import SECRET, SharedAuthority
 from fluence_extender.identity.certificates import read_bundle, signed_by
 from fluence_extender.identity.identity import Identity
-from fluence_extender.model.names import WEBHOOK_NAME, WORKLOADS_WEBHOOK
+from fluence_extender.model.names import WEBHOOK_NAME
 from fluence_extender.webhook.registration import (
-    NOT_OPTED_OUT,
     PATH,
     RegistrationReconciler,
     UrlTarget,
@@ -35,7 +34,6 @@ class Replica:
     clock: Clock = field(default_factory=Clock)
     installed: list[Identity] = field(default_factory=list)
     may_register: bool = True
-    suspends: bool = False
 
     def __post_init__(self) -> None:
         source = SharedAuthority(self.objects, "fluence-system", TARGET.hosts, self.clock)
@@ -45,7 +43,6 @@ class Replica:
             TARGET,
             self.installed.append,
             lambda: self.may_register,
-            lambda: self.suspends,
         )
 
     def state(self) -> tuple[bool, str]:
@@ -106,26 +103,6 @@ async def test_edit_of_the_bundle_is_corrected() -> None:
     after = replica.objects.objects[PATH]
     assert after["webhooks"] == before["webhooks"]
     assert after["metadata"]["annotations"] == {"theirs": "stays"}
-
-
-async def test_workloads_are_sent_only_while_the_webhook_suspends_them() -> None:
-    replica = Replica()
-
-    async def selected() -> dict[str, object]:
-        await replica.look()
-        entries = replica.objects.objects[PATH]["webhooks"]
-        return {one["name"]: one["namespaceSelector"] for one in entries}
-
-    assert WORKLOADS_WEBHOOK not in await selected()
-    replica.suspends = True
-    assert (await selected())[WORKLOADS_WEBHOOK] == NOT_OPTED_OUT
-    narrowed = copy.deepcopy(replica.objects.objects[PATH])
-    narrowed["webhooks"][-1]["namespaceSelector"] = {"matchLabels": {"team": "physics"}}
-    replica.objects.put(PATH, narrowed)
-    assert (await selected())[WORKLOADS_WEBHOOK] == {"matchLabels": {"team": "physics"}}
-    assert replica.accepted()
-    replica.suspends = False
-    assert WORKLOADS_WEBHOOK not in await selected()
 
 
 async def test_deleted_registration_is_made_again() -> None:

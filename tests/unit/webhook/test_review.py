@@ -19,14 +19,14 @@ def test_request_is_read() -> None:
     assert review.request.namespace == "default"
     assert (review.request.name, review.request.uid, review.request.dry_run) == ("p", UID, True)
     assert review.request.operation == "CREATE"
-    assert review.object == {"metadata": {"name": "p"}, "spec": {}}
+    assert review.pod == {"metadata": {"name": "p"}, "spec": {}}
 
 
 def test_optional_fields_may_be_missing() -> None:
     body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": UID}}
     review = read_review(json.dumps(body).encode())
     assert (review.request.namespace, review.request.name, review.request.dry_run) == ("", "", False)
-    assert review.object is None
+    assert review.pod is None
     assert review.unreadable
 
 
@@ -61,7 +61,7 @@ def test_message_says_why_a_body_is_no_review(body: bytes, text: str) -> None:
 @pytest.mark.parametrize("thing", [None, [], "pod", 7, True])
 def test_object_that_is_no_pod_is_reported(thing: Any) -> None:
     review = read_review(written(thing))
-    assert review.object is None
+    assert review.pod is None
     assert "isn't a pod" in review.unreadable
     assert review.request.uid == UID
 
@@ -73,7 +73,7 @@ def test_deeply_nested_object_is_reported() -> None:
         review = read_review(body)
     except BadReview:
         return
-    assert review.object is None
+    assert review.pod is None
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_deeply_nested_object_is_reported() -> None:
 )
 def test_other_kinds_are_reported(fields: dict[str, Any], what: str) -> None:
     review = read_review(written({"spec": {}}, **fields))
-    assert review.object is None
+    assert review.pod is None
     assert review.unreadable.endswith(what)
 
 

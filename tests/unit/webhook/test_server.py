@@ -56,9 +56,6 @@ class Lookups:
         self.requested.append(name)
         return None
 
-    async def gated_jobs(self) -> str | None:
-        return ""
-
 
 class Service:
     """One webhook without a network."""
@@ -71,9 +68,9 @@ class Service:
         target = UrlTarget("https://127.0.0.1:8443/mutate")
         source = SharedAuthority(self.objects, "fluence-system", target.hosts, lambda: datetime.now(UTC))
         self.registration = RegistrationReconciler(
-            self.objects, source, target, lambda identity: None, lambda: not self.missing, lambda: False
+            self.objects, source, target, lambda identity: None, lambda: not self.missing
         )
-        self.context = Context(gate_by_webhook=True, suspend_by_webhook=True)
+        self.context = Context()
         judge = Admission(("fluxion", "quantum", "gang"), lambda: self.context, self.lookups)
         app = WebhookApp(judge, self.registration, WebhookMetrics(), lambda: self.missing, self.gate)
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://webhook")
@@ -117,16 +114,6 @@ async def test_pods_of_other_schedulers_are_left_byte_identical(service: Service
     assert await service.review(pod(scheduler)) == {"uid": UID, "allowed": True}
     assert await service.answers("unchanged") == 1
     assert service.lookups.requested == []
-
-
-async def test_job_is_suspended_where_no_policy_does_it(service: Service) -> None:
-    shape = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
-    made = {"metadata": {"name": "j"}, "spec": {**shape, "template": {"spec": pod()["spec"]}}}
-    kind = {"group": "batch", "version": "v1", "kind": "Job"}
-    assert (await service.review(made, kind=kind))["patchType"] == "JSONPatch"
-    assert "patch" not in await service.review(made, kind=kind, operation="UPDATE", oldObject=made)
-    service.context = Context(gate_by_webhook=True)
-    assert "patch" not in await service.review(made, kind=kind)
 
 
 async def test_object_of_another_group_is_left_as_it_is(service: Service) -> None:

@@ -41,7 +41,6 @@ ASKED = {
 READ = {
     "cluster/version.yaml": "version -o yaml",
     "cluster/queues.yaml": f"get {KINDS} -o yaml",
-    # Clusters before 1.36 don't serve these kinds.
     "cluster/mutating.yaml": f"get mutatingadmissionpolicies,mutatingadmissionpolicybindings -l {OURS} -o yaml",
     "cluster/validating.yaml": f"get validatingadmissionpolicies,validatingadmissionpolicybindings -l {OURS} -o yaml",
     "cluster/registrations.yaml": f"get mutatingwebhookconfigurations,apiservices -l {OURS} -o yaml",

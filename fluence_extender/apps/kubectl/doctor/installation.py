@@ -25,6 +25,7 @@ from fluence_extender.model.names import (
     SCHEDULER_NAME,
     WEBHOOK_NAME,
 )
+from fluence_extender.model.requirement import NEEDS, is_too_old
 
 DASHBOARD = "fluence-dashboard"
 """The Deployment of ``deploy/dashboard``, which an installation can do without."""
@@ -50,7 +51,7 @@ _NEEDED_RIGHTS = {
 
 
 def cluster(examination: Examination) -> Iterator[Finding]:
-    """Check that the API server answers the user."""
+    """Check that the API server answers the user, and that it isn't too old."""
     try:
         version = json.loads(examination.kubectl("get", "--raw", "/version"))["gitVersion"]
     except (KubectlFailed, ValueError, KeyError) as error:
@@ -61,7 +62,10 @@ def cluster(examination: Examination) -> Iterator[Finding]:
         yield Finding("cluster", FAULT, f"can't be asked: {error}", "check it with kubectl cluster-info")
         return
     examination.cluster = True
-    yield Finding("cluster", OK, f"Kubernetes {version}")
+    if is_too_old(version):
+        yield Finding("cluster", FAULT, f"Kubernetes {version}: {NEEDS}", "update the cluster")
+    else:
+        yield Finding("cluster", OK, f"Kubernetes {version}")
 
 
 def replicas(examination: Examination) -> Iterator[Finding]:

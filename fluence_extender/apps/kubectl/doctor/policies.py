@@ -17,23 +17,19 @@ from fluence_extender.apps.kubectl.doctor.examination import (
     Finding,
 )
 from fluence_extender.apps.kubectl.errors import KubectlFailed
-from fluence_extender.model.names import INTAKE_LABEL, SCHEDULER_NAME, WORKLOADS_WEBHOOK
+from fluence_extender.model.names import INTAKE_LABEL, SCHEDULER_NAME
 
 MUTATING, VALIDATING = "mutatingadmissionpolicy", "validatingadmissionpolicy"
 
 
 @dataclass(frozen=True, slots=True)
 class DeployedPolicy:
-    """A policy of ``deploy/``: what happens ``without`` it, and the ``status`` of the finding in that case.
-
-    ``replaceable`` says that the webhook does its work if the cluster has no gate policy.
-    """
+    """A policy of ``deploy/``: what happens ``without`` it, and the ``status`` of the finding in that case."""
 
     kind: str
     name: str
     status: str
     without: str
-    replaceable: bool = False
 
     @property
     def parts(self) -> tuple[tuple[str, str], ...]:
@@ -46,30 +42,25 @@ POLICIES = (
         MUTATING,
         "fluence-gate",
         WARNING,
-        "pods are placed all the same, only slower, but those that ask for devices wait, unless the webhook marks them "
-        "or the service binds every pod (scheduler-config --barrier)",
-        replaceable=True,
+        "pods are placed all the same, only slower, but those that ask for devices wait",
     ),
     DeployedPolicy(
         MUTATING,
         "fluence-suspend",
         WARNING,
         "the pods of Jobs are placed all the same, but only after they were created",
-        replaceable=True,
     ),
     DeployedPolicy(
         MUTATING,
         "fluence-suspend-operators",
         WARNING,
         "MPIJobs and RayClusters of a queue have their pods while they wait",
-        replaceable=True,
     ),
     DeployedPolicy(
         MUTATING,
         "fluence-births",
         FAULT,
         "the pods of Jobs that are placed before they exist are refused",
-        replaceable=True,
     ),
     DeployedPolicy(
         MUTATING,
@@ -170,12 +161,9 @@ POLICIES = (
     ),
 )
 
-OLDER = "the cluster is older than Kubernetes 1.36"
-REPLACED = "the webhook does the work of " + ", ".join(one.name for one in POLICIES if one.replaceable)
-
 
 def policies(examination: Examination) -> Iterator[Finding]:
-    """Check that each policy of ``deploy/`` is there with its binding, and that nothing marks pods a second time."""
+    """Check that each policy of ``deploy/`` is there with its binding."""
     findings = [finding for kind in (MUTATING, VALIDATING) for finding in _of_kind(examination, kind)]
     if not findings:
         yield Finding("policies", OK, f"all {len(POLICIES)} are installed")
@@ -186,39 +174,12 @@ def _of_kind(examination: Examination, kind: str) -> Iterator[Finding]:
     try:
         names = examination.kubectl("get", f"{kind},{kind}binding", "-o", "name").decode().split()
     except KubectlFailed as error:
-        yield _unseen(examination, kind, str(error))
+        text = f"you may not list {kind} objects" if "(Forbidden)" in str(error) else str(error)
+        yield Finding("policies", UNKNOWN, text)
         return
     found = {tuple(name.replace(".admissionregistration.k8s.io/", "/").split("/")) for name in names}
-    replaced = (MUTATING, "fluence-gate") not in found and kind == MUTATING and _webhook_replaces(examination)
-    if replaced:
-        yield Finding("policies", OK, REPLACED)
     for policy in POLICIES:
         missing = [part for part in policy.parts if part not in found]
-        if policy.kind == kind and missing and not (replaced and policy.replaceable):
+        if policy.kind == kind and missing:
             fix = f"{policy.without}; kubectl apply -k deploy adds it"
             yield Finding("policies", policy.status, f"there is no {' '.join(missing[0])}", fix)
-    if (f"{kind}binding", "fluence-mark") in found:
-        fix = "kubectl delete mutatingadmissionpolicy,mutatingadmissionpolicybinding fluence-mark"
-        yield Finding(
-            "policies", WARNING, "fluence-mark is evaluated for nothing: fluence-gate marks pods", fix
-        )
-
-
-def _webhook_replaces(examination: Examination) -> bool:
-    """Return whether the webhook is registered to do the work of policies."""
-    found = examination.webhook
-    return not isinstance(found, Finding) and any(
-        one.get("name") == WORKLOADS_WEBHOOK for one in found.get("webhooks") or ()
-    )
-
-
-def _unseen(examination: Examination, kind: str, message: str) -> Finding:
-    if "have a resource type" in message and kind == MUTATING and _webhook_replaces(examination):
-        return Finding("policies", OK, f"{OLDER}; {REPLACED}")
-    if "have a resource type" in message:
-        text = f"the API server has no {kind}: {OLDER}"
-        fix = 'docs/security.md says what is lost ("Where policies fail or are missing")'
-        return Finding("policies", WARNING, text, fix)
-    return Finding(
-        "policies", UNKNOWN, f"you may not list {kind} objects" if "(Forbidden)" in message else message
-    )

@@ -12,14 +12,7 @@ import pytest
 
 from fluence_extender import __version__
 from fluence_extender.apps.kubectl.doctor import installation
-from fluence_extender.apps.kubectl.doctor.policies import (
-    MUTATING,
-    POLICIES,
-    REPLACED,
-    VALIDATING,
-    DeployedPolicy,
-)
-from fluence_extender.model.names import WORKLOADS_WEBHOOK
+from fluence_extender.apps.kubectl.doctor.policies import MUTATING, POLICIES, VALIDATING, DeployedPolicy
 from tests.unit.apps.kubectl.programs import Ended, Fluence, Program
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -53,22 +46,15 @@ def registration(bundle: str = "Q0E=", **client: Any) -> str:
     return json.dumps({"webhooks": [{"clientConfig": {**where, "caBundle": bundle}}] * 2})
 
 
-def registered_for_workloads() -> str:
-    found = json.loads(registration())
-    found["webhooks"].append({**found["webhooks"][0], "name": WORKLOADS_WEBHOOK})
-    return json.dumps(found)
-
-
-NOT_SERVED = 'error: the server doesn\'t have a resource type "mutatingadmissionpolicy"'
 ADMISSION = ".admissionregistration.k8s.io/"
 
 
-def installed(kind: str, *but: str, more: str = "") -> str:
+def installed(kind: str, *but: str) -> str:
     """The policies of a kind with their bindings, as kubectl names them."""
     names = [
         f"{one}{ADMISSION}{name}" for policy in POLICIES if policy.kind == kind for one, name in policy.parts
     ]
-    return "\n".join([*(name for name in names if not name.endswith(but)), more])
+    return "\n".join(name for name in names if not name.endswith(but))
 
 
 @pytest.fixture
@@ -147,6 +133,12 @@ QUEUE_PARTLY_IGNORED = {
             "can't be asked",
             "kubectl",
         ),
+        (
+            "get --raw /version",
+            {"out": '{"gitVersion": "v1.35.4"}'},
+            *("cluster", "fault", "Kubernetes v1.35.4: Kubernetes 1.36 or newer is needed", "update"),
+        ),
+        ("get --raw /version", {"out": '{"gitVersion": "main"}'}, "cluster", "ok", "Kubernetes main", ""),
         (
             ".org/v1/backends",
             {"err": "x (NotFound): y", "code": 1},
@@ -236,20 +228,7 @@ QUEUE_PARTLY_IGNORED = {
             "policies",
             "warning",
             "there is no mutatingadmissionpolicybinding fluence-gate",
-            "only slower, but those that ask for devices wait, unless the webhook marks them",
-        ),
-        (
-            "get mutatingadmissionpolicy,",
-            {"out": installed(MUTATING, more=f"{MUTATING}binding{ADMISSION}fluence-mark")},
-            "policies",
-            "warning",
-            "fluence-mark is evaluated for nothing",
-            "kubectl delete mutatingadmissionpolicy,mutatingadmissionpolicybinding fluence-mark",
-        ),
-        (
-            "get mutatingadmissionpolicy,",
-            {"err": NOT_SERVED, "code": 1},
-            *("policies", "warning", "older than Kubernetes 1.36", "docs/security.md"),
+            "only slower, but those that ask for devices wait",
         ),
         (
             "get validatingadmissionpolicy,",
@@ -385,26 +364,6 @@ def test_each_fault_is_found_with_its_fix(
     assert fix in found[2], found
     assert bool(found[2]) == bool(fix)
     assert ended.code == int("fault" in {one[0] for one in findings(ended).values()})
-
-
-def test_policies_whose_work_the_webhook_does_are_no_fault(healthy: Fluence, kubectl: Program) -> None:
-    kubectl.answers("get mutatingwebhookconfiguration fluence-webhook", out=registered_for_workloads())
-    kubectl.answers(f"get {MUTATING},", out=installed(MUTATING, *(f"/{one.name}" for one in POLICIES)))
-    ended = healthy("doctor", "-o", "json")
-    found = [one for one in json.loads(ended.out)["items"] if one["check"] == "policies"]
-    assert (found[0]["status"], found[0]["text"]) == ("ok", REPLACED)
-    missing = [one.name for one in POLICIES if one.kind == MUTATING and not one.replaceable]
-    assert [one["text"] for one in found[1:]] == [f"there is no {MUTATING} {name}" for name in missing]
-    assert {one["status"] for one in found[1:]} == {"warning"}
-
-
-def test_older_cluster_whose_webhook_does_the_work_of_policies_is_healthy(
-    healthy: Fluence, kubectl: Program
-) -> None:
-    kubectl.answers("get mutatingwebhookconfiguration fluence-webhook", out=registered_for_workloads())
-    kubectl.answers(f"get {MUTATING},", err=NOT_SERVED, code=1)
-    found = findings(healthy("doctor", "-o", "json"))["policies"]
-    assert found == ("ok", f"the cluster is older than Kubernetes 1.36; {REPLACED}", "")
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)

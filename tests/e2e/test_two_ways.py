@@ -1,6 +1,6 @@
-"""All or nothing in each of the three ways: by our gate, by kube-scheduler's own gang cycle, by the barrier at bind.
+"""All or nothing in each of the two ways: by our gate, and by kube-scheduler's own gang cycle.
 
-In the last two pods are created without our gate, so kube-scheduler tries them at once.
+In the second one pods are created without our gate, so kube-scheduler tries them at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.e2e.workloads import deployment, grouped, indexed_job, labelled, ours
 from tests.localcluster import Api
 
 GANG_CYCLE = {"GenericWorkload": True, "GangScheduling": True}
-WAYS = ("gate", "gang cycle", "barrier")
+WAYS = ("gate", "gang cycle")
 PATIENCE = 180.0
 """Seconds: without the gate a refused pod comes back only after kube-scheduler's back-off."""
 
@@ -32,12 +32,9 @@ Gang = Callable[[str, Manifest, int], list[Manifest]]
 def way(request: pytest.FixtureRequest, installation: Installation) -> Iterator[str]:
     """The way in which gangs are kept whole."""
     with ExitStack() as stack:
-        if request.param != "gate":
-            stack.enter_context(installation.ungated())
         if request.param == "gang cycle":
+            stack.enter_context(installation.ungated())
             stack.enter_context(installation.other(feature_gates=GANG_CYCLE))
-        if request.param == "barrier":
-            stack.enter_context(installation.other(barrier=True))
         yield request.param
 
 
@@ -124,7 +121,7 @@ def test_of_two_indexed_jobs_the_loser_runs_in_full_once_the_winner_completes(
     winner, loser = settled(fluence, namespace, ("one", "two"))
     history.wait(2)
     assert [one.partition("-")[0] for one in history.names()] == [winner, winner]
-    assert (bound_at_once if way == "barrier" else placed_at_once)(fluence, namespace.name, winner)
+    assert placed_at_once(fluence, namespace.name, winner)
     for one in bound_by_group(namespace)[winner]:
         path = f"/api/v1/namespaces/{namespace.name}/pods/{one['metadata']['name']}"
         namespace.api.patch(path, {"metadata": {"annotations": {RUN_FOR: "100ms"}}})
@@ -136,7 +133,7 @@ def test_of_two_indexed_jobs_the_loser_runs_in_full_once_the_winner_completes(
     namespace.wait_for_pods(done, "the loser to run in full", PATIENCE)
     history.wait(4)
     fluence.wait_for_state(namespace.name, loser, "bound")
-    assert (bound_at_once if way == "barrier" else placed_at_once)(fluence, namespace.name, loser)
+    assert placed_at_once(fluence, namespace.name, loser)
     when = {
         name: [at for at, one in history.bound.values() if one["metadata"]["name"].startswith(f"{name}-")]
         for name in (winner, loser)

@@ -1,8 +1,7 @@
-"""Prepare pods for the extender, on clusters where no admission policy does.
+"""Mark the pods that the extender itself has to bind, and take off its annotations that a pod brings.
 
-Pods that the extender itself has to bind are marked, and annotations of the extender that a pod brings are taken off if
-no Binding would overwrite them. The rule is the same as in the policy ``fluence-gate`` (``deploy/base/gate.yaml``),
-which explains it. A test applies both to the same pods.
+The rule is that of the policy ``fluence-gate`` (``deploy/base/gate.yaml``), which explains it. A test applies both to
+the same pods.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ CONSTRAINTS = ("affinity", "topologySpreadConstraints", "volumes", "resourceClai
 
 
 def mark(draft: Draft, always: bool = False) -> None:
-    """Mark the draft's pod if the extender has to bind it, or ``always``, unless it is bound already."""
-    if draft.spec.get("nodeName") or not (always or needs_mark(draft.object)):
+    """Mark the draft's pod if the extender has to bind it, or ``always``."""
+    if not (always or needs_mark(draft.object)):
         return
     for kind in ("requests", "limits"):
         draft.put("spec", "containers", 0, "resources", kind, MARK_RESOURCE, value="0")
 
 
-def take_off_copies(draft: Draft, born: bool = False) -> None:
+def take_off_copies(draft: Draft, born: bool) -> None:
     """Remove the annotations that say when another pod came, and with which gang and on which node it was placed.
 
     A pod that is ``born`` on its node keeps what its Job's template says of its gang.
