@@ -5,7 +5,7 @@ anew. So the same account can be written any number of times, in any order of ba
 
 Invariants: the queue, user, namespace and account of a pod never change after its first account. An observed end stays;
 only an unobserved one (`WorkOutcome.LOST`) is replaced by a better one. Pods that retention has removed aren't taken in
-again.
+again. A database of a newer version is never written.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Column, Connection, Table, case, delete, func, select
+from sqlalchemy import Column, Connection, Table, case, delete, func, inspect, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from fluence_extender.accounting.days import Used, used
-from fluence_extender.accounting.tables import PERIOD, amounts, daily, facts, periods, pods, runs, totals
+from fluence_extender.accounting.errors import NewerDatabase
+from fluence_extender.accounting.tables import VERSION, amounts, daily, facts, metadata, pods, runs
 from fluence_extender.model.accounting import MovedStart, PodAccount, WorkOutcome
 
-SEEN, REMOVED = "seen", "removed"
-"""The facts: when the writer last saw the cluster, and the time before which ended pods have been removed."""
+SEEN, REMOVED, MADE = "seen", "removed", "version"
+"""The facts: when the writer last saw the cluster, before when ended pods have been removed, and `VERSION`."""
 
 AT_ONCE = 500
 """The most rows that one statement names."""
@@ -45,6 +46,19 @@ Held = list[tuple[str, str, int]]
 
 def _upsert(connection: Connection, table: Table) -> Any:
     return (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(table)
+
+
+def prepare(connection: Connection) -> None:
+    """Make the tables where there are none. Raises `NewerDatabase`."""
+    made = fact(connection, MADE) if inspect(connection).has_table(facts.name) else 0
+    if made > VERSION:
+        raise NewerDatabase(
+            f"the database was made by a newer version of fluence-extender (its tables have version {made}, and "
+            f"this one knows {VERSION}): nothing is written to it. Install that version, or name another database"
+        )
+    if made < VERSION:
+        metadata.create_all(connection)
+        put_fact(connection, MADE, VERSION)
 
 
 def write(connection: Connection, batch: Sequence[PodAccount], now: int) -> None:
@@ -131,28 +145,16 @@ def put_fact(connection: Connection, name: str, value: int) -> None:
 
 
 def add(connection: Connection, charges: Counter[Used]) -> None:
-    """Add to the sums of days and of periods."""
-    by_period: Counter[tuple[Any, ...]] = Counter()
-    by_namespace: Counter[tuple[Any, ...]] = Counter()
-    for key, amount in charges.items():
-        by_period[key._replace(day=key.day // PERIOD)] += amount
-        by_namespace[key.day, key.resource, key.backend, key.namespace] += amount
-    _add(connection, daily, charges)
-    _add(connection, periods, by_period)
-    _add(connection, totals, by_namespace)
-
-
-def _add(connection: Connection, table: Table, charges: Mapping[Any, int]) -> None:
-    """Add to the rows of a table, in the order of their keys, so that two writers can't lock each other out."""
-    names = table.columns.keys()
+    """Add to the sums of days, in the order of their keys, so that two writers can't lock each other out."""
+    names = daily.columns.keys()
     changes = {key: max(-MOST_TOGETHER, min(charges[key], MOST_TOGETHER)) for key in sorted(charges)}
     rows = [dict(zip(names, (*key, amount), strict=True)) for key, amount in changes.items() if amount]
     if rows:
-        new = _upsert(connection, table)
-        before, more = table.c.unit_seconds, new.excluded.unit_seconds
+        new = _upsert(connection, daily)
+        before, more = daily.c.unit_seconds, new.excluded.unit_seconds
         total = case((before > MOST_TOGETHER - more, MOST_TOGETHER), else_=before + more)
         connection.execute(
-            new.on_conflict_do_update(index_elements=list(table.primary_key), set_={"unit_seconds": total}),
+            new.on_conflict_do_update(index_elements=list(daily.primary_key), set_={"unit_seconds": total}),
             rows,
         )
 

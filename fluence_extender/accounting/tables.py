@@ -3,13 +3,12 @@
 * ``pods``: one row for each pod that had a node, with its ``amounts``. They are the facts.
 * ``runs``: one row for each life of a gang, made from the rows of its pods.
 * ``daily``: what was used on each day (UTC) by the pods that have ended, for years.
-* ``periods``: the same for each period of `PERIOD` days, so that the use of years is added up from few rows.
-* ``totals``: what each namespace used on each day, so that use by day is, too.
-* ``facts``: until when the writer has seen the cluster, and until when pods have been removed.
+* ``facts``: the version of these tables, until when the writer has seen the cluster, and until when pods have been
+  removed.
 
-Invariants: the rows of ``runs`` and of the sums follow from those of ``pods``, and each transaction changes them
+Invariants: the rows of ``runs`` and of ``daily`` follow from those of ``pods``, and each transaction changes them
 together. All amounts are integers, so what is added and taken away again leaves nothing. Times are seconds since the
-epoch; a ``day`` is their quotient by 86,400, and a ``period`` is that of a day by `PERIOD`.
+epoch; a ``day`` is their quotient by 86,400.
 """
 
 from __future__ import annotations
@@ -18,8 +17,10 @@ from sqlalchemy import JSON, BigInteger, Column, Index, Integer, MetaData, Strin
 
 metadata = MetaData()
 
+VERSION = 1
+"""The version of the tables, which grows with each change of them."""
+
 DAY = 86_400
-PERIOD = 32
 
 
 def _owner_columns() -> list[Column[str]]:
@@ -87,35 +88,17 @@ runs = Table(
 """The wider indexes have what runs are filtered by, so that those that don't fit are passed over without their rows."""
 
 
-def _sums(name: str, unit: str) -> Table:
-    """Return a table of what was used in each ``unit`` of time."""
-    return Table(
-        name,
-        metadata,
-        Column(unit, Integer, primary_key=True),
-        *(Column(column.name, column.type, primary_key=True) for column in _owner_columns()),
-        Column("resource", String(317), primary_key=True),
-        Column("backend", String(400), primary_key=True),
-        Column("unit_seconds", BigInteger, nullable=False),
-        Index(f"{name}_namespace", "namespace", unit),
-        Index(f"{name}_user", "user_name", unit),
-    )
-
-
-daily = _sums("daily", "day")
-periods = _sums("periods", "period")
-
-totals = Table(
-    "totals",
+daily = Table(
+    "daily",
     metadata,
     Column("day", Integer, primary_key=True),
+    *(Column(column.name, column.type, primary_key=True) for column in _owner_columns()),
     Column("resource", String(317), primary_key=True),
     Column("backend", String(400), primary_key=True),
-    Column("namespace", String(63), primary_key=True),
     Column("unit_seconds", BigInteger, nullable=False),
-    sqlite_with_rowid=False,
+    Index("daily_namespace", "namespace", "day"),
+    Index("daily_user", "user_name", "day"),
 )
-"""Its rows are added up in the order of its key, which is the table itself in a file of SQLite."""
 
 facts = Table(
     "facts",

@@ -24,7 +24,6 @@ from fluence_extender.accounting import store
 from fluence_extender.accounting.address import open_engine, shown
 from fluence_extender.accounting.errors import brief
 from fluence_extender.accounting.lock import WriterLock
-from fluence_extender.accounting.migrating import migrate
 from fluence_extender.model.accounting import PodAccount
 
 log = structlog.get_logger(__name__)
@@ -270,7 +269,7 @@ class AccountWriter:
                 with connection.begin():
                     self._lock.take(connection)
                 with connection.begin():
-                    migrate(connection)
+                    store.prepare(connection)
             except BaseException:
                 connection.close()
                 raise

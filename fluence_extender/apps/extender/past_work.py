@@ -1,6 +1,6 @@
 """The account of past work, if ``--history`` asks for one.
 
-Its packages (SQLAlchemy, alembic, psycopg) are an extra, and they are imported only here. A service without
+Its packages (SQLAlchemy, psycopg) are an extra, and they are imported only here. A service without
 ``--history`` never imports them.
 """
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import URL, Connection
 
+from fluence_extender.accounting import store
 from fluence_extender.accounting.address import open_engine, parse_address
-from fluence_extender.accounting.migrating import migrate
 from fluence_extender.accounting.writer import AccountWriter, WriterFigures
 from tests.unit.accounting.postgresql import PostgresServer
 
@@ -40,7 +40,7 @@ def connection(database: URL) -> Iterator[Connection]:
     engine = open_engine(database, 1, read_only=False)
     with engine.connect() as opened:
         with opened.begin():
-            migrate(opened)
+            store.prepare(opened)
         yield opened
     engine.dispose()
 

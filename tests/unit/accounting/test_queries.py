@@ -132,7 +132,7 @@ def statements() -> list[Select[Any]]:
     both = [(question, reader) for question in asked for reader in (ALL, some)]
     return [
         *(fitting(part, question) for question, reader in both for part in parts(question, reader)),
-        *(one for by in Grouping for reader in (ALL, some) for one in ended_use(by, NOON, "", reader)),
+        *(ended_use(by, NOON, "", reader) for by in Grouping for reader in (ALL, some)),
         *(running_use(by, NOON, "", reader, NOON) for by in Grouping for reader in (ALL, some)),
     ]
 

@@ -114,7 +114,7 @@ def test_newer_database_is_not_written(database: URL, writer: MakeWriter, told: 
     one.close()
     engine = open_engine(database, 1, read_only=False)
     with engine.begin() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        connection.execute(text("UPDATE facts SET value = 9999 WHERE name = 'version'"))
     engine.dispose()
     later = writer(database)
     later.begin(frozenset())
