@@ -5,8 +5,9 @@ from __future__ import annotations
 from benchmarks.throughput.contenders import process_ids
 from benchmarks.throughput.workloads import STOCK, Form, Manifest
 from tests.localcluster import ControlPlane
+from tests.localcluster.recipe import release
 
-VERSION = "v1alpha2"
+VERSION = release().pod_groups.rpartition("/")[2]
 GATES = ("GenericWorkload", "GangScheduling")
 
 

@@ -11,10 +11,11 @@ from tests.chaos.deeds import Create, Delete
 from tests.chaos.workloads import WORKLOAD, manifests
 from tests.e2e.harness import Manifest
 from tests.localcluster import Api, ApiError
+from tests.localcluster.recipe import release
 
 PODS = "/api/v1/namespaces/{}/pods"
 JOBS = "/apis/batch/v1/namespaces/{}/jobs"
-GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/{}/podgroups"
+GROUPS = f"/apis/{release().pod_groups}/namespaces/{{}}/podgroups"
 
 
 @dataclass(slots=True)

@@ -27,6 +27,7 @@ import yaml
 
 from tests.e2e.judge import KubeletJudge
 from tests.localcluster import Api, ApiError, ControlPlane, TimedOut
+from tests.localcluster.recipe import release
 
 Manifest = dict[str, Any]
 T = TypeVar("T")
@@ -290,7 +291,10 @@ def summary(pod: Manifest) -> str:
 
 
 def documents(*manifests: Manifest | str | Path) -> list[Manifest]:
-    """All documents in ``manifests``: dicts, YAML text, or YAML files."""
+    """All documents in ``manifests``: dicts, YAML text, or YAML files.
+
+    Native PodGroups get the version that the cluster under test serves.
+    """
     found: list[Manifest] = []
     for manifest in manifests:
         if isinstance(manifest, dict):
@@ -298,4 +302,7 @@ def documents(*manifests: Manifest | str | Path) -> list[Manifest]:
         else:
             text = manifest.read_text() if isinstance(manifest, Path) else manifest
             found += [document for document in yaml.safe_load_all(text) if document]
+    for document in found:
+        if document["apiVersion"].startswith("scheduling.k8s.io/v1") and document["kind"] == "PodGroup":
+            document["apiVersion"] = release().pod_groups
     return found

@@ -30,6 +30,7 @@ from tests.e2e.nodes import NodeFactory
 from tests.e2e.plugin import user_shell
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import gang
+from tests.localcluster.recipe import release
 from tests.nodes.network import CONTROL
 from tests.unit.coordination.servers import FakeBraket, FakeIbm, serving
 
@@ -85,9 +86,9 @@ def test_gangs_of_the_examples_run(cluster: Cluster, namespace: Namespace, fluen
         "the gangs to run",
     )
     assert len(set(nodes_of(namespace, "neighbours"))) == 1
-    group = cluster.api.get(f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{namespace.name}/podgroups/native")
+    group = cluster.api.get(f"/apis/{release().pod_groups}/namespaces/{namespace.name}/podgroups/native")
     conditions = {one["type"]: one["status"] for one in group["status"]["conditions"]}
-    assert conditions["PodGroupScheduled"] == "True"
+    assert conditions[release().pod_group_condition] == "True"
     apply(namespace, "08-too-big")
     fluence.wait_for_reason(namespace.name, "too-big", "unsatisfiable")
     assert nodes_of(namespace, "too-big") == ["", ""]
@@ -138,11 +139,11 @@ def test_podgroup_names_the_member_that_its_kubelet_rejects(
     group, sound, unsound = documents(EXAMPLES / "04-native-podgroup.yaml")
     unsound["spec"]["securityContext"] = FORBIDDEN
     namespace.create(group, sound, unsound)
-    path = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{namespace.name}/podgroups/native"
+    path = f"/apis/{release().pod_groups}/namespaces/{namespace.name}/podgroups/native"
 
     def rejected() -> str:
         conditions = {one["type"]: one for one in cluster.api.get(path)["status"].get("conditions") or ()}
-        found = conditions.get("PodGroupScheduled", {})
+        found = conditions.get(release().pod_group_condition, {})
         return str(found["message"]) if found.get("reason") == "Rejected" else ""
 
     told = wait_for(rejected, LONG, "the condition of the PodGroup")

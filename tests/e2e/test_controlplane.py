@@ -168,10 +168,10 @@ def test_service_account_may_do_what_rbac_grants_and_no_more(
 def test_native_pod_groups_are_served_and_go_when_deleted(
     namespace: Namespace, control_plane: ControlPlane
 ) -> None:
-    served = control_plane.api.get("/apis/scheduling.k8s.io/v1alpha2")["resources"]
+    served = control_plane.api.get(f"/apis/{release().pod_groups}")["resources"]
     assert {"PodGroup", "Workload"} <= {entry["kind"] for entry in served}
     group = {
-        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "apiVersion": release().pod_groups,
         "kind": "PodGroup",
         "metadata": {"name": "gang"},
         "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},

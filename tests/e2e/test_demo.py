@@ -16,6 +16,7 @@ from fluence_extender.demo.manifests import devices_file, examples, read
 from fluence_extender.demo.run import demonstrate
 from fluence_extender.demo.view import PodView, Row, rows, watch
 from fluence_extender.model.names import DEFAULT_NAMESPACE, RESOURCES_CONFIGMAP, RESOURCES_KEY
+from tests.e2e.harness import documents
 from tests.localcluster import ControlPlane
 from tests.localcluster.stack import Stack, Webhook
 
@@ -55,9 +56,8 @@ def rows_on_a_real_control_plane() -> list[Row]:
         plane.start_scheduler(name="kube-scheduler-default")
         webhook = Webhook(plane)
         with Stack(plane, arguments=("--engine", "embedded")) as stack, webhook:
-            for file in examples():
-                for manifest in read(file):
-                    plane.api.apply(manifest, "default")
+            for manifest in documents(*examples()):
+                plane.api.apply(manifest, "default")
 
             def look() -> list[Row]:
                 return rows(

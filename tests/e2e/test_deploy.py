@@ -42,6 +42,7 @@ from tests.e2e.installation import handed_on
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.queue_objects import define
 from tests.localcluster import Api, ApiError, ControlPlane
+from tests.localcluster.recipe import release
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.yaml"))
@@ -268,7 +269,7 @@ async def test_the_extenders_own_role_suffices_for_all_it_does(
     namespace: Namespace, nodes: NodeFactory, extender_account: Path
 ) -> None:
     (node,) = nodes(1, cpu="4")
-    group = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "gang"}}
+    group = {"apiVersion": release().pod_groups, "kind": "PodGroup", "metadata": {"name": "gang"}}
     gang, _, _ = namespace.create(
         {**group, "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}},
         pod("placed", scheduler="nobody", schedulingGates=[{"name": GATE}]),

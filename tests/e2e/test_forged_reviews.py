@@ -27,6 +27,7 @@ from tests.e2e.harness import Manifest, Namespace, documents, pod, wait_for
 from tests.e2e.installation import BASE, Installation
 from tests.e2e.workloads import labelled, ours
 from tests.localcluster import Api, ApiError, ControlPlane
+from tests.localcluster.recipe import release
 from tests.unit.webhook.reviews import written
 
 
@@ -62,7 +63,7 @@ def object_of(
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **body}
 
 
-VERSION = "scheduling.k8s.io/v1alpha2"
+VERSION = release().pod_groups
 RBAC = "rbac.authorization.k8s.io/v1"
 GRANTED = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "patch"]}]
 BY_THEM = [{"kind": "ServiceAccount", "name": "theirs", "namespace": "default"}]

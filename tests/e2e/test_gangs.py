@@ -11,6 +11,7 @@ from tests.e2e.installation import gates_of
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import deployment, gang, grouped, indexed_job, labelled, ours, pod_group
+from tests.localcluster.recipe import release
 
 
 def test_pod_alone_is_a_gang_of_one(fluence: Fluence, namespace: Namespace, nodes: NodeFactory) -> None:
@@ -50,10 +51,10 @@ def test_deployment_in_a_pod_group_of_one_runs(
 
 
 def condition(namespace: Namespace, group: str) -> dict[str, str]:
-    """The condition PodGroupScheduled of a native PodGroup; empty while there is none."""
-    path = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{namespace.name}/podgroups/{group}"
+    """The condition of a native PodGroup; empty while there is none."""
+    path = f"/apis/{release().pod_groups}/namespaces/{namespace.name}/podgroups/{group}"
     conditions = namespace.api.get(path).get("status", {}).get("conditions") or ()
-    return next((one for one in conditions if one["type"] == "PodGroupScheduled"), {})
+    return next((one for one in conditions if one["type"] == release().pod_group_condition), {})
 
 
 def test_native_pod_group_of_two_is_bound_and_called_scheduled(

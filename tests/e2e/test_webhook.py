@@ -39,6 +39,7 @@ from tests.e2e.installation import Installation
 from tests.e2e.plugin import user_shell
 from tests.e2e.workloads import labelled, ours
 from tests.localcluster import Api, ApiError, ControlPlane
+from tests.localcluster.recipe import release
 from tests.localcluster.stack import Webhook
 from tests.unit.webhook.certificates import shown_by
 from tests.unit.webhook.reviews import written
@@ -185,7 +186,7 @@ def test_row_64_server_side_dry_run_makes_nothing(admission: Admission, namespac
     admission.api.request("POST", path, classical, query={"dryRun": "All"})
     # A real pod afterwards: what it brings about is there, so that what isn't there was never made.
     namespace.create(labelled(ours("real", cpu="9000"), "real", 2))
-    groups = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{namespace.name}/podgroups"
+    groups = f"/apis/{release().pod_groups}/namespaces/{namespace.name}/podgroups"
 
     def names(path: str) -> set[str]:
         return {one["metadata"]["name"] for one in admission.api.get(path)["items"]}

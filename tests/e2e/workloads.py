@@ -7,6 +7,7 @@ from typing import Any
 
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, SCHEDULER_NAME
 from tests.e2e.harness import Manifest, job, pod
+from tests.localcluster.recipe import release
 
 RESOURCES = """
 resources:
@@ -54,7 +55,7 @@ def pod_group(name: str, min_count: int, topology: str = "") -> Manifest:
     """A native PodGroup with the gang policy; ``topology`` is the node label of which its pods share one value."""
     constraints = {"schedulingConstraints": {"topology": [{"key": topology}]}} if topology else {}
     return {
-        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "apiVersion": release().pod_groups,
         "kind": "PodGroup",
         "metadata": {"name": name},
         "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}, **constraints},

@@ -4,8 +4,8 @@ Everything listens on loopback only. etcd doesn't wait for the disk, because its
 process but not of the machine. ServiceAccount admission is off, so that a pod can be created without a token;
 ServiceAccounts, their tokens and RBAC work. TaintNodesByCondition is off too: nodes are created Ready here, and the
 controller manager would need longer to remove the taint than everything else takes (Kubernetes 1.36, 1,000 nodes: 11 of
-16 s). The API server shows webhooks a client certificate. The API of native gang scheduling is served (Kubernetes 1.36:
-feature GenericWorkload, scheduling.k8s.io/v1alpha2).
+16 s). The API server shows webhooks a client certificate. The API of native gang scheduling is served (feature
+GenericWorkload).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from tests.localcluster.process import LOOPBACK
+from tests.localcluster.recipe import release
 
 SCHEDULER_API = "kubescheduler.config.k8s.io/v1"
 ISSUER = "https://kubernetes.default.svc"
@@ -122,7 +123,7 @@ def apiserver(at: Layout) -> list[str]:
         f"--admission-control-config-file={secrets / 'admission.yaml'}",
         "--allow-privileged=true",
         NATIVE_GANGS,
-        "--runtime-config=scheduling.k8s.io/v1alpha2=true",
+        f"--runtime-config={release().pod_groups}=true",
     ]
 
 

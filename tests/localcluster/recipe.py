@@ -24,10 +24,12 @@ from tests.localcluster.errors import LocalClusterError
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The versions of one release of Kubernetes, as its tags name them."""
+    """The versions of one release of Kubernetes, as its tags name them, and how it serves native PodGroups."""
 
     kubernetes: str
     etcd: str
+    pod_groups: str
+    pod_group_condition: str
 
     @property
     def modules(self) -> Path:
@@ -52,7 +54,10 @@ class Release:
 
 
 PROGRAM_FOLDER = Path(__file__).parent / "program"
-RELEASES = {"1.36": Release("v1.36.3", "v3.6.16"), "1.37": Release("v1.37.2", "v3.7.0")}
+RELEASES = {
+    "1.36": Release("v1.36.3", "v3.6.16", "scheduling.k8s.io/v1alpha2", "PodGroupScheduled"),
+    "1.37": Release("v1.37.2", "v3.7.0", "scheduling.k8s.io/v1beta1", "PodGroupInitiallyScheduled"),
+}
 VARIABLE = "KUBERNETES"
 """The environment variable that names the release to test on, such as 1.37; without it the first one is used."""
 
