@@ -14,8 +14,8 @@ SCRIPTS := .ci/install .ci/lock .ci/run tests/kind/run.sh deploy/krew/kubectl-fl
 # More arguments for the tool behind a target: make test ARGS="-k gang", make demo ARGS="--keep"
 ARGS :=
 
-.PHONY: help install check quick test nightly demo bench chaos throughput peers fuzz node-test kind-test image \
-	sidecar-image base-image image-test manifests chart lock docs with-docs with-tests with-checks
+.PHONY: help install check quick test controlplane nightly scenarios releases demo bench chaos throughput peers fuzz \
+	node-test kind-test image sidecar-image base-image image-test manifests chart lock docs with-docs with-tests with-checks
 
 help: ## What there is to make
 	@awk -F ": .*## | ## " '/^[a-z-]+:.* ## / {split($$1, name, ":"); printf "%-13s %s\n", name[1], $$NF}' Makefile
@@ -50,14 +50,27 @@ quick: export PYTHONHASHSEED := 0
 quick: with-tests ## A few tests of every room, in less than a minute, without a control plane
 	$(BIN)/python -m pytest -n 2 --dist loadfile @tests/quick.txt $(ARGS)
 
+controlplane: with-tests ## The control plane that the end-to-end tests run on; six minutes the first time
+	$(BIN)/python -m tests.localcluster
+
 # End-to-end tests wait more than they work, so three processes share two cores, each with a control plane of its own;
 # ARGS="-n 0" runs all in one. The order of sets is a part of what the property tests try again alike.
 test: export PYTHONHASHSEED := 0
-test: with-tests ## All tests, the end-to-end ones on a control plane of their own
-	$(BIN)/python -m pytest -n 3 --dist loadfile $(ARGS)
+test: controlplane ## All tests, the end-to-end ones on a control plane of their own (KUBERNETES=1.37: of that release)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 10 $(ARGS)
 
-nightly: with-tests ## At length: 100,000 scenarios of all engines, 2,000 Jobs that drain; an hour or more
+# What takes too long for each change. Each part can be run alone.
+nightly: scenarios releases chaos fuzz node-test image-test ## All of what follows, hours
+
+scenarios: with-tests ## At length: 100,000 scenarios of all engines, 2,000 Jobs that drain; an hour or more
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest tests/property tests/e2e/test_suspended_submission.py $(ARGS)
+
+releases: release-1.36 release-1.37 ## The end-to-end tests on each release of Kubernetes
+
+release-%: export KUBERNETES = $*
+release-%: with-tests
+	$(BIN)/python -m tests.localcluster
+	$(BIN)/python -m pytest -n 3 --dist loadfile tests/e2e tests/integration/cluster $(ARGS)
 
 demo: install ## The service at work on this machine, on an embedded cluster (ARGS=--keep: until Ctrl-C)
 	$(BIN)/fluence-extender demo $(ARGS)
@@ -68,8 +81,8 @@ bench: with-tests ## What matches, restarts and passes of the queue cost
 	$(BIN)/python -m benchmarks.queue
 	$(BIN)/python -m benchmarks.queue --costs
 
-chaos: with-tests ## 200 random kills and stops of everything on a real control plane, half an hour (see docs/reliability.md)
-	$(BIN)/python -m tests.chaos $(ARGS)
+chaos: with-tests ## 200 random kills and stops of two replicas, API server and nodes, half an hour (docs/reliability.md)
+	$(BIN)/python -m tests.chaos --replicas 2 $(ARGS)
 
 throughput: with-tests ## Pods a second and CPU a pod, beside the stock scheduler (half an hour, on a free machine)
 	$(BIN)/python -m benchmarks.throughput $(ARGS)
