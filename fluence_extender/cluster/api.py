@@ -49,7 +49,6 @@ from fluence_extender.cluster.sources import Discovery
 from fluence_extender.model.names import (
     DEFAULT_NAMESPACE,
     DOMAIN,
-    FIRST_SEEN_ANNOTATION,
     KEPT_ANNOTATION,
     MET_ANNOTATION,
     PINNED_ANNOTATION,
@@ -219,13 +218,12 @@ class ApiCluster:
         return eviction_block(listed, pods)
 
     async def report_pod(
-        self, pod: Pod, message: str, first_seen: int, asks_since: float = 0.0, met: Collection[str] = ()
+        self, pod: Pod, message: str, asks_since: float = 0.0, met: Collection[str] = ()
     ) -> None:
         """See `Cluster.report_pod`. One PATCH of pods/status, for the version that was observed."""
-        noted = {FIRST_SEEN_ANNOTATION: str(first_seen)}
+        metadata: Json = {"uid": pod.uid, "resourceVersion": pod.resource_version}
         if met:
-            noted[MET_ANNOTATION] = met_record(pod.uid, met)
-        metadata = {"uid": pod.uid, "resourceVersion": pod.resource_version, "annotations": noted}
+            metadata["annotations"] = {MET_ANNOTATION: met_record(pod.uid, met)}
         body = {"metadata": metadata, "status": {"conditions": [waiting_condition(message, asks_since)]}}
         attempt = f"say why pod {pod.key} waits"
         request = ApiRequest(

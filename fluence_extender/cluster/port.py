@@ -322,11 +322,11 @@ class Cluster(Protocol):
         ...
 
     async def report_pod(
-        self, pod: Pod, message: str, first_seen: int, asks_since: float = 0.0, met: Collection[str] = ()
+        self, pod: Pod, message: str, asks_since: float = 0.0, met: Collection[str] = ()
     ) -> None:
-        """Write into the condition ``PodScheduled`` of a gated pod why it waits, and note ``first_seen`` on the pod.
+        """Write into the condition ``PodScheduled`` of a gated pod why it waits.
 
-        Its dependencies that were ``met`` are recorded, too.
+        Its dependencies that were ``met`` are recorded on the pod.
 
         kube-scheduler writes this condition for pods that it tries, but it never tries a gated pod. With
         ``asks_since``, in seconds since the epoch, the condition asks autoscalers for nodes, until it is written again

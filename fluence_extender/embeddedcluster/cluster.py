@@ -41,7 +41,6 @@ from fluence_extender.cluster.port import (
 )
 from fluence_extender.model.devices import DeviceClass, ResourceSlice
 from fluence_extender.model.names import (
-    FIRST_SEEN_ANNOTATION,
     KEEPING,
     MET_ANNOTATION,
     PINNED_ANNOTATION,
@@ -298,7 +297,7 @@ class EmbeddedCluster:
         return EvictionBlock("a disruption budget allows no eviction now", covered) if covered else None
 
     async def report_pod(
-        self, pod: Pod, message: str, first_seen: int, asks_since: float = 0.0, met: Collection[str] = ()
+        self, pod: Pod, message: str, asks_since: float = 0.0, met: Collection[str] = ()
     ) -> None:
         """See `Cluster.report_pod`."""
         now = self.pod(pod)
@@ -306,10 +305,8 @@ class EmbeddedCluster:
             raise Conflict(f"pod {pod.key} has changed", 409)
         if self.waiting.get(pod.uid) != message or now.asks_since != asks_since:
             self.waiting[pod.uid] = message
-            noted = {**now.annotations, FIRST_SEEN_ANNOTATION: str(first_seen)}
-            if met:
-                noted[MET_ANNOTATION] = met_record(pod.uid, met)
-            self.put(replace(now, annotations=noted, asks_since=asks_since))
+            noted = {MET_ANNOTATION: met_record(pod.uid, met)} if met else {}
+            self.put(replace(now, annotations={**now.annotations, **noted}, asks_since=asks_since))
 
     async def keep_node(self, node: Node, keys: Collection[str]) -> None:
         """See `Cluster.keep_node`."""

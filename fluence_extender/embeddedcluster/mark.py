@@ -15,7 +15,6 @@ from fluence_extender.gangs.membership.conventions import pod_groups
 from fluence_extender.model.assignment import describes_backend
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
-    FIRST_SEEN_ANNOTATION,
     FLUX_SIZE,
     GROUP_LABEL,
     KUEUE_QUEUE_LABEL,
@@ -52,7 +51,7 @@ def take_off_copies(draft: Draft, born: bool) -> None:
     A pod that is ``born`` on its node keeps what its Job's template says of its gang.
     """
     kept = () if born else (PLACED_ANNOTATION,)
-    for name in (PINNED_ANNOTATION, *kept, FIRST_SEEN_ANNOTATION, NODES_ANNOTATION):
+    for name in (PINNED_ANNOTATION, *kept, NODES_ANNOTATION):
         if name in (draft.get("metadata", "annotations") or {}):
             draft.remove("metadata", "annotations", name)
 

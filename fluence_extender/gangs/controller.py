@@ -364,6 +364,7 @@ class Controller:
         our pods that were steered and aren't bound yet. All other pods are planned anew.
         """
         self.revision += 1
+        self.registry.begin()
         self.ledger.load(self.eligibility.nodes.values())
         foreign = (pod for pod in self._pods.values() if not pod.ours)
         self.ledger.put_foreign(*(pod for pod in foreign if pod.node and not pod.finished))

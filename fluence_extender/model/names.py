@@ -66,9 +66,6 @@ ALLOCATION_ANNOTATION = f"{DOMAIN}/allocation"
 # Written by admission when an object is created: the name of the user who created it.
 USER_ANNOTATION = f"{DOMAIN}/submitted-by"
 
-# Written with the condition that says why a gated pod waits: the pod's resourceVersion as it was first seen.
-FIRST_SEEN_ANNOTATION = f"{DOMAIN}/first-seen"
-
 # Written when the pod is ungated: the planned node. The pod is confined to it and to the spare nodes of `pins.SPARES`.
 PINNED_ANNOTATION = f"{DOMAIN}/pinned-to"
 

@@ -49,7 +49,6 @@ WRITTEN = frozenset(
         names.BACKEND_ANNOTATION,
         names.ALLOCATION_ANNOTATION,
         names.PINNED_ANNOTATION,
-        names.FIRST_SEEN_ANNOTATION,
         names.USER_ANNOTATION,
         names.PLACED_ANNOTATION,
         names.MET_ANNOTATION,

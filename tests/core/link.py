@@ -149,10 +149,10 @@ class Link:
         return await self._cluster.eviction_block(pods)
 
     async def report_pod(
-        self, pod: Pod, message: str, first_seen: int, asks_since: float = 0.0, met: Collection[str] = ()
+        self, pod: Pod, message: str, asks_since: float = 0.0, met: Collection[str] = ()
     ) -> None:
         """See `Cluster.report_pod`."""
-        await self._send(self._cluster.report_pod(pod, message, first_seen, asks_since, met))
+        await self._send(self._cluster.report_pod(pod, message, asks_since, met))
 
     async def keep_node(self, node: Node, keys: Collection[str]) -> None:
         """See `Cluster.keep_node`."""

@@ -13,7 +13,6 @@ from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
     AT_BIRTH,
     BACKEND_ANNOTATION,
-    FIRST_SEEN_ANNOTATION,
     GATE,
     GROUP_LABEL,
     GROUP_SIZE_ANNOTATION,
@@ -38,7 +37,7 @@ Write = Callable[[str], None]
 CLUSTER: Manifest = {"headGroupSpec": {"template": {"spec": ours("x", cpu="1")["spec"]}}}
 """The spec of a RayCluster with a head alone."""
 ATTRIBUTE = "fluence.flux-framework.org/attr-vendor"
-TAKEN_OFF = (PINNED_ANNOTATION, PLACED_ANNOTATION, FIRST_SEEN_ANNOTATION)
+TAKEN_OFF = (PINNED_ANNOTATION, PLACED_ANNOTATION)
 WRITTEN = (ALLOCATION_ANNOTATION, BACKEND_ANNOTATION, ATTRIBUTE, *TAKEN_OFF)
 """The annotations that only the service writes."""
 

@@ -80,7 +80,7 @@ class CountAgain:
 
 @dataclass(frozen=True, slots=True)
 class ReportPod:
-    """Write into a gated pod's condition why it waits, and when it was first seen (see `Member`).
+    """Write into a gated pod's condition why it waits.
 
     It has asked autoscalers for nodes since ``asks_since``, 0 if it doesn't ask. ``met`` are its dependencies that
     were met.
@@ -88,7 +88,6 @@ class ReportPod:
 
     pod: Pod
     message: str
-    first_seen: int
     asks_since: float = 0.0
     met: frozenset[str] = frozenset()
 

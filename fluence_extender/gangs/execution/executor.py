@@ -352,8 +352,8 @@ class Executor:
     async def _report(self, report: Report) -> None:
         def write(cluster: Cluster) -> Awaitable[None]:
             match report:
-                case ReportPod(pod, message, first_seen, asks_since, met):
-                    return cluster.report_pod(pod, message, first_seen, asks_since, met)
+                case ReportPod(pod, message, asks_since, met):
+                    return cluster.report_pod(pod, message, asks_since, met)
                 case ReportGroup(group, scheduled, reason, message):
                     return cluster.report_group(group, scheduled, reason, message)
                 case ReportMembers(members, status):

@@ -36,7 +36,6 @@ from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
     COMPLETION_INDEX,
-    FIRST_SEEN_ANNOTATION,
     GATE,
     MARK_RESOURCE,
     PINNED_ANNOTATION,
@@ -47,7 +46,7 @@ from fluence_extender.model.names import (
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job, Resumable
 
-WRITTEN_LATER = (ALLOCATION_ANNOTATION, FIRST_SEEN_ANNOTATION, PINNED_ANNOTATION, PLACED_ANNOTATION)
+WRITTEN_LATER = (ALLOCATION_ANNOTATION, PINNED_ANNOTATION, PLACED_ANNOTATION)
 """The annotations that a pod gets when it waits or is placed."""
 
 

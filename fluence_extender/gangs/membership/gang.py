@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -29,7 +28,6 @@ from fluence_extender.gangs.reporting.history import History
 from fluence_extender.model.accounting import Foretold
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import Convention, GangKey, GangState, HistoryKind
-from fluence_extender.model.names import FIRST_SEEN_ANNOTATION, PLACED_ANNOTATION
 from fluence_extender.model.pod import ENDED as ENDED_PHASES
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.promise import Promise, recorded_queue
@@ -53,9 +51,10 @@ class Member:
     means. Only `Registry.take_over` renames what these name. ``refusals`` records its failed attempts. ``excused`` says
     that we ourselves cause the next failed attempt. ``trouble`` is why its node can't be written to the cluster.
     ``written_off`` says that the gang does without this member since the kubelet rejected it. ``first_seen`` is the
-    resourceVersion of its pod when it was first seen, 0 if it had none. ``submitted`` is the place in line of the work
-    that the pod belongs to, as in `Gang.created`. It is None if the pod itself was submitted. ``asked_at`` is when its
-    pod's condition was last written to ask for nodes or to stop asking, on the controller's clock.
+    resourceVersion of its pod when it was first seen, 0 if it was there when the service started. ``submitted`` is the
+    place in line of the work that the pod belongs to, as in `Gang.created`. It is None if the pod itself was submitted.
+    ``asked_at`` is when its pod's condition was last written to ask for nodes or to stop asking, on the controller's
+    clock.
     """
 
     pod: Pod
@@ -73,7 +72,7 @@ class Member:
     first_seen: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.first_seen = first_seen(self.pod)
+        self.first_seen = self.pod.revision
 
     @classmethod
     def as_shown(cls, pod: Pod, membership: Membership, assignment: Assignment) -> Member:
@@ -144,19 +143,6 @@ class Member:
 def _has_node(member: Member) -> bool:
     """Return whether the member is bound, or about to be."""
     return member.state is BINDING or member.state is HANDED_OVER or (member.state is BOUND and member.alive)
-
-
-def first_seen(pod: Pod) -> int:
-    """Return the pod's resourceVersion when a replica first saw it, 0 if the pod has none.
-
-    Each write raises the resourceVersion, so a waiting pod records the first one. The record counts if it isn't larger
-    than the present resourceVersion. A pod that got its place without waiting has no record. It came before the pods of
-    the same second that still wait, so its number is 0.
-    """
-    noted = pod.annotations.get(FIRST_SEEN_ANNOTATION, "")
-    if noted and re.fullmatch("[0-9]{1,18}", noted):
-        return min(int(noted), pod.revision)
-    return 0 if PLACED_ANNOTATION in pod.annotations else pod.revision
 
 
 def run_of(pod: Pod) -> str:
@@ -466,7 +452,8 @@ class Gang:
     def created(self) -> tuple[float, int]:
         """When its first living member was created or submitted: seconds since the epoch, and a resourceVersion.
 
-        The time is a whole second; the resourceVersion orders what was created in the same one. A bound pod that wasn't
+        The time is a whole second; the resourceVersion orders what was created in the same one. It is 0 for what was
+        there when the service started. A bound pod that wasn't
         placed with this gang doesn't count. If its Job was sent back in line, the place in line counts instead.
         """
         return self.created_among(self.own())

@@ -192,10 +192,17 @@ class Registry:
         job = self.workloads.find(kind, member.pod.namespace, owner.name)
         if job is None or job.uid != owner.uid:
             return None
-        if job.queued and self.workloads.was_seen(job, member.first_seen):
-            # A waiting pod records since when its owner is in line. After a restart this counts for all of its pods.
-            self._queue_anew(job)
         return job.queued_since or ((job.created, self.workloads.first_seen(job)) if job.queued else None)
+
+    def begin(self) -> None:
+        """Take all that is known as older than what is to come: of the same second, names order it.
+
+        What was written since has changed resourceVersions, so after a restart they don't tell what was created first.
+        """
+        self.workloads.begin()
+        for _, member in self.members():
+            member.first_seen = 0
+            member.submitted = self._submitted(member)
 
     def _gang(self, key: GangKey) -> Gang:
         """Return the gang of that key, new if need be; a gang that comes back continues its history."""

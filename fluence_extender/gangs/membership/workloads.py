@@ -106,15 +106,12 @@ class WorkloadIndex:
         return self._touched(workload) if changed else []
 
     def first_seen(self, workload: ResumableObject) -> int:
-        """Return the resourceVersion at which a workload was first seen: it orders those of the same second."""
+        """Return the resourceVersion at which a workload was first seen, 0 if it was there when the service started."""
         return self._first_seen.get(workload.uid, revision(workload.version))
 
-    def was_seen(self, workload: ResumableObject, version: int) -> bool:
-        """Record that a workload existed at a resourceVersion; return whether that is the earliest so far."""
-        earlier = version < self.first_seen(workload)
-        if earlier:
-            self._first_seen[workload.uid] = version
-        return earlier
+    def begin(self) -> None:
+        """Take all workloads that are known as older than those to come: their names order those of the same second."""
+        self._first_seen = dict.fromkeys(self._first_seen, 0)
 
     def drop(self, workload: Workload) -> list[str]:
         """Forget an object; return the pods to look at again."""

@@ -78,7 +78,7 @@ def announcements(
 def report_pod(gang: Gang, reason: Reason, member: Member) -> ReportPod:
     """Return the write to the condition of a gated member."""
     message = f"gang {gang.key}: {reason.text}"
-    return ReportPod(member.pod, message, member.first_seen, gang.asks_since, gang.met)
+    return ReportPod(member.pod, message, gang.asks_since, gang.met)
 
 
 def _concerned(gang: Gang) -> list[Member]:

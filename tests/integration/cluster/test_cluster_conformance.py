@@ -39,7 +39,7 @@ async def test_nomination_is_set_changed_and_cleared(lab: Lab, name: str) -> Non
 
 async def test_condition_of_a_gated_pod_says_why_it_waits(lab: Lab, name: str) -> None:
     pod = await now(lab, await lab.create(name, [GATE]))
-    await lab.cluster.report_pod(pod, "waiting for members (1 of 2 exist)", 7)
+    await lab.cluster.report_pod(pod, "waiting for members (1 of 2 exist)")
     assert await lab.waiting(pod) == "waiting for members (1 of 2 exist)"
 
 
@@ -47,10 +47,10 @@ async def test_condition_of_a_gated_pod_asks_for_nodes_until_it_is_written_witho
     lab: Lab, name: str
 ) -> None:
     pod = await now(lab, await lab.create(name, [GATE]))
-    await lab.cluster.report_pod(pod, "busy", 7, asks_since=1_700_000_000.0)
+    await lab.cluster.report_pod(pod, "busy", asks_since=1_700_000_000.0)
     found = await now(lab, pod)
     assert (found.asks_since, found.refusal, found.gates) == (1_700_000_000.0, "", (GATE,))
-    await lab.cluster.report_pod(found, "busy", 7)
+    await lab.cluster.report_pod(found, "busy")
     assert (await now(lab, pod)).asks_since == 0
 
 
@@ -59,7 +59,7 @@ async def test_condition_of_a_bound_pod_does_not_say_that_it_waits(lab: Lab, nam
     await lab.cluster.ungate(pod, GATE)
     await lab.cluster.bind(pod, HERE, {})
     with pytest.raises(Conflict):
-        await lab.cluster.report_pod(pod, "waiting for members (1 of 2 exist)", 7)
+        await lab.cluster.report_pod(pod, "waiting for members (1 of 2 exist)")
     assert await lab.waiting(pod) == ""
 
 

@@ -35,7 +35,6 @@ from fluence_extender.model.names import (
     COSCHEDULING_GROUP,
     DEFAULT_NAMESPACE,
     DOMAIN,
-    FIRST_SEEN_ANNOTATION,
     FLUX_SIZE,
     GATE,
     GATED_JOBS,
@@ -500,7 +499,7 @@ def test_no_pod_gets_past_a_policy_by_its_size_and_foreign_pods_depend_on_none(o
     assert others.startswith(f"{ours}(")
 
 
-WHILE_PLACED = (PINNED_ANNOTATION, PLACED_ANNOTATION, FIRST_SEEN_ANNOTATION)
+WHILE_PLACED = (PINNED_ANNOTATION, PLACED_ANNOTATION)
 
 
 def test_policies_know_the_annotations_that_the_service_writes(objects: Objects) -> None:

@@ -13,7 +13,6 @@ from fluence_extender.embeddedcluster.admission import admit
 from fluence_extender.embeddedcluster.mark import mark, needs_mark, take_off_copies
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.model.names import (
-    FIRST_SEEN_ANNOTATION,
     MARK_RESOURCE,
     NODES_ANNOTATION,
     PINNED_ANNOTATION,
@@ -67,7 +66,6 @@ def test_bound_pod_is_neither_marked_nor_gated() -> None:
 COPIES = {
     PINNED_ANNOTATION: "n0",
     PLACED_ANNOTATION: "2 group/g",
-    FIRST_SEEN_ANNOTATION: "1",
     NODES_ANNOTATION: "n0,n1",
 }
 

@@ -45,7 +45,7 @@ WRITES: dict[str, Write] = {
     "bind": lambda cluster: cluster.bind(POD, "n1", {}),
     "count": lambda cluster: cluster.count(replace(POD, resource_version="1"), False),
     "evict": lambda cluster: cluster.evict(POD, "why"),
-    "report_pod": lambda cluster: cluster.report_pod(POD, "busy", 1),
+    "report_pod": lambda cluster: cluster.report_pod(POD, "busy"),
     "report_group": lambda cluster: cluster.report_group(PodGroup("ns", "g", "u", 2), True, "x", "y"),
     "report_members": lambda cluster: cluster.report_members(GROUP, MemberStatus("Running")),
     "report_job": lambda cluster: cluster.report_job(JOB, "unsatisfiable: why"),
