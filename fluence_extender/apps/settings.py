@@ -74,10 +74,7 @@ class WebhookSettings:
     """The settings of one webhook; the environment can set each of them too (see ``webhook --help``).
 
     ``resources`` and ``resources_namespace`` are as in `Settings`. The API server calls ``service`` (NAMESPACE/NAME),
-    or ``url`` if one is given. ``certificates`` is a folder with certificates that another tool renews, None for
-    certificates of our own authority, which is in a Secret in the Service's namespace. ``client_ca`` is a file with the
-    authorities whose clients may send reviews, None for all clients. ``sidecar_image`` is "" for the image that this
-    process runs from.
+    or ``url`` if one is given. ``sidecar_image`` is "" for the image that this process runs from.
     """
 
     kubeconfig: str | None = None
@@ -88,8 +85,6 @@ class WebhookSettings:
     handlers: tuple[str, ...] = ()
     service: str = f"{DEFAULT_NAMESPACE}/fluence-webhook"
     url: str = ""
-    certificates: Path | None = None
-    client_ca: Path | None = None
     sidecar_image: str = ""
 
 

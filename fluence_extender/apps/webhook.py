@@ -14,13 +14,11 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 
 import structlog
 
 from fluence_extender import __version__
 from fluence_extender.apps.processes import (
-    StartRefused,
     check_resources,
     faulty_resources,
     first_error,
@@ -46,8 +44,8 @@ from fluence_extender.coordination.pods import ApiReleases
 from fluence_extender.http.listeners.gate import OpenGate, ReviewingGate, is_loopback
 from fluence_extender.http.listeners.serving import Address, allow_open_files, background, stop_signals
 from fluence_extender.identity.authority import SharedAuthority
-from fluence_extender.identity.identity import CertificateFiles, Identity, IdentitySource
-from fluence_extender.identity.tls import recognize_clients, show_certificate, tls_context
+from fluence_extender.identity.registration import Identity
+from fluence_extender.identity.tls import show_certificate, tls_context
 from fluence_extender.webhook.admission import Admission
 from fluence_extender.webhook.context import ContextTracker
 from fluence_extender.webhook.contract import Context
@@ -106,11 +104,9 @@ async def _run(
     )
     target = webhook_target(settings)
     tls = tls_context()
-    if settings.client_ca is not None:
-        _recognize(tls, settings.client_ca)
     registration = RegistrationReconciler(
         objects,
-        _identity_source(settings, objects, target),
+        SharedAuthority(objects, _own_namespace(settings), target.hosts, lambda: datetime.now(UTC)),
         target,
         lambda identity: _show(tls, identity),
         lambda: not context.missing,
@@ -119,9 +115,7 @@ async def _run(
     lookups = ApiLookups(objects, producers, time.monotonic)
     admission = Admission(settings.handlers, lambda: context.context, lookups)
     gate = OpenGate() if is_loopback(settings.host) else ReviewingGate(ApiReviews(connection))
-    app = WebhookApp(
-        admission, registration, metrics, lambda: context.missing, gate, settings.client_ca is not None
-    )
+    app = WebhookApp(admission, registration, metrics, lambda: context.missing, gate)
     with stop_signals() as stop:
         async with serve_https(app, Address(settings.host, settings.port), tls) as address:
             listening(address)
@@ -146,20 +140,6 @@ def webhook_target(settings: WebhookSettings) -> Target:
         return UrlTarget(settings.url)
     namespace, _, name = settings.service.partition("/")
     return ServiceTarget(namespace, name)
-
-
-def _identity_source(settings: WebhookSettings, objects: ApiObjects, target: Target) -> IdentitySource:
-    if settings.certificates is not None:
-        return CertificateFiles(settings.certificates, target.hosts)
-    return SharedAuthority(objects, _own_namespace(settings), target.hosts, lambda: datetime.now(UTC))
-
-
-def _recognize(tls: ssl.SSLContext, file: Path) -> None:
-    """Recognize clients with a certificate of the authorities in ``file``. Raises `StartRefused`."""
-    try:
-        recognize_clients(tls, file.read_text())
-    except (OSError, ValueError) as error:
-        raise StartRefused(f"--client-ca {file} can't be used: {error}") from error
 
 
 def _show(tls: ssl.SSLContext, identity: Identity) -> None:

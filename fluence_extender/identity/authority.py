@@ -36,8 +36,7 @@ from fluence_extender.identity.certificates import (
     renewal_due,
     signed_by,
 )
-from fluence_extender.identity.identity import Identity, NoIdentity
-from fluence_extender.identity.registration import OWNER, OWNER_LABEL, is_ours
+from fluence_extender.identity.registration import OWNER, OWNER_LABEL, Identity, NoIdentity, is_ours
 
 log = structlog.get_logger(__name__)
 

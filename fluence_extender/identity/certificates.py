@@ -105,16 +105,6 @@ def signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> boo
     return True
 
 
-def names_of(certificate: x509.Certificate) -> set[str]:
-    """Return the host names and addresses that a certificate is for."""
-    try:
-        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        return set()
-    hosts = found.get_values_for_type(x509.DNSName)
-    return {*hosts, *(str(address) for address in found.get_values_for_type(x509.IPAddress))}
-
-
 def read_bundle(text: bytes) -> tuple[x509.Certificate, ...]:
     """Return the certificates of a PEM bundle, in order and each once. Raises `BadCertificate`."""
     try:

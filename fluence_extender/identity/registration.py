@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
 
 import structlog
 
@@ -18,7 +20,6 @@ from fluence_extender.cluster.errors import ClusterError, Conflict, Denied
 from fluence_extender.cluster.pacing import jittered
 from fluence_extender.cluster.port import Json, Objects
 from fluence_extender.cluster.reconciler import Reconciler
-from fluence_extender.identity.identity import Identity, IdentitySource, NoIdentity
 
 log = structlog.get_logger(__name__)
 
@@ -31,6 +32,35 @@ PERIOD = 5.0
 
 SOON = 0.2
 """The same while the server can't serve yet, and after a write that came too late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The certificate that a server shows, with its key, both in PEM, and the bundle of authorities to trust for it.
+
+    ``expires`` is when the certificate expires. ``fault`` is the problem of the Secret, "" for none.
+    """
+
+    certificate: bytes
+    key: bytes
+    bundle: bytes
+    expires: datetime
+    fault: str = ""
+
+
+class NoIdentity(Exception):
+    """There is no certificate to serve with yet; the text says why."""
+
+
+class IdentitySource(Protocol):
+    """Where an identity comes from: `authority.SharedAuthority`."""
+
+    async def identity(self, trusted: bytes) -> Identity:
+        """Return the identity to use now. Raises `NoIdentity`.
+
+        ``trusted`` is the bundle that the API server had at the last look.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,14 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from fluence_extender.cluster.port import Objects
-from fluence_extender.identity.identity import Identity, IdentitySource
-from fluence_extender.identity.registration import OWNER, OWNER_LABEL, IdentityReconciler, RegisteredObject
+from fluence_extender.identity.registration import (
+    OWNER,
+    OWNER_LABEL,
+    Identity,
+    IdentityReconciler,
+    IdentitySource,
+    RegisteredObject,
+)
 from fluence_extender.model.names import RESOURCE_PREFIX, SCHEDULER_NAME, WEBHOOK_NAME
 from fluence_extender.webhook.contract import Json
 

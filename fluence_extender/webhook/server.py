@@ -28,7 +28,7 @@ from fluence_extender.http.listeners.bodies import (
     respond,
 )
 from fluence_extender.http.listeners.gate import AccessGate, AccessRefused
-from fluence_extender.http.listeners.serving import PEER, Address, actual, listen, uvicorn_server
+from fluence_extender.http.listeners.serving import Address, actual, listen, uvicorn_server
 from fluence_extender.model.access import METRICS
 from fluence_extender.webhook.admission import Admission
 from fluence_extender.webhook.metrics import ReviewResult, WebhookMetrics
@@ -49,11 +49,6 @@ MOST_CONNECTIONS = 2048
 LARGE = 64 * 1024
 """Bytes. Larger reviews take turns."""
 
-UNRECOGNIZED = (
-    "the client has shown no certificate of the API server: see docs/webhook.md on how an API server gets one "
-    "(--admission-control-config-file)"
-)
-
 CLOSE = [(b"connection", b"close")]
 
 log = structlog.get_logger(__name__)
@@ -62,8 +57,7 @@ log = structlog.get_logger(__name__)
 class WebhookApp(Starlette):
     """The webhook over HTTP. ``missing`` returns why reviews can't be answered yet, "" once they can.
 
-    ``gate`` decides who sees metrics. If ``only_recognized``, reviews by clients that have shown no certificate of a
-    recognized authority are refused; probes need none.
+    ``gate`` decides who sees metrics.
 
     While it is ``draining``, each answer tells the client to open another connection, which leads to another replica.
     """
@@ -75,10 +69,8 @@ class WebhookApp(Starlette):
         metrics: WebhookMetrics,
         missing: Callable[[], str],
         gate: AccessGate,
-        only_recognized: bool = False,
     ) -> None:
         self.draining = False
-        self._only_recognized = only_recognized
         self._admission = admission
         self._registration = registration
         self._metrics = metrics
@@ -104,8 +96,6 @@ class WebhookApp(Starlette):
     async def _mutate(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
         try:
-            if self._only_recognized and PEER not in scope.get("state", {}):
-                raise RequestRefused(403, UNRECOGNIZED)
             body = await self._bodies.posted_json(scope, receive, MUTATE)
             if missing := self._missing():
                 self._count(ReviewResult.NOT_READY, began)

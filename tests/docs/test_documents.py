@@ -18,9 +18,6 @@ from tests.docs.objects import KUBECTL, installed_in, known, rendered
 from tests.docs.reading import PAGES, ROOT, Fence, fences
 
 FENCES = [one for page in PAGES for one in fences(page) if one.language == "yaml"]
-FILES_OF_THE_API_SERVER = {"AdmissionConfiguration", "Config"}
-"""What pages show that is no object: kube-apiserver reads it from a file."""
-
 OBJECTS_OF_OTHER_TOOLS = {"Application", "ResourceClaimTemplate"}
 """Kinds that only a cluster with another tool has: Argo CD, or the driver of a device."""
 
@@ -57,7 +54,7 @@ def test_objects_of_pages_are_those_that_are_run_as_examples() -> None:
     }
     run = ("docs/gangs.md", "docs/migrating.md", "docs/queues.md", "docs/slurm.md")
     elsewhere = {kind for page, kind in shown if page not in run}
-    assert elsewhere == FILES_OF_THE_API_SERVER | OBJECTS_OF_OTHER_TOOLS
+    assert elsewhere == OBJECTS_OF_OTHER_TOOLS
     assert len(shown) > 8
 
 

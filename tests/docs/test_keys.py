@@ -48,7 +48,7 @@ OF_OTHERS = {
     """,
     "Kubeflow Trainer": "runtimePatches trainingRuntimeSpec",
     "Kubernetes": """
-        DoNotSchedule FailedMount Recreate ResourceQuota activeDeadlineSeconds admission-control-config-file
+        DoNotSchedule FailedMount Recreate ResourceQuota activeDeadlineSeconds
         backoffLimitPerIndex ca_file count failedIndexes minAvailable ordinals podset-preferred-topology
         allNodes perDeviceNodeSelection bindingFailureConditions bindingTimeout
         podset-required-topology podset-slice-required-topology podset-unconstrained-topology priorityClassName

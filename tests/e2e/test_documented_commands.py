@@ -30,7 +30,6 @@ TRIED_ELSEWHERE = ("fluence", "exec", "logs", "run", "--raw")
 RECORDED = "docs/kubectl.md:"
 FAILURES = (
     "timed out waiting for the condition",
-    'in version "cert-manager.io/v1"',
     'in version "monitoring.coreos.com/v1"',
     'in version "kubeflow.org/v2beta1"',
     'in version "ray.io/v1"',

@@ -4,8 +4,7 @@ Everything listens on loopback only. etcd doesn't wait for the disk, because its
 process but not of the machine. ServiceAccount admission is off, so that a pod can be created without a token;
 ServiceAccounts, their tokens and RBAC work. TaintNodesByCondition is off too: nodes are created Ready here, and the
 controller manager would need longer to remove the taint than everything else takes (Kubernetes 1.36, 1,000 nodes: 11 of
-16 s). The API server shows webhooks a client certificate. The API of native gang scheduling is served (feature
-GenericWorkload).
+16 s). The API of native gang scheduling is served (feature GenericWorkload).
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from tests.localcluster.components import FRONT_PROXY, Layout
 
 SERVER_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 TOKEN_SECONDS = 24 * 3600
+ADMISSION = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": []}
 SERVER_ADDRESSES = ("127.0.0.1", "10.0.0.1")
 
 
@@ -111,6 +112,8 @@ class Access:
         server = self._authority.server(addresses)
         self._write("server.crt", server.certificate)
         self._write("server.key", server.key)
+        # Tests add what a provider of clusters sets there.
+        self._write("admission.yaml", yaml.safe_dump(ADMISSION).encode())
         # An authority of its own: no client certificate that it didn't sign may name other users in headers.
         layout.front_proxy.mkdir(mode=0o700, exist_ok=True)
         proxy = LocalAuthority(layout.front_proxy).client(FRONT_PROXY)
@@ -118,7 +121,6 @@ class Access:
         write_private(layout.front_proxy / "client.key", proxy.key)
         if not (layout.credentials / "serviceaccounts.key").exists():
             self._write("serviceaccounts.key", trustme.CA().private_key_pem.bytes())
-        self._write("admission.yaml", self._webhook_clients().encode())
         admin = Credential(token=self._admin_token())
         write_private(layout.kubeconfig, self._text(admin).encode())
 
@@ -145,28 +147,6 @@ class Access:
         }
         token = api.request("POST", path, body)["status"]["token"]
         return self.for_token(f"{namespace}.{name}", token)
-
-    def _webhook_clients(self) -> str:
-        """Return the API server's admission configuration: webhooks are shown a client certificate.
-
-        The users of that kubeconfig are named after the webhooks' hosts; ``*`` stands for all of them.
-        """
-        credential = self._authority.client("kube-apiserver")
-        user = {
-            "client-certificate-data": base64.b64encode(credential.certificate).decode(),
-            "client-key-data": base64.b64encode(credential.key).decode(),
-        }
-        clients = {"apiVersion": "v1", "kind": "Config", "users": [{"name": "*", "user": user}]}
-        self._write("webhooks.kubeconfig", yaml.safe_dump(clients).encode())
-        version = "apiserver.config.k8s.io/v1"
-        configuration = {
-            "apiVersion": version,
-            "kind": "WebhookAdmissionConfiguration",
-            "kubeConfigFile": str(self._layout.credentials / "webhooks.kubeconfig"),
-        }
-        plugin = {"name": "MutatingAdmissionWebhook", "configuration": configuration}
-        document = {"apiVersion": version, "kind": "AdmissionConfiguration", "plugins": [plugin]}
-        return yaml.safe_dump(document)
 
     def _admin_token(self) -> str:
         table = self._layout.credentials / "tokens.csv"

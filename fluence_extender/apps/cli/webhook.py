@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -100,20 +99,6 @@ def _service(context: click.Context, parameter: click.Parameter, value: str) -> 
     callback=_url,
     variable="FLUENCE_WEBHOOK_URL",
     help="The URL to call instead of the Service, for a webhook outside the cluster: https://127.0.0.1:8443/mutate.",
-)
-@setting(
-    "--certificates",
-    metavar="FOLDER",
-    type=click.Path(path_type=Path),
-    help="A folder with tls.crt, tls.key and ca.crt that another tool renews, as cert-manager does. "
-    "Default: made and renewed here.",
-)
-@setting(
-    "--client-ca",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Authorities (PEM) of the API servers' client certificates. Clients without one get no answer to reviews. "
-    "Default: any client may ask.",
 )
 @setting(
     "--sidecar-image",

@@ -34,8 +34,13 @@ from fluence_extender.http.listeners.front_proxy import (
 )
 from fluence_extender.http.listeners.gate import AccessGate, OpenGate, ReviewingGate, is_loopback
 from fluence_extender.identity.authority import SharedAuthority
-from fluence_extender.identity.identity import Identity
-from fluence_extender.identity.registration import OWNER, OWNER_LABEL, IdentityReconciler, RegisteredObject
+from fluence_extender.identity.registration import (
+    OWNER,
+    OWNER_LABEL,
+    Identity,
+    IdentityReconciler,
+    RegisteredObject,
+)
 from fluence_extender.identity.tls import recognize_clients, show_certificate, tls_context
 from fluence_extender.model.names import STATE_GROUP, STATE_VERSION
 

@@ -76,7 +76,7 @@ def test_overlays_of_the_page_on_security_restrict_and_widen_both_policies(
     assert "to" not in second[0]
 
 
-@pytest.mark.parametrize("tree", ["", "quantum", "webhook-cert-manager"])
+@pytest.mark.parametrize("tree", ["", "quantum"])
 def test_installation_in_kube_system_differs_by_the_namespace_alone(
     project: Path, tree: str, tmp_path: Path
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +22,6 @@ from fluence_extender.webhook.producers import CLAIMS
 from fluence_extender.webhook.registration import ServiceTarget, registration
 from fluence_extender.webhook.sidecar_account import RULES
 from tests.integration.deploy.containers import started
-from tests.integration.deploy.rendered import by_name, rendered
 from tests.integration.deploy.roles import bound_to, rights
 
 Manifest = dict[str, Any]
@@ -289,29 +287,3 @@ def test_the_container_is_confined_and_keys_touch_no_disk(objects: Objects) -> N
 
 def test_the_image_is_the_extenders(objects: Objects) -> None:
     assert container(objects)["image"] == f"fluence-extender:{__version__}"
-
-
-@pytest.fixture(scope="module")
-def by_cert_manager(project: Path) -> Objects:
-    """The objects of the overlay with certificates by cert-manager."""
-    return by_name(rendered(project / "deploy" / "webhook-cert-manager"))
-
-
-def test_with_cert_manager_the_certificate_comes_from_its_secret(
-    objects: Objects, by_cert_manager: Objects
-) -> None:
-    certificate = by_cert_manager["Certificate", "fluence-webhook"]["spec"]
-    assert sorted(certificate["dnsNames"]) == sorted(webhook_target(settings(objects)).hosts)
-    assert ("Issuer", certificate["issuerRef"]["name"]) in by_cert_manager
-    volumes = {one["name"]: one for one in pod(by_cert_manager)["volumes"]}
-    mounts = {one["mountPath"]: one["name"] for one in container(by_cert_manager)["volumeMounts"]}
-    folder = settings(by_cert_manager).certificates
-    assert volumes[mounts[str(folder)]]["secret"] == {"secretName": certificate["secretName"]}
-
-
-def test_with_cert_manager_nothing_else_differs(objects: Objects, by_cert_manager: Objects) -> None:
-    theirs = {key for key in by_cert_manager if key[0] in ("Issuer", "Certificate")}
-    changed = {key for key in objects if by_cert_manager.get(key) != objects[key]}
-    assert by_cert_manager.keys() - objects.keys() == theirs
-    assert changed == {("Deployment", "fluence-webhook"), ("Secret", SECRET)}
-    assert ("Secret", SECRET) not in by_cert_manager

@@ -18,7 +18,7 @@ from fluence_extender.webhook.server import serve_https
 from tests.localcluster.credentials import LocalAuthority
 from tests.unit.http.callers import KnownCallers
 from tests.unit.http.held_placements import HeldPlacements
-from tests.unit.webhook.test_client_certificates import trusting
+from tests.unit.identity.test_client_certificates import trusting
 
 
 async def test_client_that_connected_too_early_is_known_once_the_front_proxy_is(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from fluence_extender.identity.certificates import (
     make_authority,
     make_leaf,
     may_sign,
-    names_of,
     pem,
     read_bundle,
     read_pair,
@@ -25,7 +24,7 @@ from fluence_extender.identity.certificates import (
     signed_by,
 )
 from fluence_extender.identity.tls import show_certificate, tls_context
-from tests.unit.webhook.certificates import BEGIN, shaken
+from tests.unit.webhook.certificates import BEGIN, names_of, shaken
 
 NOW = datetime.now(UTC)
 HOSTS = ["fluence-webhook.fluence-system.svc", "127.0.0.1", "::1"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from cryptography import x509
 
@@ -11,14 +9,11 @@ from fluence_extender.identity.authority import SECRET, Authority, SharedAuthori
 from fluence_extender.identity.certificates import (
     LEAF_LASTS,
     make_authority,
-    make_leaf,
-    names_of,
     read_bundle,
     signed_by,
 )
-from fluence_extender.identity.identity import CertificateFiles, Identity, NoIdentity
-from fluence_extender.identity.registration import OWNER, OWNER_LABEL
-from tests.unit.webhook.certificates import BEGIN, Clock
+from fluence_extender.identity.registration import OWNER, OWNER_LABEL, Identity, NoIdentity
+from tests.unit.webhook.certificates import BEGIN, Clock, names_of
 from tests.unit.webhook.stored_objects import StoredObjects, refusing, unreachable
 
 HOSTS = ("fluence-webhook.fluence-system.svc",)
@@ -223,48 +218,3 @@ async def test_secret_that_others_write_all_the_time_is_left_for_now() -> None:
     objects.before = meddle
     with pytest.raises(NoIdentity, match="written by others"):
         await replica(objects, clock).identity(b"")
-
-
-def given(folder: Path, hosts: tuple[str, ...] = HOSTS) -> Authority:
-    authority = Authority(make_authority(BEGIN))
-    leaf = make_leaf(authority.current, hosts, BEGIN)
-    for name, content in (
-        ("tls.crt", leaf.certificate_pem),
-        ("tls.key", leaf.key_pem),
-        ("ca.crt", authority.bundle),
-    ):
-        (folder / name).write_bytes(content)
-    return authority
-
-
-async def test_certificate_files_are_read_anew_each_time(tmp_path: Path) -> None:
-    first = given(tmp_path)
-    source = CertificateFiles(tmp_path, HOSTS)
-    identity = await source.identity(b"")
-    assert identity.bundle == first.bundle
-    assert identity.expires == BEGIN + LEAF_LASTS
-    second = given(tmp_path)
-    assert (await source.identity(b"")).bundle == second.bundle
-
-
-async def test_files_halfway_through_a_renewal_leave_the_last_certificate(tmp_path: Path) -> None:
-    given(tmp_path)
-    source = CertificateFiles(tmp_path, HOSTS)
-    first = await source.identity(b"")
-    before = (tmp_path / "tls.key").read_bytes()
-    given(tmp_path)
-    after = (tmp_path / "tls.key").read_bytes()
-    (tmp_path / "tls.key").write_bytes(before)
-    during = await source.identity(b"")
-    assert during.certificate == first.certificate
-    assert "doesn't belong to its certificate" in during.fault
-    (tmp_path / "tls.key").write_bytes(after)
-    assert (await source.identity(b"")).fault == ""
-
-
-async def test_unusable_files_at_the_start_are_reported(tmp_path: Path) -> None:
-    with pytest.raises(NoIdentity, match=r"tls.crt"):
-        await CertificateFiles(tmp_path, HOSTS).identity(b"")
-    given(tmp_path, ("elsewhere.example",))
-    with pytest.raises(NoIdentity, match=r"for none of fluence-webhook\.fluence-system\.svc"):
-        await CertificateFiles(tmp_path, HOSTS).identity(b"")

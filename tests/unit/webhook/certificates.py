@@ -6,6 +6,8 @@ import socket
 import ssl
 from datetime import UTC, datetime, timedelta
 
+from cryptography import x509
+
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -56,3 +58,13 @@ def shown_by(port: int, bundle: bytes, host: str = "127.0.0.1") -> bytes:
         shown = secure.getpeercert(binary_form=True)
         assert shown is not None
         return shown
+
+
+def names_of(certificate: x509.Certificate) -> set[str]:
+    """Return the host names and addresses that a certificate is for."""
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return set()
+    hosts = found.get_values_for_type(x509.DNSName)
+    return {*hosts, *(str(address) for address in found.get_values_for_type(x509.IPAddress))}

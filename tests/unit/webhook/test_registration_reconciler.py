@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from fluence_extender.cluster.errors import ClusterError, Conflict
 from fluence_extender.identity.authority import SECRET, SharedAuthority
 from fluence_extender.identity.certificates import read_bundle, signed_by
-from fluence_extender.identity.identity import Identity
+from fluence_extender.identity.registration import Identity
 from fluence_extender.model.names import WEBHOOK_NAME
 from fluence_extender.webhook.registration import (
     PATH,

@@ -45,13 +45,12 @@ def test_defaults(settings_seen: list[WebhookSettings]) -> None:
     assert webhook_target(settings_seen[0]) == ServiceTarget("fluence-system", "fluence-webhook")
 
 
-def test_options_and_environment_say_the_same(settings_seen: list[WebhookSettings], tmp_path: Path) -> None:
+def test_options_and_environment_say_the_same(settings_seen: list[WebhookSettings]) -> None:
     given = {
         "--host": ("FLUENCE_LISTEN_HOST", "0.0.0.0"),
         "--port": ("FLUENCE_LISTEN_PORT", "9443"),
         "--handlers": ("FLUENCE_HANDLERS", "gang,fluxion"),
         "--service": ("FLUENCE_WEBHOOK_SERVICE", "hpc/admission"),
-        "--certificates": ("FLUENCE_CERTIFICATES", str(tmp_path)),
         "--sidecar-image": ("FLUENCE_SIDECAR_IMAGE", "registry.example/it:1"),
         "--resources-namespace": ("FLUENCE_RESOURCES_NAMESPACE", "hpc"),
         "--url": ("FLUENCE_WEBHOOK_URL", "https://10.0.0.1:9443/mutate"),

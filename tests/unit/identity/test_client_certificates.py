@@ -1,4 +1,4 @@
-"""Where only API servers may send reviews, other clients get no answer to them."""
+"""A server knows a client by the certificate that it shows, if its authority is recognized."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import pytest
 from cryptography import x509
 from starlette.types import Receive, Scope, Send
 
-from fluence_extender.apps.processes import StartRefused
-from fluence_extender.apps.webhook import _recognize
 from fluence_extender.http.listeners.bodies import TEXT, respond
 from fluence_extender.http.listeners.serving import PEER, Address
 from fluence_extender.identity.certificates import KeyPair, make_authority, make_leaf
@@ -94,12 +92,3 @@ async def test_certificate_of_another_authority_is_refused(
     others = LocalAuthority(tmp_path / "others")
     with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
         await asked(address, trusting(ours, others, tmp_path))
-
-
-@pytest.mark.parametrize("content", [None, "", "no certificate"])
-def test_file_without_authorities_refuses_the_start(content: str | None, tmp_path: Path) -> None:
-    file = tmp_path / "ca.crt"
-    if content is not None:
-        file.write_text(content)
-    with pytest.raises(StartRefused, match="--client-ca"):
-        _recognize(tls_context(), file)
