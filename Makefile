@@ -8,8 +8,7 @@ SHELL := bash
 export VENV := .venv
 BIN := $(VENV)/bin
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
-SCRIPTS := .ci/install .ci/lock .ci/run tests/kind/run.sh deploy/krew/kubectl-fluence \
-	deploy/image/install deploy/image/build deploy/image/base
+SCRIPTS := .ci/install .ci/lock .ci/run tests/kind/run.sh deploy/image/install deploy/image/build deploy/image/base
 
 # More arguments for the tool behind a target: make test ARGS="-k gang", make demo ARGS="--keep"
 ARGS :=

@@ -139,7 +139,6 @@ UNSATISFIABLE_CONDITION = f"{DOMAIN}/Unsatisfiable"
 
 # Where deploy/ installs the service, and where fluence and kubectl-fluence have their ConfigMap.
 DEFAULT_NAMESPACE = "fluence-system"
-FORMER_NAMESPACE = "kube-system"
 
 # The ConfigMap with the virtual resources, and its key.
 RESOURCES_CONFIGMAP = "fluence-resources"

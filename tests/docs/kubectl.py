@@ -15,7 +15,6 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-from fluence_extender.model.names import FORMER_NAMESPACE
 from fluence_extender.model.reason import ReasonCode
 from tests.docs import objects
 from tests.docs.errors import WrongCommand
@@ -88,7 +87,7 @@ def _of_objects(words: list[str]) -> Iterator[str]:
             yield f"{named[0]} is no kind that the texts speak of"
         elif named not in known and verb != "create":
             yield f"there is no {' '.join(named)}"
-        elif known.get(named, "") not in ("", *namespaces) and FORMER_NAMESPACE not in namespaces:
+        elif known.get(named, "") not in ("", *namespaces):
             yield f"{' '.join(named)} belongs into the namespace {known[named]}"
 
 

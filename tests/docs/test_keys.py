@@ -31,13 +31,15 @@ OURS = re.compile(
 
 OF_OTHERS = {
     "buildah": "oci-archive build-arg",
-    "fluence": "fluence-deviceplugin jobid",
+    "fluence": """
+        fluence-deviceplugin jobid FLUENCE_RESOURCE_CAPACITY WEBHOOK_ADDR WEBHOOK_CONFIG WEBHOOK_NAMESPACE
+        WEBHOOK_SERVICE
+    """,
     "flux-k8s": "plugins",
     "fluxqueue": "fluxqueue FluxJob FluxionScheduler River",
     "Grafana": "grafana",
     "Helm": "set-file take-ownership",
     "ingress-nginx": "auth-url",
-    "krew": "archive manifest",
     "kubectl-fluence": "select-backend",
     "Volcano": "volcano binpack minAvailable queue",
     "KubeRay": "preRunningDeadlineSeconds",

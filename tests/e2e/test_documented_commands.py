@@ -13,10 +13,9 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from fluence_extender.model.names import FORMER_NAMESPACE
 from tests.docs.clone import make_clone
 from tests.docs.kubectl import positional
-from tests.docs.reading import PAGES, ROOT, commands, fences
+from tests.docs.reading import PAGES, commands, fences
 from tests.docs.shell import started
 from tests.e2e.admitted import REGISTRATION
 from tests.e2e.harness import Manifest, documents
@@ -73,19 +72,12 @@ def installed(shell: Plugin) -> None:
 
 
 def supposed() -> Iterator[Manifest]:
-    """Yield a user's namespace, the Jobs of the pages, and what an earlier version had: a policy, and devices."""
+    """Yield a user's namespace, and the Jobs of the pages."""
     yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lab"}}
-    (devices,) = documents(ROOT / "deploy" / "quantum" / "resources.yaml")
-    yield devices | {"metadata": devices["metadata"] | {"namespace": FORMER_NAMESPACE}}
     for page in PAGES:
         for fence in fences(page):
             if fence.language == "yaml" and re.search("^kind: Job$", fence.text, re.MULTILINE):
                 yield from documents(fence.text)
-    for policy in documents(ROOT / "deploy" / "base" / "gate.yaml"):
-        name = {"metadata": {"name": "fluence-mark"}}
-        if "policyName" in policy["spec"]:
-            policy["spec"]["policyName"] = "fluence-mark"
-        yield policy | name
 
 
 def as_run(words: tuple[str, ...]) -> list[str]:

@@ -14,8 +14,6 @@ import yaml
 from fluence_extender.model.names import (
     BACKEND_ANNOTATION,
     REQUIRE_BACKEND_ANNOTATION,
-    RESOURCES_CONFIGMAP,
-    RESOURCES_KEY,
     SELECT_RESULT_ANNOTATION,
 )
 from tests.e2e.harness import Cluster, Namespace, annotations_of, wait_for
@@ -55,25 +53,6 @@ def test_select_chooses_among_what_is_offered(plugin: Plugin, namespace: Namespa
     assert "dropped gpu-t4: not offered by the cluster scheduler" in ended.stderr
     assert "dropped gpu-a100: min-cost: cost_usd 3.2, best is 0.8" in ended.stderr
     assert not namespace.pods()
-
-
-def test_offers_that_are_in_kube_system_alone_are_read(plugin: Plugin, cluster: Cluster) -> None:
-    """There fluence has its ConfigMap."""
-    text = (EXAMPLES / "resources.yaml").read_text()
-    config_map = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": RESOURCES_CONFIGMAP, "namespace": "kube-system"},
-        "data": {RESOURCES_KEY: text},
-    }
-    cluster.api.apply(config_map)
-    try:
-        ended = plugin.fluence("select", *GPU)
-    finally:
-        cluster.api.delete(f"/api/v1/namespaces/kube-system/configmaps/{RESOURCES_CONFIGMAP}")
-    assert ended.returncode == 0, ended
-    assert "dropped gpu-t4: not offered by the cluster scheduler" in ended.stderr
-    assert "note" not in ended.stderr
 
 
 @pytest.mark.usefixtures("offers")

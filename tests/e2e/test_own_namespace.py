@@ -1,10 +1,7 @@
-"""The namespace of deploy/ admits our pods and no lesser ones; a move out of kube-system leaves no rights behind."""
+"""The namespace of deploy/ admits our pods and no lesser ones."""
 
 from __future__ import annotations
 
-import json
-import os
-import re
 import shutil
 import subprocess
 import sys
@@ -18,8 +15,7 @@ import yaml
 
 from fluence_extender.model.names import DEFAULT_NAMESPACE
 from tests.e2e.harness import LONGEST, Manifest, Namespace, documents, pod, start_api_server, wait_for
-from tests.e2e.test_deploy import allowed
-from tests.localcluster import ApiError, Component, ControlPlane, ensure_binaries
+from tests.localcluster import ApiError, ControlPlane
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -159,140 +155,3 @@ def test_critical_pods_are_admitted_where_only_a_quota_allows_them(
             api.request("POST", elsewhere, critical, query={"dryRun": "All"})
         admitted = api.request("POST", PODS, critical, query={"dryRun": "All"})
     assert admitted["spec"]["priorityClassName"] == CRITICAL
-
-
-@pytest.fixture
-def in_kube_system(tmp_path: Path) -> Path:
-    """An overlay for an installation in kube-system."""
-    overlay = tmp_path / "overlay"
-    overlay.mkdir()
-    there = os.path.relpath(DEPLOY, overlay)
-    kustomization = {"resources": [there], "components": [f"{there}/kube-system"]}
-    (overlay / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-    return overlay
-
-
-def test_installation_in_kube_system_is_accepted_by_the_api_server(
-    control_plane: ControlPlane, in_kube_system: Path
-) -> None:
-    how = ("--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict")
-    accepted = kubectl(control_plane, "apply", *how, "-k", str(in_kube_system)).splitlines()
-    assert all(line.endswith("(server dry run)") for line in accepted)
-    assert len(accepted) == len(rendered(control_plane, in_kube_system))
-
-
-def test_kube_scheduler_in_kube_system_takes_its_lease_there(
-    control_plane: ControlPlane, in_kube_system: Path
-) -> None:
-    """Its file names the other namespace; the Deployment's argument counts."""
-    api = control_plane.api
-    objects = {(one["kind"], one["metadata"]["name"]): one for one in rendered(control_plane, in_kube_system)}
-    spec = objects["Deployment", "fluence"]["spec"]["template"]["spec"]
-    (arguments,) = (one["args"] for one in spec["containers"] if one["name"] == "kube-scheduler")
-    (name,) = (one["configMap"]["name"] for one in spec["volumes"] if "configMap" in one)
-    config = yaml.safe_load(objects["ConfigMap", name]["data"]["scheduler.yaml"])
-    config["clientConnection"]["kubeconfig"] = str(control_plane.kubeconfig)
-    file = in_kube_system / "scheduler.yaml"
-    file.write_text(yaml.safe_dump(config))
-    changed = {"$(NAMESPACE)": "kube-system", "/etc/fluence/scheduler.yaml": str(file)}
-    for shipped, here in changed.items():
-        arguments = [one.replace(shipped, here) for one in arguments]
-    own = [f"--{one}-kubeconfig={control_plane.kubeconfig}" for one in ("authentication", "authorization")]
-    command = [str(ensure_binaries()["kube-scheduler"]), *arguments, *own, "--secure-port=0"]
-
-    def held() -> list[str]:
-        leases = api.get("/apis/coordination.k8s.io/v1/leases")["items"]
-        return [
-            one["metadata"]["namespace"]
-            for one in leases
-            if one["metadata"]["name"] == "fluence" and one["spec"].get("holderIdentity")
-        ]
-
-    before = held()
-    scheduler = Component("scheduler-there", command, control_plane.log("scheduler-there"))
-    scheduler.launch()
-    try:
-        assert wait_for(lambda: set(held()) - set(before), LONGEST, "the Lease to be held") == {"kube-system"}
-    finally:
-        scheduler.stop()
-        api.delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/fluence")
-
-
-def test_applying_deploy_takes_the_rights_of_an_installation_in_kube_system(
-    control_plane: ControlPlane, in_kube_system: Path
-) -> None:
-    """So its pods stop writing at once, and don't place the same pods as the new ones until they are deleted."""
-    api = control_plane.api
-    rights = {
-        "fluence": [("patch", "", "pods"), ("create", "", "pods/binding"), ("list", "", "nodes")],
-        "fluence-webhook": [("patch", "", "pods"), ("create", "", "secrets")],
-    }
-
-    def with_rights() -> set[str]:
-        """The namespaces of which an account has any right."""
-        return {
-            namespace
-            for namespace in ("kube-system", DEFAULT_NAMESPACE)
-            for account, listed in rights.items()
-            for right in listed
-            if allowed(api, f"{namespace}:{account}", *right)
-        }
-
-    def install(folder: Path, namespace: str) -> None:
-        for one in rendered(control_plane, folder):
-            if one["kind"] in ("ServiceAccount", "ClusterRole", "ClusterRoleBinding"):
-                api.apply(one)
-        wait_for(
-            lambda: with_rights() == {namespace}, what=f"{namespace} alone to have rights", seen=with_rights
-        )
-
-    install(in_kube_system, "kube-system")
-    install(DEPLOY, DEFAULT_NAMESPACE)
-
-
-def test_commands_of_the_documentation_move_the_devices_and_leave_nothing_in_kube_system(
-    control_plane: ControlPlane, in_kube_system: Path, tmp_path: Path
-) -> None:
-    page = (ROOT / "docs" / "operations.md").read_text()
-    section = page.partition("### From kube-system\n")[2].partition("\n### ")[0]
-    copying, _, deleting = re.findall(r" +```sh\n(.*?)```", section, re.DOTALL)
-    api = control_plane.api
-    (devices,) = documents(DEPLOY / "quantum" / "resources.yaml")
-    before = devices | {"metadata": devices["metadata"] | {"namespace": "kube-system"}}
-    ours = [
-        one
-        for one in (*rendered(control_plane, in_kube_system), before)
-        if one["metadata"].get("namespace") == "kube-system"
-    ]
-    for one in ours:
-        api.apply(one)
-    kinds = ",".join({one["kind"] for one in ours})
-
-    def left() -> set[tuple[str, str]]:
-        words = ("get", "-n", "kube-system", kinds, "-o", "json")
-        names = {one["metadata"]["name"] for one in ours}
-        found = json.loads(kubectl(control_plane, *words))["items"]
-        return {(one["kind"], one["metadata"]["name"]) for one in found if one["metadata"]["name"] in names}
-
-    assert left() == {(one["kind"], one["metadata"]["name"]) for one in ours}
-    (tmp_path / "deploy").symlink_to(DEPLOY)
-    environment = {
-        **os.environ,
-        "KUBECONFIG": str(control_plane.kubeconfig),
-        "PATH": os.pathsep.join([str(Path(program()).parent), os.environ["PATH"]]),
-    }
-    try:
-        for commands in (copying, deleting):
-            subprocess.run(["bash", "-ec", commands], env=environment, cwd=tmp_path, check=True)
-        path = f"/api/v1/namespaces/{DEFAULT_NAMESPACE}/configmaps/fluence-resources"
-        assert api.get(path)["data"] == devices["data"]
-        assert left() == {("RoleBinding", "fluence-authentication-reader")}
-    finally:
-        for namespace in (DEFAULT_NAMESPACE, "kube-system"):
-            words = ("delete", "-n", namespace, "configmap", "fluence-resources", "--ignore-not-found")
-            kubectl(control_plane, *words)
-        # The binding that stays is one of both installations. Without its subject the next test's service would never
-        # know the API server's front proxy.
-        for one in rendered(control_plane, DEPLOY):
-            if one["kind"] == "RoleBinding":
-                api.apply(one)

@@ -8,7 +8,7 @@
 {{- define "wanted" }}
   {{- $kind := .object.kind }}
   {{- $leftOut := list "" "CustomResourceDefinition" }}
-  {{- if or (not .values.createNamespace) (eq .values.namespace "kube-system") }}
+  {{- if not .values.createNamespace }}
     {{- $leftOut = concat $leftOut (list "Namespace" "ResourceQuota") }}
   {{- end }}
   {{- if not (has (default "" $kind) $leftOut) }}true{{ end }}

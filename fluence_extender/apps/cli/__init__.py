@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-
 import click
 
 from fluence_extender.apps.cli.dashboard import dashboard
@@ -26,27 +23,6 @@ def main() -> None:
     `serve` is the service; `webhook` prepares new pods for it; `scheduler-config` prints the configuration of the
     kube-scheduler in its pod; `demo` shows all of them at work on this machine.
     """
-    for warning in warnings_of_old_variables(os.environ):
-        click.echo(warning, err=True)
-
-
-OLD_VARIABLES = {
-    "FLUENCE_RESOURCE_CAPACITY": "",
-    "WEBHOOK_ADDR": "FLUENCE_LISTEN_HOST and FLUENCE_LISTEN_PORT",
-    "WEBHOOK_NAMESPACE": "FLUENCE_WEBHOOK_SERVICE",
-    "WEBHOOK_SERVICE": "FLUENCE_WEBHOOK_SERVICE",
-    "WEBHOOK_CONFIG": "",
-}
-"""The environment variables of fluence, each with the one that took its place, "" if it isn't needed any more."""
-
-
-def warnings_of_old_variables(environ: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each variable of fluence in ``environ`` that isn't read here."""
-    return [
-        f"warning: {old} has no effect: " + (f"set {new} instead" if new else "it isn't needed any more")
-        for old, new in OLD_VARIABLES.items()
-        if environ.get(old)
-    ]
 
 
 for _command in (check, dashboard, demo, graph, scheduler_config_command, serve, simulate, version, webhook):

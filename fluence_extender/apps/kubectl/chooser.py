@@ -16,8 +16,6 @@ from fluence_extender.apps.kubectl.program import kubectl_output
 from fluence_extender.apps.kubectl.terminal import tell_note, waiting
 from fluence_extender.graph.errors import InvalidResourcesFile
 from fluence_extender.model.names import (
-    DEFAULT_NAMESPACE,
-    FORMER_NAMESPACE,
     RESOURCES_CONFIGMAP,
     RESOURCES_KEY,
 )
@@ -110,22 +108,7 @@ def read_attributes(path: str) -> tuple[Backend, ...]:
 
 
 def read_offers(connection: Sequence[str], namespace: str) -> tuple[Backend, ...]:
-    """Read what the ConfigMap ``fluence-resources`` offers. Raise `KubectlFailed` if that can't be read.
-
-    A cluster that hasn't one in our own namespace, or doesn't show it, may have that of fluence.
-    """
-    try:
-        return _offers_in(connection, namespace)
-    except KubectlFailed as failure:
-        if namespace != DEFAULT_NAMESPACE or not str(failure).startswith(("(NotFound)", "(Forbidden)")):
-            raise
-        try:
-            return _offers_in(connection, FORMER_NAMESPACE)
-        except KubectlFailed:
-            raise failure from None
-
-
-def _offers_in(connection: Sequence[str], namespace: str) -> tuple[Backend, ...]:
+    """Read what the ConfigMap ``fluence-resources`` offers. Raise `KubectlFailed` if that can't be read."""
     arguments = ["get", "configmap", RESOURCES_CONFIGMAP, "-n", namespace, "-o", "json", *connection]
     if not any(word.startswith("--request-timeout") for word in connection):
         arguments.append("--request-timeout=10s")

@@ -114,13 +114,6 @@ def test_dashboard_adds_the_objects_of_its_folder(project: Path) -> None:
     assert made("--set", "dashboard=true") == wanted
 
 
-def test_kube_system_is_that_of_the_component(project: Path, tmp_path: Path) -> None:
-    deploy = os.path.relpath(project / "deploy", tmp_path)
-    kustomization = {"resources": [deploy], "components": [f"{deploy}/kube-system"]}
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-    assert made("--set", "namespace=kube-system") == by_name(rendered(tmp_path))
-
-
 def test_another_namespace_is_named_wherever_the_usual_one_was(defaults: Objects) -> None:
     there = made("--set", "namespace=batch")
     for (kind, name), item in defaults.items():

@@ -1,4 +1,4 @@
-"""Overlays over deploy/: the one the first page has an administrator write, and in kube-system."""
+"""Overlays over deploy/: the one the first page has an administrator write, and those of other pages."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from fluence_extender import __version__
-from fluence_extender.model.names import DEFAULT_NAMESPACE
 from tests.integration.deploy.rendered import by_name, kubectl, rendered
 
 Manifest = dict[str, Any]
@@ -74,28 +72,6 @@ def test_overlays_of_the_page_on_security_restrict_and_widen_both_policies(
     assert [peer["ipBlock"]["cidr"].endswith("/32") for peer in first[0]["to"]] == [True, True]
     assert [port["port"] for port in second[0]["ports"]] == [443, 6443, 16443]
     assert "to" not in second[0]
-
-
-@pytest.mark.parametrize("tree", ["", "quantum"])
-def test_installation_in_kube_system_differs_by_the_namespace_alone(
-    project: Path, tree: str, tmp_path: Path
-) -> None:
-    """So all that tests find out about the objects of deploy/ is true of these as well."""
-    shutil.copytree(project / "deploy", tmp_path / "deploy")
-    overlay = tmp_path / "overlay"
-    overlay.mkdir()
-    kustomization = {"resources": [f"../deploy/{tree}"], "components": ["../deploy/kube-system"]}
-    (overlay / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-    usual, there = objects_of(tmp_path / "deploy" / tree), objects_of(overlay)
-    own = {("Namespace", DEFAULT_NAMESPACE), ("ResourceQuota", "fluence-critical-pods")}
-    assert usual.keys() - there.keys() == own
-    (file,) = (key for key in usual if key[1].startswith("fluence-scheduler-config-"))
-    # kube-scheduler's flag overrides the namespace in its file.
-    scheduler = there.pop(file)
-    assert scheduler == usual[file] | {"metadata": usual[file]["metadata"] | {"namespace": "kube-system"}}
-    for key, item in there.items():
-        moved = yaml.safe_dump(usual[key]).replace(DEFAULT_NAMESPACE, "kube-system")
-        assert yaml.safe_load(moved) == item, key
 
 
 def test_one_file_has_the_objects_with_the_image_that_is_named(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.x509.oid import NameOID
 from starlette.types import Receive, Scope, Send
 
 from fluence_extender.http.listeners.bodies import TEXT, respond
@@ -23,7 +24,8 @@ from tests.localcluster.credentials import LocalAuthority
 async def named(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer with the certificate that the client has shown."""
     shown = scope["state"].get(PEER)
-    name = x509.load_der_x509_certificate(shown).subject.rfc4514_string() if shown else "none"
+    names = x509.load_der_x509_certificate(shown).subject if shown else None
+    name = names.get_attributes_for_oid(NameOID.COMMON_NAME)[0].rfc4514_string() if names else "none"
     await respond(send, 200, TEXT, name.encode())
 
 

@@ -26,7 +26,6 @@ CHECKS: tuple[Check, ...] = (
     service.answers,
     service.versions,
     installation.replicas,
-    installation.former,
     installation.scheduler,
     policies,
     queues,
@@ -41,7 +40,6 @@ CHECKS: tuple[Check, ...] = (
 
 OF_THE_CLUSTER: tuple[Check, ...] = (
     installation.replicas,
-    installation.former,
     installation.scheduler,
     policies,
     queues,
@@ -66,7 +64,7 @@ OF_THE_CLUSTER: tuple[Check, ...] = (
 def doctor(client: StateApiClient, output: str | None, namespace: str, bundle: str | None) -> int:
     """Check the installation and say what to do.
 
-    Looks at the cluster, the service, versions, replicas, former installations, the scheduler, admission policies,
+    Looks at the cluster, the service, versions, replicas, the scheduler, admission policies,
     queues, the webhook, the dashboard, rights, nodes, drift, resources and gangs. Ends with 1 if something is wrong.
     Changes nothing.
     """

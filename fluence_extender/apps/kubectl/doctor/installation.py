@@ -19,9 +19,7 @@ from fluence_extender.apps.kubectl.figures import moment, now, span
 from fluence_extender.apps.kubectl.state_api import SERVICE
 from fluence_extender.model.names import (
     DOMAIN,
-    FORMER_NAMESPACE,
     RESOURCE_PREFIX,
-    RESOURCES_CONFIGMAP,
     SCHEDULER_NAME,
     WEBHOOK_NAME,
 )
@@ -38,8 +36,6 @@ _TRIAL_PATIENCE = 20.0
 
 _PLAIN_NO = "kubectl ended with"
 """The message of `KubectlFailed` for a plain no of ``kubectl auth can-i``: an exit code, and nothing on stderr."""
-
-_UPGRADING = "docs/operations.md#from-kube-system"
 
 _NEEDED_RIGHTS = {
     "nodes": "watch",
@@ -92,20 +88,6 @@ def dashboard(examination: Examination) -> Iterator[Finding]:
     found = _ready(examination, "dashboard", DASHBOARD)
     if not found.text.startswith("there is no"):
         yield found
-
-
-def former(examination: Examination) -> Iterator[Finding]:
-    """Check that nothing is left in kube-system, where fluence and earlier versions are installed."""
-    if examination.service_namespace == FORMER_NAMESPACE:
-        return
-    namespace = ("-n", FORMER_NAMESPACE)
-    if isinstance(examination.object("former", "deployment", SERVICE, *namespace), dict):
-        text = f"another installation is in {FORMER_NAMESPACE}"
-        yield Finding("former", WARNING, text, f"remove it as {_UPGRADING} says")
-    if isinstance(examination.object("former", "configmap", RESOURCES_CONFIGMAP, *namespace), dict):
-        text = f"the ConfigMap {FORMER_NAMESPACE}/{RESOURCES_CONFIGMAP} isn't read by the service"
-        fix = f"move it to {examination.service_namespace} as {_UPGRADING} says"
-        yield Finding("former", WARNING, text, fix)
 
 
 def scheduler(examination: Examination) -> Iterator[Finding]:

@@ -61,8 +61,6 @@ def installed(kind: str, *but: str) -> str:
 def healthy(kubectl: Program, fluence: Fluence, monkeypatch: pytest.MonkeyPatch) -> Fluence:
     """Return ``kubectl fluence`` for a healthy installation, at a fixed time."""
     monkeypatch.setattr(installation, "now", lambda: NOW)
-    for object in ("deployment fluence", "configmap fluence-resources"):
-        kubectl.answers(f"get {object} -n kube-system", err="(NotFound): no", code=1)
     kubectl.answers("get --raw /version", out='{"gitVersion": "v1.36.3"}')
     kubectl.answers(".org/v1/nodes", out=listed(NODE))
     kubectl.answers(".org/v1/backends", out=listed(DEVICE))
@@ -181,22 +179,6 @@ QUEUE_PARTLY_IGNORED = {
             "unknown",
             "may not look",
             "",
-        ),
-        (
-            "get deployment fluence -n kube-system",
-            {"out": deployment(2)},
-            "former",
-            "warning",
-            "another installation is in kube-system",
-            "docs/operations.md#from-kube-system",
-        ),
-        (
-            "get configmap fluence-resources -n kube-system",
-            {"out": "{}"},
-            "former",
-            "warning",
-            "the ConfigMap kube-system/fluence-resources isn't read",
-            "move it to fluence-system as docs/operations.md#from-kube-system says",
         ),
         (
             "get lease fluence",
@@ -374,14 +356,6 @@ def test_each_policy_that_is_missing_is_reported_with_what_is_so_without_it(
     found = findings(healthy("doctor", "-o", "json"))["policies"]
     fix = f"{policy.without}; kubectl apply -k deploy adds it"
     assert found == (policy.status, f"there is no {policy.kind} {policy.name}", fix)
-
-
-def test_an_installation_in_kube_system_is_no_former_one(healthy: Fluence, kubectl: Program) -> None:
-    kubectl.answers("get deployment fluence -n kube-system", out=deployment(2))
-    kubectl.answers("get configmap fluence-resources -n kube-system", out="{}")
-    ended = healthy("doctor", "--fluence-ns", "kube-system", "-o", "json")
-    assert ended.code == 0, ended
-    assert "former" not in findings(ended)
 
 
 def test_a_gang_that_waits_because_of_a_failure_is_a_fault(healthy: Fluence, kubectl: Program) -> None:

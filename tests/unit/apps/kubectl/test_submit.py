@@ -179,28 +179,6 @@ def test_offers_are_read_from_the_same_cluster(fluence: Fluence, kubectl: Progra
     assert set(asked[3:-1]) == connection
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        'Error from server (NotFound): configmaps "fluence-resources" not found',
-        'Error from server (Forbidden): configmaps "fluence-resources" is forbidden: User "u" cannot get',
-    ],
-)
-def test_offers_that_are_in_kube_system_alone_are_found(
-    answer: str, fluence: Fluence, kubectl: Program, attributes: str
-) -> None:
-    """There fluence has its ConfigMap, and its users have the right to read it."""
-    kubectl.answers("get configmap fluence-resources -n fluence-system", err=answer, code=1)
-    kubectl.answers(
-        "get configmap fluence-resources -n kube-system", out=json.dumps({"data": {"resources.yaml": OFFERS}})
-    )
-    ended = fluence("select", "-f", "pod.yaml", attributes)
-    assert ended.code == 0
-    assert "  dropped gpu-t4: not offered by the cluster scheduler" in ended.err
-    named = fluence("select", "-f", "pod.yaml", attributes, "--fluence-ns", "mine")
-    assert "gpu-t4: not offered" not in named.err
-
-
 def test_offers_of_the_service_need_neither_file_nor_config_map(fluence: Fluence, kubectl: Program) -> None:
     devices = [
         {

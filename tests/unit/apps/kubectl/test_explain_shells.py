@@ -1,23 +1,15 @@
-"""The keys of explain, the completion scripts of the shells, and the package for krew."""
+"""The keys of explain, and the completion scripts of the shells."""
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
-import io
 import os
-import re
 import subprocess
-import sys
 import sysconfig
-import zipfile
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import yaml
 
-from fluence_extender import __version__
 from fluence_extender.apps.kubectl.explain import ExplainedReason, Key, known_keys, known_reasons, look_up
 from fluence_extender.apps.kubectl.main import COMMANDS
 from fluence_extender.model import coordination, names, pod_keys
@@ -159,108 +151,3 @@ def test_each_shell_has_a_script_that_asks_our_program(shell: str, fluence: Flue
     assert f"completion {shell}" in shown.out
     assert fluence("completion").code == 2
     assert fluence("completion", "tcsh").err == "error: completion for which shell? One of bash, zsh, fish\n"
-
-
-@pytest.fixture
-def krew() -> ModuleType:
-    """Return the script that builds the package for krew."""
-    spec = importlib.util.spec_from_file_location("build_krew", ROOT / "deploy" / "krew" / "build.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_manifest_for_krew_follows_its_rules(krew: ModuleType) -> None:
-    packed = krew.archive()
-    assert packed == krew.archive()
-    document = yaml.safe_load(krew.manifest(packed))
-    # The rules of krew's developer guide and its validation.
-    assert document["apiVersion"] == "krew.googlecontainertools.github.com/v1alpha2"
-    assert document["kind"] == "Plugin"
-    assert set(document) == {"apiVersion", "kind", "metadata", "spec"}
-    assert document["metadata"] == {"name": "fluence"}
-    assert re.fullmatch(r"[\w-]+", document["metadata"]["name"])
-    assert not document["metadata"]["name"].startswith("kubectl-")
-    spec = document["spec"]
-    assert set(spec) == {"version", "homepage", "shortDescription", "description", "caveats", "platforms"}
-    assert re.fullmatch(r"v\d+\.\d+\.\d+", spec["version"])
-    assert spec["version"] == f"v{__version__}"
-    assert len(spec["shortDescription"]) <= 50
-    assert not spec["shortDescription"].endswith(".")
-    assert "kubectl" not in spec["shortDescription"]
-    assert all(len(line) <= 80 for line in spec["description"].splitlines())
-    (platform,) = spec["platforms"]
-    assert set(platform) == {"selector", "uri", "sha256", "files", "bin"}
-    assert platform["sha256"] == hashlib.sha256(packed).hexdigest()
-    assert platform["uri"].endswith((".zip", ".tar.gz"))
-    assert f"/v{__version__}/" in platform["uri"]
-    (expression,) = platform["selector"]["matchExpressions"]
-    assert (expression["key"], expression["operator"]) == ("os", "In")
-    contained = zipfile.ZipFile(io.BytesIO(packed)).namelist()
-    assert [one["from"] for one in platform["files"]] == contained
-    assert "LICENSE" in contained
-    assert platform["bin"] in contained
-
-
-@pytest.fixture
-def launcher(krew: ModuleType, tmp_path: Path) -> Path:
-    """The launcher, as krew unpacks it."""
-    with zipfile.ZipFile(io.BytesIO(krew.archive())) as packed:
-        packed.extractall(tmp_path / "krew")
-        mode = packed.getinfo("kubectl-fluence").external_attr >> 16
-    assert mode & 0o111
-    return tmp_path / "krew" / "kubectl-fluence"
-
-
-def launch(launcher: Path, path: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the launcher with the PATH ``path``, in ``folder``."""
-    return subprocess.run(
-        ["/bin/sh", str(launcher), "version"],
-        env={"PATH": path},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
-BESIDE = Path(sys.executable).parent
-
-
-def test_launcher_for_krew_runs_the_plugin(launcher: Path, tmp_path: Path) -> None:
-    assert "VERSION" not in launcher.read_text()
-    ran = launch(launcher, f"{BESIDE}:/usr/bin:/bin", tmp_path)
-    assert ran.stdout == f"kubectl-fluence {__version__}\n"
-
-
-def test_launcher_for_krew_says_what_is_missing(launcher: Path, tmp_path: Path) -> None:
-    lost = launch(launcher, str(tmp_path), tmp_path)
-    assert lost.returncode == 1
-    assert lost.stderr.startswith(
-        f"error: kubectl fluence needs fluence-extender {__version__} in the Python"
-    )
-
-
-def test_launcher_for_krew_runs_nothing_from_the_current_directory(launcher: Path, tmp_path: Path) -> None:
-    trap = tmp_path / "trap"
-    package = trap / "fluence_extender" / "apps" / "kubectl"
-    package.mkdir(parents=True)
-    for folder in (package, package.parent, package.parent.parent):
-        (folder / "__init__.py").write_text("print('trapped')")
-    (package / "main.py").write_text("print('trapped')")
-    for name in ("python3", "python", "uvx", "pipx"):
-        (trap / name).write_text("#!/bin/sh\necho trapped\n")
-        (trap / name).chmod(0o755)
-    ran = launch(launcher, f".:{BESIDE}:/usr/bin:/bin", trap)
-    assert "trapped" not in ran.stdout
-    assert "trapped" not in launch(launcher, f"{BESIDE}:/usr/bin:/bin", trap).stdout
-
-
-def test_launcher_for_krew_fetches_nothing_from_a_package_index(launcher: Path, tmp_path: Path) -> None:
-    for name in ("uvx", "pipx", "pip"):
-        (tmp_path / name).write_text("#!/bin/sh\necho fetched\n")
-        (tmp_path / name).chmod(0o755)
-    assert launch(launcher, str(tmp_path), tmp_path).stdout == ""
