@@ -25,9 +25,7 @@ from fluence_extender.http.listeners.bodies import (
 )
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.scheduler.verbs import VerbAnswer, VerbOutcome
-from fluence_extender.http.scheduler.wire import BadRequest
-
-SEND_LESS = "set nodeCacheCapable: true to send names only"
+from fluence_extender.http.scheduler.wire import NOT_CACHED, BadRequest
 
 log = structlog.get_logger(__name__)
 
@@ -52,7 +50,7 @@ class VerbEndpoint:
         self._answer = answer
         self._failed = failed
         self._metrics = metrics
-        self._bodies = Bodies(max_body, limit=body_timeout, advice=SEND_LESS)
+        self._bodies = Bodies(max_body, limit=body_timeout, advice=NOT_CACHED)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()

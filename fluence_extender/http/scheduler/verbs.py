@@ -86,7 +86,7 @@ class Verbs:
         pod = args.pod.requested()
         if _is_ours(pod):
             if missing := self._placements.not_ready_reason:
-                return _retried(offer, not_ready(missing))
+                return _retried(not_ready(missing))
             if not self._placements.leading:
                 await self._placements.wait_for_lead()
             await self._placements.wait_for_pod(pod)
@@ -107,7 +107,7 @@ class Verbs:
             case Nowhere(reason):
                 return _none_passes(VerbOutcome.NO_PLACE, offer, reason)
             case Undecided(reason):
-                return _retried(offer, reason)
+                return _retried(reason)
 
     async def prioritize(self, body: bytes) -> VerbAnswer:
         """Score the offered nodes, 0 to 10. Raises `BadRequest`."""
@@ -169,12 +169,12 @@ def _is_ours(pod: RequestedPod) -> bool:
 
 
 def _none_passes(outcome: VerbOutcome, offer: Offer, reason: str) -> VerbAnswer:
-    return VerbAnswer(outcome, filter_result(offer.nothing(), dict.fromkeys(offer.names, reason)))
+    return VerbAnswer(outcome, filter_result(NO_NAMES, dict.fromkeys(offer.names, reason)))
 
 
-def _retried(offer: Offer, error: str) -> VerbAnswer:
+def _retried(error: str) -> VerbAnswer:
     """Return an error, after which kube-scheduler retries; after a refusal it would wait for an event."""
-    return VerbAnswer(VerbOutcome.NOT_READY, filter_result(offer.nothing(), error=error))
+    return VerbAnswer(VerbOutcome.NOT_READY, filter_result(NO_NAMES, error=error))
 
 
 def _scores(location: Location, names: Sequence[str]) -> Iterator[tuple[str, int]]:

@@ -2,7 +2,7 @@
 
 Source: k8s.io/kube-scheduler/extender/v1 (types without json tags, so Go's field names are the wire names). The node
 lists, which are long, stay raw bytes here. Invariant: for any bytes, decoding returns a request or raises `BadRequest`.
-An answer never has both `Nodes` and `NodeNames` null, which kube-scheduler reads as "no node".
+`NodeNames` is never null in an answer, which kube-scheduler would read as "no node".
 """
 
 from __future__ import annotations
@@ -17,6 +17,12 @@ from fluence_extender.http.scheduler.port import RequestedPod
 from fluence_extender.model.names import SCHEDULER_NAME
 
 NULL = b"null"
+
+NOT_CACHED = (
+    "set `nodeCacheCapable: true` for this extender in kube-scheduler's configuration "
+    "(fluence-extender scheduler-config prints it)"
+)
+"""What to do about requests that an extender gets which isn't nodeCacheCapable: whole nodes, and whole victims."""
 
 
 class BadRequest(Exception):
@@ -91,34 +97,18 @@ class MetaVictims(Struct, frozen=True, rename="pascal"):
         return [pod.uid for pod in self.pods or ()]
 
 
-class _VictimMeta(Struct, frozen=True, gc=False):
-    uid: str
-
-
-class _VictimPod(Struct, frozen=True, gc=False):
-    metadata: _VictimMeta
-
-
-class _Victims(Struct, frozen=True, rename="pascal"):
-    pods: list[_VictimPod] | None = None
-    num_pdb_violations: int = msgspec.field(default=0, name="NumPDBViolations")
-
-    def meta(self) -> MetaVictims:
-        return MetaVictims([MetaPod(pod.metadata.uid) for pod in self.pods or ()], self.num_pdb_violations)
-
-
 class ExtenderPreemptionArgs(Struct, frozen=True, rename="pascal"):
-    """The request of preempt: whole pods, or only their uids if the extender is nodeCacheCapable."""
+    """The request of preempt: one of the two maps is sent, the other is null."""
 
     pod: WirePod
-    node_name_to_victims: dict[str, _Victims] | None = None
+    node_name_to_victims: Raw = Raw(NULL)
     node_name_to_meta_victims: dict[str, MetaVictims] | None = None
 
     def victims(self) -> dict[str, MetaVictims]:
-        """Return the victims by node, whichever form was sent."""
-        if self.node_name_to_meta_victims is not None:
-            return self.node_name_to_meta_victims
-        return {node: victims.meta() for node, victims in (self.node_name_to_victims or {}).items()}
+        """Return the victims by node. Raises `BadRequest` if they are whole pods."""
+        if self.node_name_to_meta_victims is None and bytes(self.node_name_to_victims) != NULL:
+            raise BadRequest(f"the body has whole victims: {NOT_CACHED}")
+        return self.node_name_to_meta_victims or {}
 
 
 class HostPriority(Struct, frozen=True, gc=False, rename="pascal"):

@@ -317,12 +317,6 @@ def by_name(names: Sequence[str], requested: dict[str, Any] | None = None) -> di
     return {"Pod": requested or pod(), "Nodes": None, "NodeNames": list(names)}
 
 
-def by_node(names: Sequence[str], requested: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the same request with whole nodes."""
-    items = [{"metadata": {"name": name, "labels": {"x": name}}, "status": {"phase": "é"}} for name in names]
-    return {"Pod": requested or pod(), "Nodes": {"metadata": {}, "items": items}, "NodeNames": None}
-
-
 def binding(uid: str = "uid-1", node: str = "n1") -> dict[str, str]:
     """Return the request of bind."""
     return {"PodName": "p", "PodNamespace": "default", "PodUID": uid, "Node": node}

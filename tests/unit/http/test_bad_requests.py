@@ -73,9 +73,6 @@ async def test_a_truncated_request_is_refused(post: Post, verb: str) -> None:
         ({"NodeNames": {"n2": 1}}, "Expected `array`"),
         ({"NodeNames": [1, 2]}, "Expected `str`"),
         ({"NodeNames": [["n2"]]}, "Expected `str`"),
-        ({"Nodes": []}, "Expected `object`"),
-        ({"Nodes": {"items": {}}}, "Expected `array"),
-        ({"Nodes": {"items": [{}]}}, "missing required field `metadata`"),
     ],
 )
 async def test_a_list_of_the_wrong_form_is_named(post: Post, lists: dict[str, Any], problem: str) -> None:
@@ -83,6 +80,22 @@ async def test_a_list_of_the_wrong_form_is_named(post: Post, lists: dict[str, An
         answer = await post(verb, {"Pod": pod(), **lists})
         assert answer.status_code == 400
         assert problem in answer.text
+
+
+@pytest.mark.parametrize(
+    ("verb", "sent"),
+    [
+        ("filter", {"Nodes": {"metadata": {}, "items": [{"metadata": {"name": "n1"}}]}, "NodeNames": None}),
+        ("prioritize", {"Nodes": {"metadata": {}, "items": []}}),
+        ("preempt", {"NodeNameToVictims": {"n1": {"Pods": [{"metadata": {"uid": "a"}}]}}}),
+    ],
+)
+async def test_whole_nodes_and_victims_are_refused_with_the_line_to_set(
+    post: Post, verb: str, sent: dict[str, Any]
+) -> None:
+    answer = await post(verb, {"Pod": pod(), **sent})
+    assert answer.status_code == 400
+    assert "set `nodeCacheCapable: true` for this extender in kube-scheduler's configuration" in answer.text
 
 
 @pytest.mark.parametrize("field", ["PodName", "PodNamespace", "PodUID", "Node"])

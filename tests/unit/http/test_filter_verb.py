@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.scheduler.port import Nowhere, On, Undecided
-from tests.unit.http.held_placements import HeldPlacements, Post, by_name, by_node, pod
+from tests.unit.http.held_placements import HeldPlacements, Post, by_name, pod
 
 
 async def test_only_the_planned_node_passes(post: Post, placements: HeldPlacements) -> None:
@@ -19,13 +19,6 @@ async def test_only_the_planned_node_passes(post: Post, placements: HeldPlacemen
         "Error": "",
     }
     assert placements.refusals == []
-
-
-async def test_whole_nodes_are_answered_with_whole_nodes(post: Post) -> None:
-    request = by_node(["n1", "n2"])
-    answer = (await post("filter", request)).json()
-    assert answer["NodeNames"] is None
-    assert answer["Nodes"] == {"metadata": {}, "items": [request["Nodes"]["items"][1]]}
 
 
 async def test_a_planned_node_missing_from_the_whole_list_is_noted(
@@ -57,11 +50,10 @@ async def test_a_pod_without_a_place_gets_its_reason_for_every_node(
     post: Post, placements: HeldPlacements
 ) -> None:
     placements.plan["uid-1"] = Nowhere("busy: 5 of 8 fit now, short of gpu")
-    for request, empty in ((by_name(["n1", "n2"]), []), (by_node(["n1", "n2"]), None)):
-        answer = (await post("filter", request)).json()
-        reason = "busy: 5 of 8 fit now, short of gpu"
-        assert answer["FailedAndUnresolvableNodes"] == {"n1": reason, "n2": reason}
-        assert answer["NodeNames"] == empty
+    answer = (await post("filter", by_name(["n1", "n2"]))).json()
+    reason = "busy: 5 of 8 fit now, short of gpu"
+    assert answer["FailedAndUnresolvableNodes"] == {"n1": reason, "n2": reason}
+    assert answer["NodeNames"] == []
     assert placements.refusals == []
 
 
@@ -87,8 +79,6 @@ async def test_foreign_pods_pass_everywhere_even_before_the_service_is_ready(
     placements.failure = AssertionError("must not be called")
     answer = (await post("filter", by_name(["n1", "n2"], foreign))).json()
     assert answer["NodeNames"] == ["n1", "n2"]
-    request = by_node(["n1", "n2"], foreign)
-    assert (await post("filter", request)).json()["Nodes"]["items"] == request["Nodes"]["items"]
 
 
 async def test_a_pod_that_names_no_scheduler_is_not_ours(post: Post) -> None:

@@ -6,13 +6,12 @@ from typing import Any
 
 from fluence_extender.cluster.errors import AlreadyBound, ClusterError
 from fluence_extender.http.scheduler.port import BindRefused, Nowhere
-from tests.unit.http.held_placements import HeldPlacements, Post, binding, by_name, by_node, pod
+from tests.unit.http.held_placements import HeldPlacements, Post, binding, by_name, pod
 
 
 async def test_the_planned_node_has_the_highest_score(post: Post) -> None:
     expected = [{"Host": "n1", "Score": 0}, {"Host": "n2", "Score": 10}]
     assert (await post("prioritize", by_name(["n1", "n2"]))).json() == expected
-    assert (await post("prioritize", by_node(["n1", "n2"]))).json() == expected
 
 
 async def test_without_a_plan_every_score_is_zero(post: Post, placements: HeldPlacements) -> None:
@@ -74,20 +73,6 @@ async def test_a_node_whose_victims_would_break_a_gang_is_no_candidate(
 ) -> None:
     placements.protected = frozenset({"b"})
     request = {"Pod": pod(), "NodeNameToVictims": None, "NodeNameToMetaVictims": META}
-    answer = (await post("preempt", request)).json()
-    assert answer == {"NodeNameToMetaVictims": {"n2": META["n2"], "n3": META["n3"]}}
-
-
-async def test_victims_sent_as_whole_pods_are_answered_by_uid(post: Post, placements: HeldPlacements) -> None:
-    placements.protected = frozenset({"b"})
-    whole = {
-        node: {
-            "Pods": [{"metadata": {"name": "v", "uid": victim["UID"]}} for victim in found["Pods"]],
-            "NumPDBViolations": found["NumPDBViolations"],
-        }
-        for node, found in META.items()
-    }
-    request = {"Pod": pod(), "NodeNameToVictims": whole, "NodeNameToMetaVictims": None}
     answer = (await post("preempt", request)).json()
     assert answer == {"NodeNameToMetaVictims": {"n2": META["n2"], "n3": META["n3"]}}
 

@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.scheduler.app import VerbsApp
-from fluence_extender.http.scheduler.offer import NamesOffer
+from fluence_extender.http.scheduler.offer import Offer
 from fluence_extender.http.scheduler.pending import PendingBinds
 from fluence_extender.http.scheduler.port import Anywhere, Location, Nowhere, On
 from fluence_extender.http.scheduler.verbs import Verbs
-from tests.unit.http.held_placements import HeldPlacements, by_name, by_node
+from tests.unit.http.held_placements import HeldPlacements, by_name
 
 plain: st.SearchStrategy[str] = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,8}[a-z0-9])?", fullmatch=True)
 names: st.SearchStrategy[list[str]] = st.lists(st.one_of(plain, st.text(max_size=6)), max_size=20)
 
 
-# The offered names, the location of the pod, whether nodes are offered by their names, the request.
-Question = tuple[list[str], Location, bool, bytes]
+# The offered names, the location of the pod, the request.
+Question = tuple[list[str], Location, bytes]
 
 
 @st.composite
@@ -30,24 +30,19 @@ def questions(draw: st.DrawFn) -> Question:
     node = draw(st.sampled_from(listed)) if bool(listed) and draw(st.booleans()) else draw(plain)
     locations: list[Location] = [Anywhere(), On(node), Nowhere("busy: 1 of 2 fit now")]
     location = draw(st.sampled_from(locations))
-    shape = draw(st.sampled_from([by_name, by_node]))
     escaped = draw(st.booleans())
     separators = draw(st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", " : ")]))
-    body = json.dumps(shape(listed), ensure_ascii=escaped, separators=separators)
-    return listed, location, shape is by_name, body.encode(errors="surrogatepass")
+    body = json.dumps(by_name(listed), ensure_ascii=escaped, separators=separators)
+    return listed, location, body.encode(errors="surrogatepass")
 
 
 @given(questions())
 async def test_every_filter_answer_keeps_to_the_protocol(question: Question) -> None:
-    listed, location, named, body = question
+    listed, location, body = question
     placements = HeldPlacements({"uid-1": location})
     answer = json.loads((await Verbs(placements, PendingBinds()).filter(body)).body)
-    if named:
-        assert answer["Nodes"] is None
-        passed = answer["NodeNames"]
-    else:
-        assert answer["NodeNames"] is None
-        passed = [item["metadata"]["name"] for item in answer["Nodes"]["items"]]
+    assert answer["Nodes"] is None
+    passed = answer["NodeNames"]
     refused = answer["FailedAndUnresolvableNodes"]
     assert set(passed) <= set(listed)
     assert answer["Error"] == ""
@@ -68,7 +63,7 @@ async def test_every_filter_answer_keeps_to_the_protocol(question: Question) -> 
 
 @given(questions())
 async def test_every_offered_name_gets_one_score_in_range(question: Question) -> None:
-    listed, location, _, body = question
+    listed, location, body = question
     placements = HeldPlacements({"uid-1": location})
     answer = json.loads((await Verbs(placements, PendingBinds()).prioritize(body)).body)
     assert [entry["Host"] for entry in answer] == listed
@@ -79,7 +74,7 @@ async def test_every_offered_name_gets_one_score_in_range(question: Question) ->
 @given(names, plain)
 def test_a_search_in_the_bytes_finds_what_the_list_contains(listed: list[str], node: str) -> None:
     for raw in (json.dumps(listed), json.dumps(listed, ensure_ascii=False, separators=(",", ":"))):
-        assert NamesOffer(raw.encode()).holds(node) == (node in listed)
+        assert Offer(raw.encode()).holds(node) == (node in listed)
 
 
 values = st.recursive(
