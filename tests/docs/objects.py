@@ -38,11 +38,6 @@ KINDS = {
 }
 """What commands call the kinds of which they name an object."""
 
-LEFT_BEHIND = frozenset(
-    {("MutatingAdmissionPolicy", "fluence-mark"), ("MutatingAdmissionPolicyBinding", "fluence-mark")}
-)
-"""What an earlier version installed, and pages tell how to remove."""
-
 
 def kind_of(word: str) -> str:
     """Return the kind that a command calls ``word``, in the singular or plural; an unknown one as it is."""
@@ -81,7 +76,7 @@ def known() -> dict[tuple[str, str], str]:
         (one["kind"], one["metadata"]["name"]): one["metadata"].get("namespace", "") for one in _manifests()
     }
     found |= {("Lease", SERVICE): installed_in(), ("ConfigMap", RESOURCES_CONFIGMAP): installed_in()}
-    return found | dict.fromkeys(LEFT_BEHIND, "")
+    return found
 
 
 @cache
