@@ -27,6 +27,7 @@ structlog.configure(processors=[*structlog.get_config()["processors"][:-1], plai
 # Processes are started by the hundred: they compile our modules once and not each of them anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--kubeconfig",

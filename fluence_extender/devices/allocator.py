@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, reduce
-from operator import or_
+from functools import lru_cache
 
-from fluence_extender.devices.selectors import Verdict, selects
+from fluence_extender.devices.selectors import selects
 from fluence_extender.model.claims import AttributeConstraint, Choice, Claims
 from fluence_extender.model.devices import Attribute, CounterId, NodeDevice
 from fluence_extender.model.node import Node
@@ -107,12 +106,6 @@ class View:
     blocked: int = 0
     given: frozenset[str] = frozenset()
 
-    @property
-    def concerned(self) -> int:
-        """The choices that concern any of the devices, as bits."""
-        serve = reduce(or_, (part.serves for part in self.parts), 0)
-        return serve | self.failing | self.unfit | self.blocked
-
 
 class Lens:
     """Makes and caches the views of nodes for some sets of claims."""
@@ -160,7 +153,7 @@ class Lens:
         for bit, (kind, wanted) in enumerate(self._kinds):
             had = device.held and not device.shareable and not kind.admin
             shares.append(())
-            found = _selects(kind, device)
+            found = selects(kind.selectors, device)
             if found is not True:
                 if found is not False and not (had and kind.count):
                     build.failing |= 1 << bit
@@ -441,9 +434,3 @@ def excess(claims: Claims) -> str:
     ways = len(found) + len({selector for one in found for selector in one.selectors})
     text = f"its claims have {ways} different choices and selectors; at most {MOST_WAYS} are planned"
     return text if ways > MOST_WAYS else ""
-
-
-def _selects(kind: Choice, device: NodeDevice) -> Verdict:
-    if device.reach is not None and device.reach not in (kind.reach or ()):
-        return False
-    return selects(kind.selectors, device)

@@ -1,7 +1,7 @@
 """The cluster's devices and claims, joined with its nodes and pods.
 
 A node gets the devices of its ResourceSlices, and its allocatable gets the number of devices in each class. Devices
-that several nodes can use belong to a node of their own, the network. Each node that reaches them counts all of them.
+that several nodes share count on none of them, and a pod that could get one of them isn't planned.
 
 A pod's requests get the number of devices that it claims of each class, its affinity gets the nodes where its allocated
 claims can be used, and its ``claims`` are those that are still to be allocated. So all code that counts amounts counts
@@ -9,7 +9,7 @@ devices too, by the resource name of their class. In addition to the counts, `ho
 selects.
 
 Each ``put`` and ``drop`` returns the nodes and pods that it touches. The caller takes them in again, through `node_now`
-and `pod_now`, and also the `network` if that has changed. Without any of these objects nodes and pods stay unchanged.
+and `pod_now`. Without any of these objects nodes and pods stay unchanged.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 
-from fluence_extender.devices.allocator import excess
+from fluence_extender.devices.allocator import choices, excess
 from fluence_extender.devices.classes import Classes
-from fluence_extender.devices.pools import Pool, Pools
+from fluence_extender.devices.pools import Pools
 from fluence_extender.devices.selectors import selects
+from fluence_extender.model.claims import Claims
 from fluence_extender.model.devices import (
     Allocated,
     DeviceClass,
@@ -30,7 +31,6 @@ from fluence_extender.model.devices import (
     DeviceObject,
     Holder,
     NodeDevice,
-    Reach,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
@@ -40,7 +40,6 @@ from fluence_extender.model.names import RESOURCE_PREFIX
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Pod
 from fluence_extender.model.resources import Resources
-from fluence_extender.model.selectors import term_holds
 
 MOST_TERMS = 64
 """The most terms that a pod's affinity may have together with its claims' nodes; a pod with more isn't planned."""
@@ -68,7 +67,6 @@ class Touched:
 
     nodes: set[str] = field(default_factory=set)
     pods: set[str] = field(default_factory=set)
-    network: bool = False
 
 
 class DeviceBook:
@@ -85,13 +83,6 @@ class DeviceBook:
         self._users: Multimap[ClaimKey, str] = Multimap()
         self._users_of_template: Multimap[ClaimKey, str] = Multimap()
         self._nodes: dict[str, Node] = {}
-        self._network: Node | None = None
-        self._members: dict[Reach, set[str]] = {}
-        self._reaches_of: dict[Pool, set[Reach]] = {}
-        self._pools_of: Counter[Reach] = Counter()
-        self._reachable: dict[Reach, Counter[str]] = {}
-        self._unbound: set[ClaimKey] = set()
-        self._lost: Counter[str] | None = None
         self._pods: dict[str, Pod] = {}
         self._stale: set[str] = set()
 
@@ -99,11 +90,7 @@ class DeviceBook:
 
     def node(self, node: Node) -> Node:
         """Record a node without devices, and return it with its devices."""
-        old = self._nodes.get(node.name)
         self._nodes[node.name] = node
-        if old is None or old.labels != node.labels:
-            for reach, members in self._members.items():
-                (members.add if _reaches(reach, node) else members.discard)(node.name)
         return self.node_now(node.name) or node
 
     def node_now(self, name: str) -> Node | None:
@@ -111,33 +98,21 @@ class DeviceBook:
         node = self._nodes.get(name)
         if node is None:
             return None
-        reach = frozenset(one for one, members in self._members.items() if name in members)
-        if not (reach or self._pools.serves(name) or name in self._claims_on or self._lost_devices()):
+        if not (self._pools.serves(name) or name in self._claims_on):
             return node
         devices = tuple(self._pools.devices(name, self._held))
-        amounts = self._amounts(node, devices, reach)
+        amounts = self._amounts(node, devices)
         return replace(
             node,
             devices=devices,
             allocatable=node.allocatable + amounts,
             by_devices=frozenset(amounts),
             counters=self._pools.counters(name),
-            reach=reach,
         )
-
-    @property
-    def network(self) -> Node:
-        """The devices that several nodes can use, as those of a node without a name."""
-        if self._network is None:
-            devices = tuple(self._pools.network(self._held))
-            self._network = Node("", devices=devices, counters=self._pools.counters(None))
-        return self._network
 
     def drop_node(self, name: str) -> None:
         """Forget a node."""
         self._nodes.pop(name, None)
-        for members in self._members.values():
-            members.discard(name)
 
     def pod(self, pod: Pod) -> Pod:
         """Record a pod, and return it with what it claims."""
@@ -250,30 +225,14 @@ class DeviceBook:
         if kind is ResourceClaimTemplate:
             return Touched(pods=set(self._users_of_template.of(name)))  # type: ignore[arg-type]
         self._classes.changed()
-        self._reachable.clear()
-        self._lost = None
-        reaching = set().union(*self._members.values())
-        return Touched((self._pools.nodes() | reaching) & self._nodes.keys(), set(self._pods))
+        return Touched(self._pools.nodes() & self._nodes.keys(), set(self._pods))
 
     def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> Touched:
-        pools = {(one.driver, one.pool) for one in (old, new) if one is not None}
-        before = [reach for pool in pools for reach in self._reaches_of.get(pool, ())]
-        touched = Touched(self._pools.changed(old, new))
-        for pool in pools:
-            self._reaches_of[pool] = self._pools.reaches(pool)
-        after = [reach for pool in pools for reach in self._reaches_of[pool]]
-        self._pools_of.update(after)
-        self._pools_of.subtract(before)
-        for reach in {*before, *after}:
-            if reach not in self._members:
-                members = (name for name, node in self._nodes.items() if _reaches(reach, node))
-                self._members[reach] = set(members)
-            touched.nodes |= self._members[reach]
-            touched.network, self._network = True, None
-            self._reachable.pop(reach, None)
-            if not self._pools_of[reach]:
-                del self._pools_of[reach], self._members[reach]
-        self._lost = None
+        before = set(self._pools.shared)
+        touched = Touched(self._pools.changed(old, new) & self._nodes.keys())
+        changed = {(one.driver, one.pool) for one in (old, new) if one is not None}
+        if changed & (before | self._pools.shared):
+            touched.pods |= self._pods.keys()
         return touched
 
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> Touched:
@@ -302,9 +261,7 @@ class DeviceBook:
                 holders.pop(claim.uid, None)
             if not holders:
                 del self._held[device]
-            if device[:2] in self._pools.wide:
-                touched.network, self._network = True, None
-            elif not claim.node:
+            if not claim.node and device[:2] not in self._pools.shared:
                 touched.nodes |= self._nodes.keys()
         if claim.node:
             touched.nodes.add(claim.node)
@@ -312,29 +269,18 @@ class DeviceBook:
                 self._claims_on.add(claim.node, key)
             else:
                 self._claims_on.discard(claim.node, key)
-        elif claim.devices:
-            self._lost = None
-            (self._unbound.add if held else self._unbound.discard)(key)
 
     # The devices of nodes.
 
-    def _amounts(self, node: Node, devices: Iterable[NodeDevice], reach: Iterable[Reach]) -> Resources:
-        """Return how many devices of each class a node has or reaches.
+    def _amounts(self, node: Node, devices: Iterable[NodeDevice]) -> Resources:
+        """Return how many devices of each class a node has.
 
-        An allocated device counts in the class by which it was claimed, even if it has gone or has changed. Of the
-        devices that the node reaches, those that can't be allocated now count as well, because pods may have them.
+        An allocated device counts in the class by which it was claimed, even if it has gone or has changed.
         """
         held = self._held_on(node.name)
         counts = self._counted(devices, held)
         for claimed in held.values():
             counts += claimed
-        for one in reach:
-            if one not in self._reachable:
-                devices_of = (device for device in self.network.devices if device.reach == one)
-                usable = (replace(device, held=False, problem="") for device in devices_of)
-                self._reachable[one] = self._counted(usable, {})
-            counts += self._reachable[one]
-        counts += self._lost_devices()
         return Resources({name: count for name, count in counts.items() if node.allocatable[name] <= 0})
 
     def _counted(
@@ -352,21 +298,6 @@ class DeviceBook:
             for name in names | claimed.keys():
                 counts[name] += max(shares, claimed[name])
         return counts
-
-    def _lost_devices(self) -> Counter[str]:
-        """Return how many devices of each class pods have from pools that have gone from the network.
-
-        They count on all nodes, because it is no longer known which nodes could use them.
-        """
-        if self._lost is None:
-            claims = (self._claims[key] for key in self._unbound)
-            self._lost = Counter(
-                self._classes.resource(claim.class_of(one.request))
-                for claim in claims
-                for one in claim.devices or ()
-                if one.device[:2] not in self._pools.wide
-            )
-        return self._lost
 
     def _held_on(self, node: str) -> dict[DeviceId, Counter[str]]:
         """Return the devices that claims have on a node, each with how often it counts by which resource name."""
@@ -411,6 +342,7 @@ class DeviceBook:
                 "its claims and its affinity allow too many combinations of nodes",
             )
         claims = tuple(waiting)
+        problem = problem or self._shared(claims)
         return replace(
             pod,
             requests=amounts,
@@ -420,6 +352,18 @@ class DeviceBook:
             claim_group=self._group(pod) if not problem and any(one.shared for one in waiting) else "",
             problem=pod.problem or problem or excess(claims),
         )
+
+    def _shared(self, claims: Claims) -> str:
+        """Return the problem of a pod that could get a device which several nodes share, "" for most pods."""
+        for device in self._pools.shared_devices() if claims else ():
+            for claim in claims:
+                if any(selects(choice.selectors, device) is True for choice in choices((claim,))):
+                    return (
+                        f"its claim of {claim.text} could get device {device.name} of pool {device.pool} of "
+                        f"{device.driver}, which several nodes share; such devices aren't planned: select devices "
+                        "that belong to one node"
+                    )
+        return ""
 
     def _has_extended(self, pod: Pod) -> bool:
         """Return whether kube-scheduler has made the claim of a pod's extended resources, and allocated it."""
@@ -440,9 +384,11 @@ class DeviceBook:
         return ResourceClaim(pod.namespace, "", "", made.spec)
 
     def _claimed(self, claim: ResourceClaim) -> Resources:
-        """Return how many devices of each class a claim has, or requests with any of its choices."""
+        """Return how many devices of each class a claim has on its node, or requests with any of its choices."""
         if claim.devices is None:
             return self._classes.requested(claim.spec)
+        if not claim.node:
+            return Resources()
         return Resources(
             Counter(self._classes.resource(claim.class_of(one.request)) for one in claim.devices)
         )
@@ -478,11 +424,6 @@ def _name(described: DeviceObject) -> object:
 def _add(touched: Touched, more: Touched) -> None:
     touched.nodes |= more.nodes
     touched.pods |= more.pods
-    touched.network |= more.network
-
-
-def _reaches(reach: Reach, node: Node) -> bool:
-    return not reach or any(term_holds(term, node) for term in reach)
 
 
 def _intersection(some: tuple[NodeTerm, ...], others: tuple[NodeTerm, ...]) -> tuple[NodeTerm, ...]:

@@ -1,7 +1,7 @@
 """The pools of devices that drivers publish, slice by slice, and which of their devices nodes can use.
 
-A pool is wide if several nodes can use a device of it, or if devices of several nodes take from its counters. The
-devices of a wide pool belong to the network; all other devices belong to their node.
+A pool is shared if several nodes can use a device of it, or if devices of several nodes take from its counters. Its
+devices belong to no node, because nothing is planned with them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from fluence_extender.model.devices import (
     DeviceId,
     Holder,
     NodeDevice,
-    Reach,
     ResourceSlice,
-    only,
 )
 from fluence_extender.model.multimap import Multimap
 
@@ -37,12 +35,10 @@ class _Pool:
     counters: Mapping[CounterId, int] = field(default_factory=dict)
 
     @property
-    def wide(self) -> bool:
+    def shared(self) -> bool:
         """Whether its devices can't be counted node by node."""
         nodes = {one.node for one in self.slices if one.devices}
-        return any(device.reach is not None for one in self.slices for device in one.devices) or bool(
-            self.counters and len(nodes) > 1
-        )
+        return "" in nodes or bool(self.counters and len(nodes) > 1)
 
 
 class Pools:
@@ -53,7 +49,7 @@ class Pools:
         self._pools_of: Multimap[str, Pool] = Multimap()
         self._slices_in: Multimap[Pool, str] = Multimap()
         self._newest: dict[Pool, _Pool] = {}
-        self.wide: set[Pool] = set()
+        self.shared: set[Pool] = set()
 
     def changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> set[str]:
         """Record that a slice in ``slices`` has changed, and return the nodes that this touches."""
@@ -69,10 +65,10 @@ class Pools:
             self._newest.pop(pool, None)
             nodes = {self.slices[name].node for name in self._slices_in.of(pool)}
             touched |= {one.node, *nodes}
-            is_wide = pool in self._slices_in and self._pool(pool).wide
-            (self.wide.add if is_wide else self.wide.discard)(pool)
+            is_shared = pool in self._slices_in and self._pool(pool).shared
+            (self.shared.add if is_shared else self.shared.discard)(pool)
             for node in {one.node, *nodes}:
-                if node in nodes and not is_wide:
+                if node in nodes and not is_shared:
                     self._pools_of.add(node, pool)
                 else:
                     self._pools_of.discard(node, pool)
@@ -95,19 +91,10 @@ class Pools:
             if at == node
         )
 
-    def network(self, held: Held) -> Iterator[NodeDevice]:
-        """Yield the devices of wide pools with their reach, in the order in which kube-scheduler goes through them."""
-        yield from in_order(
-            replace(device, reach=only(at)) if device.reach is None else device
-            for pool in self.wide
-            for at, device in self._devices(pool, held)
-        )
-
-    def reaches(self, pool: Pool) -> set[Reach]:
-        """Return the reaches of the devices of a pool, none unless it is wide."""
-        slices = self._pool(pool).slices if pool in self.wide else ()
-        found = {(one.node, device.reach) for one in slices for device in one.devices}
-        return {only(node) if reach is None else reach for node, reach in found}
+    def shared_devices(self) -> Iterator[NodeDevice]:
+        """Yield the devices of shared pools, by the names of their pools."""
+        for pool in sorted(self.shared):
+            yield from (device for published in self._pool(pool).slices for device in published.devices)
 
     def _devices(self, pool: Pool, held: Held) -> Iterator[tuple[str, NodeDevice]]:
         """Yield the devices of a pool with the nodes of their slices."""
@@ -121,12 +108,13 @@ class Pools:
                     device = replace(device, held=True, used=used, holders=tuple(claims.values()))
                 yield one.node, replace(device, problem=device.problem or problem) if problem else device
 
-    def counters(self, node: str | None) -> dict[CounterId, int]:
-        """Return the counters from which devices of a node take, or those of the network."""
-        found: dict[CounterId, int] = {}
-        for pool in self.wide if node is None else self._pools_of.of(node):
-            found.update(self._pool(pool).counters)
-        return found
+    def counters(self, node: str) -> dict[CounterId, int]:
+        """Return the counters from which devices of a node take."""
+        return {
+            counter: left
+            for pool in self._pools_of.of(node)
+            for counter, left in self._pool(pool).counters.items()
+        }
 
     def _pool(self, pool: Pool) -> _Pool:
         found = self._newest.get(pool)

@@ -168,8 +168,6 @@ class Controller:
                 touched = self._devices.drop(device)
             case _:
                 return
-        if touched.network:
-            self.ledger.put_network(self._devices.network)
         for name in sorted(touched.nodes):
             node = self._devices.node_now(name)
             if node is not None:

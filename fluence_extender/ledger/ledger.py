@@ -208,11 +208,6 @@ class Ledger:
             self.graph.follow(leaving, node, NodeUse(node.allocatable, account.foreign_use))
             self._settle(node.name)
 
-    def put_network(self, network: Node) -> None:
-        """Record the devices that several nodes can use, as those of a node without a name."""
-        self._rooms.put_network(network)
-        self.changed()
-
     def drop_node(self, name: str) -> None:
         """Record that a node has left. Pods stay on its account until they are gone."""
         if self._nodes.pop(name, None) is None:

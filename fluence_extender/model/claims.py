@@ -5,7 +5,6 @@ Invariant: claims of equal pods are equal values, because names of generated cla
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from fluence_extender.model.quantity import in_exact_binary, nanos_to_whole
@@ -18,8 +17,7 @@ class Choice:
 
     ``name`` is the name of a subrequest, "" if the request has only one choice. ``capacity`` is what the choice
     needs of each device, by the device's names, in billionths. ``requires`` names attributes, with the value that each
-    device must have. With ``admin`` access, a choice gets devices although others have them. ``reach`` are the reaches
-    that the pod's node belongs to, None if only the node's own devices are asked.
+    device must have. With ``admin`` access, a choice gets devices although others have them.
     """
 
     device_class: str
@@ -29,7 +27,6 @@ class Choice:
     name: str = ""
     capacity: tuple[tuple[str, int], ...] = ()
     requires: tuple[tuple[str, str], ...] = ()
-    reach: frozenset[Hashable] | None = None
     admin: bool = False
 
     @property

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from fluence_extender.model.claims import ClaimSpec
-from fluence_extender.model.pod import NodeTerm, Requirement
+from fluence_extender.model.pod import NodeTerm
 from fluence_extender.model.quantity import up
 from fluence_extender.model.taints import Taint
 
@@ -92,14 +92,13 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class NodeDevice:
-    """One device that one node or several nodes can use.
+    """One device of a node, or of several nodes.
 
     ``capacity`` has the names as the driver writes them. ``held`` says that a claim has the device. ``problem`` is why
     the service never plans with it, "" for most devices. ``consumes`` is what it takes of its pool's counters while it
     is held. If ``shareable``, several claims may have it, each a part of its capacity; together they have ``used``.
     ``holders`` are the claims that have it. A ``conditional`` device has binding conditions; kube-scheduler
-    goes through pools with such devices last. ``reach`` is None if only the device's own node can use it and no
-    other node's devices take from its counters.
+    goes through pools with such devices last.
     """
 
     driver: str
@@ -115,7 +114,6 @@ class NodeDevice:
     used: Mapping[str, int] = field(default_factory=dict)
     holders: tuple[Holder, ...] = ()
     conditional: bool = False
-    reach: Reach | None = None
 
     def has(self, attribute: str, value: str) -> bool:
         """Return whether an attribute has the value, whatever its domain and its type."""
@@ -172,7 +170,7 @@ class NodeDevice:
 class ResourceSlice:
     """Devices of one pool, as a driver publishes them.
 
-    ``node`` is the node of all its devices, "" if each device has its ``reach``. ``counters`` are those of the pool
+    ``node`` is the node of all its devices, "" if other nodes can use them, too. ``counters`` are those of the pool
     that this slice states. A pool is complete when it has as many slices of the newest ``generation`` as ``slices``
     says.
     """
@@ -265,11 +263,6 @@ class ResourceClaimTemplate:
     namespace: str
     name: str
     spec: ClaimSpec
-
-
-def only(node: str) -> Reach:
-    """Return the reach of a device that one node can use."""
-    return (NodeTerm(fields=(Requirement("metadata.name", "In", (node,)),)),)
 
 
 def _written(value: Attribute) -> str:

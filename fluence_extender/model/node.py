@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fluence_extender.model.devices import CounterId, NodeDevice, Reach
+from fluence_extender.model.devices import CounterId, NodeDevice
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.model.taints import Taint
 
@@ -19,9 +19,8 @@ class Node:
     where it can. ``created`` is when it joined, in seconds since the epoch, 0 if that isn't known. ``devices``
     are those that drivers publish for it, held or not; ``by_devices`` are the resources of ``allocatable`` that count
     them. ``counters`` are what is left of the counters from which they take, apart from what the held ones among them
-    have. ``reach`` are the reaches of devices of several nodes that it belongs to. ``guards`` are the annotations of
-    `KEEPING` that it has, and ``kept`` those that the service has set; neither is compared, because they change nothing
-    for pods.
+    have. ``guards`` are the annotations of `KEEPING` that it has, and ``kept`` those that the service has set; neither
+    is compared, because they change nothing for pods.
     """
 
     name: str
@@ -36,7 +35,6 @@ class Node:
     devices: tuple[NodeDevice, ...] = ()
     by_devices: frozenset[str] = frozenset()
     counters: Mapping[CounterId, int] = field(default_factory=dict)
-    reach: frozenset[Reach] = frozenset()
     guards: tuple[str, ...] = field(default=(), compare=False)
     kept: tuple[str, ...] = field(default=(), compare=False)
 

@@ -23,7 +23,7 @@ from fluence_extender.placement.ledger_port import LedgerPort
 from fluence_extender.placement.matching import Matching
 from fluence_extender.placement.partial_gangs import PartialGangs
 from fluence_extender.placement.reasons import Reasons
-from fluence_extender.placement.search import BUDGET, DOMAINS_WORK, Shape, affordable, capacity, fill
+from fluence_extender.placement.search import BUDGET, DOMAINS_WORK, Shape, affordable, capacity
 from fluence_extender.placement.topology import Topology
 from fluence_extender.placement.topology_constraints import TopologyConstraint
 
@@ -121,16 +121,10 @@ class Planner:
         """Return why ``size`` members with ``pods`` couldn't be placed even if nothing ran; None if they might be."""
         return self._partial_gangs.never(pods, size)
 
-    def looks_beyond_nodes(self, pod: Pod) -> bool:
-        """Return whether a pod asks for devices that may be freed by pods on nodes that it can't use."""
-        return bool(pod.devices) or self._ledger.device_rooms.concern_network(pod.claims)
-
     def has_capacity(self, demand: Demand, count: int, gang: object) -> bool:
         """Return whether the nodes have capacity for ``count`` pods like that of ``demand``, without constraints."""
         ((shape, _),) = self._matching.groups((demand,), gang)
         shape, table = replace(shape, count=count), self._ledger.free.now()
-        if shape.room is not None and shape.room.wide:
-            return sum(fill((shape,), table)[0].values()) >= count
         return int(capacity(shape, table).sum()) >= count
 
     def _found(self, demands: Sequence[Demand], progress: _Progress) -> tuple[Assignment, ...]:

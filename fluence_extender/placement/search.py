@@ -46,9 +46,6 @@ FIRST_FIT_WORK = 2_500_000
 DOMAINS_WORK = 5_000_000
 """The most work for several domains, most of which have only some of the nodes."""
 
-WIDE_CHECK, MOST_BY_MEMBER = 50, 64
-"""For devices of the network: the cost of one check in ways of the budget, and the most members of a gang."""
-
 SHAPE_WORK = 500
 """The fixed work for a shape, in nodes."""
 
@@ -100,7 +97,7 @@ class _Problem:
     """Shapes and capacity as arrays: ``rows[i]`` are the rows of shape i's nodes, in order.
 
     ``closed[i]`` are the rows on which a host port of shape i is taken. ``clashes[i]`` are the bits of the shapes whose
-    host ports clash with those of shape i. ``wide`` says whether members claim devices that several nodes can use.
+    host ports clash with those of shape i.
     """
 
     def __init__(self, shapes: Sequence[Shape], table: CapacityTable) -> None:
@@ -123,12 +120,11 @@ class _Problem:
                 clashes[i] |= 1 << j
         self.rooms = [shape.room.most(shape.nodes) if shape.room is not None else None for shape in shapes]
         self.clashes = tuple(clashes)
-        self.wide = any(shape.room is not None and shape.room.wide for shape in shapes)
 
     def hosted(self, index: int, row: int, placed: Mapping[int, Mapping[int, int]]) -> int:
         """Return how many members of a shape with claims a row hosts beside those ``placed``, by row and shape."""
         room, others = self.shapes[index].room, self.claiming(placed)
-        if room is None or not (others or room.wide):
+        if room is None or not others:
             return self.shapes[index].count
         return room.beside(self.table.names[row], others)
 
@@ -198,23 +194,19 @@ class _Filling:
         if shape.count == 1 and shape.free and not tight:
             return self._put_one(index)
         count = len(problem.rows[index])
-        spread = shape.room is not None and problem.wide
-        step = max(count, 1) if tight or spread else PART
+        step = max(count, 1) if tight else PART
         placed: dict[str, int] = {}
         left = shape.count
         for first in range(0, count, step):
-            some = self._fill(index, slice(first, first + step), left, tight, spread)
+            some = self._fill(index, slice(first, first + step), left, tight)
             placed |= some
             left -= sum(some.values())
             if not left:
                 break
         return placed
 
-    def _fill(self, index: int, part: slice, most: int, tight: bool, spread: bool) -> dict[str, int]:
-        """Place up to ``most`` members of a shape on a ``part`` of its nodes.
-
-        ``spread`` says that the number that one node hosts depends on the other nodes.
-        """
+    def _fill(self, index: int, part: slice, most: int, tight: bool) -> dict[str, int]:
+        """Place up to ``most`` members of a shape on a ``part`` of its nodes."""
         problem = self.problem
         shape, rows, names = problem.shapes[index], problem.rows[index][part], problem.table.names
         counts = problem.capacity(index, self.free, self.taken, part)
@@ -224,12 +216,6 @@ class _Filling:
         usable = np.flatnonzero(counts)
         if tight:
             usable = usable[np.argsort(self._slack(index, rows[usable]), kind="stable")]
-        if shape.room is not None and spread:
-            others, rows_there = problem.claiming(self.claiming), rows[usable].tolist()
-            offered = zip([names[row] for row in rows_there], counts[usable].tolist(), strict=True)
-            hosted = shape.room.spread(offered, shape.count, others)
-            counts[usable] = [hosted.get(names[row], 0) for row in rows_there]
-            usable = usable[counts[usable] > 0]
         before = np.cumsum(counts[usable]) - counts[usable]
         usable = usable[before < most]
         given = np.minimum(counts[usable], most - before[: len(usable)])
@@ -351,8 +337,7 @@ def decide(shapes: Sequence[Shape], table: CapacityTable, budget: int = BUDGET) 
         found = _first_fit(problem, order, tight)
         if found is not None:
             return found
-    found = _MemberByMember(problem, budget // WIDE_CHECK).place(by_choice) if problem.wide else None
-    return found or _exactly(problem, budget)
+    return _exactly(problem, budget)
 
 
 def _first_fit(problem: _Problem, order: Sequence[int], tight: bool) -> Counts | None:
@@ -363,59 +348,6 @@ def _first_fit(problem: _Problem, order: Sequence[int], tight: bool) -> Counts |
         if sum(counts[index].values()) < problem.shapes[index].count:
             return None
     return counts
-
-
-class _MemberByMember:
-    """A backtracking search, member by member, for gangs that claim devices which several nodes can use.
-
-    It makes at most ``checks`` checks.
-    """
-
-    def __init__(self, problem: _Problem, checks: int) -> None:
-        self._problem = problem
-        self._checks = checks
-        self._free = problem.table.free.copy()
-        self._placed: dict[int, dict[int, int]] = {}
-
-    def place(self, order: Sequence[int]) -> Counts | None:
-        """Place all members, shape by shape in this ``order``; None means that no places were found."""
-        shapes = self._problem.shapes
-        members = [index for index in order for _ in range(shapes[index].count)]
-        if len(members) > MOST_BY_MEMBER or any(shape.exclusive for shape in shapes):
-            return None
-        if not self._put(members, 0, 0):
-            return None
-        counts: Counts = [{} for _ in shapes]
-        for row, some in self._placed.items():
-            for index, count in some.items():
-                if count:
-                    counts[index][self._problem.table.names[row]] = count
-        return counts
-
-    def _put(self, members: Sequence[int], at: int, first: int) -> bool:
-        """Place the members from ``at`` on; skip the nodes of the next one before ``first``."""
-        if at == len(members):
-            return True
-        index = members[at]
-        rows, size, room = self._problem.rows[index], self._problem.sizes[index], self._problem.rooms[index]
-        for number in range(first, len(rows)):
-            row = int(rows[number])
-            if (self._free[row] < size).any() or (room is not None and not room[number]):
-                continue
-            self._checks -= 1
-            if self._checks < 0:
-                return False
-            if not self._problem.hosted(index, row, self._placed):
-                continue
-            placed = self._placed.setdefault(row, {})
-            placed[index] = placed.get(index, 0) + 1
-            self._free[row] -= size
-            same = at + 1 < len(members) and members[at + 1] == index
-            if self._put(members, at + 1, number if same else 0):
-                return True
-            placed[index] -= 1
-            self._free[row] += size
-        return False
 
 
 def _exactly(problem: _Problem, budget: int) -> Counts | None:
@@ -443,11 +375,6 @@ def _exactly(problem: _Problem, budget: int) -> Counts | None:
     packed = pack(bins, [shape.count for shape in shapes], budget)
     if packed is None:
         return None
-    if problem.wide:
-        # The exact search fills each node by itself, so the network has to be checked for all of them.
-        placed = problem.claiming({int(everywhere[at]): dict(pattern) for at, pattern in packed})
-        if not next(shape.room for shape in shapes if shape.room is not None).serves_all(placed):
-            raise SearchBudgetSpent
     counts: Counts = [{} for _ in shapes]
     for position, pattern in packed:
         for index, count in pattern:

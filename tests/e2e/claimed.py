@@ -54,7 +54,7 @@ def resource_slice(node: str, models: Sequence[str], generation: int = 1, slices
     }
 
 
-def network_slice(name: str, *models: str, **where: Any) -> Manifest:
+def device_slice(name: str, *models: str, **where: Any) -> Manifest:
     """The slice of a pool with one device for each of ``models``, which are used where ``where`` says."""
     devices = [
         {"name": f"{name}-{number}", "attributes": {"model": {"string": model}}}

@@ -14,8 +14,8 @@ from tests.e2e.claimed import (
     allocated,
     claiming,
     device_class,
+    device_slice,
     given_twice,
-    network_slice,
     partitioned_slices,
     refusals,
     request,
@@ -243,70 +243,26 @@ def test_mixed_gangs_get_their_devices_without_one_refusal(
         assert not refusals(namespace)
 
 
-def test_devices_that_several_nodes_reach_are_counted_once(
+def test_gang_that_could_get_devices_of_several_nodes_waits_and_is_told_so(
     fluence: Fluence, namespace: Namespace, nodes: NodeFactory, gpus: None
 ) -> None:
-    """Each pod has a device of its node and one of three that two nodes reach; a third node doesn't reach them."""
     near = nodes(2, cpu="8", labels={"example.com/side": namespace.name})
-    (far,) = nodes(1, cpu="8")
-    links = network_slice(
+    links = device_slice(
         f"{namespace.name}-links", *["link"] * 3, nodeSelector=with_label("example.com/side", namespace.name)
     )
-    slices = [resource_slice(node, [H100] * 4) for node in (*near, far)]
-    with served(namespace.api, links, *slices):
+    with served(namespace.api, links, *(resource_slice(node, [H100] * 4) for node in near)):
         namespace.create(
             template("gpu", request("gpu", CLASS, f'{MODEL} == "{H100}"')),
             template("link", request("link", CLASS, f'{MODEL} == "link"')),
         )
         namespace.create(*(claiming(pod, template="link") for pod in members("linked", 2, "gpu")))
-        assert {node_of(pod) for pod in namespace.wait_until_bound(2)} <= set(near)
-        namespace.create(*(claiming(pod, template="link") for pod in members("more", 2, "gpu")))
-        fluence.wait_for_reason(namespace.name, "more", "busy: 1 of 2 fit now")
-        namespace.create(*members("local", 4, "gpu"))
-        namespace.wait_until_bound(6)
-        namespace.delete_pod("linked-0")
-        namespace.wait_until_bound(7)
-        namespace.create(*(claiming(pod, template="link") for pod in members("large", 4, "gpu")))
-        fluence.wait_for_reason(namespace.name, "large", "unsatisfiable: 3 of 4 members would fit")
-        assert not given_twice(namespace)
-        assert not refusals(namespace)
-
-
-def test_whole_device_of_two_nodes_and_its_halves_take_from_the_same_counters(
-    fluence: Fluence, namespace: Namespace, nodes: NodeFactory, gpus: None
-) -> None:
-    side = {"example.com/side": namespace.name}
-    one, two = nodes(2, cpu="8", labels=side)
-    pool = {"name": namespace.name, "generation": 1, "resourceSliceCount": 2}
-    parts = network_slice(f"{namespace.name}-parts", "whole", "half", "half", perDeviceNodeSelection=True)
-    wheres = [
-        {"nodeSelector": with_label("example.com/side", namespace.name)},
-        {"nodeName": one},
-        {"nodeName": two},
-    ]
-    sizes = zip(parts["spec"]["devices"], wheres, (2, 1, 1), strict=True)
-    for device, where, size in sizes:
-        consumed = [{"counterSet": "torus", "counters": {"chips": {"value": str(size)}}}]
-        device.update(where, consumesCounters=consumed)
-    counters = network_slice(f"{namespace.name}-counters", allNodes=True)
-    counters["spec"].pop("devices")
-    counters["spec"]["sharedCounters"] = [{"name": "torus", "counters": {"chips": {"value": "2"}}}]
-    for manifest in (parts, counters):
-        manifest["spec"]["pool"] = pool
-    with served(namespace.api, counters, parts):
-        namespace.create(
-            template("whole", request("tpu", CLASS, f'{MODEL} == "whole"')),
-            template("half", request("tpu", CLASS, f'{MODEL} == "half"')),
+        fluence.wait_for_reason(
+            namespace.name,
+            "linked",
+            f"pod linked-0: its claim of 1 {CLASS} could get device {namespace.name}-links-0",
         )
-        namespace.create(*members("halves", 2, "half"))
-        assert {node_of(pod) for pod in namespace.wait_until_bound(2)} == {one, two}
-        namespace.create(*members("whole", 1, "whole"))
-        fluence.wait_for_reason(namespace.name, "whole", "busy: 0 of 1 fit now")
-        namespace.delete_pod("halves-0")
-        namespace.delete_pod("halves-1")
-        namespace.wait_until_bound(1)
-        namespace.create(*members("late", 1, "half"))
-        fluence.wait_for_reason(namespace.name, "late", "busy: 0 of 1 fit now")
+        namespace.create(*members("local", 4, "gpu"))
+        assert {node_of(pod) for pod in namespace.wait_until_bound(4)} <= {"", *near}
         assert not refusals(namespace)
 
 
@@ -336,10 +292,8 @@ def test_gang_waits_whole_for_the_binding_conditions_of_its_devices(
     fluence: Fluence, namespace: Namespace, nodes: NodeFactory, gpus: None
 ) -> None:
     """The pool whose devices have conditions comes last; once the driver says that they are attached pods are bound."""
-    (node,) = nodes(1, cpu="8", labels={"example.com/side": namespace.name})
-    fabric = network_slice(
-        f"a-{namespace.name}", H100, H100, nodeSelector=with_label("example.com/side", namespace.name)
-    )
+    (node,) = nodes(1, cpu="8")
+    fabric = device_slice(f"a-{namespace.name}", H100, H100, nodeName=node)
     for device in fabric["spec"]["devices"]:
         device.update(
             bindsToNode=True, bindingConditions=["Attached"], bindingFailureConditions=["AttachFailed"]

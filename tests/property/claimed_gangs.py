@@ -1,7 +1,6 @@
 """Random small clusters with devices, each with a gang that claims some, and a solver that decides whether it fits.
 
-Half of the clusters are built around a placement, so that the gang needs nearly all of their devices. Some have devices
-that several nodes can use.
+Half of the clusters are built around a placement, so that the gang needs nearly all of their devices.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from operator import sub
 from ortools.sat.python import cp_model
 
 from fluence_extender.devices.allocator import DeviceAllocator, choices, lens
-from fluence_extender.devices.pools import in_order
 from fluence_extender.devices.selectors import selects
 from fluence_extender.model.claims import (
     AttributeConstraint,
@@ -23,10 +21,10 @@ from fluence_extender.model.claims import (
     ClaimSpec,
     DeviceRequest,
 )
-from fluence_extender.model.devices import Attribute, DeviceId, NodeDevice
+from fluence_extender.model.devices import DeviceId, NodeDevice
 from fluence_extender.model.names import GATE
 from fluence_extender.model.node import Node
-from fluence_extender.model.pod import NodeTerm, Pod, Requirement
+from fluence_extender.model.pod import Pod
 from tests.core.values import node, pod
 
 DRIVER = "gpu.example.com"
@@ -35,34 +33,17 @@ MODEL, NUMA = f"{DRIVER}/model", f"{DRIVER}/numa"
 MODELS = ("a100", "h100", "l40")
 
 
-NOTHING_SHARED = Node("")
-ASKED = ("link", "link", "link", "link", "link", "")
-"""The models that pods ask for beside those of nodes, where there is a network; "" is any."""
-
-
 @dataclass(frozen=True, slots=True)
 class Scene:
     """One cluster and one gang."""
 
     nodes: tuple[Node, ...]
     pods: tuple[Pod, ...]
-    network: Node = NOTHING_SHARED
 
     @property
     def held(self) -> frozenset[DeviceId]:
         """The devices that are allocated."""
-        places = (*self.nodes, self.network)
-        return frozenset(device.id for place in places for device in place.devices if device.held)
-
-    def seen(self, node: Node) -> Node:
-        """Return a node with all devices that it can use, in the order in which kube-scheduler goes through them."""
-        there = (one for one in self.network.devices if one.reach in node.reach)
-        devices = in_order((*node.devices, *there))
-        return replace(
-            node,
-            devices=tuple(replace(one, reach=None) for one in devices),
-            counters={**node.counters, **self.network.counters},
-        )
+        return frozenset(device.id for place in self.nodes for device in place.devices if device.held)
 
 
 def scene(seed: int) -> Scene:
@@ -76,31 +57,6 @@ def scene(seed: int) -> Scene:
         some = [dice.choice(kinds) for _ in range(dice.randint(1, 8))]
     pods = (pod(f"p{at}", 10, 0, claims=claims, gates=(GATE,)) for at, claims in enumerate(some))
     return Scene(nodes, tuple(pods))
-
-
-def scene_with_network(seed: int) -> Scene:
-    """Make the scene with this number in which nodes reach devices of a network, and claims ask for any of them."""
-    dice = random.Random(seed)
-    reaches = [(NodeTerm((Requirement("side", "In", (str(side),)),)),) for side in range(2)] + [()]
-    nodes = tuple(
-        replace(_node(dice, f"n{number}"), reach=frozenset({reaches[dice.randrange(2)], ()}))
-        for number in range(dice.randint(1, 4))
-    )
-    devices = []
-    for number in range(dice.randint(2, 9)):
-        driver, model = dice.choice((DRIVER, FAR)), dice.choice((*MODELS, "link", "link", "link"))
-        attributes: dict[str, Attribute] = {MODEL: model, NUMA: number % 2}
-        devices.append(
-            NodeDevice(
-                driver, f"pool-{dice.randrange(2)}", f"d{number}", attributes, reach=dice.choice(reaches)
-            )
-        )
-    devices.sort(key=lambda one: (one.driver, one.pool))
-    kinds = [_claims(dice, ASKED) for _ in range(dice.randint(1, 3))]
-    kinds += [(*one, _claims(dice, ASKED)[0]) for one in kinds[:1]]
-    some = [dice.choice(kinds) for _ in range(dice.randint(1, 5))]
-    pods = (pod(f"p{at}", 10, 0, claims=claims, gates=(GATE,)) for at, claims in enumerate(some))
-    return Scene(nodes, tuple(pods), Node("", devices=tuple(devices)))
 
 
 def _fitting(dice: random.Random, nodes: Sequence[Node]) -> list[Claims]:
@@ -183,20 +139,19 @@ def _claims(dice: random.Random, models: Sequence[str] = (*MODELS, "half", "part
 
 def allocated(one: Scene, node: Node, claims: Claims) -> Scene | None:
     """Return the scene once kube-scheduler has allocated a pod's claims on a node, None where it can't."""
-    seen = one.seen(node)
     known = lens((claims,))
-    view = known.view(seen)
+    view = known.view(node)
     after = DeviceAllocator(known, view, 100_000).after(view.start, claims)
     if after is None:
         return None
     parts = [
         device.id
-        for device in seen.devices
+        for device in node.devices
         if not device.held and any(selects(choice.selectors, device) is True for choice in choices(claims))
     ]
     taken = {name for at, name in enumerate(parts) if after.taken >> at & 1}
     places = tuple(_with_held(place, taken) for place in one.nodes)
-    return replace(one, nodes=places, network=_with_held(one.network, taken))
+    return replace(one, nodes=places)
 
 
 def _with_held(node: Node, taken: Collection[DeviceId]) -> Node:
@@ -205,14 +160,9 @@ def _with_held(node: Node, taken: Collection[DeviceId]) -> Node:
 
 
 def can_be_allocated(one: Scene) -> bool:
-    """Return whether kube-scheduler serves all pods on some nodes in some order: all of both are tried.
-
-    Without a network a node doesn't depend on what is served on others.
-    """
+    """Return whether kube-scheduler serves all pods on some nodes in some order: all of both are tried."""
     kinds = tuple({pod.claims: None for pod in one.pods})
     wanted = tuple(sum(pod.claims == claims for pod in one.pods) for claims in kinds)
-    if one.network.devices:
-        return wanted in _servable(one, kinds, wanted)
     left = {wanted}
     for place in one.nodes:
         here = _servable(replace(one, nodes=(place,)), kinds, wanted)
@@ -246,7 +196,7 @@ def can_be_placed(one: Scene) -> bool:
     for number, member in enumerate(one.pods):
         here = {place.name: model.new_bool_var(f"{number} on {place.name}") for place in one.nodes}
         model.add_exactly_one(here.values())
-        for place in map(one.seen, one.nodes):
+        for place in one.nodes:
             for claim in member.claims:
                 _serve(model, place, claim, here[place.name], taken)
     devices = {device.id: device for place in one.nodes for device in place.devices}

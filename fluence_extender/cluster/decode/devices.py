@@ -31,13 +31,11 @@ from fluence_extender.model.devices import (
     CounterId,
     DeviceClass,
     NodeDevice,
-    Reach,
     RequestPolicy,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
     Version,
-    only,
 )
 from fluence_extender.model.pod import NodeTerm, Requirement
 from fluence_extender.model.quantity import InvalidQuantity, nanos
@@ -98,9 +96,6 @@ class _Device(msgspec.Struct):
     capacity: dict[str, _Capacity] | None = None
     taints: list[Taint] | None = None
     consumes: list[_Counters] | None = msgspec.field(name="consumesCounters", default=None)
-    node: str | None = msgspec.field(name="nodeName", default=None)
-    nodes: _NodeSelector | None = msgspec.field(name="nodeSelector", default=None)
-    everywhere: bool | None = msgspec.field(name="allNodes", default=None)
     conditions: list[str] | None = msgspec.field(name="bindingConditions", default=None)
     shareable: bool | None = msgspec.field(name="allowMultipleAllocations", default=None)
 
@@ -115,9 +110,6 @@ class _SliceSpec(msgspec.Struct):
     driver: str = ""
     pool: _Pool = msgspec.field(default_factory=_Pool)
     node: str | None = msgspec.field(name="nodeName", default=None)
-    nodes: _NodeSelector | None = msgspec.field(name="nodeSelector", default=None)
-    everywhere: bool | None = msgspec.field(name="allNodes", default=None)
-    by_device: bool | None = msgspec.field(name="perDeviceNodeSelection", default=None)
     devices: list[_Device] | None = None
     counters: list[_Counters] | None = msgspec.field(name="sharedCounters", default=None)
 
@@ -254,17 +246,7 @@ def _device(meta: Metadata, spec: _SliceSpec, one: _Device) -> NodeDevice:
         consumes=consumes,
         shareable=bool(one.shareable),
         conditional=bool(one.conditions),
-        reach=_reach(one if spec.by_device else spec),
     )
-
-
-def _reach(one: _Device | _SliceSpec) -> Reach | None:
-    """Return the reach of devices, None for those of the slice's node; if nothing states it, no node reaches them."""
-    if isinstance(one, _SliceSpec) and one.node:
-        return None
-    if one.everywhere:
-        return ()
-    return only(one.node) if one.node else _terms(one.nodes) or (NodeTerm(),)
 
 
 def _capacity(one: _Capacity) -> Capacity:

@@ -170,7 +170,7 @@ class VictimSearch:
 
 def usable_nodes(planner: Planner, pods: Collection[Pod]) -> set[str] | None:
     """Return the nodes that matter to a search for ``pods``; None for all, where devices might come free on others."""
-    if any(map(planner.looks_beyond_nodes, pods)):
+    if any(pod.devices for pod in pods):
         return None
     sets = {id(nodes): nodes for nodes in map(planner.eligibility.eligible, pods)}
     return set().union(*sets.values())

@@ -14,8 +14,7 @@ from fluence_extender.cluster.decode.devices import (
     decode_resource_slice,
 )
 from fluence_extender.model.claims import AttributeConstraint, Choice, ClaimSpec, DeviceRequest
-from fluence_extender.model.devices import Allocated, Capacity, Reach, RequestPolicy, Version, only
-from fluence_extender.model.pod import NodeTerm, Requirement
+from fluence_extender.model.devices import Allocated, Capacity, RequestPolicy, Version
 from fluence_extender.model.taints import Taint
 
 
@@ -158,24 +157,19 @@ def test_claim_of_extended_resources_names_its_pod() -> None:
     assert decode_resource_claim(raw({}, ownerReferences=owners)).extended_for == ""
 
 
-def test_devices_say_from_which_nodes_they_can_be_used() -> None:
-    rack = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["a"]}]}]}
-    term = (NodeTerm((Requirement("rack", "In", ("a",)),)),)
-
-    def reaches(devices: list[dict[str, object]], **where: object) -> list[Reach | None]:
-        spec = {"driver": "d.example.com", "pool": {"name": "p"}, "devices": devices, **where}
-        return [one.reach for one in decode_resource_slice(raw(spec)).devices]
-
-    assert reaches([{"name": "a"}], nodeName="n0") == [None]
-    assert reaches([{"name": "a"}], allNodes=True) == [()]
-    assert reaches([{"name": "a"}], nodeSelector=rack) == [term]
-    each: list[dict[str, object]] = [
-        {"name": "a", "nodeName": "n0"},
-        {"name": "b", "allNodes": True},
-        {"name": "c", "nodeSelector": rack},
-        {"name": "d"},
-    ]
-    assert reaches(each, perDeviceNodeSelection=True) == [only("n0"), (), term, (NodeTerm(),)]
+@pytest.mark.parametrize(
+    ("where", "node"),
+    [
+        ({"nodeName": "n0"}, "n0"),
+        ({"allNodes": True}, ""),
+        ({"nodeSelector": {"nodeSelectorTerms": [{"matchFields": []}]}}, ""),
+        ({"perDeviceNodeSelection": True}, ""),
+    ],
+)
+def test_slice_says_whether_its_devices_belong_to_one_node(where: dict[str, object], node: str) -> None:
+    devices = [{"name": "a", "nodeName": "n0"}] if "perDeviceNodeSelection" in where else [{"name": "a"}]
+    spec = {"driver": "d.example.com", "pool": {"name": "p"}, "devices": devices, **where}
+    assert decode_resource_slice(raw(spec)).node == node
 
 
 def test_binding_conditions_and_access_for_administrators_are_read() -> None:

@@ -10,11 +10,9 @@ from fluence_extender.model.devices import (
     Allocated,
     DeviceClass,
     NodeDevice,
-    Reach,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
-    only,
 )
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import ClaimRef, NodeTerm, Pod, Requirement
@@ -288,63 +286,58 @@ def test_new_list_is_the_whole_truth_for_its_kind() -> None:
     assert made.replace_all(ResourceSlice, [gpus("n1")]).nodes == set()
 
 
-def links(*reaches: Reach, **fields: object) -> ResourceSlice:
-    devices = tuple(
-        NodeDevice(DRIVER, "net", f"link-{number}", reach=reach) for number, reach in enumerate(reaches)
-    )
+def links(count: int, **fields: object) -> ResourceSlice:
+    devices = tuple(NodeDevice(DRIVER, "net", f"link-{number}") for number in range(count))
     return replace(ResourceSlice("net", DRIVER, "net", devices=devices), **fields)  # type: ignore[arg-type]
 
 
-def on_rack(name: str) -> Reach:
-    return (NodeTerm((Requirement("rack", "In", (name,)),)),)
+def problem(made: DeviceBook, uid: str = "uid-p") -> str:
+    pod = made.pod_now(uid)
+    assert pod is not None
+    return pod.problem
 
 
-def test_devices_of_several_nodes_belong_to_the_network_and_count_on_all_of_them() -> None:
+def test_pod_that_could_get_a_device_of_several_nodes_waits_and_is_told_so() -> None:
     made = book()
-    made.node(Node("n1", labels={"rack": "a"}))
-    touched = made.put(links((), on_rack("a"), on_rack("b")))
-    assert touched.network
-    assert touched.nodes >= {"n0", "n1"}
-    assert [one.name for one in made.network.devices] == ["link-0", "link-1", "link-2"]
-    assert [now(made, name).allocatable[COUNTED] for name in ("n0", "n1")] == [5, 2]
-    assert now(made, "n1").reach == {(), on_rack("a")}
-    moved = made.node(Node("n1", labels={"rack": "b"}))
-    assert moved.reach == {(), on_rack("b")}
-    assert made.drop(links()).network
-    assert not made.network.devices
-    assert now(made, "n1") == Node("n1", labels={"rack": "b"})
+    asking = made.pod(pod(template="two"))
+    assert asking.problem == ""
+    before = now(made)
+    touched = made.put(links(2))
+    assert asking.uid in touched.pods
+    assert now(made) == before
+    assert problem(made) == (
+        f"its claim of 2 gpus could get device link-0 of pool net of {DRIVER}, which several nodes share; "
+        "such devices aren't planned: select devices that belong to one node"
+    )
+    assert asking.uid in made.drop(links(2)).pods
+    assert problem(made) == ""
 
 
-def test_allocated_device_of_the_network_touches_no_node_until_its_slice_is_gone() -> None:
+def test_allocated_device_of_several_nodes_counts_on_none_of_them() -> None:
     made = book()
     made.node(Node("n1"))
-    made.put(links((), ()))
+    made.put(links(2))
     some = (Allocated("gpu", (DRIVER, "net", "link-1")),)
     claim = ResourceClaim("ns", "c", "uid-c", SPEC, some)
     user = made.pod(replace(pod(claim="c"), node="n1"))
     touched = made.put(claim)
-    assert (touched.nodes, touched.pods, touched.network) == (set(), {user.uid}, True)
-    assert [one.held for one in made.network.devices] == [False, True]
-    assert made.pod(user).requests[COUNTED] == 1
-    assert made.drop(links((), ())).nodes >= {"n1"}
-    assert (now(made, "n1").allocatable[COUNTED], made.pod(user).requests[COUNTED]) == (1, 1)
-    assert made.drop(claim).nodes >= {"n1"}
+    assert (touched.nodes, touched.pods) == (set(), {user.uid})
+    counted = made.pod_now(user.uid)
+    assert counted is not None
+    assert (counted.problem, counted.requests[COUNTED]) == ("", 0)
     assert now(made, "n1").allocatable[COUNTED] == 0
 
 
-def test_devices_of_several_nodes_that_take_from_one_counter_belong_to_the_network() -> None:
+def test_devices_of_several_nodes_that_take_from_one_counter_are_shared() -> None:
     made = book()
     made.node(Node("n1"))
     counter = (DRIVER, "torus", "set", "chips")
     for number in range(2):
         part = NodeDevice(DRIVER, "torus", f"part-{number}", consumes={counter: 1})
         made.put(ResourceSlice(f"t{number}", DRIVER, "torus", 1, 3, f"n{number}", (part,)))
-    touched = made.put(ResourceSlice("counters", DRIVER, "torus", 1, 3, "n0", counters={counter: 1}))
-    assert touched.network
-    assert [one.reach for one in made.network.devices] == [only("n0"), only("n1")]
-    assert made.network.counters == {counter: 1}
-    assert now(made, "n1").reach == {only("n1")}
-    assert now(made, "n1").allocatable[COUNTED] == 1
+    made.put(ResourceSlice("counters", DRIVER, "torus", 1, 3, "n0", counters={counter: 1}))
+    assert now(made, "n1").allocatable[COUNTED] == 0
+    assert "several nodes share" in made.pod(pod(template="two")).problem
 
 
 def test_pools_with_binding_conditions_come_last() -> None:
@@ -379,13 +372,6 @@ def test_extended_resource_of_a_class_beside_virtual_devices_is_refused_and_told
     asking = replace(pod(), requests=Resources({"nvidia.com/gpu": 1}), claim_refs=())
     assert made.pod(replace(asking, marked=True)).problem == ""
     assert "name a resource claim" in made.pod(replace(asking, devices={"qpu": 1})).problem
-
-
-def test_pool_of_the_network_that_is_being_updated_stays_counted() -> None:
-    made = book()
-    assert made.put(links((), (), slices=2)).network
-    assert all(one.problem for one in made.network.devices)
-    assert now(made).allocatable[COUNTED] == 6
 
 
 def test_pod_whose_claims_have_too_many_choices_or_selectors_is_not_planned() -> None:

@@ -1,4 +1,4 @@
-"""How many pods a node hosts: as many as kube-scheduler's allocator serves, in whatever order they come."""
+"""How many pods a node hosts: as many as kube-scheduler's allocator serves, in the order that suits them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fluence_extender.devices.allocator import lens
-from fluence_extender.devices.hosting import Pods, Unserved, failure, hosts, most_hosted
+from fluence_extender.devices.hosting import Pods, failure, hosts, most_hosted
 from fluence_extender.devices.selectors import selects
 from fluence_extender.model.claims import (
     AttributeConstraint,
@@ -45,8 +45,8 @@ def counted(*pods: Claims) -> Pods:
     return tuple(Counter(pods).items())
 
 
-def hosted_on(devices: Sequence[NodeDevice], ungated: Sequence[Claims], pod: Claims, most: int) -> int:
-    return most_hosted(on(devices), Unserved(counted(*ungated)), pod, most)
+def hosted_on(devices: Sequence[NodeDevice], waiting: Sequence[Claims], pod: Claims, most: int) -> int:
+    return most_hosted(on(devices), counted(*waiting), pod, most)
 
 
 def of(model: str = "", count: int = 1) -> Choice:
@@ -87,22 +87,16 @@ def test_taint_keeps_pods_off_unless_they_tolerate_it() -> None:
     assert hosted_on(some, (), claims(tolerant), 3) == 2
 
 
-def test_pod_that_takes_any_device_gets_the_first_one_whoever_else_needs_it() -> None:
+def test_pods_are_served_in_the_order_that_suits_them() -> None:
     some = [device("0", "a"), device("1", "b")]
-    assert hosted_on(some, [claims(of())], claims(of("b")), 1) == 1
-    assert hosted_on(some, [claims(of())], claims(of("a")), 1) == 0
-    assert hosted_on([device("2", "b"), *some], [claims(of())], claims(of("b")), 2) == 1
-    assert not hosts(on(some), Unserved(counted(claims(of()), claims(of("a")))))
-    assert hosts(on(some), Unserved(counted(claims(of("b")), claims(of("a")))))
-
-
-def test_pods_that_are_gated_are_served_in_the_order_that_suits_them() -> None:
-    some = on([device("0", "a"), device("1", "b")])
-    any_pod, a_pod = claims(of()), claims(of("a"))
-    assert hosts(some, Unserved((), counted(any_pod, a_pod)))
-    assert hosts(some, Unserved(counted(a_pod), counted(any_pod)))
-    assert not hosts(some, Unserved(counted(any_pod), counted(a_pod)))
-    assert most_hosted(some, Unserved((), counted(any_pod)), a_pod, 9) == 1
+    any_pod, a_pod, b_pod = claims(of()), claims(of("a")), claims(of("b"))
+    assert hosts(on(some), counted(any_pod, a_pod))
+    assert hosts(on(some), counted(any_pod, a_pod), a_pod)
+    assert not hosts(on(some), counted(any_pod, a_pod), any_pod)
+    assert hosts(on(some), counted(any_pod, b_pod), any_pod)
+    assert not hosts(on(some), counted(any_pod, a_pod, b_pod))
+    assert hosted_on(some, [any_pod], a_pod, 9) == 1
+    assert hosted_on(some, [any_pod, any_pod], a_pod, 9) == 0
 
 
 def test_parts_of_a_device_take_from_its_counters() -> None:
@@ -117,9 +111,7 @@ def test_parts_of_a_device_take_from_its_counters() -> None:
     def hosted(waiting: Sequence[Claims], pod: Claims, **held: bool) -> int:
         devices = [replace(one, held=one.name in held) for one in [*parts("g"), *parts("h")]]
         counters = {(DRIVER, "pool", gpu, "memory"): 4 for gpu in "gh"}
-        return most_hosted(
-            Node("n", devices=tuple(devices), counters=counters), Unserved(counted(*waiting)), pod, 9
-        )
+        return most_hosted(Node("n", devices=tuple(devices), counters=counters), counted(*waiting), pod, 9)
 
     assert hosted((), claims(of("whole"))) == 2
     assert hosted((), claims(of("small"))) == 4
@@ -169,9 +161,9 @@ def test_extended_resource_needs_devices_where_the_node_has_none_of_it_itself() 
     pod: Claims = (replace(spec, extended="nvidia.com/gpu"),)
     assert hosted_on([device("0"), device("1"), device("2")], (), pod, 9) == 1
     plugged = Node("n", allocatable=Resources({"nvidia.com/gpu": 8}))
-    assert most_hosted(plugged, Unserved(), pod, 9) == 9
+    assert most_hosted(plugged, (), pod, 9) == 9
     by_devices = replace(plugged, by_devices=frozenset({"nvidia.com/gpu"}))
-    assert most_hosted(by_devices, Unserved(), pod, 9) == 0
+    assert most_hosted(by_devices, (), pod, 9) == 0
 
 
 def test_node_is_used_only_if_no_device_that_a_pod_may_get_lacks_what_it_requires() -> None:
@@ -268,21 +260,18 @@ def allocate(free: list[NodeDevice], pod: Claims) -> list[NodeDevice] | None:
 
 @settings(max_examples=100, deadline=None)
 @given(DEVICES, st.lists(PODS, max_size=2), PODS, st.randoms(use_true_random=False))
-def test_no_pod_is_refused_if_each_is_ungated_when_the_others_are_served_all_the_same(
-    found: Sequence[tuple[str, int]], ungated: list[Claims], pod: Claims, rng: random.Random
+def test_no_pod_is_refused_if_each_is_ungated_when_the_others_can_be_served_after_it(
+    found: Sequence[tuple[str, int]], others: list[Claims], pod: Claims, rng: random.Random
 ) -> None:
     free = [device(str(number), *one) for number, one in enumerate(found)]
-    gated = [pod] * hosted_on(free, ungated, pod, 4)
-    if not gated:
+    if not hosts(on(free), counted(*others)):
         return
-    while ungated or gated:
-        more = Unserved(counted(*ungated, pod), counted(*gated[1:]))
-        if gated and hosts(on(free), more) and (not ungated or rng.random() < 0.5):
-            ungated = [*ungated, gated.pop()]
-            continue
-        assert ungated, "one of the gated pods may always be ungated once all others have their devices"
-        served = rng.choice(ungated)
-        ungated = [one for at, one in enumerate(ungated) if at != ungated.index(served)]
+    waiting = [*others, *[pod] * hosted_on(free, others, pod, 4)]
+    while waiting:
+        first = [one for one in waiting if hosts(on(free), counted(*waiting), one)]
+        assert first, "one of them may always be served first"
+        served = rng.choice(first)
+        waiting.remove(served)
         left = allocate(free, served)
         assert left is not None, served
         free = left
@@ -326,9 +315,10 @@ def test_administrator_needs_the_counters_of_a_device() -> None:
         counters={counter: 4},
     )
     watching = claims(replace(of("b"), admin=True))
-    assert most_hosted(node, Unserved(), watching, 2) == 2
-    assert most_hosted(node, Unserved(counted(claims(of("a")))), watching, 2) == 0
-    assert most_hosted(node, Unserved(counted(watching)), claims(of("a")), 2) == 1
+    assert most_hosted(node, (), watching, 2) == 2
+    taken = replace(node, devices=tuple(replace(one, held=one.name == "0") for one in node.devices))
+    assert most_hosted(taken, (), watching, 2) == 0
+    assert most_hosted(node, counted(watching), claims(of("a")), 2) == 1
 
 
 def test_nodes_whose_devices_have_other_values_that_differ_in_the_same_way_look_alike() -> None:
