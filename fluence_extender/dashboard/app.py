@@ -226,7 +226,7 @@ class Dashboard:
         if len(manifest.encode()) > LARGEST_MANIFEST:
             return _document(whatif_page(visitor.state, namespace=namespace, trouble=too_large()))
         try:
-            answer = await visitor.reader.simulate(manifest.encode(), namespace)
+            answer = await visitor.reader.simulate(manifest, namespace)
         except Trouble as trouble:
             return _document(whatif_page(visitor.state, manifest, namespace, trouble=trouble))
         return _document(whatif_page(visitor.state, manifest, namespace, what_if(answer)))

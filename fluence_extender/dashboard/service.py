@@ -11,6 +11,7 @@ to a request of his own.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import os
 import ssl
@@ -21,12 +22,16 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from fluence_extender.apps.kubectl.errors import CommandError
+from fluence_extender.apps.kubectl.sources import ManifestSource, as_json
 from fluence_extender.apps.kubectl.state_api import API_GROUP, ROLE, SIMULATE_ROLE
 from fluence_extender.dashboard.listing import KnownItems, decoded
 
 PATIENCE = aiohttp.ClientTimeout(total=60, connect=5)
 LARGEST_MANIFEST = 4 * 2**20
 """Bytes that the service takes as a question."""
+
+CHANGE = "Change the question and ask again."
 
 Item = dict[str, Any]
 
@@ -143,11 +148,15 @@ class ServiceReader:
                 del shared[old]
         return reading
 
-    async def simulate(self, manifest: bytes, namespace: str) -> Item:
-        """Return the answer to a what-if question. Raise `Trouble`."""
-        headers = {"Content-Type": "application/yaml"}
+    async def simulate(self, manifest: str, namespace: str) -> Item:
+        """Return the answer to a what-if question about YAML or JSON. Raise `Trouble`."""
+        try:
+            body = await asyncio.to_thread(as_json, [ManifestSource("manifest", manifest.encode())])
+        except CommandError as error:
+            raise Trouble(str(error), CHANGE) from None
+        headers = {"Content-Type": "application/json"}
         query = {"namespace": namespace or "default"}
-        status, content, _ = await self._send("POST", "/v1/simulate", query, manifest, headers)
+        status, content, _ = await self._send("POST", "/v1/simulate", query, body, headers)
         # The API server answers what was created with 201.
         if status not in (200, 201):
             raise self._trouble(status, content, SIMULATE_ROLE)
@@ -209,7 +218,7 @@ class ServiceReader:
                 f"{name} isn't ready: {message}",
                 "The page goes on by itself once it is. kubectl fluence doctor says what is wrong.",
             )
-        return Trouble(message, "Change the question and ask again.")
+        return Trouble(message, CHANGE)
 
 
 def _cause(error: Exception) -> str:

@@ -9,7 +9,7 @@ Invariant: every failure is an `UnreadableYaml`, also where the parser alone wou
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from yaml.events import CollectionEndEvent, CollectionStartEvent
@@ -50,15 +50,25 @@ def compose_documents(text: str, deepest: int) -> list[Node]:
     return _composed(text, deepest, lambda: list(yaml.compose_all(text, Loader=_LOADER)))
 
 
+def load_documents(text: str, deepest: int) -> list[Any]:
+    """Return the values of all documents, as YAML 1.1 reads them. Raise as `compose_documents` does."""
+    return _composed(text, deepest, lambda: list(yaml.load_all(text, Loader=_LOADER)))
+
+
 def _composed(text: str, deepest: int, compose: Callable[[], T]) -> T:
     try:
         _check_depth(text, deepest)
         return compose()
+    except UnreadableYaml:
+        raise
     except UnicodeEncodeError as error:
         line = text.count("\n", 0, error.start) + 1
         raise UnreadableYaml("half of a surrogate pair is no character", line) from None
     except yaml.YAMLError as error:
         raise _unreadable(error, text) from None
+    except (ValueError, OverflowError) as error:
+        # A number or a date that has the form of one, and no value.
+        raise UnreadableYaml(str(error)) from None
 
 
 def _check_depth(text: str, deepest: int) -> None:

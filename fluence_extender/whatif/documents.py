@@ -1,23 +1,17 @@
-"""The objects in manifests and in kubectl's output about a cluster, in YAML or JSON.
+"""The objects in manifests and in kubectl's output about a cluster, as JSON.
 
 The sender of manifests is not trusted, so their size is bounded. A cluster is read from a local file and may be large.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
-import yaml
-
-from fluence_extender.whatif.yaml_values import documents
 
 MOST_DOCUMENTS = 1_000
 MOST_VALUES = 500_000
-MOST_CHARACTERS = 16 * 2**20
-"""The most characters of all texts. A text that aliases repeat counts each time."""
 LARGEST_INTEGER = 2**64
 DEEPEST = 64
 
@@ -40,30 +34,34 @@ class _Head(msgspec.Struct):
 _head = msgspec.json.Decoder(_Head).decode
 
 
-def read_manifests(text: bytes | str) -> list[Manifest]:
-    """Return the objects in YAML or JSON, and those in lists. Raise `BadManifest`."""
-    room = _Room()
-    found: list[Manifest] = []
-    for number, document in enumerate(_documents(text, 2 * MOST_VALUES), 1):
-        room.take(document, 0)
-        found.extend(_objects(document, f"document {number}"))
-        if len(found) > MOST_DOCUMENTS:
+def read_manifests(body: bytes) -> list[Manifest]:
+    """Return the objects in JSON, which is an array of objects or a single one, and those in lists.
+
+    Raise `BadManifest`.
+    """
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise BadManifest(f"not JSON: {error}; kubectl fluence simulate reads YAML as well") from error
+    _check_size(found)
+    objects: list[Manifest] = []
+    for number, document in enumerate(found if isinstance(found, list) else [found], 1):
+        objects.extend(_objects(document, f"document {number}"))
+        if len(objects) > MOST_DOCUMENTS:
             raise BadManifest(f"more than {MOST_DOCUMENTS:,} objects")
-    return found
+    return objects
 
 
-def read_cluster(text: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield each object in kubectl's output, as its kind and as JSON. Raise `BadManifest`."""
-    if text.lstrip()[:1] == b"{":
+def read_cluster(content: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield each object in an array of kubectl's JSON outputs, as its kind and as JSON. Raise `BadManifest`."""
+    for number, document in enumerate(msgspec.json.decode(content, type=list[msgspec.Raw]), 1):
         try:
-            yield from _raw_objects(text)
-            return
-        except (msgspec.MsgspecError, RecursionError):
-            # It may be several objects one after the other, or YAML in braces.
-            pass
-    for number, document in enumerate(_documents(text), 1):
-        for one in _objects(document, f"document {number}"):
-            yield one["kind"], as_json(one)
+            yield from _raw_objects(document, "")
+        except msgspec.MsgspecError:
+            raise BadManifest(
+                f"document {number} of the cluster has something that is not an object (a mapping with apiVersion, "
+                "kind and metadata)"
+            ) from None
 
 
 def as_json(value: Mapping[str, Any]) -> bytes:
@@ -74,61 +72,33 @@ def as_json(value: Mapping[str, Any]) -> bytes:
         raise BadManifest(str(error)) from error
 
 
-def _raw_objects(text: bytes) -> Iterable[tuple[str, bytes]]:
-    head = _head(text)
+def _raw_objects(raw: msgspec.Raw, kind: str) -> Iterator[tuple[str, bytes]]:
+    """Yield an object, which is of this ``kind`` if it states none, or the objects of a list."""
+    head = _head(raw)
     if head.items is None or not head.kind.endswith("List"):
-        return [(head.kind, text)]
-    item_kind = head.kind.removesuffix("List")
-    return [(_head(item).kind or item_kind, bytes(item)) for item in head.items]
+        yield head.kind or kind, bytes(raw)
+        return
+    for item in head.items:
+        yield from _raw_objects(item, head.kind.removesuffix("List"))
 
 
-def _documents(text: bytes | str, most: float = math.inf) -> Iterator[object]:
-    """Yield the values in YAML or JSON, ``most`` values and keys of YAML at most. Raise `BadManifest`."""
-    if text.lstrip()[:1] in (b"{", "{"):
-        try:
-            yield msgspec.json.decode(text)
-            return
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            # YAML may begin with a brace, too. If it isn't YAML either, the YAML reader reports the position.
-            pass
-    try:
-        yield from documents(text, most)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError, OverflowError) as error:
-        raise BadManifest(f"not YAML or JSON: {_on_one_line(error)}") from error
-
-
-class _Room:
-    """The number of values and characters that are still allowed. Aliases can make a short document huge or endless."""
-
-    def __init__(self) -> None:
-        self._values = MOST_VALUES
-        self._characters = MOST_CHARACTERS
-
-    def take(self, value: object, depth: int) -> None:
-        """Subtract a value and what it contains. Raise `BadManifest` if there is no more room."""
-        self._values -= 1
-        if self._values < 0:
+def _check_size(found: object) -> None:
+    """Raise `BadManifest` for more values, more levels or larger numbers than are read."""
+    values = 0
+    waiting: list[tuple[object, int]] = [(found, 0)]
+    while waiting:
+        value, depth = waiting.pop()
+        values += 1
+        if values > MOST_VALUES:
             raise BadManifest(f"more than {MOST_VALUES:,} values")
         if depth > DEEPEST:
             raise BadManifest(f"mappings and lists nested more than {DEEPEST} deep")
-        match value:
-            case dict():
-                for key, one in value.items():
-                    self._take_text(key)
-                    self.take(one, depth + 1)
-            case list():
-                for one in value:
-                    self.take(one, depth + 1)
-            case int() if not -LARGEST_INTEGER < value < LARGEST_INTEGER:
-                raise BadManifest("a number of more than 64 bits")
-            case _:
-                self._take_text(value)
-
-    def _take_text(self, value: object) -> None:
-        if isinstance(value, str | bytes):
-            self._characters -= len(value)
-            if self._characters < 0:
-                raise BadManifest(f"more than {MOST_CHARACTERS:,} characters")
+        if isinstance(value, dict):
+            waiting += ((one, depth + 1) for one in value.values())
+        elif isinstance(value, list):
+            waiting += ((one, depth + 1) for one in value)
+        elif isinstance(value, int) and not -LARGEST_INTEGER < value < LARGEST_INTEGER:
+            raise BadManifest("a number of more than 64 bits")
 
 
 def _objects(document: object, where: str) -> Iterator[Manifest]:
@@ -150,14 +120,6 @@ def _objects(document: object, where: str) -> Iterator[Manifest]:
     for number, item in enumerate(items, 1):
         whole = {"kind": item_kind, **item} if isinstance(item, dict) and item_kind else item
         yield from _objects(whole, f"{where}, item {number}")
-
-
-def _on_one_line(error: Exception) -> str:
-    """Return an error of the YAML reader on one line, without the reader's name for the text."""
-    text = " ".join(str(error).split())
-    for name in ("byte string", "unicode string"):
-        text = text.replace(f'in "<{name}>", ', "at ")
-    return text
 
 
 def _name(document: Mapping[Any, Any]) -> str:

@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 from fluence_extender.cluster.budgets import PreemptionRules
@@ -25,9 +24,8 @@ from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason
 from fluence_extender.queueing.ends import expected_end
 from fluence_extender.queueing.entry import NEVER
-from fluence_extender.whatif.computation import Overrun, computed
 from fluence_extender.whatif.documents import read_manifests
-from fluence_extender.whatif.manifests import SimulationRequest, requested_gangs
+from fluence_extender.whatif.manifests import SimulationRequest, TooManyPods, requested_gangs
 from fluence_extender.whatif.preemption_preview import PreemptionContext
 from fluence_extender.whatif.queue_terms import queue_terms
 from fluence_extender.whatif.result_json import results_as_json
@@ -40,8 +38,8 @@ MOST_WAITING = 8
 MOST_OF_ONE = 4
 """The most of them from one client, so that there is room for others."""
 
-LONGEST_ANSWER = 20.0
-"""The most seconds for reading the manifests of a question, and again for the answer."""
+MOST_PLACES = 50_000_000
+"""The most pods of a question times nodes of the cluster."""
 
 SLICE = 0.002
 """Seconds of copying gangs before the event loop does other work."""
@@ -57,10 +55,6 @@ _intervals_before: list[float] = []
 
 class TooManyQuestions(Exception):
     """Too many questions are waiting; the message says how many."""
-
-
-class TooLong(Exception):
-    """The answer takes more time than one question may; the message says what to do."""
 
 
 async def no_rules() -> PreemptionRules:
@@ -107,7 +101,7 @@ class Simulator:
     async def answer(self, body: bytes, namespace: str = "default", client: str = "") -> dict[str, Any]:
         """Return the answer as JSON values.
 
-        Raise `BadManifest`, `TooManyQuestions` if too many of all clients or of this one wait, or `TooLong`.
+        Raise `BadManifest`, or `TooManyQuestions` if too many of all clients or of this one wait.
         """
         if (waiting := self._waiting.total()) >= MOST_WAITING:
             raise TooManyQuestions(f"{waiting} other questions are waiting to be answered")
@@ -117,8 +111,6 @@ class Simulator:
         try:
             async with self._turn:
                 return await self._answer(body, namespace)
-        except Overrun as error:
-            raise TooLong(f"there is no answer, because {error}; ask about fewer pods at once") from None
         finally:
             self._waiting -= Counter([client])
 
@@ -127,14 +119,12 @@ class Simulator:
         workloads = self._controller.registry.workloads
         # A garbage collection over all objects of a large question would block the event loop.
         with short_switch_interval(), paused_collector():
-            read = partial(_read, body, namespace, rules, workloads, self._controller)
-            request = await computed(read, LONGEST_ANSWER)
+            request = await asyncio.to_thread(_read, body, namespace, rules, workloads, self._controller)
+            _check_size(request, len(self._controller.eligibility.nodes))
             context = await self._context(request, rules)
             terms = await self._terms(request)
             taken, ends = snapshot_with_ends(self._controller, time.time())
-            return await computed(
-                partial(_simulated, taken, request, time.time(), ends, context, terms), LONGEST_ANSWER
-            )
+            return await asyncio.to_thread(_simulated, taken, request, time.time(), ends, context, terms)
 
     async def _terms(self, request: SimulationRequest) -> dict[GangKey, Beside | Reason]:
         """Return the terms of the queue for each gang, a few at a time."""
@@ -171,6 +161,16 @@ def _read(
     for gang in request.gangs:
         gang.pods = controller.asking(gang.pods, request.claims)
     return request
+
+
+def _check_size(request: SimulationRequest, nodes: int) -> None:
+    """Raise `TooManyPods` if planning these gangs on so many nodes may take too long."""
+    pods = sum(len(gang.pods) for gang in request.gangs)
+    if pods * nodes > MOST_PLACES:
+        raise TooManyPods(
+            f"{pods:,} pods on {nodes:,} nodes: pods times nodes may be {MOST_PLACES:,} in one question; ask about at "
+            f"most {MOST_PLACES // nodes:,} pods at once"
+        )
 
 
 def _simulated(

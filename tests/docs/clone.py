@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -31,6 +32,8 @@ def make_clone(folder: Path) -> Path:
     (overlay / "kustomization.yaml").write_text(found[1])
     for name in ("train.yaml", "job.yaml"):
         shutil.copy(ROOT / "examples" / "03-gang-by-job.yaml", clone / name)
+    objects = [*yaml.safe_load_all((clone / "job.yaml").read_text())]
+    (clone / "job.json").write_text(json.dumps(objects))
     shutil.copy(ROOT / "examples" / "devices" / "resources.yaml", clone)
     (clone / "cluster.yaml").write_text(yaml.safe_dump(NODE))
     (clone / "sampler.json").write_text("{}")

@@ -26,12 +26,14 @@ from tests.e2e.proxied import behind_proxy
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import gang, indexed_job, ours
 
+JSON = {"Content-Type": "application/json"}
+
 
 def simulated(installation: Installation, namespace: Namespace, *manifests: Manifest) -> dict[str, Any]:
     """The service's answer."""
     url = f"{installation.stack.api_url}/v1/simulate?namespace={namespace.name}"
-    body = yaml.safe_dump_all(manifests).encode()
-    with urlopen(Request(url, body, {"Content-Type": "application/yaml"}), timeout=60) as answer:
+    body = json.dumps(manifests).encode()
+    with urlopen(Request(url, body, JSON), timeout=60) as answer:
         found: dict[str, Any] = json.load(answer)
     return found
 
@@ -176,14 +178,23 @@ def test_kubectl_fluence_asks_through_the_api_server(
         assert json.loads(no.stdout)["gangs"][0]["reductions"][0]["text"] == "4 of 5 members fit"
         bad = shell.fluence("simulate", "-f", "-", stdin="{")
         assert (bad.returncode, bad.stdout) == (1, ""), bad
-        assert "not YAML or JSON" in bad.stderr
+        assert "standard input:1: isn't valid YAML" in bad.stderr
 
 
-@pytest.mark.parametrize("body", ["{", "kind: Pod", "kind: Job\nspec: 3", "", "kind: ConfigMap"])
-def test_bad_questions_are_told(installation: Installation, fluence: Fluence, body: str) -> None:
+BAD: tuple[object, ...] = (
+    3,
+    {"kind": "Pod"},
+    {"kind": "Job", "spec": 3},
+    [],
+    {"kind": "ConfigMap"},
+)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"kind: Pod", *(json.dumps(one).encode() for one in BAD)])
+def test_bad_questions_are_told(installation: Installation, fluence: Fluence, body: bytes) -> None:
     url = f"{installation.stack.api_url}/v1/simulate"
     with pytest.raises(HTTPError) as caught:
-        urlopen(Request(url, body.encode(), method="POST"), timeout=60)
+        urlopen(Request(url, body, JSON, method="POST"), timeout=60)
     with caught.value as error:
         assert error.code == 400
         assert json.load(error)["detail"]

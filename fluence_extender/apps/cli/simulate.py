@@ -55,8 +55,9 @@ def simulate(
 
     Nothing is changed. With --nodes no cluster is needed. The exit code is 3 if something doesn't fit.
     """
+    from fluence_extender.apps.kubectl.errors import CommandError
     from fluence_extender.apps.kubectl.simulate import DOES_NOT_FIT, print_answer
-    from fluence_extender.apps.kubectl.sources import joined
+    from fluence_extender.apps.kubectl.sources import ManifestSource, as_json
     from fluence_extender.apps.logs import set_up_logging
     from fluence_extender.cluster.errors import ClusterError
     from fluence_extender.graph.errors import InvalidResourcesFile
@@ -65,9 +66,10 @@ def simulate(
 
     set_up_logging(level=logging.ERROR)
     try:
-        manifests = joined([_manifest(name) for name in files])
+        manifests = as_json([ManifestSource(name, _manifest(name)) for name in files])
         if nodes_file is not None:
-            cluster = cluster_objects(read_cluster(nodes_file.read_bytes()))
+            there = ManifestSource(str(nodes_file), nodes_file.read_bytes())
+            cluster = cluster_objects(read_cluster(as_json([there])))
             declared = resources.read_text() if resources else ""
         else:
             cluster, declared = asyncio.run(_live_cluster(kubeconfig, resources or resources_namespace))
@@ -75,6 +77,7 @@ def simulate(
     except (
         BadManifest,
         ClusterError,
+        CommandError,
         InvalidResourcesFile,
         OSError,
         UnicodeDecodeError,

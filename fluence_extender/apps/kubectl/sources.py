@@ -7,12 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
+from typing import Any
 
 import click
 
 from fluence_extender.apps.kubectl.errors import CommandError, KubectlFailed, UsageError
 
 STDIN = "-"
+DEEPEST = 200
+"""Levels of lists and maps in a document."""
+
 SUFFIXES = (".json", ".yaml", ".yml")
 _PATIENCE = 30.0
 """Seconds for a URL."""
@@ -78,6 +82,53 @@ def joined(contents: Sequence[bytes]) -> bytes:
             stream += b"\n"
         stream += content if content.startswith(b"---") else b"---\n" + content
     return bytes(stream)
+
+
+def documents(text: str, name: str, line: int = 1) -> list[Any]:
+    """Return the values of all documents in YAML or JSON, which begins on ``line`` of the file ``name``.
+
+    Raise `CommandError`.
+    """
+    from fluence_extender.model.yaml_nodes import TooDeep, UnreadableYaml, load_documents
+
+    try:
+        return load_documents(text, DEEPEST)
+    except TooDeep as error:
+        raise CommandError(f"{name}: {error}; make it flatter") from None
+    except UnreadableYaml as error:
+        place = f"{name}:{line + error.line - 1}" if error.line else name
+        raise CommandError(f"{place}: isn't valid YAML: {error}; correct the syntax there") from None
+
+
+def text_of(source: ManifestSource) -> str:
+    """Return the content as text. Raise `CommandError`."""
+    try:
+        return source.content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{source.name}: isn't UTF-8 text ({error.reason}); save it as UTF-8") from None
+
+
+def as_json(sources: Sequence[ManifestSource]) -> bytes:
+    """Return the objects in YAML or JSON as one JSON array. Raise `CommandError`."""
+    import msgspec
+
+    found: list[msgspec.Raw] = []
+    for source in sources:
+        if source.content.lstrip().startswith(b"{"):
+            try:
+                found.append(msgspec.json.decode(source.content, type=msgspec.Raw))
+                continue
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                # It may be several objects one after the other, or YAML in braces.
+                pass
+        for one in documents(text_of(source).removeprefix("\ufeff"), source.name):
+            if one is None:
+                continue
+            try:
+                found.append(msgspec.Raw(msgspec.json.encode(one, enc_hook=str)))
+            except (TypeError, ValueError, OverflowError, RecursionError) as error:
+                raise CommandError(f"{source.name}: can't be written as JSON: {error}; change it") from None
+    return msgspec.json.encode(found)
 
 
 def _read(name: str, recursive: bool) -> Iterator[ManifestSource]:

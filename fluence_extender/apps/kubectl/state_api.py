@@ -186,7 +186,8 @@ class StateApiClient:
                 f'--server "{self.server}" is no URL; write e.g. --server http://127.0.0.1:8889'
             )
         try:
-            request = Request(self.server + path, body, self.authorization())
+            kind = {} if body is None else {"Content-Type": "application/json"}
+            request = Request(self.server + path, body, kind | self.authorization())
             with urlopen(request, timeout=self._patience, context=self.tls()) as response:
                 content: bytes = response.read()
                 return content

@@ -11,15 +11,19 @@ from fluence_extender.http.listeners.bodies import Bodies, Disconnected, Request
 from fluence_extender.http.listeners.gate import AccessGate
 from fluence_extender.http.readiness import not_ready
 from fluence_extender.http.state import sighted, v1
-from fluence_extender.http.state.problems import only_known, refusal
+from fluence_extender.http.state.problems import JSON, only_known, refusal
 from fluence_extender.http.state.service import ServiceState
 from fluence_extender.model.access import namespaces_in
 from fluence_extender.whatif.documents import BadManifest
-from fluence_extender.whatif.simulator import TooLong, TooManyQuestions
+from fluence_extender.whatif.simulator import TooManyQuestions
 
 MOST_BYTES = 4 * 2**20
 MOST_BODIES = 8
 """The most bodies that arrive at the same time."""
+
+NOT_JSON = (
+    f"send an array of objects as JSON, with Content-Type: {JSON}; kubectl fluence simulate reads YAML files"
+)
 
 _ANSWER: dict[str, Any] = {
     "fits": False,
@@ -56,22 +60,20 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     },
     400: {
         "model": v1.Refusal,
-        "description": "The manifests can't be read or make no pods, or a parameter isn't known.",
+        "description": "The manifests can't be read, make no pods or too many, or a parameter isn't known.",
     },
     401: {"model": v1.Refusal, "description": "The caller isn't identified."},
-    422: {
-        "model": v1.Refusal,
-        "description": "A parameter has no possible value, or the answer takes more than 20 s.",
-    },
+    422: {"model": v1.Refusal, "description": "A parameter has no possible value."},
     408: {"model": v1.Refusal, "description": "The body didn't arrive within 10 s."},
     413: {"model": v1.Refusal, "description": "More than 4 MiB."},
+    415: {"model": v1.Refusal, "description": "The body isn't said to be JSON."},
     429: {"model": v1.Refusal, "description": "Too many questions at once."},
     503: {"model": v1.Problem, "description": "Not ready yet; the reason is in `detail`."},
 }
 _BODY = {
     "requestBody": {
         "required": True,
-        "content": {"application/yaml": {"schema": {"type": "string"}}, "application/json": {}},
+        "content": {JSON: {"schema": {"type": "array", "items": {"type": "object"}}}},
     }
 }
 
@@ -88,10 +90,16 @@ def simulate_route(service: ServiceState, gate: AccessGate) -> APIRouter:
             str, Query(description="Of objects that declare none.", examples=["default"])
         ] = "default",
     ) -> Response:
-        """Plan the gangs of some manifests (YAML or JSON) on a copy of the ledger: where, or why not and until when."""
+        """Plan the gangs of an array of objects on a copy of the ledger: where, or why not and until when.
+
+        A single object is taken as well, and so are Lists.
+        """
         caller = await gate.admit(request.scope)
         if service.readiness.not_ready_reason:
             raise HTTPException(503, detail=not_ready(service.readiness.not_ready_reason))
+        sent = request.headers.get("Content-Type", JSON).partition(";")[0].strip().lower()
+        if sent != JSON:
+            return refusal(415, NOT_JSON)
         address = request.client.host if request.client is not None else ""
         client = f"user {caller.share}" if caller is not None else f"address {address}"
         try:
@@ -103,8 +111,6 @@ def simulate_route(service: ServiceState, gate: AccessGate) -> APIRouter:
             return refusal(400, "the body is cut short")
         except BadManifest as error:
             return refusal(400, str(error))
-        except TooLong as error:
-            return refusal(422, str(error))
         except TooManyQuestions as error:
             return refusal(429, str(error))
 
