@@ -23,7 +23,7 @@ import aiohttp
 import msgspec
 
 from fluence_extender.apps.kubectl.errors import CommandError
-from fluence_extender.apps.kubectl.sources import ManifestSource, as_json
+from fluence_extender.apps.kubectl.sources import ManifestSource, manifests_as_json
 from fluence_extender.apps.kubectl.state_api import API_GROUP, ROLE, SIMULATE_ROLE
 from fluence_extender.dashboard.listing import KnownItems, decoded
 
@@ -151,7 +151,7 @@ class ServiceReader:
     async def simulate(self, manifest: str, namespace: str) -> Item:
         """Return the answer to a what-if question about YAML or JSON. Raise `Trouble`."""
         try:
-            body = await asyncio.to_thread(as_json, [ManifestSource("manifest", manifest.encode())])
+            body = await asyncio.to_thread(manifests_as_json, [ManifestSource("manifest", manifest.encode())])
         except CommandError as error:
             raise Trouble(str(error), CHANGE) from None
         headers = {"Content-Type": "application/json"}

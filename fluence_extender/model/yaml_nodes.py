@@ -1,4 +1,4 @@
-"""YAML and JSON text as nodes that know their position in it.
+"""YAML and JSON text as values, or as nodes that know their position in it.
 
 Nodes are PyYAML's (`yaml.nodes`). They are composed and not constructed: an alias is the node that it stands for, and a
 scalar is its text with the tag that YAML 1.1 gives it. So aliases cost nothing, and callers decide what a value means.
@@ -38,21 +38,19 @@ class TooDeep(UnreadableYaml):
 
 
 def compose_document(text: str, deepest: int) -> Node | None:
-    """Return the root node of the only document, None if there is none. Raise as `compose_documents` does."""
-    return _composed(text, deepest, lambda: yaml.compose(text, Loader=_LOADER))
-
-
-def compose_documents(text: str, deepest: int) -> list[Node]:
-    """Return the root nodes of all documents; their marks count characters in ``text``.
+    """Return the root node of the only document, None if there is none; its marks count characters in ``text``.
 
     Raise `UnreadableYaml`, and `TooDeep` for more than ``deepest`` levels of lists and maps.
     """
-    return _composed(text, deepest, lambda: list(yaml.compose_all(text, Loader=_LOADER)))
+    return _composed(text, deepest, lambda: yaml.compose(text, Loader=_LOADER))
 
 
-def load_documents(text: str, deepest: int) -> list[Any]:
-    """Return the values of all documents, as YAML 1.1 reads them. Raise as `compose_documents` does."""
-    return _composed(text, deepest, lambda: list(yaml.load_all(text, Loader=_LOADER)))
+def load_documents(text: str, deepest: int, loader: Any = None) -> list[Any]:
+    """Return the values of all documents as a ``loader`` of PyYAML reads them, by default its safe one.
+
+    Raise as `compose_document` does.
+    """
+    return _composed(text, deepest, lambda: list(yaml.load_all(text, Loader=loader or _LOADER)))
 
 
 def _composed(text: str, deepest: int, compose: Callable[[], T]) -> T:

@@ -57,7 +57,7 @@ def simulate(
     """
     from fluence_extender.apps.kubectl.errors import CommandError
     from fluence_extender.apps.kubectl.simulate import DOES_NOT_FIT, print_answer
-    from fluence_extender.apps.kubectl.sources import ManifestSource, as_json
+    from fluence_extender.apps.kubectl.sources import ManifestSource, manifests_as_json
     from fluence_extender.apps.logs import set_up_logging
     from fluence_extender.cluster.errors import ClusterError
     from fluence_extender.graph.errors import InvalidResourcesFile
@@ -66,10 +66,10 @@ def simulate(
 
     set_up_logging(level=logging.ERROR)
     try:
-        manifests = as_json([ManifestSource(name, _manifest(name)) for name in files])
+        manifests = manifests_as_json([ManifestSource(name, _manifest(name)) for name in files])
         if nodes_file is not None:
             there = ManifestSource(str(nodes_file), nodes_file.read_bytes())
-            cluster = cluster_objects(read_cluster(as_json([there])))
+            cluster = cluster_objects(read_cluster(manifests_as_json([there])))
             declared = resources.read_text() if resources else ""
         else:
             cluster, declared = asyncio.run(_live_cluster(kubeconfig, resources or resources_namespace))

@@ -1,25 +1,74 @@
-"""Manifests as nodes that know their position in the text, so that a change touches nothing else.
+"""Manifests as values that are written again as kubectl would read them.
 
-Documents are split as a YAML parser does it, so that those without a request needn't be parsed. Nodes are navigated and
-never turned into values: aliases cost nothing, and what is written in some dialect of YAML stays as it is.
+kubectl and PyYAML disagree on what some plain scalars are: ``8080:30``, ``1e3``, ``0o17``, a time. So a plain scalar is
+kept as its text and is written plain again, and a quoted text that could be taken for anything else is quoted again.
+Documents are split as a YAML parser does it, so that those without a request needn't be parsed.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
-from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+import yaml
 
 from fluence_extender.apps.kubectl.errors import CommandError
-from fluence_extender.model.yaml_nodes import TAG, TooDeep, UnreadableYaml, compose_documents
+from fluence_extender.apps.kubectl.sources import documents
 
-DEEPEST = 200
-"""Levels of lists and maps in a document that asks for a backend."""
+Manifest = dict[str, Any]
 
 _MARK = re.compile(r"^---(?=\s|\Z)|^\.\.\.(?=\s|\Z).*\n?", re.MULTILINE)
-_SURROGATE = re.compile(r"(?<!\\)((?:\\\\)*)\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
-Entry = tuple[ScalarNode, Node]
+_ENDED = re.compile(r"^\.\.\.(?=\s|\Z).*\n?\Z", re.MULTILINE)
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*", re.ASCII)
+_NOT_TEXT = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+_LONGEST_LINE = 2**31
+_TEXT = "tag:yaml.org,2002:str"
+
+
+class Plain(str):
+    """A scalar that is written without quotes."""
+
+    __slots__ = ()
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Reads each plain scalar but null as `Plain`."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes `Plain` without quotes, and of other texts only words."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write everything out."""
+        return True
+
+
+def _scalar(loader: Any, node: yaml.ScalarNode) -> str:
+    """Return a scalar; one whose tag is written out stays what the tag says."""
+    if node.tag == _TEXT and (
+        node.style or loader.resolve(yaml.ScalarNode, node.value, (True, False)) != _TEXT
+    ):
+        return str(node.value)
+    return Plain(node.value)
+
+
+def _plain(dumper: _Dumper, value: Plain) -> yaml.ScalarNode:
+    tag = dumper.resolve(yaml.ScalarNode, value, (True, False))  # type: ignore[no-untyped-call]
+    return dumper.represent_scalar(tag, str(value))
+
+
+def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
+    word = _WORD.fullmatch(value) and value.lower() not in _NOT_TEXT
+    style = None if word else "|" if "\n" in value else "'"
+    return dumper.represent_scalar(_TEXT, value, style)
+
+
+for _kind in ("bool", "int", "float", "timestamp", "str", "value", "merge"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _scalar)
+_Dumper.add_representer(Plain, _plain)
+_Dumper.add_representer(str, _text)
 
 
 def split_documents(text: str) -> Iterator[str]:
@@ -37,88 +86,67 @@ def split_documents(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def read_documents(text: str, name: str, line: int = 1) -> list[Node]:
-    """Return the root nodes of all documents; their marks count characters in ``text``, which begins on ``line``.
+def read_documents(text: str, name: str, line: int = 1) -> list[Any]:
+    """Return the values of all documents in a ``text`` that begins on ``line``; no two share anything.
 
     Raise `CommandError`.
     """
-    if text.removeprefix("---").lstrip().startswith("{"):
-        # JSON writes a character beyond 16 bits as two escapes, which YAML refuses. Nodes are only navigated, so any
-        # character of the same length will do.
-        text = _SURROGATE.sub(r"\1\\ufffd", text)
+    if text.lstrip().startswith("{"):
+        try:
+            return [json.loads(text, parse_int=Plain, parse_float=Plain)]
+        except (ValueError, RecursionError):
+            # It may be YAML in braces.
+            pass
     try:
-        return compose_documents(text, DEEPEST)
-    except TooDeep as error:
-        raise CommandError(f"{name}: {error}; make it flatter") from None
-    except UnreadableYaml as error:
-        place = f"{name}:{line + error.line - 1}" if error.line else name
-        raise CommandError(f"{place}: isn't valid YAML: {error}; correct the syntax there") from None
+        return [_own(one) for one in documents(text, name, line, _Loader)]
+    except RecursionError:
+        raise CommandError(f"{name}: has an alias to what it is in; write it out") from None
 
 
-def objects(root: Node) -> Iterator[MappingNode]:
-    """Yield the Kubernetes objects in a document, each once: itself, or the items of a list, at any depth."""
-    waiting, seen = [root], set[int]()
-    while waiting:
-        node = waiting.pop()
-        if not isinstance(node, MappingNode) or id(node) in seen:
-            continue
-        seen.add(id(node))
-        items = child(node, "items")
-        if scalar(node, "kind").endswith("List") and isinstance(items, SequenceNode):
-            waiting += reversed(items.value)
-        else:
-            yield node
+def _own(value: Any) -> Any:
+    """Return a value with everything in it that aliases share as copies."""
+    if isinstance(value, dict):
+        return {key: _own(one) for key, one in value.items()}
+    return [_own(one) for one in value] if isinstance(value, list) else value
 
 
-def entry(node: Node | None, key: str) -> Entry | None:
-    """Return the entry that a mapping has under ``key``, without those that ``<<`` merges."""
-    if isinstance(node, MappingNode):
-        for name, value in node.value:
-            if isinstance(name, ScalarNode) and name.value == key:
-                return name, value
-    return None
+def written(values: list[Any], before: str) -> str:
+    """Return documents as YAML in place of the text ``before``, with the marks that it has at its ends."""
+    dumped = [
+        yaml.dump(
+            one,
+            Dumper=_Dumper,
+            sort_keys=False,
+            default_flow_style=False,
+            allow_unicode=True,
+            width=_LONGEST_LINE,
+        )
+        for one in values
+    ]
+    start = "---\n" if before.startswith("---") else ""
+    return start + "---\n".join(dumped) + ("...\n" if _ENDED.search(before) else "")
 
 
-def entries(node: Node | None) -> Iterator[Entry]:
-    """Yield all entries of a mapping, those that ``<<`` merges last. A key may repeat; its first entry counts."""
-    if not isinstance(node, MappingNode):
+def objects(document: Any) -> Iterator[Manifest]:
+    """Yield the Kubernetes objects in a document: itself, or the items of a list, at any depth."""
+    if not isinstance(document, dict):
         return
-    waiting, seen = [node], {id(node)}
-    while waiting:
-        merged: list[Node] = []
-        for name, value in waiting.pop(0).value:
-            if isinstance(name, ScalarNode) and name.tag == f"{TAG}merge":
-                merged += value.value if isinstance(value, SequenceNode) else [value]
-            elif isinstance(name, ScalarNode):
-                yield name, value
-        for one in merged:
-            if isinstance(one, MappingNode) and id(one) not in seen:
-                seen.add(id(one))
-                waiting.append(one)
+    items = document.get("items")
+    if text(document, "kind").endswith("List") and isinstance(items, list):
+        for item in items:
+            yield from objects(item)
+    else:
+        yield document
 
 
-def child(node: Node | None, *path: str) -> Node | None:
-    """Return the node under a path of keys."""
+def child(value: Any, *path: str) -> Any:
+    """Return what is under a path of keys, None if there is nothing."""
     for key in path:
-        node = next((value for name, value in entries(node) if name.value == key), None)
-    return node
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
-def scalar(node: Node | None, *path: str) -> str:
+def text(value: Any, *path: str) -> str:
     """Return the text under a path of keys, empty if there is none."""
-    found = child(node, *path)
-    return found.value if isinstance(found, ScalarNode) and not is_null(found) else ""
-
-
-def is_null(node: Node) -> bool:
-    """Return whether a node is null, as in ``annotations:``."""
-    return isinstance(node, ScalarNode) and node.tag == f"{TAG}null"
-
-
-def texts(node: Node | None) -> dict[str, str]:
-    """Return the scalar values of a mapping by key."""
-    found: dict[str, str] = {}
-    for name, value in entries(node):
-        if isinstance(value, ScalarNode) and not is_null(value):
-            found.setdefault(name.value, value.value)
-    return found
+    found = child(value, *path)
+    return str(found) if isinstance(found, str) else ""

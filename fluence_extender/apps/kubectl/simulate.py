@@ -11,7 +11,7 @@ import click
 
 from fluence_extender.apps.kubectl.errors import UsageError
 from fluence_extender.apps.kubectl.options import StateApiCommand, namespace_option, output_option
-from fluence_extender.apps.kubectl.sources import as_json, file_options, read_sources
+from fluence_extender.apps.kubectl.sources import file_options, manifests_as_json, read_sources
 from fluence_extender.apps.kubectl.state_api import StateApiClient
 from fluence_extender.apps.kubectl.tables import print_document
 from fluence_extender.model.notation import first_few
@@ -43,7 +43,7 @@ def simulate(
     """
     if not filename and not kustomize:
         raise UsageError("simulate needs manifests: -f FILE, a directory, a URL, or - for standard input")
-    body = as_json(read_sources(filename, kustomize, recursive))
+    body = manifests_as_json(read_sources(filename, kustomize, recursive))
     document = client.document("/v1/simulate", body, namespace=client.namespace(namespace) or "default")
     print_answer(document, output)
     return 0 if document["fits"] else DOES_NOT_FIT

@@ -84,15 +84,15 @@ def joined(contents: Sequence[bytes]) -> bytes:
     return bytes(stream)
 
 
-def documents(text: str, name: str, line: int = 1) -> list[Any]:
+def documents(text: str, name: str, line: int = 1, loader: Any = None) -> list[Any]:
     """Return the values of all documents in YAML or JSON, which begins on ``line`` of the file ``name``.
 
-    Raise `CommandError`.
+    ``loader`` is a loader of PyYAML. Raise `CommandError`.
     """
     from fluence_extender.model.yaml_nodes import TooDeep, UnreadableYaml, load_documents
 
     try:
-        return load_documents(text, DEEPEST)
+        return load_documents(text, DEEPEST, loader)
     except TooDeep as error:
         raise CommandError(f"{name}: {error}; make it flatter") from None
     except UnreadableYaml as error:
@@ -108,7 +108,7 @@ def text_of(source: ManifestSource) -> str:
         raise CommandError(f"{source.name}: isn't UTF-8 text ({error.reason}); save it as UTF-8") from None
 
 
-def as_json(sources: Sequence[ManifestSource]) -> bytes:
+def manifests_as_json(sources: Sequence[ManifestSource]) -> bytes:
     """Return the objects in YAML or JSON as one JSON array. Raise `CommandError`."""
     import msgspec
 

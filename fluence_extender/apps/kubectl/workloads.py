@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-
-from fluence_extender.apps.kubectl.manifests import child, entries, scalar, texts
+from fluence_extender.apps.kubectl.manifests import Manifest, child, text
 from fluence_extender.model.names import GROUP_LABEL, SCHEDULER_NAME
 from fluence_extender.selection.request import SHOTS_VARIABLE
 
@@ -19,67 +18,61 @@ _TEMPLATE_KEYS = frozenset({"template", "leaderTemplate", "workerTemplate"})
 class Workload:
     """An object and its pod templates; ``label`` is Kind/name."""
 
-    node: MappingNode
+    manifest: Manifest
     label: str
-    templates: tuple[MappingNode, ...]
+    templates: tuple[Manifest, ...]
 
     @property
     def ours(self) -> bool:
         """Whether Fluence places its pods: they name our scheduler, or have a group label of ours."""
-        places = (self.node, *self.templates)
+        places = (self.manifest, *self.templates)
         return any(
-            scalar(one, "spec", "schedulerName") == SCHEDULER_NAME
-            or scalar(one, "metadata", "labels", GROUP_LABEL)
+            text(one, "spec", "schedulerName") == SCHEDULER_NAME
+            or text(one, "metadata", "labels", GROUP_LABEL)
             for one in places
         )
 
-    def variables(self, *places: MappingNode) -> list[str]:
+    def variables(self, *places: Manifest) -> list[str]:
         """Return the values of N_SHOTS in the containers of ``places``; by default, of the object and its templates."""
-        return [value for one in places or (self.node, *self.templates) for value in _variables(one)]
+        return [value for one in places or (self.manifest, *self.templates) for value in _variables(one)]
 
 
-def workload(node: MappingNode) -> Workload:
+def workload(manifest: Manifest) -> Workload:
     """Return a Kubernetes object as a workload; an object that makes no pods has no templates."""
-    kind = scalar(node, "kind")
-    name = scalar(node, "metadata", "name") or scalar(node, "metadata", "generateName")
-    return Workload(node, f"{kind or 'object'}/{name or '(unnamed)'}", tuple(_templates(node)))
+    kind = text(manifest, "kind")
+    name = text(manifest, "metadata", "name") or text(manifest, "metadata", "generateName")
+    return Workload(manifest, f"{kind or 'object'}/{name or '(unnamed)'}", tuple(_templates(manifest)))
 
 
-def annotations_of(node: MappingNode) -> dict[str, str]:
+def annotations_of(place: Manifest) -> dict[str, str]:
     """Return the annotations of an object or a template."""
-    return texts(child(node, "metadata", "annotations"))
+    found = child(place, "metadata", "annotations")
+    given = found.items() if isinstance(found, dict) else ()
+    return {str(key): str(value) for key, value in given if isinstance(value, str)}
 
 
-def _templates(holder: MappingNode) -> Iterator[MappingNode]:
-    """Yield the pod templates anywhere in the spec of an object, each once, in the order of the text."""
-    waiting: list[tuple[str, Node | None]] = [("", child(holder, "spec"))]
-    seen: set[tuple[bool, int]] = set()
+def _templates(holder: Manifest) -> Iterator[Manifest]:
+    """Yield the pod templates anywhere in the spec of an object, in the order of the text."""
+    waiting: list[tuple[object, Any]] = [("", holder.get("spec"))]
     while waiting:
-        key, node = waiting.pop()
-        named = key in _TEMPLATE_KEYS
-        if (named, id(node)) in seen:
-            continue
-        seen.add((named, id(node)))
-        if named and isinstance(node, MappingNode) and child(node, "spec", "template") is None:
-            yield node
-        elif isinstance(node, SequenceNode):
-            waiting += [("", one) for one in reversed(node.value)]
-        else:
-            values: dict[str, Node] = {}
-            for name, value in entries(node):
-                values.setdefault(name.value, value)
-            waiting += reversed(values.items())
+        key, value = waiting.pop()
+        if isinstance(value, list):
+            waiting += [("", one) for one in reversed(value)]
+        elif isinstance(value, dict):
+            if key in _TEMPLATE_KEYS and child(value, "spec", "template") is None:
+                yield value
+            else:
+                waiting += reversed(value.items())
 
 
-def _variables(pod: MappingNode) -> Iterator[str]:
+def _variables(pod: Manifest) -> Iterator[str]:
     for place in ("containers", "initContainers"):
         for container in _listed(child(pod, "spec", place)):
             for variable in _listed(child(container, "env")):
                 value = child(variable, "value")
-                if scalar(variable, "name") == SHOTS_VARIABLE and isinstance(value, ScalarNode):
-                    yield value.value
+                if text(variable, "name") == SHOTS_VARIABLE and isinstance(value, str):
+                    yield value
 
 
-def _listed(node: Node | None) -> Iterator[Node]:
-    if isinstance(node, SequenceNode):
-        yield from node.value
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from fluence_extender.apps.kubectl.sources import ManifestSource, manifests_as_json
 from fluence_extender.model.names import ZONE
 from fluence_extender.whatif.documents import as_json
 from fluence_extender.whatif.offline import cluster_objects, simulate_offline
@@ -40,7 +41,8 @@ def node(name: str) -> dict[str, Any]:
 
 def simulated(example: Path, nodes: int = 6) -> dict[str, Any]:
     cluster = cluster_objects(("Node", as_json(node(f"n{number}"))) for number in range(nodes))
-    return simulate_offline(example.read_bytes(), cluster, DEVICES, {"zone": ZONE}, "lonode")
+    manifests = manifests_as_json([ManifestSource(example.name, example.read_bytes())])
+    return simulate_offline(manifests, cluster, DEVICES, {"zone": ZONE}, "lonode")
 
 
 def test_they_are_numbered_and_each_is_known_here() -> None:

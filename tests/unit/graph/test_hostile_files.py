@@ -8,9 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from fluence_extender.apps.kubectl.errors import CommandError
-from fluence_extender.apps.kubectl.manifests import objects, read_documents, split_documents
-from fluence_extender.apps.kubectl.workloads import workload
+from fluence_extender.apps.kubectl.manifests import split_documents
 from fluence_extender.graph.attribute_sets import MOST_ATTRIBUTES
 from fluence_extender.graph.document import LARGEST_TEXT
 from fluence_extender.graph.errors import InvalidResourcesFile
@@ -97,17 +95,6 @@ def test_advice_about_one_of_many_words_is_short() -> None:
     with pytest.raises(InvalidResourcesFile) as refused:
         parse_resources(FILES["unknown sets"](MOST_COMPARED + 1))
     assert f"write one of the {MOST_COMPARED + 1} that are known" in str(refused.value)
-
-
-@pytest.mark.parametrize("kind", BOMBS)
-def test_manifest_that_multiplies_is_navigated_soon(kind: str) -> None:
-    began = time.thread_time()
-    with suppress(CommandError):
-        for document in split_documents(BOMBS[kind]):
-            for root in read_documents(document, "x.yaml"):
-                for one in objects(root):
-                    assert workload(one).templates == ()
-    assert time.thread_time() - began < SOON
 
 
 def test_time_to_split_documents_grows_with_them() -> None:

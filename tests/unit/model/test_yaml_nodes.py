@@ -1,4 +1,4 @@
-"""Nodes of YAML and JSON with their positions, and the errors of text that can't be read."""
+"""Values and nodes of YAML and JSON, and the errors of text that can't be read."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from fluence_extender.model.yaml_nodes import (
     TooDeep,
     UnreadableYaml,
     compose_document,
-    compose_documents,
+    load_documents,
 )
 
 
 def test_marks_count_characters_of_the_whole_text() -> None:
-    text = "é: 😀\n---\nkey: [1, two]\n"
-    _, root = compose_documents(text, 10)
+    text = "# é: 😀\n---\nkey: [1, two]\n"
+    root = compose_document(text, 10)
+    assert root is not None
     name, value = root.value[0]
     assert text[name.start_mark.index : name.end_mark.index] == "key"
     assert text[value.start_mark.index : value.end_mark.index] == "[1, two]"
@@ -32,7 +33,7 @@ def test_json_may_be_indented_with_tabs() -> None:
 
 def test_an_empty_text_has_no_document() -> None:
     assert compose_document("# only a comment\n", 10) is None
-    assert compose_documents("", 10) == []
+    assert load_documents("", 10) == []
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_unreadable_text_is_an_error_with_its_line(text: str, line: int, at: str
 
 
 def test_levels_are_limited_before_anything_recurses() -> None:
-    assert compose_documents("[" * 10 + "]" * 10, 10)
+    assert load_documents("[" * 10 + "]" * 10, 10)
     for levels in (11, 100_000):
         with pytest.raises(TooDeep, match="is nested more than 10 levels deep"):
-            compose_documents("[" * levels, 10)
+            load_documents("[" * levels, 10)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.apps.kubectl.sources import ManifestSource, as_json
+from fluence_extender.apps.kubectl.sources import ManifestSource, manifests_as_json
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.graph.resources_file import parse_resources
@@ -114,7 +114,7 @@ def job(name: str, count: int, cpu: str, memory: str = "1Gi", **fields: Any) -> 
 
 def sent(text: str) -> bytes:
     """Return YAML as the JSON that clients send."""
-    return as_json([ManifestSource("manifest", text.encode())])
+    return manifests_as_json([ManifestSource("manifest", text.encode())])
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from fluence_extender.apps.kubectl.errors import CommandError
-from fluence_extender.apps.kubectl.sources import ManifestSource, as_json
+from fluence_extender.apps.kubectl.sources import ManifestSource, manifests_as_json
 from fluence_extender.whatif import documents
 from fluence_extender.whatif.documents import BadManifest, read_cluster, read_manifests
 from tests.unit.whatif.conftest import sent
@@ -59,7 +59,7 @@ def test_a_cluster_may_be_larger_than_manifests(form: str) -> None:
             text = yaml.safe_dump({"kind": "List", "items": items})
         case _:
             text = yaml.safe_dump_all(items)
-    body = as_json([ManifestSource("cluster.yaml", text.encode())])
+    body = manifests_as_json([ManifestSource("cluster.yaml", text.encode())])
     assert [(kind, json.loads(raw)) for kind, raw in read_cluster(body)] == [("Node", one) for one in items]
     with pytest.raises(BadManifest, match="more than 1,000 objects"):
         read_manifests(body)
@@ -79,7 +79,7 @@ def test_documents_of_several_files_are_one_array() -> None:
         ManifestSource("b.json", b' {"kind": "Pod", "text": "\\ud83d\\ude00"}'),
         ManifestSource("c.yaml", b"{kind: Pod, a: &a [1], b: *a}"),
     ]
-    assert json.loads(as_json(sources)) == [
+    assert json.loads(manifests_as_json(sources)) == [
         {"kind": "Pod"},
         {"kind": "Job", "at": "2026-01-01"},
         {"kind": "Pod", "text": "\U0001f600"},
@@ -102,7 +102,7 @@ def test_documents_of_several_files_are_one_array() -> None:
 )
 def test_bad_yaml_is_one_line_with_its_place(text: bytes, why: str) -> None:
     with pytest.raises(CommandError) as raised:
-        as_json([ManifestSource("job.yaml", text)])
+        manifests_as_json([ManifestSource("job.yaml", text)])
     assert why in str(raised.value)
     assert "\n" not in str(raised.value)
 
