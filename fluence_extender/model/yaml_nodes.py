@@ -12,13 +12,16 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import yaml
-from yaml.events import CollectionEndEvent, CollectionStartEvent
+from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, NodeEvent, ScalarEvent
 from yaml.nodes import Node
 
 T = TypeVar("T")
 
 TAG = "tag:yaml.org,2002:"
 """The beginning of the tags of YAML's own types."""
+
+MOST_REPEATED = 100_000
+"""The most values that the aliases of a text may repeat where they are written out."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -48,14 +51,16 @@ def compose_document(text: str, deepest: int) -> Node | None:
 def load_documents(text: str, deepest: int, loader: Any = None) -> list[Any]:
     """Return the values of all documents as a ``loader`` of PyYAML reads them, by default its safe one.
 
-    Raise as `compose_document` does.
+    Raise as `compose_document` does, and `UnreadableYaml` for aliases that repeat more than `MOST_REPEATED` values.
     """
-    return _composed(text, deepest, lambda: list(yaml.load_all(text, Loader=loader or _LOADER)))
+    return _composed(
+        text, deepest, lambda: list(yaml.load_all(text, Loader=loader or _LOADER)), MOST_REPEATED
+    )
 
 
-def _composed(text: str, deepest: int, compose: Callable[[], T]) -> T:
+def _composed(text: str, deepest: int, compose: Callable[[], T], most_repeated: int | None = None) -> T:
     try:
-        _check_depth(text, deepest)
+        _check_size(text, deepest, most_repeated)
         return compose()
     except UnreadableYaml:
         raise
@@ -69,16 +74,34 @@ def _composed(text: str, deepest: int, compose: Callable[[], T]) -> T:
         raise UnreadableYaml(str(error)) from None
 
 
-def _check_depth(text: str, deepest: int) -> None:
-    """Raise `TooDeep`. Composing recurses for each level, in C, where too many levels end the process."""
-    depth = 0
+def _check_size(text: str, deepest: int, most_repeated: int | None) -> None:
+    """Raise `TooDeep`, or `UnreadableYaml` where aliases repeat more than ``most_repeated`` values.
+
+    Composing recurses for each level, in C, where too many levels end the process. A few lines of aliases, each of
+    which stands for several others, are more values than there is memory, once they are merged or written out.
+    """
+    begun: list[tuple[str | None, int]] = []
+    sizes: dict[str, int] = {}
+    values = repeated = 0
     for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, AliasEvent):
+            values += (size := sizes.get(event.anchor or "", 0))
+            repeated += size
+        elif isinstance(event, NodeEvent):
+            values += 1
         if isinstance(event, CollectionStartEvent):
-            depth += 1
+            begun.append((event.anchor, values - 1))
         elif isinstance(event, CollectionEndEvent):
-            depth -= 1
-        if depth > deepest:
+            anchor, before = begun.pop()
+            sizes |= {anchor: values - before} if anchor else {}
+        elif isinstance(event, ScalarEvent) and event.anchor:
+            sizes[event.anchor] = 1
+        if len(begun) > deepest:
             raise TooDeep(f"is nested more than {deepest} levels deep")
+        if most_repeated is not None and repeated > most_repeated:
+            assert event.start_mark is not None
+            why = f"aliases repeat more than {most_repeated:,} values"
+            raise UnreadableYaml(why, event.start_mark.line + 1)
 
 
 def _unreadable(error: yaml.YAMLError, text: str) -> UnreadableYaml:

@@ -59,3 +59,17 @@ def test_levels_are_limited_before_anything_recurses() -> None:
     for levels in (11, 100_000):
         with pytest.raises(TooDeep, match="is nested more than 10 levels deep"):
             load_documents("[" * levels, 10)
+
+
+@pytest.mark.parametrize("use", ["[{}]", "{{<<: [{}]}}"])
+def test_aliases_may_repeat_only_so_many_values(use: str) -> None:
+    def levels(count: int) -> str:
+        lines = ["l0: &l0 {a: 1}"]
+        for level in range(1, count):
+            lines.append(f"l{level}: &l{level} " + use.format(", ".join([f"*l{level - 1}"] * 9)))
+        return "\n".join(lines)
+
+    assert load_documents(levels(4), 10)
+    with pytest.raises(UnreadableYaml, match="aliases repeat more than 100,000 values") as caught:
+        load_documents(levels(30), 10)
+    assert caught.value.line == 6
