@@ -265,8 +265,7 @@ def hold_patch(
     """
     held = {SUSPENDED_FOR_ANNOTATION: SUSPENDED_FOR_PLACEMENT}
     if queued_since is not None:
-        since = format_time(datetime.fromtimestamp(queued_since[0], UTC))
-        held[QUEUED_SINCE_ANNOTATION] = f"{since}/{queued_since[1]}"
+        held[QUEUED_SINCE_ANNOTATION] = format_time(datetime.fromtimestamp(queued_since[0], UTC))
     return {"metadata": {**_observed(workload), "annotations": held}, "spec": spec}
 
 

@@ -59,6 +59,7 @@ from fluence_extender.model.queue import (
 from fluence_extender.model.resource_quota import ResourceQuota
 from fluence_extender.model.submission import met_record
 from fluence_extender.model.workload import (
+    SENT_BACK,
     CoschedulingGroup,
     Job,
     MemberStatus,
@@ -375,7 +376,7 @@ class EmbeddedCluster:
         now = self.job(job)
         if not now.held_for_placement:
             self._demand_unchanged(job, now)
-            since = now.queued_since if queued_since is None else queued_since
+            since = now.queued_since if queued_since is None else (queued_since[0], SENT_BACK)
             self.put(replace(now, suspended=True, held_for_placement=True, queued_since=since))
 
     async def note_job(self, job: Resumable, met: Collection[str]) -> None:

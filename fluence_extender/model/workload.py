@@ -10,6 +10,9 @@ from typing import ClassVar
 from fluence_extender.model.dependency import Ending
 from fluence_extender.model.submission import NOTHING_SAID, Submission
 
+SENT_BACK = -1
+"""The number in the place in line of what was sent back: it comes before what was submitted in the same second."""
+
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
@@ -91,7 +94,7 @@ class ResumableObject(WorkloadObject):
     or to be deleted. ``version`` is its resourceVersion; ``generation`` changes with its spec, as far as that says what
     its pods are while it is suspended. ``queued`` is true where it or its template names a queue of ours, and
     ``created`` is when it was created, in seconds since the epoch. ``queued_since`` is the place in line that it keeps
-    since it was sent back: a time and a number, as for `Gang.created`; None if it wasn't. ``suspendable`` is true
+    since it was sent back: a time and `SENT_BACK`, as for `Gang.created`; None if it wasn't. ``suspendable`` is true
     where nobody but its user and the service suspends and resumes it, and its user hasn't forbidden it.
     ``priority_classes`` are the PriorityClasses that its pods name.
 

@@ -303,6 +303,9 @@ def documents(*manifests: Manifest | str | Path) -> list[Manifest]:
             text = manifest.read_text() if isinstance(manifest, Path) else manifest
             found += [document for document in yaml.safe_load_all(text) if document]
     for document in found:
-        if document["apiVersion"].startswith("scheduling.k8s.io/v1") and document["kind"] == "PodGroup":
+        if (
+            str(document.get("apiVersion")).startswith("scheduling.k8s.io/v1")
+            and document["kind"] == "PodGroup"
+        ):
             document["apiVersion"] = release().pod_groups
     return found

@@ -276,7 +276,7 @@ def test_disruption_budget_keeps_a_job_from_being_sent_back(
 
 
 def test_users_can_not_write_a_place_in_line(fluence: Fluence, namespace: Namespace) -> None:
-    early = {QUEUED_SINCE_ANNOTATION: "2020-01-01T00:00:00Z/1"}
+    early = {QUEUED_SINCE_ANNOTATION: "2020-01-01T00:00:00Z"}
     copied = ranks("copied", 2, ours("x", cpu="64"))
     copied["metadata"]["annotations"] = early
     namespace.create(copied)

@@ -68,11 +68,11 @@ def test_preempted_workload_comes_back_in_its_place(
 @OWN
 def test_its_place_in_line_is_written_by_nobody_else(namespace: Namespace, submit: Submit) -> None:
     forged = submit("forged")
-    forged["metadata"]["annotations"] = {QUEUED_SINCE_ANNOTATION: "2020-01-01T00:00:00Z/1"}
+    forged["metadata"]["annotations"] = {QUEUED_SINCE_ANNOTATION: "2020-01-01T00:00:00Z"}
     namespace.create(forged)
     path = path_of(namespace, forged)
     assert QUEUED_SINCE_ANNOTATION not in annotations_of(namespace.api.get(path))
-    later = {"metadata": {"annotations": {QUEUED_SINCE_ANNOTATION: "2020-01-01T00:00:00Z/1"}}}
+    later = {"metadata": {"annotations": {QUEUED_SINCE_ANNOTATION: "2020-01-01T00:00:00Z"}}}
     assert QUEUED_SINCE_ANNOTATION in refusal(lambda: namespace.api.patch(path, later))
 
 

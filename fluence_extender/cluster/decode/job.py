@@ -41,7 +41,7 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.pod_keys import remarks
 from fluence_extender.model.submission import NOTHING_SAID, Submission
-from fluence_extender.model.workload import BACKOFF_LIMIT, Job
+from fluence_extender.model.workload import BACKOFF_LIMIT, SENT_BACK, Job
 
 ORIGIN_LABEL = "ray.io/originated-from-crd"
 JOB_SET = ("jobset.x-k8s.io", "JobSet")
@@ -277,14 +277,14 @@ def suspension_is_ours(meta: Metadata, owners: Container[tuple[str, str]] = ()) 
 
 def queued_since(meta: Metadata) -> tuple[float, int] | None:
     """Return the place in line that the object keeps, None without one. None was submitted before it was created."""
-    text, _, number = (meta.annotations or {}).get(QUEUED_SINCE_ANNOTATION, "").partition("/")
-    if re.fullmatch(_TIME, text) is None or re.fullmatch("[0-9]{1,18}", number) is None:
+    text = (meta.annotations or {}).get(QUEUED_SINCE_ANNOTATION, "")
+    if re.fullmatch(_TIME, text) is None:
         return None
     try:
         since = datetime.fromisoformat(text).timestamp()
     except ValueError:
         return None
-    return max(since, meta.created), int(number)
+    return max(since, meta.created), SENT_BACK
 
 
 def _remark(annotations: Mapping[str, str]) -> str:
