@@ -14,12 +14,10 @@ from fluence_extender.cluster.connection import connect
 from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
 from fluence_extender.cluster.errors import Conflict, Invalid
 from fluence_extender.cluster.objects import ApiPodGroups
-from fluence_extender.model.names import GATE
 from fluence_extender.model.workload import CoschedulingGroup, PodGroup
 from tests.e2e.admitted import (
     containers,
     environment,
-    gates_of,
     groups,
     quantum,
     sizes,
@@ -83,29 +81,6 @@ def test_podgroups_of_ours_suit_kube_schedulers_own_gang_cycle(
         namespace.create(*gang("cycle", 3, cpu="1"), ours("single", cpu="1"))
         namespace.wait_until_bound(4)
         wait_for_sizes(namespace, {"cycle": 3})
-
-
-# Where the API server adds no gate by itself.
-
-
-def test_webhook_adds_the_gate_where_no_policy_does(
-    installation: Installation,
-    webhook: Webhook,
-    fluence: Fluence,
-    namespace: Namespace,
-    own_nodes: NodeFactory,
-) -> None:
-    own_nodes(1, cpu="4")
-    webhook.stop()
-    with installation.ungated():
-        webhook.start()
-        (first, _) = namespace.create(*gang("pair", 2, size=3, cpu="1"))
-        assert gates_of(first) == [GATE]
-        fluence.wait_for_reason(namespace.name, "pair", "waiting for members (2 of 3 exist)")
-        namespace.create(*gang("pair", 1, first=2, size=3, cpu="1"))
-        namespace.wait_until_bound(3)
-        webhook.stop()
-    webhook.start()
 
 
 @pytest.mark.parametrize("kind", [PodGroup, CoschedulingGroup])
