@@ -31,6 +31,9 @@ PATIENCE = aiohttp.ClientTimeout(total=60, connect=5)
 LARGEST_MANIFEST = 4 * 2**20
 """Bytes that the service takes as a question."""
 
+MOST_VALUES = 500_000
+"""Values that the service takes as a question."""
+
 CHANGE = "Change the question and ask again."
 
 Item = dict[str, Any]
@@ -94,6 +97,8 @@ class ServiceReader:
         self._session: aiohttp.ClientSession | None = None
         self._caller: dict[str, str] = {}
         self._shared: dict[str, dict[str, Reading]] = {}
+        self._parsing = asyncio.Lock()
+        """Large manifests take much memory while they are parsed."""
 
     def as_caller(self, authorization: str) -> ServiceReader:
         """Return a reader that asks in the name of another caller, over the same connections."""
@@ -151,7 +156,9 @@ class ServiceReader:
     async def simulate(self, manifest: str, namespace: str) -> Item:
         """Return the answer to a what-if question about YAML or JSON. Raise `Trouble`."""
         try:
-            body = await asyncio.to_thread(manifests_as_json, [ManifestSource("manifest", manifest.encode())])
+            async with self._parsing:
+                source = ManifestSource("manifest", manifest.encode())
+                body = await asyncio.to_thread(manifests_as_json, [source], MOST_VALUES)
         except CommandError as error:
             raise Trouble(str(error), CHANGE) from None
         headers = {"Content-Type": "application/json"}

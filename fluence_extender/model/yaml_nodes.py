@@ -8,6 +8,7 @@ Invariant: every failure is an `UnreadableYaml`, also where the parser alone wou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -22,6 +23,9 @@ TAG = "tag:yaml.org,2002:"
 
 MOST_REPEATED = 100_000
 """The most values that the aliases of a text may repeat where they are written out."""
+
+CHARACTERS_OF_ONE = 64
+"""A scalar counts as one value more for each so many characters: a long text may be repeated less often."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -48,19 +52,30 @@ def compose_document(text: str, deepest: int) -> Node | None:
     return _composed(text, deepest, lambda: yaml.compose(text, Loader=_LOADER))
 
 
-def load_documents(text: str, deepest: int, loader: Any = None) -> list[Any]:
+def load_documents(text: str, deepest: int, loader: Any = None, most_values: float = math.inf) -> list[Any]:
     """Return the values of all documents as a ``loader`` of PyYAML reads them, by default its safe one.
 
-    Raise as `compose_document` does, and `UnreadableYaml` for aliases that repeat more than `MOST_REPEATED` values.
+    Raise as `compose_document` does, and `UnreadableYaml` for more than ``most_values`` values, or for aliases that
+    repeat more than `MOST_REPEATED`.
     """
     return _composed(
-        text, deepest, lambda: list(yaml.load_all(text, Loader=loader or _LOADER)), MOST_REPEATED
+        text,
+        deepest,
+        lambda: list(yaml.load_all(text, Loader=loader or _LOADER)),
+        MOST_REPEATED,
+        most_values,
     )
 
 
-def _composed(text: str, deepest: int, compose: Callable[[], T], most_repeated: int | None = None) -> T:
+def _composed(
+    text: str,
+    deepest: int,
+    compose: Callable[[], T],
+    most_repeated: float = math.inf,
+    most_values: float = math.inf,
+) -> T:
     try:
-        _check_size(text, deepest, most_repeated)
+        _check_size(text, deepest, most_repeated, most_values)
         return compose()
     except UnreadableYaml:
         raise
@@ -74,8 +89,8 @@ def _composed(text: str, deepest: int, compose: Callable[[], T], most_repeated: 
         raise UnreadableYaml(str(error)) from None
 
 
-def _check_size(text: str, deepest: int, most_repeated: int | None) -> None:
-    """Raise `TooDeep`, or `UnreadableYaml` where aliases repeat more than ``most_repeated`` values.
+def _check_size(text: str, deepest: int, most_repeated: float, most_values: float) -> None:
+    """Raise `TooDeep`, or `UnreadableYaml` for too many values, or too many that aliases repeat.
 
     Composing recurses for each level, in C, where too many levels end the process. A few lines of aliases, each of
     which stands for several others, are more values than there is memory, once they are merged or written out.
@@ -88,20 +103,24 @@ def _check_size(text: str, deepest: int, most_repeated: int | None) -> None:
             values += (size := sizes.get(event.anchor or "", 0))
             repeated += size
         elif isinstance(event, NodeEvent):
-            values += 1
+            values += (size := 1 + len(getattr(event, "value", "")) // CHARACTERS_OF_ONE)
         if isinstance(event, CollectionStartEvent):
             begun.append((event.anchor, values - 1))
         elif isinstance(event, CollectionEndEvent):
             anchor, before = begun.pop()
             sizes |= {anchor: values - before} if anchor else {}
         elif isinstance(event, ScalarEvent) and event.anchor:
-            sizes[event.anchor] = 1
+            sizes[event.anchor] = size
         if len(begun) > deepest:
             raise TooDeep(f"is nested more than {deepest} levels deep")
-        if most_repeated is not None and repeated > most_repeated:
+        if repeated > most_repeated or values > most_values:
             assert event.start_mark is not None
-            why = f"aliases repeat more than {most_repeated:,} values"
-            raise UnreadableYaml(why, event.start_mark.line + 1)
+            many = (
+                f"aliases repeat more than {most_repeated:,}"
+                if repeated > most_repeated
+                else f"more than {most_values:,}"
+            )
+            raise UnreadableYaml(f"{many} values", event.start_mark.line + 1)
 
 
 def _unreadable(error: yaml.YAMLError, text: str) -> UnreadableYaml:

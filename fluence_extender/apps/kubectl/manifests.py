@@ -22,6 +22,8 @@ Manifest = dict[str, Any]
 _MARK = re.compile(r"^---(?=\s|\Z)|^\.\.\.(?=\s|\Z).*\n?", re.MULTILINE)
 _ENDED = re.compile(r"^\.\.\.(?=\s|\Z).*\n?\Z", re.MULTILINE)
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*", re.ASCII)
+_BREAKS = frozenset("\x85\u2028\u2029")
+"""Characters that end a line for some parsers of YAML and not for others."""
 _NOT_TEXT = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 _LONGEST_LINE = 2**31
 _TEXT = "tag:yaml.org,2002:str"
@@ -61,7 +63,7 @@ def _plain(dumper: _Dumper, value: Plain) -> yaml.ScalarNode:
 
 def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
     word = _WORD.fullmatch(value) and value.lower() not in _NOT_TEXT
-    style = None if word else "|" if "\n" in value else "'"
+    style = None if word else '"' if _BREAKS & {*value} else "|" if "\n" in value else "'"
     return dumper.represent_scalar(_TEXT, value, style)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -84,15 +85,17 @@ def joined(contents: Sequence[bytes]) -> bytes:
     return bytes(stream)
 
 
-def documents(text: str, name: str, line: int = 1, loader: Any = None) -> list[Any]:
+def documents(
+    text: str, name: str, line: int = 1, loader: Any = None, most_values: float = math.inf
+) -> list[Any]:
     """Return the values of all documents in YAML or JSON, which begins on ``line`` of the file ``name``.
 
-    ``loader`` is a loader of PyYAML. Raise `CommandError`.
+    ``loader`` is a loader of PyYAML. Raise `CommandError`, also for more than ``most_values`` values.
     """
     from fluence_extender.model.yaml_nodes import TooDeep, UnreadableYaml, load_documents
 
     try:
-        return load_documents(text, DEEPEST, loader)
+        return load_documents(text, DEEPEST, loader, most_values)
     except TooDeep as error:
         raise CommandError(f"{name}: {error}; make it flatter") from None
     except UnreadableYaml as error:
@@ -108,8 +111,11 @@ def text_of(source: ManifestSource) -> str:
         raise CommandError(f"{source.name}: isn't UTF-8 text ({error.reason}); save it as UTF-8") from None
 
 
-def manifests_as_json(sources: Sequence[ManifestSource]) -> bytes:
-    """Return the objects in YAML or JSON as one JSON array. Raise `CommandError`."""
+def manifests_as_json(sources: Sequence[ManifestSource], most_values: float = math.inf) -> bytes:
+    """Return the objects in YAML or JSON as one JSON array.
+
+    Raise `CommandError`, also for a source of YAML with more than ``most_values`` values.
+    """
     import msgspec
 
     found: list[msgspec.Raw] = []
@@ -121,7 +127,7 @@ def manifests_as_json(sources: Sequence[ManifestSource]) -> bytes:
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 # It may be several objects one after the other, or YAML in braces.
                 pass
-        for one in documents(text_of(source).removeprefix("\ufeff"), source.name):
+        for one in documents(text_of(source).removeprefix("\ufeff"), source.name, most_values=most_values):
             if one is None:
                 continue
             try:

@@ -242,6 +242,8 @@ async def test_question_that_is_too_large_is_not_asked(client: httpx.AsyncClient
     for size in (LARGEST_MANIFEST + 1, 10 * 2**20):
         answer = await client.post("/what-if", data={"manifest": "x" * size}, headers=own)
         assert "larger than 4 MiB" in answer.text
+    answer = await client.post("/what-if", data={"manifest": "[" + "{a}," * 200_000}, headers=own)
+    assert "more than 500,000 values" in answer.text
     assert service.bodies == []
 
 

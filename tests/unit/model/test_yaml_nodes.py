@@ -73,3 +73,19 @@ def test_aliases_may_repeat_only_so_many_values(use: str) -> None:
     with pytest.raises(UnreadableYaml, match="aliases repeat more than 100,000 values") as caught:
         load_documents(levels(30), 10)
     assert caught.value.line == 6
+
+
+def test_aliases_may_repeat_long_texts_less_often() -> None:
+    def repeated(times: int) -> str:
+        return f"a: &a {'x' * 64_000}\nb: [{', '.join(['*a'] * times)}]\nc: &c [*a]\nd: *c"
+
+    assert load_documents(repeated(90), 10)
+    with pytest.raises(UnreadableYaml, match="aliases repeat more than 100,000 values"):
+        load_documents(repeated(110), 10)
+
+
+def test_values_are_counted_before_anything_is_built() -> None:
+    assert load_documents("[a, {b: c}]\n--- d", 10, most_values=6)
+    with pytest.raises(UnreadableYaml, match="more than 5 values") as caught:
+        load_documents("[a, {b: c}]\n--- d", 10, most_values=5)
+    assert caught.value.line == 2

@@ -326,6 +326,14 @@ def test_scalar_with_a_tag_stays_what_the_tag_says() -> None:
     assert made["data"] == ["1", 2, False, "on"]
 
 
+@pytest.mark.parametrize("text", ["a\x85b", "\x85", "a\n\u2028b", "\u2029 a"])
+def test_characters_that_end_a_line_for_some_parsers_are_escaped(text: str) -> None:
+    pod = f"kind: Pod\nmetadata: {{annotations: {{{POLICY}: min-cost}}}}\nspec: {{schedulerName: fluence}}\n"
+    content = resolved(f"{pod}data: {json.dumps(text)}\n").content
+    assert load(content)[0]["data"] == text
+    assert not {*"\x85\u2028\u2029"} & {*content.decode()}
+
+
 def test_changed_document_keeps_the_order_of_its_keys_and_its_marks() -> None:
     pod = f"kind: Pod\nz: 1\nmetadata: {{annotations: {{{POLICY}: min-cost}}}}\nspec: {{schedulerName: fluence}}\n"
     made = resolved(f"--- # one\n{pod}...\n# between\nb:   c # kept\n---\n{pod}").content.decode()
