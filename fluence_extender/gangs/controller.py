@@ -352,6 +352,8 @@ class Controller:
             self._births.pod_gone(pod)
         if self._accounts is not None:
             self._accounts.leaves(pod.uid)
+        for uid in self.ledger.gated_beside(pod.uid):
+            self.lifecycle.may_be_ungated(uid)
         self.ledger.release(pod.uid)
         self.registry.drop_pod(pod.uid)
 

@@ -343,9 +343,13 @@ class Ledger:
         held = self._allocations.get(pod.uid)
         if held is None:
             return []
-        gated = self._rooms.gated_beside(pod.uid)
+        gated = self.gated_beside(pod.uid)
         self._rooms.put(pod.uid, held.assignment.node, pod.claims, GATE not in pod.gates)
         return gated
+
+    def gated_beside(self, uid: str) -> list[str]:
+        """Return the gated pods that may wait until a pod on their node has its devices, or has gone."""
+        return self._rooms.gated_beside(uid)
 
     def rename(self, uid: str, pod: Pod, gang: object) -> None:
         """Give ``pod`` of ``gang`` the allocation of ``uid``, the uid under which the pod was foreseen."""

@@ -178,6 +178,10 @@ class Places:
         """Take a member's place back, unless it is bound or a Binding is under way."""
         if member.state not in MOVABLE:
             return
+        for uid in self._ledger.gated_beside(member.pod.uid):
+            found = self._registry.member(uid)
+            if found is not None:
+                self._registry.dirty.add(found[0].key)
         self._ledger.release(member.pod.uid)
         move(gang, member, MemberEvent.DROP)
         self._clear(member)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from fluence_extender.model.claims import Choice, ClaimSpec, DeviceRequest
+from fluence_extender.model.devices import NodeDevice
 from tests.core.values import node
 from tests.unit.gangs.conftest import MakeWorld, gang
 
@@ -91,3 +95,25 @@ def test_gang_that_is_slow_for_other_reasons_keeps_its_share(world: MakeWorld) -
     pods = gang(w, "slow", 1000, 1000)
     w.advance(300)
     assert all(w.ledger.holds(pod.uid, "n0") for pod in pods)
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_pod_that_is_not_served_does_not_keep_the_gates_of_others_that_claim_devices(
+    deleted: bool, world: MakeWorld
+) -> None:
+    devices = tuple(NodeDevice("gpu.example.com", "n0", f"gpu-{number}", {}) for number in range(4))
+    claims = (ClaimSpec((DeviceRequest("gpu", (Choice("gpus", (), 1),)),)),)
+    w = world(replace(node("n0", cpu=2000), devices=devices))
+    w.scheduler.unclaimed.add("lacks-0")
+    (lacks,) = gang(w, "lacks", 100, claims=claims)
+    w.advance(1)
+    (other,) = gang(w, "other", 100, claims=claims)
+    w.advance(1)
+    assert not w.now(lacks).gates
+    assert w.now(other).gates
+    if deleted:
+        w.cluster.remove(lacks)
+        w.advance(1)
+    else:
+        w.advance(60)
+    assert w.nodes_of(other) == ["n0"]
