@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -55,7 +54,7 @@ def _download(module: str, version: str) -> Path:
 
 def _go(*arguments: str, folder: Path) -> str:
     command = [str(find_go(cache_folder()).path), *arguments]
-    environment = go_environment(os.environ)
+    environment = go_environment()
     return subprocess.run(
         command, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True, check=True
     ).stdout

@@ -9,7 +9,6 @@ another name and renamed), and is used as it is.
 from __future__ import annotations
 
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -117,7 +116,7 @@ def _go(what: str, folder: Path, *arguments: str) -> str:
     outcome = subprocess.run(
         [*GENTLY, find_go(cache_folder()).path, *arguments],
         cwd=folder,
-        env=go_environment(os.environ),
+        env=go_environment(),
         capture_output=True,
         text=True,
         check=False,

@@ -22,9 +22,6 @@ CLASS_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
 DeviceId = tuple[str, str, str]
 """Driver, pool and name. People see it as ``driver/pool/name``."""
 
-Reach = tuple[NodeTerm, ...]
-"""The nodes that can use a device: those for which a term holds, or all where there are no terms."""
-
 CounterId = tuple[str, str, str, str]
 """Driver, pool, set and name of a counter from which devices of the pool take."""
 
@@ -92,7 +89,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class NodeDevice:
-    """One device of a node, or of several nodes.
+    """One device of a node, or of several nodes that share it.
 
     ``capacity`` has the names as the driver writes them. ``held`` says that a claim has the device. ``problem`` is why
     the service never plans with it, "" for most devices. ``consumes`` is what it takes of its pool's counters while it

@@ -29,7 +29,7 @@ CLAIMS_PATH = f"/api/v1/namespaces/fluence-system/configmaps/{CLAIMS}"
 class Admission:
     """``replicas`` behind one URL; the registration is gone again after `running`."""
 
-    def __init__(self, plane: ControlPlane, balancer: Balancer, arguments: Sequence[str], count: int) -> None:
+    def __init__(self, plane: ControlPlane, balancer: Balancer, arguments: Sequence[str]) -> None:
         self.plane = plane
         self.api = plane.api
         for file in (
@@ -52,7 +52,7 @@ class Admission:
             Webhook(
                 plane, kubeconfig=kubeconfig, url=url, arguments=arguments, name=f"fluence-webhook-{number}"
             )
-            for number in range(count)
+            for number in range(2)
         ]
         balancer.ports[:] = [one.port for one in self.replicas]
 
@@ -90,10 +90,10 @@ class Admission:
 
 
 @contextmanager
-def running(plane: ControlPlane, *arguments: str, replicas: int = 2) -> Iterator[Admission]:
+def running(plane: ControlPlane, *arguments: str) -> Iterator[Admission]:
     """The webhook with these ``arguments`` while the context lasts."""
     with Balancer() as balancer, ExitStack() as stack:
-        admission = Admission(plane, balancer, arguments, replicas)
+        admission = Admission(plane, balancer, arguments)
         stack.callback(_unregister, plane)
         for replica in admission.replicas:
             stack.callback(replica.process.kill)

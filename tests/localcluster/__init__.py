@@ -1,4 +1,4 @@
-"""A real Kubernetes control plane on loopback, without containers and without root, for tests and the demo.
+"""A real Kubernetes control plane on loopback, without containers and without root, for tests.
 
 Only a stock kube-scheduler, a real API server and real controllers show how a scheduler extender behaves. This room
 builds etcd, kube-apiserver, kube-controller-manager and kube-scheduler once from pinned Go modules, and runs them in a

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,17 +19,17 @@ from tests.localcluster.toolchain import find_go, say
 ASSETS = "KUBEBUILDER_ASSETS"
 
 
-def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
+def cache_folder() -> Path:
     """Return the project's folder in the user's cache: under ``$XDG_CACHE_HOME`` if absolute, else ``~/.cache``."""
-    base = Path(environ.get("XDG_CACHE_HOME", ""))
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if not base.is_absolute():
-        base = Path(environ.get("HOME") or Path.home()) / ".cache"
+        base = Path(os.environ.get("HOME") or Path.home()) / ".cache"
     return base / "fluence-extender"
 
 
-def locate(component: str, built: Path, environ: Mapping[str, str] = os.environ) -> Path:
+def _locate(component: str, built: Path) -> Path:
     """Return the program of ``component``: in the folder ``KUBEBUILDER_ASSETS`` if it is there, else in ``built``."""
-    assets = environ.get(ASSETS)
+    assets = os.environ.get(ASSETS)
     if assets and _runnable(Path(assets) / component):
         return (Path(assets) / component).absolute()
     return built / component
@@ -45,7 +45,7 @@ def ensure_binaries() -> dict[str, Path]:
     folder = cache / "controlplane"
     release = recipe.release()
     built = folder / recipe.key(release)
-    paths = {component: locate(component, built) for component in recipe.COMPONENTS}
+    paths = {component: _locate(component, built) for component in recipe.COMPONENTS}
     if not all(map(_runnable, paths.values())):
         with _locked(folder / "lock"):
             if not _runnable(built / recipe.PROGRAM):

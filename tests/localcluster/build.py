@@ -5,7 +5,6 @@ The first build on a machine compiles some two thousand packages, so a line says
 
 from __future__ import annotations
 
-import os
 import subprocess
 import tempfile
 import time
@@ -58,7 +57,7 @@ def _run(go: Go, folder: Path, *arguments: str) -> str:
     outcome = subprocess.run(
         [go.path, *arguments],
         cwd=folder,
-        env=go_environment(os.environ),
+        env=go_environment(),
         capture_output=True,
         text=True,
         check=False,
@@ -76,7 +75,7 @@ def _compile(go: Go, release: Release, built: Path, packages: Collection[str]) -
     with subprocess.Popen(
         [go.path, "build", "-v", *release.flags, "-o", built, "."],
         cwd=built.parent,
-        env=go_environment(os.environ),
+        env=go_environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -45,18 +45,11 @@ T = TypeVar("T")
 class ControlPlane(Startable):
     """etcd, kube-apiserver, kube-controller-manager and kubelets on loopback; schedulers on demand.
 
-    ``folder`` holds all its files; without it a temporary folder is used and removed at the end. ``binaries`` are the
-    paths of the programs by name; without them `ensure_binaries` finds or builds them.
+    ``folder`` holds all its files; without it a temporary folder is used and removed at the end.
     """
 
-    def __init__(
-        self,
-        folder: Path | None = None,
-        *,
-        binaries: Mapping[str, Path] | None = None,
-    ) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
         self._given = folder
-        self._binaries = binaries
         self._cleanup = ExitStack()
         self._components: dict[str, Component] = {}
         self._ports = Ports()
@@ -69,7 +62,7 @@ class ControlPlane(Startable):
 
         Raise `StartFailed` (with the end of the log), `FolderInUse`, or what `ensure_binaries` raises.
         """
-        binaries = self._binaries or ensure_binaries()
+        binaries = ensure_binaries()
         try:
             self._lay_out(binaries)
             self._start_all()

@@ -15,7 +15,6 @@ import hashlib
 import os
 import platform
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,9 +61,9 @@ VARIABLE = "KUBERNETES"
 """The environment variable that names the release to test on, such as 1.37; without it the first one is used."""
 
 
-def release(environ: Mapping[str, str] = os.environ) -> Release:
+def release() -> Release:
     """Return the release that is tested on. Raise `LocalClusterError` if there is no such one."""
-    name = environ.get(VARIABLE) or next(iter(RELEASES))
+    name = os.environ.get(VARIABLE) or next(iter(RELEASES))
     if name not in RELEASES:
         raise LocalClusterError(
             f"{VARIABLE}={name}: there is no such release here; take {' or '.join(RELEASES)}"

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,9 +39,9 @@ def parse_version(text: str) -> tuple[int, ...] | None:
     return tuple(int(part) for part in found.group(1).split(".")) if found else None
 
 
-def go_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return ``environ`` for go commands: with the caller's proxy and caches, without settings that change a build."""
-    kept = {name: value for name, value in environ.items() if name not in IGNORED_VARIABLES}
+def go_environment() -> dict[str, str]:
+    """Return our environment for go commands: with proxies and caches, without settings that change a build."""
+    kept = {name: value for name, value in os.environ.items() if name not in IGNORED_VARIABLES}
     # With an empty GOFLAGS, go would read the value in its env file. GOGC: the compiler spends a sixth less CPU if it
     # collects garbage less often.
     return kept | {
@@ -59,7 +58,7 @@ def probe(path: Path) -> Go | None:
     try:
         answer = subprocess.run(
             [path, "env", "GOVERSION"],
-            env=go_environment(os.environ),
+            env=go_environment(),
             capture_output=True,
             text=True,
             check=False,

@@ -28,7 +28,6 @@ from fluence_extender.model.pod import Pod
 from tests.core.values import node, pod
 
 DRIVER = "gpu.example.com"
-FAR = "far.example.com"
 MODEL, NUMA = f"{DRIVER}/model", f"{DRIVER}/numa"
 MODELS = ("a100", "h100", "l40")
 

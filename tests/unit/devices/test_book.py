@@ -291,8 +291,8 @@ def links(count: int, **fields: object) -> ResourceSlice:
     return replace(ResourceSlice("net", DRIVER, "net", devices=devices), **fields)  # type: ignore[arg-type]
 
 
-def problem(made: DeviceBook, uid: str = "uid-p") -> str:
-    pod = made.pod_now(uid)
+def problem(made: DeviceBook) -> str:
+    pod = made.pod_now("uid-p")
     assert pod is not None
     return pod.problem
 
