@@ -52,11 +52,11 @@ quick: with-tests ## A few tests of every room, in less than a minute, without a
 controlplane: with-tests ## The control plane that the end-to-end tests run on; six minutes the first time
 	$(BIN)/python -m tests.localcluster
 
-# End-to-end tests wait more than they work, so three processes share two cores, each with a control plane of its own;
+# End-to-end tests wait more than they work, so four processes share two cores, each with a control plane of its own;
 # ARGS="-n 0" runs all in one. The order of sets is a part of what the property tests try again alike.
 test: export PYTHONHASHSEED := 0
 test: controlplane ## All tests, the end-to-end ones on a control plane of their own (KUBERNETES=1.37: of that release)
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 10 $(ARGS)
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations 10 $(ARGS)
 
 # What takes too long for each change. Each part can be run alone.
 nightly: scenarios releases chaos fuzz node-test image-test ## All of what follows, hours
@@ -69,7 +69,7 @@ releases: release-1.36 release-1.37 ## The end-to-end tests on each release of K
 release-%: export KUBERNETES = $*
 release-%: with-tests
 	$(BIN)/python -m tests.localcluster
-	$(BIN)/python -m pytest -n 3 --dist loadfile tests/e2e tests/integration/cluster $(ARGS)
+	$(BIN)/python -m pytest -n 4 --dist loadfile tests/e2e tests/integration/cluster $(ARGS)
 
 demo: install ## The service at work on this machine, on an embedded cluster (ARGS=--keep: until Ctrl-C)
 	$(BIN)/fluence-extender demo $(ARGS)

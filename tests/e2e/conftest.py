@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ours = [item for item in items if here in item.path.parents]
     for item in ours:
         item.add_marker(pytest.mark.e2e)
-        # Three control planes share the machine with whatever else it runs. The summary names each test that is run
+        # Four control planes share the machine with whatever else it runs. The summary names each test that is run
         # again.
         item.add_marker(pytest.mark.flaky(reruns=1))
         if item.get_closest_marker("timeout") is None:
