@@ -43,8 +43,7 @@ def resume_steered(registry: Registry, ledger: Ledger, node: Callable[[str], Nod
     nomination counts even if the member still has our gate.
     """
     for gang in registry.gangs.values():
-        _forget_earlier(gang)
-        gang.whole = (gang.whole or _has_begun(gang)) and not gang.short
+        gang.whole = gang.whole or _has_begun(gang)
         for member in gang.members.values():
             if member.steered_to:
                 update(member, steered_to="")
@@ -67,14 +66,6 @@ def _has_begun(gang: Gang) -> bool:
     started = (member.pod.started for member in gang.alive() if member.state is BOUND and member.pod.started)
     earliest = min(started, default=NEVER)
     return all(member.pod.created > earliest for member in gang.pending())
-
-
-def _forget_earlier(gang: Gang) -> None:
-    """Write off rejected members that are older than every bound one: they belong to an earlier life of the gang."""
-    oldest = min((member.pod.created for member in gang.alive() if member.state is BOUND), default=NEVER)
-    for member in gang.members.values():
-        if member.pod.rejected and member.pod.created < oldest:
-            member.written_off = True
 
 
 def steered_node(member: Member) -> str:

@@ -1,8 +1,8 @@
 """Why a gang that has begun lacks members, and until when it may be completed.
 
-A bound member may be rejected by its kubelet, or be deleted before all members have started. Unless another pod takes
-its place in time, the members that run are evicted (module `deadlines`). As soon as the member is lost, the gang's
-reason says so. Once enough members exist again, the reason says why they have no nodes yet.
+A bound member may be rejected by its kubelet, or be deleted before all members are bound. As soon as the member is
+lost, the gang's reason says so. If the gang has never been whole, and no other pod takes the place in time, the members
+that run are evicted (module `deadlines`). Once enough members exist again, the reason says why they have no nodes yet.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ def explain_begun(gang: Gang, now: float, limits: Limits, calendar: Callable[[],
 
 
 def _lacking(gang: Gang, limits: Limits) -> Reason | None:
-    """Return why a begun gang has fewer members than its size; None if it has enough, or has run whole."""
+    """Return why a begun gang has fewer members than its size; None if it has enough, or lost them while it ran."""
     present = len(gang.alive()) + gang.ended
-    if gang.whole or present >= gang.size:
+    if present >= gang.size:
         return None
     risk = at_risk(gang, limits)
-    rejected = rejection(one for one in gang.members.values() if not one.written_off)
-    if not rejected:
-        return Reason(ReasonCode.WAITING_FOR_MEMBERS, waiting(present, gang.size).text + risk)
-    return Reason(ReasonCode.REJECTED, f"{rejected}; another pod has to take its place{risk}")
+    rejected = rejection(gang.members.values())
+    if rejected:
+        return Reason(ReasonCode.REJECTED, f"{rejected}; another pod has to take its place{risk}")
+    if gang.whole:
+        return None
+    return Reason(ReasonCode.WAITING_FOR_MEMBERS, waiting(present, gang.size).text + risk)
 
 
 def rejection(members: Iterable[Member]) -> str:

@@ -1,9 +1,9 @@
 """The state of a gang, which follows from the states of its members. Nothing is decided here.
 
 A gang is whole once as many members are bound as its size requires, and it stays whole: members that end or come later
-don't make it incomplete again. But a pod that the kubelet rejects has not run. So a gang that loses a member this way
-at its beginning isn't whole until another member is bound instead. The bound members of a gang that isn't whole run
-below its minimum, and the gang records since when.
+don't make it incomplete again. A pod that its kubelet rejects is one that ends. But its gang isn't bound, and so has a
+reason, until it has enough members again. The bound members of a gang that isn't whole run below its minimum, and the
+gang records since when.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ def settle(gang: Gang, alive: Sequence[Member], size: int | Reason, now: float) 
     bound = sum(1 for member in alive if member.state is BOUND)
     assigned = any(member.assignment is not None for member in alive)
     gang.expect()
-    whole = gang.whole and not gang.short if isinstance(size, Reason) else is_whole(gang, bound)
-    if bound == len(alive) and whole:
+    enough = bound + gang.ended >= gang.size
+    whole = gang.whole or (enough and not isinstance(size, Reason))
+    replaced = enough or not any(one.pod.rejected for one in gang.members.values())
+    if bound == len(alive) and whole and replaced:
         completes = gang.state is not GangState.BOUND
         if completes:
             gang.note(HistoryKind.COMPLETE, "", have_nodes(bound))
@@ -74,12 +76,3 @@ def _state_beside_foreign(gang: Gang, alive: Sequence[Member]) -> GangState:
     if not any(one.assignment is not None and one.state is not BOUND for one in alive):
         return GangState.WAITING
     return GangState.COMMITTED if gang.state is GangState.COMMITTED else GangState.PLANNED
-
-
-def is_whole(gang: Gang, bound: int) -> bool:
-    """Return whether the gang is whole with so many bound members, or has been and stays so."""
-    if bound + gang.ended < gang.size:
-        return gang.whole and not gang.short
-    if not gang.whole:
-        gang.write_off_rejected()
-    return True

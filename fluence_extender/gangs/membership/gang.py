@@ -50,11 +50,10 @@ class Member:
     promised when the member got its place. It is None if the member got no place with a gang, or was bound by other
     means. Only `Registry.take_over` renames what these name. ``refusals`` records its failed attempts. ``excused`` says
     that we ourselves cause the next failed attempt. ``trouble`` is why its node can't be written to the cluster.
-    ``written_off`` says that the gang does without this member since the kubelet rejected it. ``first_seen`` is the
-    resourceVersion of its pod when it was first seen, 0 if it was there when the service started. ``submitted`` is the
-    place in line of the work that the pod belongs to, as in `Gang.created`. It is None if the pod itself was submitted.
-    ``asked_at`` is when its pod's condition was last written to ask for nodes or to stop asking, on the controller's
-    clock.
+    ``first_seen`` is the resourceVersion of its pod when it was first seen, 0 if it was there when the service started.
+    ``submitted`` is the place in line of the work that the pod belongs to, as in `Gang.created`. It is None if the pod
+    itself was submitted. ``asked_at`` is when its pod's condition was last written to ask for nodes or to stop asking,
+    on the controller's clock.
     """
 
     pod: Pod
@@ -65,7 +64,6 @@ class Member:
     refusals: Refusals = NO_REFUSALS
     excused: bool = False
     trouble: str = ""
-    written_off: bool = False
     promise: Promise | None = None
     submitted: tuple[float, int] | None = None
     asked_at: float = -NEVER
@@ -351,33 +349,8 @@ class Gang:
         """Forget an earlier life of the gang: members that come now have to gather again."""
         self.incomplete_since = None
         self.whole = False
-        self.write_off_rejected()
         if self.gathering is not None and self.gathering.open:
             self.gather_anew()
-
-    def write_off_rejected(self) -> None:
-        """Write off the members that kubelets have rejected so far, so that the gang does without them."""
-        for member in self.members.values():
-            if member.pod.rejected:
-                member.written_off = True
-
-    @property
-    def short(self) -> bool:
-        """Whether the kubelet rejected one of the members that began together, so that the whole gang never ran.
-
-        Members are created before any of them is bound, and a replacement is created after the others have started.
-        """
-        rejected = [
-            member.pod.created
-            for member in self.members.values()
-            if member.pod.rejected and not member.written_off
-        ]
-        if not rejected:
-            return False
-        started = [
-            member.pod.started for member in self.alive() if member.state is BOUND and member.pod.started
-        ]
-        return min(rejected) <= min(started, default=NEVER)
 
     @property
     def barrier(self) -> Barrier:
@@ -453,8 +426,8 @@ class Gang:
         """When its first living member was created or submitted: seconds since the epoch, and a resourceVersion.
 
         The time is a whole second; the resourceVersion orders what was created in the same one. It is 0 for what was
-        there when the service started. A bound pod that wasn't
-        placed with this gang doesn't count. If its Job was sent back in line, the place in line counts instead.
+        there when the service started. A bound pod that wasn't placed with this gang doesn't count. If its Job was sent
+        back in line, the place in line counts instead.
         """
         return self.created_among(self.own())
 

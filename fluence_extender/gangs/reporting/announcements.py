@@ -69,7 +69,7 @@ def announcements(
         ),
     ]
     group = _group(gang, registry)
-    if group is not None and not gang.whole:
+    if group is not None and not _is_scheduled(gang):
         gang.reports.group_scheduled = False
         actions.append(ReportGroup(group, False, gang.reason.code.value, gang.reason.text))
     return actions
@@ -86,7 +86,7 @@ def _concerned(gang: Gang) -> list[Member]:
     waiting = [one for one in gang.pending() if one.assignment is None or one.unbound]
     if waiting or gang.reason is None or gang.reason.code not in LOST:
         return waiting
-    rejected = [one for one in gang.members.values() if one.pod.rejected and not one.written_off]
+    rejected = [one for one in gang.members.values() if one.pod.rejected]
     return rejected or gang.alive()
 
 
@@ -136,9 +136,14 @@ def _group(gang: Gang, registry: Registry) -> PodGroup | None:
     return registry.workloads.find(PodGroup, gang.key.namespace, gang.key.name)
 
 
+def _is_scheduled(gang: Gang) -> bool:
+    """Return whether enough members have their nodes, and none of those that began has to be replaced."""
+    return gang.whole and (gang.reason is None or gang.reason.code is not ReasonCode.REJECTED)
+
+
 def _scheduled(gang: Gang, registry: Registry) -> list[Action]:
     """Return the report that enough members of a PodGroup have their nodes, which is made once."""
-    group = _group(gang, registry) if gang.whole and not gang.reports.group_scheduled else None
+    group = _group(gang, registry) if _is_scheduled(gang) and not gang.reports.group_scheduled else None
     if group is None:
         return []
     gang.reports.group_scheduled = True
