@@ -1,6 +1,6 @@
 # make help names the targets. Each first installs what it needs, and no more, into the virtual environment .venv
-# (.ci/install; again when pyproject.toml or requirements/ has changed). What else a test or the demo needs (a control
-# plane) is built when first used, into the user's cache.
+# (.ci/install; again when pyproject.toml or requirements/ has changed). The control plane of the end-to-end tests is built
+# when first used, into the user's cache.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -58,8 +58,8 @@ test: export PYTHONHASHSEED := 0
 test: controlplane ## All tests, the end-to-end ones on a control plane of their own (KUBERNETES=1.37: of that release)
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations 10 $(ARGS)
 
-# What takes too long for each change. Each part can be run alone.
-nightly: scenarios releases chaos fuzz node-test image-test ## All of what follows, hours
+# Each part can be run alone.
+nightly: scenarios releases chaos fuzz node-test image-test ## What takes too long for each change: scenarios, releases, chaos, fuzz, node-test, image-test; hours
 
 scenarios: with-tests ## At length: 100,000 scenarios of all engines, 2,000 Jobs that drain; an hour or more
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest tests/property tests/e2e/test_suspended_submission.py $(ARGS)
