@@ -60,7 +60,6 @@ class Binder:
             except BarrierFailed as failed:
                 self._lifecycle.note(uid, HistoryKind.FAILED, f"binding to {node}: {failed}")
                 self._lifecycle.not_bound(uid)
-                self._lifecycle.waited_in_vain(uid, node)
                 raise CannotBind(f"gang {gang.key} is not bound: {failed}") from failed
             gang, member = self._checked(uid, node)
             if member.bound == node:

@@ -50,7 +50,6 @@ from fluence_extender.gangs.lifecycle.refusals import last_verdicts
 from fluence_extender.gangs.lifecycle.requeues import Requeues
 from fluence_extender.gangs.lifecycle.resting import (
     Resting,
-    may_block_others,
     note_failed_binding,
     note_silent_scheduler,
 )
@@ -222,28 +221,6 @@ class Lifecycle:
         before, member.refusals = member.refusals, member.refusals.counted(node, now, self.limits)
         if member.refusals.barred is not before.barred:
             self._resting.after_refusal(gang, member, now)
-
-    def waited_in_vain(self, uid: str, node: str) -> None:
-        """Record that the pod reached bind on ``node``, and that its gang didn't gather in time.
-
-        Members that keep each other away (affinity between pods, ports of others) may come one after the other and
-        never together, without any visible refusal. So once a member was refused, repeated vain waits count as a
-        refusal too.
-        """
-        found = self._registry.member(uid)
-        if found is None:
-            return
-        gang, member = found
-        on_node = member.assignment is not None and member.assignment.node == node
-        if member.bound or member.binding or not on_node or not gang.barrier.doubted:
-            return
-        member.refusals = replace(member.refusals, vain_waits=member.refusals.vain_waits + 1)
-        if member.refusals.vain_waits < self.limits.vain_waits or not may_block_others(gang, member):
-            return
-        now = self._clock()
-        self._registry.revision += 1
-        member.refusals = member.refusals.barring(node, now, self.limits)
-        self._resting.after_refusal(gang, member, now)
 
     # Binding.
 

@@ -30,9 +30,6 @@ class Limits:
     same_attempt: float = 0.8
     """Refusals within this time of each other are one attempt."""
 
-    vain_waits: int = 3
-    """Once a member was refused, this number of vain waits at the barrier counts as a refusal too."""
-
     replans: int = 6
     rest: float = 30.0
     longest_refused_rest: float = 240.0

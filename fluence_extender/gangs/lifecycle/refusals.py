@@ -92,12 +92,11 @@ class Refusals:
     """The refusals of one member.
 
     ``count`` is the number of refusals in a row on the planned node, from the time ``first`` to the time ``last``.
-    ``vain_waits`` is how often the member waited at the barrier in vain. ``barred`` are the nodes that refused the
+    ``barred`` are the nodes that refused the
     pod, each with the time at which its bar ends. ``verdicts`` are the last ones of kube-scheduler's filters.
     """
 
     count: int = 0
-    vain_waits: int = 0
     first: float = 0.0
     last: float = 0.0
     barred: Mapping[str, float] = field(default_factory=dict)
@@ -141,11 +140,7 @@ class Refusals:
     @property
     def anew(self) -> Refusals:
         """Return a copy that counts anew, for use after a change of plan; bars stay."""
-        return (
-            replace(self, count=0, vain_waits=0, first=0.0, last=0.0)
-            if self.count or self.vain_waits
-            else self
-        )
+        return replace(self, count=0, first=0.0, last=0.0) if self.count else self
 
 
 NO_REFUSALS = Refusals()

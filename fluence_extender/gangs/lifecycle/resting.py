@@ -111,16 +111,6 @@ class Resting:
                 update(one, displaced_since=NEVER)
 
 
-def may_block_others(gang: Gang, member: Member) -> bool:
-    """Return whether the member may keep others away, so that it should move when its gang can't gather.
-
-    It may if it shares its node with another member, or if no two members share one.
-    """
-    nodes = [one.assignment.node for one in gang.alive() if one.assignment is not None]
-    by_itself = member.assignment is not None and nodes.count(member.assignment.node) == 1
-    return not by_itself or len(nodes) == len(set(nodes))
-
-
 def _refused_by_filters(gang: Gang) -> Reason:
     """Return why a gang rests: on how many nodes it was refused, and kube-scheduler's last verdict."""
     refused = [member for member in gang.members.values() if member.refusals.barred]
