@@ -47,14 +47,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Those that change the installation on real nodes come last, because the last of them removes it.
 
-    A test on the control plane waits more than it computes, so the two share the cores well. Files with many tests come
-    first within each part, so that short ones fill the end.
+    A test on the control plane waits more than it computes, so the two share the cores well. Of the quick files those
+    with many tests come first. Of the others those with few tests, which are the slow ones, so that quick ones fill the
+    end.
     """
     sizes = Counter(item.path for item in items)
 
     def place(item: pytest.Item) -> tuple[bool, bool, int, Path]:
         late = item.nodeid.startswith(("tests/integration/cluster/", "tests/e2e/", "tests/property/"))
-        return item.path.name == "life.py", late, -sizes[item.path], item.path
+        size = sizes[item.path]
+        return item.path.name == "life.py", late, size if late else -size, item.path
 
     items.sort(key=place)
 
