@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 
 import pytest
@@ -95,6 +96,8 @@ def test_short_gang_overtakes_a_wide_one_and_a_long_one_waits_also_after_a_resta
     namespace.wait_for_phase("runs-0", "Running")
     namespace.create(*timed("wide", 2, "10m"))
     fluence.wait_for_reason(namespace.name, "wide", "busy")
+    # After a restart, names order what was submitted in the same second.
+    time.sleep(1.1)
     namespace.create(*timed("long", 1, "3h"))
     fluence.wait_for_reason(namespace.name, "long", BEHIND)
     before = fluence.gang(namespace.name, "wide")
