@@ -61,7 +61,7 @@ def test_a_gang_with_claims_is_placed_if_kube_scheduler_can_allocate_its_devices
 
 
 def _allocate(ledger: Ledger, one: Scene, places: Mapping[str, str], seed: int) -> None:
-    """Allocate the devices of pods in a random order of those that are ungated, at most one on each node."""
+    """Let kube-scheduler serve the ungated pods in a random order; each node has one of them at most."""
     dice = random.Random(seed)
     rooms = ledger.device_rooms
     ungated: list[Pod] = []

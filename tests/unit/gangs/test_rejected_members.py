@@ -40,7 +40,7 @@ def running(w: World) -> list[Pod]:
 
 
 def begun(world: MakeWorld) -> tuple[World, list[Pod]]:
-    """A gang of which all but the last one are bound."""
+    """Return a gang whose members are all bound except the last one."""
     w = world(node("n0"), scheduling=False)
     pods = create(w, *range(SIZE))
     w.advance(1)
