@@ -13,7 +13,7 @@ SCRIPTS := .ci/install .ci/lock .ci/run tests/kind/run.sh deploy/image/install d
 # More arguments for the tool behind a target: make test ARGS="-k gang", make demo ARGS="--keep"
 ARGS :=
 
-.PHONY: help install check quick test controlplane nightly scenarios releases demo bench chaos throughput peers fuzz \
+.PHONY: help install check quick test controlplane nightly scenarios releases demo bench chaos attacks throughput peers fuzz \
 	node-test kind-test image sidecar-image base-image image-test manifests chart lock docs with-docs with-tests with-checks
 
 help: ## What there is to make
@@ -59,7 +59,7 @@ test: controlplane ## All tests, the end-to-end ones on a control plane of their
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations 10 $(ARGS)
 
 # Each part can be run alone.
-nightly: scenarios releases chaos fuzz node-test image-test ## What takes too long for each change: scenarios, releases, chaos, fuzz, node-test, image-test; hours
+nightly: scenarios releases chaos attacks fuzz node-test image-test ## What takes too long for each change: scenarios, releases, chaos, attacks, fuzz, node-test, image-test; hours
 
 scenarios: with-tests ## At length: 100,000 scenarios of all engines, 2,000 Jobs that drain; an hour or more
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest tests/property tests/e2e/test_suspended_submission.py $(ARGS)
@@ -82,6 +82,10 @@ bench: with-tests ## What matches, restarts and passes of the queue cost
 
 chaos: with-tests ## 200 random kills and stops of two replicas, API server and nodes, half an hour (docs/reliability.md)
 	$(BIN)/python -m tests.chaos --replicas 2 $(ARGS)
+
+attacks: export ATTACKS = full
+attacks: controlplane ## What one user can do to the pods of others, at full size (20 minutes, on a free machine; docs/security.md)
+	$(BIN)/python -m pytest -n 0 -s tests/e2e/test_hostile_tenant.py $(ARGS)
 
 throughput: with-tests ## Pods a second and CPU a pod, beside the stock scheduler (half an hour, on a free machine)
 	$(BIN)/python -m benchmarks.throughput $(ARGS)

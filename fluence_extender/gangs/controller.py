@@ -318,9 +318,9 @@ class Controller:
         if self._accounts is not None:
             self._accounts.changed(pod)
 
-    def _foresee(self) -> list[Pod]:
-        """Bring the foreseen pods up to date; return those that are new or have changed."""
-        gone, coming = self._births.changes()
+    def _foresee(self, whole: bool = False) -> list[Pod]:
+        """Bring the foreseen pods up to date, a bounded part unless ``whole``; return those that are new or changed."""
+        gone, coming = self._births.changes(whole)
         for pod in gone:
             self._drop_pod(pod)
         for pod in coming:
@@ -399,7 +399,7 @@ class Controller:
         self.lifecycle.admission.shares.take_over()
         self._births.lead()
         self.lifecycle.requeues.lead()
-        self._foresee()
+        self._foresee(whole=True)
         self.lifecycle.lead()
         if self._accounts is not None:
             self._accounts.begin()
@@ -410,7 +410,7 @@ class Controller:
         if self._accounts is not None:
             self._accounts.stand_down()
         self._births.stand_down()
-        self._foresee()
+        self._foresee(whole=True)
         self.lifecycle.preemption.forget()
         self.lifecycle.growth.forget()
         self.lifecycle.node_holds.forget()

@@ -113,7 +113,13 @@ class JobController:
         return self.cluster.job(job)
 
     def submit(
-        self, name: str, count: int, cpu: int = 1000, held: bool = True, **fields: Unpack[PodFields]
+        self,
+        name: str,
+        count: int,
+        cpu: int = 1000,
+        held: bool = True,
+        namespace: str = "default",
+        **fields: Unpack[PodFields],
     ) -> Job:
         """Create a Job as admission lets it through: suspended until it is placed, if ``held``.
 
@@ -125,7 +131,7 @@ class JobController:
         fields["labels"] = {**fields.get("labels", {}), **index}
         fields.setdefault("gates", (GATE,))
         pod = Pod(
-            "default",
+            namespace,
             f"{name}-0-trial",
             "trial",
             annotations=index,
@@ -135,7 +141,7 @@ class JobController:
         )
         self.cluster.first_pods[uid] = (replace(pod, **fields),)
         job = Job(
-            "default",
+            namespace,
             name,
             uid,
             parallelism=count,

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = sorted((ROOT / "fluence_extender").rglob("*.py"))
 MODULES = [*PRODUCT, *sorted((ROOT / "fluxion_ffi").rglob("*.py"))]
 
-LONGEST = 500
+LONGEST = 700
 """Lines of a module."""
 
 NAMED_BY_OTHERS = ("http/state/v1.py", "http/state/v1_graph.py", "coordination/staged/fluence_interceptor.py")

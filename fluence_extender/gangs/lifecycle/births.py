@@ -20,10 +20,12 @@ Job has pods, so a plan is changed by suspending the Job again.
 
 from __future__ import annotations
 
-from collections import Counter
+import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from fluence_extender.gangs.execution.actions import Action, Foresee, GateJobs, HoldJob, Resume
+from fluence_extender.gangs.lifecycle.foreseen_allowance import MOST_AT_ONCE, Allowance, split
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.lifecycle.member_states import STEERING, MemberEvent, move, steer_again
 from fluence_extender.gangs.membership.conventions.operators import mpi_job_name
@@ -45,13 +47,6 @@ from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job, JobSet, MpiJob, Resumable
-
-MOST_OF_NAMESPACE = 20_000
-MOST_FORESEEN = 100_000
-"""The most foreseen pods of one namespace, and of all together: they take memory, and no quota counts them.
-
-The pods of further Jobs wait at the gate, where quotas count them.
-"""
 
 MOST_UNKNOWN = 256
 """The most waiting workloads that are foreseen before a replica begins to decide: no more get reservations."""
@@ -92,8 +87,7 @@ class Births:
         self._changed: set[str] = set()
         self._open: set[str] = set()
         """The Jobs that may need an action although nothing is observed of them."""
-        self._counts: Counter[str] = Counter()
-        """The foreseen pods by namespace."""
+        self._allowance = Allowance(clock)
         self._written: dict[str, str] | None = {}
         self._paused: set[tuple[str, str]] = set()
         """The JobSets that are suspended, by namespace and name."""
@@ -200,7 +194,8 @@ class Births:
             return None
         del known.foreseen[index]
         known.claims -= {index}
-        self._counts[known.job.namespace] -= 1
+        self._allowance.count(known.job.namespace, -1)
+        known.counted -= 1
         found = self._registry.member(pod.uid)
         self._ledger.rename(foreseen.uid, pod, found[0].key if found is not None else None)
         if found is not None and GATE in pod.gates and found[1].assignment is not None:
@@ -314,31 +309,74 @@ class Births:
         most = MOST_UNKNOWN + sum(not one.job.suspended for one in unshaped)
         return [one.job for one in unshaped[:most]]
 
-    def changes(self) -> tuple[list[Pod], list[Pod]]:
-        """Return the foreseen pods to remove, and those that are new or have changed."""
+    @property
+    def unfinished(self) -> bool:
+        """Whether pods are to be foreseen or removed that the last `changes` left for the next one."""
+        return any(self._is_due(self._jobs[uid]) for uid in self._changed)
+
+    def _is_due(self, known: JobPods) -> bool:
+        return known.over or not known.waits or self._allowance.now(known.job.namespace) > 0
+
+    def changes(self, whole: bool = False) -> tuple[list[Pod], list[Pod]]:
+        """Return the foreseen pods to remove, and those that are new or have changed.
+
+        What changes for Jobs that wait or are gone is bounded for each namespace; the rest is left for the next call.
+        No bound counts if ``whole``.
+        """
         gone: list[Pod] = []
         coming: list[Pod] = []
-        for uid in sorted(self._changed):
+        left = defaultdict[str, int](lambda: sys.maxsize if whole else MOST_AT_ONCE)
+        for uid in self._in_order():
             known = self._jobs[uid]
-            shaped, before = known.shaped(), len(known.foreseen)
-            missing = self._missing(known) if shaped else {}
-            gone.extend(known.foreseen.pop(index) for index in [*known.foreseen] if index not in missing)
-            for index, node in missing.items():
-                present = known.foreseen.get(index)
+            namespace = known.job.namespace
+            missing = self._missing(known) if known.shaped() else {}
+            surplus = [index for index in known.foreseen if index not in missing]
+            lacking = [
+                index
+                for index, node in missing.items()
                 # Nothing of a foreseen pod changes but its node.
-                if present is None or present.pinned_to != node:
-                    known.foreseen[index] = known.pod(index, node)
-                    coming.append(known.foreseen[index])
-            self._counts[known.job.namespace] += len(known.foreseen) - before
-            self._open.discard(uid)
-            if known.over or known.spent:
-                del self._jobs[uid]
-                if not self._pods.get(uid):
-                    self._pods.pop(uid, None)
-            elif self.leading and (uid in self.gated or known.unsettled()):
-                self._open.add(uid)
-        self._changed.clear()
+                if (present := known.foreseen.get(index)) is None or present.pinned_to != node
+            ]
+            most, later, kept = left[namespace], list[int](), list[int]()
+            if known.waits:
+                now = most if whole else min(most, self._allowance.now(namespace))
+                lacking, later = split(lacking, now)
+                self._allowance.spend(namespace, len(lacking))
+            if known.over:
+                surplus, kept = split(surplus, most)
+            left[namespace] = most - len(lacking) - len(surplus)
+            gone.extend(known.foreseen.pop(index) for index in surplus)
+            for index in lacking:
+                known.foreseen[index] = known.pod(index, missing[index])
+                coming.append(known.foreseen[index])
+            counted = len(known.foreseen) + len(later)
+            self._allowance.count(namespace, counted - known.counted)
+            known.counted = counted
+            if not (later or kept):
+                self._settle(known)
         return gone, coming
+
+    def _in_order(self) -> list[str]:
+        """Return the uids of the changed Jobs: those that wait come last, in their order in line."""
+        turn = self._admission.turn_of
+
+        def key(uid: str) -> tuple[bool, object]:
+            known = self._jobs[uid]
+            return (True, turn(known.job, known.age)) if known.waits else (False, uid)
+
+        return sorted(self._changed, key=key)
+
+    def _settle(self, known: JobPods) -> None:
+        """Note that all of a Job's pods are foreseen that have to be, and forget a Job that is over."""
+        uid = known.job.uid
+        self._changed.discard(uid)
+        self._open.discard(uid)
+        if known.over or known.spent:
+            del self._jobs[uid]
+            if not self._pods.get(uid):
+                self._pods.pop(uid, None)
+        elif self.leading and (uid in self.gated or known.unsettled()):
+            self._open.add(uid)
 
     def _missing(self, known: JobPods) -> dict[int, str]:
         """Return the indexes of the Job whose pods are to be foreseen now, each with its node."""
@@ -348,11 +386,9 @@ class Births:
 
     def _wanted(self, known: JobPods) -> dict[int, str]:
         """Return what `_missing` would if this replica led and the Job had no pods; refuse a Job with too many pods."""
-        more = known.indexes - len(known.foreseen)
-        if known.waits and more > 0:
-            of_namespace = self._counts[known.job.namespace] + more
-            if of_namespace > MOST_OF_NAMESPACE or self._counts.total() + more > MOST_FORESEEN:
-                known.refused = "there are too many foreseen pods"
+        more = known.indexes - known.counted
+        if known.waits and more > max(self._allowance.room(known.job.namespace), 0):
+            known.refused = "there are too many foreseen pods"
         return known.missing()
 
     def resumes(self, gang: Gang, members: Iterable[Member]) -> Iterator[Resume]:

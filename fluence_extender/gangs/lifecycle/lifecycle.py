@@ -461,7 +461,12 @@ class Lifecycle:
     @property
     def restless(self) -> bool:
         """Whether another step is wanted at once."""
-        parts = self._gang_index.unfinished, self._attempts.restless, self.preemption.restless
+        parts = (
+            self._gang_index.unfinished,
+            self._attempts.restless,
+            self.preemption.restless,
+            self.births.unfinished,
+        )
         return bool(self._registry.dirty) or any(parts)
 
     def _try_waiting(self, looked_at: set[GangKey], now: float) -> set[GangKey]:

@@ -11,7 +11,7 @@ import pytest
 from fluence_extender.cluster.errors import Denied, Unforeseeable
 from fluence_extender.cluster.port import BINDS_FOR, Kind, ResourcesFile
 from fluence_extender.gangs.execution.job_writes import PLAN_DROPPED
-from fluence_extender.gangs.lifecycle import births
+from fluence_extender.gangs.lifecycle import births, foreseen_allowance
 from fluence_extender.gangs.membership.foreseen import JobPods, shape
 from fluence_extender.http.scheduler.port import On
 from fluence_extender.model.devices import DeviceClass
@@ -23,6 +23,7 @@ from fluence_extender.model.submission import Submission
 from fluence_extender.model.workload import Job
 from tests.core.invariants import check
 from tests.core.values import PodFields, asks, node
+from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang
 
 
@@ -485,7 +486,7 @@ def test_foreseen_pods_go_when_another_replica_leads(world: MakeWorld) -> None:
 def test_pods_of_too_many_jobs_of_a_namespace_wait_at_the_gate(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(births, "MOST_OF_NAMESPACE", 10)
+    monkeypatch.setattr(foreseen_allowance, "MOST_OF_NAMESPACE", 10)
     w = world(node("n0", cpu=1000))
     w.jobs.quota = 0
     jobs = [w.jobs.submit(f"j{number}", 4) for number in range(5)]
@@ -496,6 +497,58 @@ def test_pods_of_too_many_jobs_of_a_namespace_wait_at_the_gate(
     w.jobs.submit("next", 4)
     w.advance(3)
     assert sum(pod.foreseen for pod in w.controller.pods.values()) == 8
+
+
+def foreseen_in(w: World, namespace: str) -> int:
+    return sum(pod.foreseen and pod.namespace == namespace for pod in w.controller.pods.values())
+
+
+def test_namespace_that_announces_thousands_of_pods_gets_its_own_rate(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=8000))
+    w.jobs.quota = 0
+    w.advance(1)
+    began, churned = w.loop.time(), 0
+    for number in range(12):
+        job = w.jobs.submit(f"many{number}", 15_000, namespace="hostile")
+        w.advance(0.25)
+        churned += foreseen_in(w, "hostile")
+        other = w.jobs.submit(f"other{number}", 2)
+        w.advance(0.25)
+        assert w.gang(f"other{number}").state is not GangState.WAITING
+        w.cluster.remove(job)
+        w.cluster.remove(other)
+    most = foreseen_allowance.AT_FIRST + foreseen_allowance.A_SECOND * (w.loop.time() - began)
+    assert 0 < churned <= most
+    w.advance(30)
+    assert not foreseen_in(w, "hostile")
+
+
+def test_job_of_thousands_of_pods_is_foreseen_whole_in_time(world: MakeWorld) -> None:
+    w = world(*(node(f"n{number}", cpu=10_000_000, gib=10_000, pods=3000) for number in range(3)))
+    w.jobs.quota = 0
+    job = w.jobs.submit("large", 8000)
+    w.advance(1)
+    assert w.cluster.job(job).suspended
+    w.advance(9)
+    assert not w.cluster.job(job).suspended
+    assert len(w.cluster.job(job).nodes) == 8000
+
+
+def test_namespaces_share_the_bound_on_foreseen_pods(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreseen_allowance, "MOST_FORESEEN", 100)
+    monkeypatch.setattr(foreseen_allowance, "MOST_OF_NAMESPACE", 40)
+    w = world(node("n0", cpu=100))
+    for namespace in ("a", "b", "c", "d", "e"):
+        for number in range(10):
+            w.jobs.submit(f"j{number}", 4, namespace=namespace)
+        w.advance(1)
+    counts = [foreseen_in(w, namespace) for namespace in ("a", "b", "c", "d", "e")]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] == 40
+    assert counts[-1] >= 4
+    assert sum(counts) <= 100
 
 
 def test_job_of_a_million_pods_costs_nothing(world: MakeWorld) -> None:

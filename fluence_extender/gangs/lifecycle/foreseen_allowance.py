@@ -1,0 +1,69 @@
+"""How many pods may be foreseen for each namespace: a Job of a few lines may announce thousands.
+
+No quota counts pods that don't exist, but each takes memory and time of the service. So the number of a namespace's
+foreseen pods is bounded, and so is the rate at which they are made. Invariant: whatever the other namespaces have
+announced, a namespace without foreseen pods may have some.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+MOST_OF_NAMESPACE = 20_000
+"""The most foreseen pods of a namespace. The pods of further Jobs wait at the gate, where quotas count them."""
+
+MOST_FORESEEN = 100_000
+"""The most foreseen pods of all namespaces. A namespace may have at most half of what the others leave of them."""
+
+MOST_AT_ONCE = 500
+"""The most pods of one namespace that a step foresees of waiting Jobs, and that it forgets of Jobs that are gone."""
+
+AT_FIRST, A_SECOND = 4000, 500
+"""The pods of a namespace's waiting Jobs that are foreseen at once after a quiet time, and in each later second."""
+
+
+class Allowance:
+    """Counts the foreseen pods of each namespace; ``clock`` gives seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._counts: Counter[str] = Counter()
+        self._spent: dict[str, tuple[float, float]] = {}
+        """By namespace: how many pods were foreseen, less `A_SECOND` for each second, and when that was computed."""
+
+    def count(self, namespace: str, more: int) -> None:
+        """Count foreseen pods that are new, or that are gone if ``more`` is negative."""
+        self._counts[namespace] += more
+        if not self._counts[namespace]:
+            del self._counts[namespace]
+
+    def room(self, namespace: str) -> int:
+        """Return how many more pods of a namespace may be foreseen."""
+        own = self._counts[namespace]
+        others = self._counts.total() - own
+        return min(MOST_OF_NAMESPACE, (MOST_FORESEEN - others) // 2) - own
+
+    def now(self, namespace: str) -> int:
+        """Return how many pods of waiting Jobs may be foreseen now: none, or at least `MOST_AT_ONCE`.
+
+        Each time that pods join a gang, all of the gang is looked at.
+        """
+        allowed = int(AT_FIRST - self._owed(namespace))
+        return allowed if allowed >= MOST_AT_ONCE else 0
+
+    def spend(self, namespace: str, pods: int) -> None:
+        """Count pods of waiting Jobs that are foreseen now."""
+        if pods:
+            self._spent[namespace] = self._owed(namespace) + pods, self._clock()
+            for name in [one for one in self._spent if not self._owed(one)]:
+                del self._spent[name]
+
+    def _owed(self, namespace: str) -> float:
+        owed, since = self._spent.get(namespace, (0.0, 0.0))
+        return max(owed - A_SECOND * (self._clock() - since), 0.0)
+
+
+def split(items: list[int], most: int) -> tuple[list[int], list[int]]:
+    """Return at most the first ``most`` items, and the others."""
+    return items[: max(most, 0)], items[max(most, 0) :]
