@@ -11,20 +11,24 @@ import random
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from http.client import HTTPException
+from http.client import HTTPException, HTTPSConnection
 from itertools import count
 from secrets import token_urlsafe
+from urllib.parse import urlsplit
 
+from fluence_extender.model.coordination import COORDINATION_ANNOTATION, SHARED
 from fluence_extender.model.names import AFTER_ANNOTATION, HOLD_ANNOTATION, QUEUE_LABEL
 from tests.e2e.claimed import DRIVER, RESOURCE, claiming, device_class, request, shared_claim
 from tests.e2e.harness import Manifest, Namespace
 from tests.e2e.queue_objects import PATHS, queue_object
-from tests.e2e.workloads import indexed_job, labelled, ours, pod_group
+from tests.e2e.workloads import QPU, indexed_job, labelled, ours, pod_group
 from tests.localcluster import Api, ApiError
+from tests.localcluster.stack import unverified
+from tests.unit.webhook.reviews import written
 
 FULL = os.environ.get("ATTACKS") == "full"
 """Whether attacks have their full size, as `make attacks` runs them."""
@@ -161,13 +165,30 @@ def waited_for(rng: random.Random, pods: int) -> Iterator[str]:
 def hold(scene: Scene, pods: int) -> None:
     """Pods that their user holds; some of them change all the time."""
     scene.create(idle(f"held-{number}", annotations={HOLD_ANNOTATION: "true"}) for number in range(pods))
-    path = f"/api/v1/namespaces/{scene.user.name}/pods"
+    edit(scene, [f"/api/v1/namespaces/{scene.user.name}/pods/held-{number}" for number in range(pods)])
+
+
+def edit(scene: Scene, paths: Sequence[str]) -> None:
+    """Change an annotation of one object after the other, 20 a second, until the scene is over."""
     for number in count():
         if scene.over.wait(0.05):
             return
-        change = {"metadata": {"annotations": {"note": str(number)}}}
         with suppress(ApiError):
-            scene.user.api.patch(f"{path}/held-{number % pods}", change)
+            scene.user.api.patch(
+                paths[number % len(paths)], {"metadata": {"annotations": {"note": str(number)}}}
+            )
+
+
+def edit_large_gang(scene: Scene, members: int) -> None:
+    """A gang that fits nowhere, and whose members change all the time."""
+    scene.create(labelled(ours(f"m-{number}", cpu="10"), "large", members) for number in range(members))
+    edit(scene, [f"/api/v1/namespaces/{scene.user.name}/pods/m-{number}" for number in range(members)])
+
+
+def edit_large_job(scene: Scene, parallelism: int) -> None:
+    """A Job of many pods that fits nowhere, and that changes all the time."""
+    scene.user.create(indexed_job("large", ours("x", cpu="10"), parallelism))
+    edit(scene, [f"/apis/batch/v1/namespaces/{scene.user.name}/jobs/large"])
 
 
 def ask_for_too_much(scene: Scene, pods: int) -> None:
@@ -242,6 +263,28 @@ def send_tokens(scene: Scene, tokens: int) -> None:
         list(pool.map(send, range(tokens)))
 
 
+def forge_reviews(scene: Scene, webhooks: Sequence[str]) -> None:
+    """Send reviews that the API server hasn't made: large pods of new groups, over connections that stay open."""
+    labels = {f"team-{number}": "x" * 60 for number in range(500)}
+
+    def send(worker: int) -> None:
+        host = urlsplit(webhooks[worker % len(webhooks)]).netloc
+        while not scene.over.is_set():
+            connection = HTTPSConnection(host, timeout=10, context=unverified())
+            with suppress(OSError, HTTPException):
+                for number in range(200):
+                    shared = {COORDINATION_ANNOTATION: SHARED, **labels}
+                    made = labelled(
+                        ours("x", cpu="1", requests={QPU: 1}, annotations=shared), f"g{number}", 2
+                    )
+                    connection.request("POST", "/mutate", written(made), {"Content-Type": "application/json"})
+                    connection.getresponse().read()
+            connection.close()
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        list(pool.map(send, range(WRITERS)))
+
+
 CASES = (
     Case("programs in claims", claim_programs, 1, 20, install_devices),
     Case("dependencies", depend_on_each_other, 300, 2000),
@@ -251,5 +294,7 @@ CASES = (
     Case("PodGroups", make_pod_groups, 300, 5000),
     Case("names of queues", name_many_queues, 500, 5000, install_queues),
     Case("foreseen pods", announce_many_pods, 20_000, 20_000),
+    Case("large gang that changes", edit_large_gang, 500, 10_000),
+    Case("large Job that changes", edit_large_job, 15_000, 15_000),
     Case("bearer tokens", send_tokens, 500, 20_000),
 )

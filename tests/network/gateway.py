@@ -1,5 +1,7 @@
 """A gateway in front of the API server, which records requests, holds them back, and lets a given number through.
 
+It also delays requests, and ends watches as an API server does that has forgotten what they would go on from.
+
 It speaks plain HTTP to the client and TLS to the API server, and forwards the client's token. A request that is
 held back when its client disconnects never reaches the API server.
 """
@@ -21,6 +23,9 @@ import yaml
 from aiohttp import web
 
 FORWARDED_HEADERS = ("Authorization", "Content-Type", "Accept", "Accept-Encoding", "User-Agent")
+
+EXPIRED = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}\n'
+"""The last event of a watch whose resourceVersion is too old to go on from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,8 @@ class Gateway:
         self._upstream = upstream
         self._tls = ssl.create_default_context(cafile=str(authority))
         self._held: list[Callable[[ApiRequest], bool]] = []
+        self._delay = 0.0
+        self._expired = asyncio.Event()
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._ending = asyncio.Event()
@@ -93,6 +100,24 @@ class Gateway:
             self._held.remove(matches)
             self._loop.call_soon_threadsafe(self._wake_held)
 
+    @contextmanager
+    def delaying(self, seconds: float) -> Iterator[None]:
+        """Pass each request on so many seconds later while the context lasts."""
+        self._delay = seconds
+        try:
+            yield
+        finally:
+            self._delay = 0.0
+
+    def expire_watches(self) -> None:
+        """End all watches with 410 Gone."""
+
+        def expire() -> None:
+            self._expired.set()
+            self._expired = asyncio.Event()
+
+        self._loop.call_soon_threadsafe(expire)
+
     def allow_pod_writes(self, count: int | None) -> None:
         """Let ``count`` more writes to pods through, then none; None lets all through."""
         self._pod_writes_left = count
@@ -127,6 +152,7 @@ class Gateway:
         received = ApiRequest(request.method, request.path, dict(request.query))
         self.requests.append(received)
         body = await request.read()
+        await asyncio.sleep(self._delay)
         await self._admit(received)
         headers = {name: request.headers[name] for name in FORWARDED_HEADERS if name in request.headers}
         arguments: dict[str, Any] = {"headers": headers, "data": body or None, "ssl": self._tls}
@@ -147,12 +173,29 @@ class Gateway:
         headers = {"Content-Type": answer.headers.get("Content-Type", "application/json")}
         response = web.StreamResponse(status=answer.status, headers=headers)
         await response.prepare(request)
+        sending = asyncio.ensure_future(self._send(received, answer, response))
+        expired = asyncio.ensure_future(self._expired.wait()) if received.watch else None
+        try:
+            await asyncio.wait(filter(None, (sending, expired)), return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+            else:
+                sending.cancel()
+                await response.write(EXPIRED)
+        finally:
+            sending.cancel()
+            if expired is not None:
+                expired.cancel()
+        await response.write_eof()
+        return response
+
+    async def _send(
+        self, received: ApiRequest, answer: aiohttp.ClientResponse, response: web.StreamResponse
+    ) -> None:
         async for chunk in answer.content.iter_any():
             while self._is_held(received):
                 await self._changed.wait()
             await response.write(chunk)
-        await response.write_eof()
-        return response
 
     async def _admit(self, received: ApiRequest) -> None:
         self.waiting += 1
