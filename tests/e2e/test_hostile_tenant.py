@@ -26,10 +26,10 @@ from tests.e2e.workloads import ours
 from tests.localcluster import ApiError, ControlPlane
 
 BOUND_WITHIN, READY_WITHIN = 1.0, 0.3
-SHARED_MACHINE = 5.0
-"""How much longer the short form may take than what was measured before it began."""
+SHARED_MACHINE = 3.0
+"""How many times as long the short form may take, beyond what was measured before it began."""
 
-CALM, ATTACKED = (10.0, 60.0) if FULL else (3.0, 8.0)
+CALM, ATTACKED = (10.0, 60.0) if FULL else (2.0, 5.0)
 """Seconds for which is measured before the attack, and at least during it."""
 
 
@@ -88,7 +88,7 @@ def test_reviews_are_answered_during_a_flood_of_forged_ones(
         flood.join()
     told = f"{quantile(before, 0.99):.2f} s before, {quantile(during, 0.99):.2f} s during ({len(during)})"
     print(f"forged reviews: p99 {told}")
-    most = BOUND_WITHIN if FULL else BOUND_WITHIN + SHARED_MACHINE * quantile(before, 0.99)
+    most = BOUND_WITHIN if FULL else BOUND_WITHIN * SHARED_MACHINE + quantile(before, 0.99)
     assert quantile(during, 0.99) <= most, told
 
 
@@ -109,10 +109,9 @@ def test_other_tenants_are_served_during(
         scene.over.set()
     attacker.join()
     print(f"{case.name}: before: {before}; during: {during}")
-    allowed = 1.0 if FULL else SHARED_MACHINE
     for limit, calm, attacked in (
         (BOUND_WITHIN, before.binds, during.binds),
         (READY_WITHIN, before.probes, during.probes),
     ):
-        most = limit if FULL else limit * allowed + quantile(calm, 0.99)
+        most = limit if FULL else limit * SHARED_MACHINE + quantile(calm, 0.99)
         assert quantile(attacked, 0.99) <= most, f"{case.name}: before: {before}; during: {during}"
