@@ -76,6 +76,11 @@ class Metrics:
             ["queue"],
             registry=registry,
         )
+        self._untried = Gauge(
+            "fluence_oldest_untried_seconds",
+            "How long the gang that has waited the longest for an attempt has waited for it; 0 if all were tried.",
+            registry=registry,
+        )
         self._ready = Gauge(
             "fluence_extender_ready", "1 once the cluster is listed and replayed.", registry=registry
         )
@@ -169,8 +174,12 @@ class Metrics:
         self._ready.set(ready)
         self._leader.set(leading)
 
-    def set_queues(self, queues: Mapping[str, QueueCount]) -> None:
-        """Set the gauges of the queues, by name; queues that are gone have none."""
+    def set_queues(self, queues: Mapping[str, QueueCount], untried: float) -> None:
+        """Set the gauges of the queues, by name; queues that are gone have none.
+
+        ``untried`` is for how many seconds some gang that may start hasn't been tried.
+        """
+        self._untried.set(untried)
         for gauge in (self._queue_waiting, self._queue_running, self._queue_oldest):
             gauge.clear()
         for name, count in queues.items():

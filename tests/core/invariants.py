@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter
 
 from fluence_extender.gangs.leadership.audit import Auditor
-from fluence_extender.gangs.lifecycle.attempts import size_of
 from fluence_extender.gangs.lifecycle.member_states import DATA, UNDER_WAY, MemberState
 from fluence_extender.gangs.lifecycle.pins import unpinned
+from fluence_extender.gangs.lifecycle.rules import size_of
 from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.graph.catalogue import Device
 from fluence_extender.graph.containment import without_levels

@@ -35,6 +35,9 @@ GATHER_MOST = 0.1
 RESTS = 2
 """The gathering time is this many times as long as the last decision: a large gang causes thousands of changes."""
 
+YIELDS = 8
+"""How often other work of the loop has its turn between two steps while gangs are left that a step could try."""
+
 TICK = 1.0
 """Seconds between looks at the clock when nothing is observed."""
 
@@ -64,6 +67,7 @@ class Driver:
         self._awaited: dict[str, asyncio.Event] = {}
         self._held_back: list[Observation] | None = None
         self._gather = GATHER
+        self._cut_short = False
         self.executor = Executor(controller.registry, controller.lifecycle, self.fence, self.wake)
         self.binder = Binder(
             controller.registry,
@@ -179,11 +183,7 @@ class Driver:
         """Decide and act until cancelled."""
         try:
             while True:
-                await _within(TICK, self._stirred)
-                if self._stirred.is_set():
-                    await _within(GATHER_MOST, self._wake)
-                if self._wake.is_set():
-                    await asyncio.sleep(self._gather)
+                await self._rest()
                 self._stirred.clear()
                 self._wake.clear()
                 began = self._clock()
@@ -194,16 +194,30 @@ class Driver:
             self.executor.cancel()
             await self.executor.finish()
 
+    async def _rest(self) -> None:
+        """Wait until a decision is due: at once, but for other work, if the last one was cut short."""
+        if self._cut_short:
+            for _ in range(YIELDS):
+                await asyncio.sleep(0)
+            return
+        await _within(TICK, self._stirred)
+        if self._stirred.is_set():
+            await _within(GATHER_MOST, self._wake)
+        if self._wake.is_set():
+            await asyncio.sleep(self._gather)
+
     def step(self) -> None:
         """Decide once, and start to carry it out."""
         if self._controller.leading and not self._leadership.holds:
             self.stand_down()
+        self._cut_short = False
         try:
             actions = self._controller.step()
         except Exception:
             log.exception("planning failed; trying again at the next change")
             return
         self.executor.start(actions)
+        self._cut_short = self._controller.leading and self._controller.lifecycle.behind
         if self._controller.lifecycle.restless:
             self.wake()
 

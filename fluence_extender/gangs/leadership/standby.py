@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from fluence_extender.gangs.leadership.replay import steered_node
-from fluence_extender.gangs.lifecycle.attempts import size_of
 from fluence_extender.gangs.lifecycle.member_states import NOT_BOUND, MemberEvent, Waiting, move, update
 from fluence_extender.gangs.lifecycle.refusals import NO_REFUSALS, Refusals
+from fluence_extender.gangs.lifecycle.rules import size_of
 from fluence_extender.gangs.lifecycle.states import finish, settle
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry

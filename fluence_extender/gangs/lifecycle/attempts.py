@@ -4,10 +4,13 @@ A gang is tried once for each version of the ledger. A demand that had no place 
 promised gang is tried first with the members that it lacks, and then by itself with those beyond its size.
 
 Invariant: a step tries gangs for a bounded time, however many wait. So gangs that can't be placed delay neither the
-placed ones nor other work. Half of the time is for the first gangs in order. If none of them gets a place, the rest is
-for the gangs after the last one that was reached, and at least one of them. So each gang gets its attempt, even if the
-ledger changes before a pass is through. While reservations are searched for, only some steps try further gangs, and
-those that the queue has stopped are tried again after all reservations are found.
+placed ones nor other work. Half of the time is for the first gangs in order. Unless the last of these gets its places,
+the rest is for further gangs, of which the namespaces have one after the other, and at least for one of them. So each
+gang gets its attempt, even if the ledger changes before a pass is through. While reservations are searched for, only
+some steps try further gangs, and those that the queue has stopped are tried again after all reservations are found.
+
+Gangs that a rule keeps waiting aren't tried: `rules` says why when they are looked at. A limit may be reached during a
+step, so it is looked at again here.
 """
 
 from __future__ import annotations
@@ -19,13 +22,13 @@ import structlog
 
 from fluence_extender.gangs.lifecycle.displacement import Displacement
 from fluence_extender.gangs.lifecycle.failures import FailureRecord, Failures
-from fluence_extender.gangs.lifecycle.incomplete import rejection
 from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.namespace_quotas import NamespaceQuotas
 from fluence_extender.gangs.lifecycle.pins import pinned
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.lifecycle.rounds import Round
-from fluence_extender.gangs.membership.assembly import foreign_gates, required_size, waiting_for_gates
+from fluence_extender.gangs.lifecycle.rules import invalid, size_of
+from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.preemption.manager import PreemptionManager
@@ -36,7 +39,7 @@ from fluence_extender.gangs.queue.future import Request
 from fluence_extender.gangs.queue.turns import InLine
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey, HistoryKind
-from fluence_extender.model.reason import Reason, ReasonCode, named_elsewhere, waiting
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.lacks import Lack, Lacks
 from fluence_extender.queueing.order import Rank
@@ -87,8 +90,8 @@ class Attempts:
         self._places = places
         self._lacks = Lacks(ledger, eligibility)
         self._failures = Failures(ledger, self._lacks)
-        self._reached: Rank | None = None
-        self._round = Round()
+        self._round = Round(queue.turns)
+        self._behind_since = 0.0
         self._searched = 0
         self._idle: dict[float, bool] = {}
         self.explained: list[Gang] = []
@@ -106,13 +109,18 @@ class Attempts:
         """Whether gangs weren't tried last time, because the step had placed enough pods or taken long enough."""
         return self._round.unfinished
 
+    def untried_for(self, now: float) -> float:
+        """Return for how many seconds the gang that has waited the longest for an attempt has waited for it."""
+        oldest = min((place.gang.attempt.since for place in self._round.left()), default=now)
+        return max(0.0, now - max(oldest, self._behind_since))
+
     def make(self, looked_at: Set[GangKey], now: float) -> set[GangKey]:
         """Try gangs that might fit: those just looked at, or all waiting ones if more capacity may be free.
 
         Return the gangs that may have changed in more than their reason; ``explained`` has the others.
         """
         self.explained = []
-        self._begin(looked_at)
+        self._begin(looked_at, now)
         self._preemption.begin_round()
         self._idle.clear()
         # A search for victims goes on only where its gang is tried each time.
@@ -120,20 +128,21 @@ class Attempts:
         changed: set[GangKey] = set()
         before = self._placed
         until = self._clock()
-        turns = (self._round.first, self._next_further)
+        turns = self._round.first, self._round.further
         for turn in turns[:1] if self._searched % WITHOUT_FURTHER else turns:
-            if self._placed != before:
-                # The first gangs get places, so the next ones in order may fit, too.
-                break
             until += TRIED_WITHIN
-            passed, ready = 0, self._queue.ready()
+            passed, ready, got = 0, self._queue.ready(), self._placed
             while ready and self._placed - before < PLACED_AT_ONCE and (place := turn()) is not None:
+                got = self._placed
                 if self._attempt(place, now, changed):
                     passed, ready = 0, self._queue.ready()
                 else:
                     passed += 1
                 if passed % PASSED_AT_ONCE == 0 and self._clock() >= until:
                     break
+            if self._placed != got:
+                # The last of the first gangs got its places, so the next one in order may fit, too.
+                break
         place = None if searching is None else self._queue.turns.find(searching)
         if place is not None and searching not in changed:
             self._attempt(place, now, changed)
@@ -143,12 +152,12 @@ class Attempts:
             self._registry.dirty.update(self._queue.limited_gangs())
         return changed
 
-    def postpone(self, looked_at: Set[GangKey]) -> None:
+    def postpone(self, looked_at: Set[GangKey], now: float) -> None:
         """Let gangs that were just looked at be tried in a later step."""
         self.explained = []
-        self._begin(looked_at)
+        self._begin(looked_at, now)
 
-    def _begin(self, looked_at: Set[GangKey]) -> None:
+    def _begin(self, looked_at: Set[GangKey], now: float) -> None:
         # Each reservation that is found changes what others may use. One round after all of them is enough.
         searching = self._queue.restless
         self._searched = self._searched + 1 if searching else 0
@@ -156,18 +165,14 @@ class Attempts:
         version = self._ledger.version, self._tried_version[1] if searching else self._queue.version
         if version != self._tried_version:
             self._tried_version = version
-            self._round = Round(self._queue.turns.line, self._reached)
+            if not self._round.unfinished:
+                self._behind_since = now
+            self._round = Round(self._queue.turns)
             return
         for key in looked_at:
             place = self._queue.turns.find(key)
             if place is not None:
                 self._round.add(place)
-
-    def _next_further(self) -> InLine | None:
-        place = self._round.further()
-        if place is not None:
-            self._reached = place.rank
-        return place
 
     def _attempt(self, place: InLine, now: float, changed: set[GangKey]) -> bool:
         """Try a gang if it might fit, and add it to ``changed`` unless nothing but its reason has changed.
@@ -176,6 +181,7 @@ class Attempts:
         """
         gang, rank = place.gang, place.rank
         attempt = gang.attempt
+        attempt.since = now
         if (
             gang.rest.until > now
             or (
@@ -183,7 +189,7 @@ class Attempts:
                 and attempt.again_at > now
                 and not self._queue.reconsiders(gang, rank)
             )
-            or self._queue.turns.find(gang.key) is not place
+            or gang.key in self._registry.dirty
         ):
             return False
         known = (
@@ -255,7 +261,7 @@ class Attempts:
         size, ready, attempt = size_of(gang), gang.pending(), gang.attempt
         if isinstance(size, Reason) or len(ready) < len(gang.alive()) or len(ready) + gang.ended != size:
             return None
-        if _invalid(ready) or any(map(_differs, ready)) or not self._queue.admission.is_unobstructed(gang):
+        if any(map(_differs, ready)) or not self._queue.admission.counts_alone(gang):
             return None
         attempt.record = self._record(gang, ready, now)
         reason = self._recorded_reason(gang, rank, now)
@@ -281,24 +287,23 @@ class Attempts:
         settled = sum(1 for member in gang.alive() if member.assignment is not None)
         missing = size - settled - gang.ended
         if not gang.begun and len(ready) < missing:
-            gang.explain(self._not_whole(gang, size, missing), now)
-            return False
-        if not ready:
-            gang.explain(waiting_for_gates(gang.alive()), now)
             return False
         self._preemption.order(gang, ready)
         apart = bool(settled or len(ready) != missing)
         ready, later = (ready[:missing], ready[missing:]) if gang.promised and missing > 0 else (ready, [])
         # Members that replace lost ones of a gang that runs, and members beyond its size, are placed one by one.
         fewest = 1 if gang.begun and gang.whole else max(missing, 1)
+        limit = self._queue.admission.limit(gang)
         obstacle = (
-            _invalid(ready)
-            or self._queue.admission.obstacle(gang)
+            limit
+            or invalid(ready)
             or self._preemption.obstacle(gang, ready)
             or self._over_quota(gang, ready, fewest)
         )
         if obstacle is not None:
             gang.explain(obstacle, now)
+            if limit is not None:
+                self._queue.set_aside(gang, limit)
             return False
         if not settled:
             _note_whole(gang, ready, size)
@@ -366,20 +371,6 @@ class Attempts:
         self._queue.block(gang, rank, lacking, request, alike)
         return True
 
-    def _not_whole(self, gang: Gang, size: int, missing: int) -> Reason:
-        """Return why a gang waits that has too few members without gates of others."""
-        present = len(gang.alive()) + gang.ended
-        if present >= size:
-            return waiting_for_gates(gang.alive()) or waiting(present, size)
-        elsewhere = self._registry.foreign_members(gang)
-        never = self._places.never([member.pod for member in gang.placeless()], missing)
-        if never is None:
-            reason, rejected = waiting(present, size, elsewhere), rejection(gang.members.values())
-            return reason.followed_by(rejected) if rejected else reason
-        for foreign in named_elsewhere(elsewhere):
-            never = never.followed_by(foreign)
-        return never
-
     def _make_room(self, gang: Gang, ready: list[Member], needed: int, reason: Reason, now: float) -> Reason:
         """Try to free capacity for ``needed`` members without a place, and return why they wait until it is free."""
         lacking = [member for member in ready if member.assignment is None]
@@ -393,7 +384,7 @@ class Attempts:
         """Return whether nothing but its demand and the order of gangs decides if a gang has a place next time."""
         if gang.attempt.again_at < NEVER or any(pinned(one) for one in members):
             return False
-        return self._queue.admission.is_unobstructed(gang)
+        return self._queue.admission.counts_alone(gang)
 
     def _record(self, gang: Gang, members: Sequence[Member], now: float) -> FailureRecord:
         """Return the record that all gangs with this demand share."""
@@ -451,11 +442,6 @@ class Attempts:
         return reason
 
 
-def size_of(gang: Gang) -> int | Reason:
-    """Return how many members make the gang whole, or why that isn't known."""
-    return required_size(gang.key, gang.alive())
-
-
 def _needed(gang: Gang, size: int) -> int:
     """Return how many places the gang lacks."""
     placed = sum(1 for member in gang.alive() if member.assignment is not None)
@@ -472,10 +458,3 @@ def _differs(member: Member) -> bool:
     """Return whether a member may fare otherwise than one with the same demand that was never placed."""
     placed = member.assignment is not None
     return placed or bool(member.refusals.barred or foreign_gates(member.pod)) or pinned(member)
-
-
-def _invalid(ready: Iterable[Member]) -> Reason | None:
-    broken = next((member.pod for member in ready if member.pod.problem), None)
-    return (
-        None if broken is None else Reason(ReasonCode.INVALID_REQUEST, f"pod {broken.name}: {broken.problem}")
-    )

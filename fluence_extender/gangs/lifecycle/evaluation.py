@@ -1,30 +1,32 @@
-"""Evaluation of gangs that have changed: their state and, where they can't be planned, their reason.
+"""Evaluation of gangs that have changed: their state and, where they can't be planned or tried, their reason.
 
 After a start or a change of leader thousands have changed, so a step evaluates them for a bounded time, and other work
-goes on between steps. Invariant: no gang is tried before all changed gangs are evaluated, because one of these may be
-ahead of it in the queue.
+goes on between steps. The namespaces take turns. Invariants: no gang is tried before those are evaluated that had
+changed when the service began to lead, because one of these may be ahead of it in the queue. Later, changed gangs that
+one step can't evaluate keep others from being tried for `ALL_FIRST` steps at most.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
 
-from fluence_extender.gangs.lifecycle.attempts import size_of
 from fluence_extender.gangs.lifecycle.deadlines import gather
 from fluence_extender.gangs.lifecycle.incomplete import explain_begun
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.lifecycle.namespace_quotas import NamespaceQuotas
 from fluence_extender.gangs.lifecycle.places import Places
+from fluence_extender.gangs.lifecycle.rules import Rules, size_of
 from fluence_extender.gangs.lifecycle.states import finish, settle
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason
 
 EVALUATED_WITHIN = 0.004
 """Seconds after which a step evaluates no more gangs that have changed."""
+
+ALL_FIRST = 16
+"""In so many steps in a row no gang is tried because changed gangs are left. After that, each step does both."""
 
 
 class Evaluation:
@@ -34,7 +36,7 @@ class Evaluation:
         self,
         registry: Registry,
         places: Places,
-        admission: QueueAdmission,
+        rules: Rules,
         quotas: NamespaceQuotas,
         limits: Limits,
         clock: Callable[[], float],
@@ -42,36 +44,41 @@ class Evaluation:
     ) -> None:
         self._registry = registry
         self._places = places
-        self._admission = admission
+        self._rules = rules
         self._quotas = quotas
         self._limits = limits
         self._clock = clock
         self._on_whole = on_whole
-        self.left: list[GangKey] = []
-        """The changed gangs that are left for the next step, as a heap."""
+        self._first: set[GangKey] = set()
+        self._behind = 0
+        self.cut_short = False
+        """Whether the last step left changed gangs for the next one."""
 
-    def evaluate_changed(self, looked_at: set[GangKey], now: float) -> bool:
-        """Evaluate gangs that have changed, and add them to ``looked_at``; return whether all are evaluated now.
+    def all_first(self) -> None:
+        """Let no gang be tried before those are evaluated that have changed until now."""
+        self._first = set(self._registry.dirty)
 
-        Gangs that change while others are evaluated are left for the next step.
-        """
-        until, dirty, continued = self._clock() + EVALUATED_WITHIN, self._registry.dirty, bool(self.left)
-        if not self.left:
-            # A heap orders gangs as they are taken, so that no step has to sort thousands.
-            self.left = list(dirty)
-            heapq.heapify(self.left)
-        while self.left:
-            key = heapq.heappop(self.left)
-            if key in dirty:
-                dirty.discard(key)
-                self._evaluate(self._registry.gangs[key], now)
-                self._admission.note(self._registry.gangs[key])
-                self._quotas.note(self._registry.gangs[key])
-                looked_at.add(key)
-            if self.left and self._clock() >= until:
-                return False
-        # Between the steps of one evaluation others may have changed.
-        return not continued or not dirty
+    def evaluate_changed(self, looked_at: set[GangKey], now: float) -> None:
+        """Evaluate gangs that have changed, and add them to ``looked_at``."""
+        until, dirty = self._clock() + EVALUATED_WITHIN, self._registry.dirty
+        while dirty:
+            key = dirty.take()
+            self._first.discard(key)
+            gang = self._registry.gangs[key]
+            self._evaluate(gang, now)
+            self._rules.apply(gang, now)
+            self._quotas.note(gang)
+            looked_at.add(key)
+            if dirty and self._clock() >= until:
+                break
+        self.cut_short = bool(dirty)
+        self._first &= self._registry.gangs.keys() if dirty else set()
+        self._behind = self._behind + 1 if dirty and not self._first else 0
+
+    @property
+    def may_try(self) -> bool:
+        """Whether gangs may be tried now."""
+        return not self._registry.dirty or self._behind > ALL_FIRST
 
     def _evaluate(self, gang: Gang, now: float) -> None:
         """Settle the gang's state and, if it can't be planned, its reason."""

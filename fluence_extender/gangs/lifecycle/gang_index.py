@@ -65,5 +65,5 @@ class GangIndex:
         """Return the gangs for which something may still have to be done, in a stable order."""
         gangs = self._registry.gangs
         return self.existing(
-            {key for key, one in gangs.items() if one.state not in SETTLED} | self._registry.dirty
+            {key for key, one in gangs.items() if one.state not in SETTLED}.union(self._registry.dirty)
         )

@@ -53,6 +53,7 @@ from fluence_extender.gangs.lifecycle.resting import (
     note_failed_binding,
     note_silent_scheduler,
 )
+from fluence_extender.gangs.lifecycle.rules import Rules
 from fluence_extender.gangs.lifecycle.steering import Steering
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
@@ -105,7 +106,7 @@ class Lifecycle:
             registry, ledger, self._places, planner, limits, clock, *taking, on_preempted
         )
         self._displacement = Displacement(self._places, planner, ledger, registry.workloads, limits)
-        quotas = self.namespace_quotas = NamespaceQuotas(ledger)
+        quotas = self.namespace_quotas = NamespaceQuotas(registry.look_at)
         waiting = registry, ledger, self._places, self.preemption, self._displacement, self.queue
         self._attempts = Attempts(*waiting, quotas, planner.eligibility, clock)
         self.births = Births(registry, ledger, limits, clock, self.admission)
@@ -117,7 +118,8 @@ class Lifecycle:
         self.node_holds = NodeHolds(ledger, self.queue, limits.grow_after is not None)
         self._steering = Steering(planner, self._displacement, self.births, ledger.device_rooms)
         self._gang_index = GangIndex(registry, limits)
-        self._evaluation = Evaluation(registry, self._places, self.admission, quotas, limits, clock, on_whole)
+        self._rules = Rules(registry, self._places, self.admission)
+        self._evaluation = Evaluation(registry, self._places, self._rules, quotas, limits, clock, on_whole)
 
     def pod_changed(self, member: Member, before: Pod | None = None) -> None:
         """React to a new state of a pod of ours; ``before`` is its last known state, if any."""
@@ -198,6 +200,7 @@ class Lifecycle:
         """Move members away from a node to which they can't be bound any more, and let all waiting gangs try again."""
         self._ledger.changed()
         self._registry.revision += 1
+        self._rules.node_changed()
         now = self._clock()
         for gang in self._gang_index.unsettled():
             if self._resting.shorten(gang, now):
@@ -367,6 +370,11 @@ class Lifecycle:
         self._registry.revision += 1
         self._registry.dirty.update(self._registry.gangs)
 
+    def _look_at_all_first(self) -> None:
+        """Look at every gang again before any is tried."""
+        self.look_at_all()
+        self._evaluation.all_first()
+
     def replay(self) -> None:
         """Take over bound pods after a start."""
         for gang, member in self._registry.members():
@@ -375,7 +383,7 @@ class Lifecycle:
         for member in take_over_bound(self._registry, self._ledger):
             if member.pod.deleting:
                 self.pod_changed(member)
-        self.look_at_all()
+        self._look_at_all_first()
 
     def lead(self) -> None:
         """Begin to decide, after only following facts; keep the places to which the last leader steered pods."""
@@ -391,7 +399,7 @@ class Lifecycle:
                 update(member, requested_at=self._clock())
             elif member.displaced_since < NEVER:
                 update(member, displaced_since=NEVER)
-        self.look_at_all()
+        self._look_at_all_first()
 
     def resume_place(self, uid: str) -> None:
         """Hold the node to which a foreseen pod is confined by its Job's plan, if it still has room."""
@@ -418,24 +426,22 @@ class Lifecycle:
                 self._registry.dirty.add(gang.key)
         known = self._gang_index.existing(looked_at)
         self._registry.dirty.update(gang.key for gang in known if falls_late(gang, now, self.limits))
-        all_evaluated = self._evaluation.evaluate_changed(looked_at, now)
-        if not self._registry.dirty:
-            # A set that was emptied item by item keeps its large table, which is slow to walk; clear() frees it.
-            self._registry.dirty.clear()
+        self._evaluation.evaluate_changed(looked_at, now)
+        all_evaluated = not self._registry.dirty
         for gang in self._gang_index.existing(looked_at):
             self._resting.give_up_stalled(gang, now)
-        if all_evaluated:
+        if self._evaluation.may_try:
             looked_at |= self._try_waiting(looked_at, now)
         else:
-            self._attempts.postpone(looked_at)
+            self._attempts.postpone(looked_at, now)
         preempting = self.preemption.actions(now, looked_at)
         if looked_at or self._registry.dirty:
             self._registry.revision += 1
         actions: list[Action] = []
         reserved = self.queue.promised_starts()
         # Gangs that have changed and aren't evaluated yet are left for the next step.
-        changed = self._registry.dirty if all_evaluated else frozenset[GangKey]()
-        for gang in self._gang_index.existing(looked_at | changed):
+        changed = self._registry.dirty if all_evaluated else ()
+        for gang in self._gang_index.existing(looked_at.union(changed)):
             self._places.clear_unplanned(gang)
             steered, writes = self._steering.due(gang)
             actions.extend(writes)
@@ -467,7 +473,16 @@ class Lifecycle:
             self.preemption.restless,
             self.births.unfinished,
         )
-        return bool(self._registry.dirty) or any(parts)
+        return bool(self._registry.dirty) or self.behind or any(parts)
+
+    @property
+    def behind(self) -> bool:
+        """Whether the last step left gangs for the next one that it could have looked at or tried."""
+        return self._evaluation.cut_short or self._attempts.unfinished or self.queue.releasing
+
+    def untried_for(self) -> float:
+        """Return for how many seconds the gang that has waited the longest for an attempt has waited for it."""
+        return self._attempts.untried_for(self._clock())
 
     def _try_waiting(self, looked_at: set[GangKey], now: float) -> set[GangKey]:
         """Try to place waiting gangs: those just looked at, or all of them if more capacity may be free."""

@@ -9,11 +9,10 @@ Invariant: a gang's foreseen pods are counted as of the last look at the gang, a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from fluence_extender.cluster.port import Changed, Deleted, Listed, Observation
 from fluence_extender.gangs.membership.gang import Gang, Member
-from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import QuotaCharge
 from fluence_extender.model.reason import Reason, over_quota
@@ -23,15 +22,18 @@ Charges = Counter[QuotaCharge]
 
 
 class NamespaceQuotas:
-    """The ResourceQuotas by namespace, and what foreseen pods will count for in them."""
+    """The ResourceQuotas by namespace, and what foreseen pods will count for in them.
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    ``look_at`` has gangs tried again.
+    """
+
+    def __init__(self, look_at: Callable[[Iterable[GangKey]], None]) -> None:
+        self._look_at = look_at
         self._quotas: dict[str, dict[str, ResourceQuota]] = {}
         self._charged: dict[GangKey, Charges] = {}
         self._sums: dict[str, Charges] = {}
-        self._refused: set[str] = set()
-        """The namespaces in which a gang was refused since the quotas or sums last changed."""
+        self._refused: dict[str, set[GangKey]] = {}
+        """The gangs of each namespace that were refused since its quotas or sums last changed."""
 
     def observe(self, seen: Observation) -> None:
         """Take in an observation of a ResourceQuota, and have refused gangs of its namespace tried again."""
@@ -64,6 +66,7 @@ class NamespaceQuotas:
         """Stop counting gangs that are gone."""
         for key in keys:
             self._charge(key, Charges())
+            self._refused.get(key.namespace, set()).discard(key)
 
     def forget_all(self) -> None:
         """Stop counting all gangs. A new leader counts each gang again when it looks at it."""
@@ -82,7 +85,7 @@ class NamespaceQuotas:
         charged = self._sums.get(gang.key.namespace, Charges()) - self._charged.get(gang.key, Charges())
         for name, quota in sorted(quotas.items()):
             if over := quota.exceeded(own + charged):
-                self._refused.add(gang.key.namespace)
+                self._refused.setdefault(gang.key.namespace, set()).add(gang.key)
                 return over_quota(f"ResourceQuota {name} has no room for all its pods ({', '.join(over)})")
         return None
 
@@ -96,9 +99,8 @@ class NamespaceQuotas:
                 self._try_again({key.namespace})
 
     def _try_again(self, namespaces: set[str]) -> None:
-        if namespaces & self._refused:
-            self._refused -= namespaces
-            self._ledger.changed()
+        for namespace in namespaces:
+            self._look_at(self._refused.pop(namespace, ()))
 
 
 def _charges(members: Iterable[Member]) -> Charges:

@@ -163,7 +163,7 @@ class Attempt:
     attempt may succeed on the same version. ``beyond`` is the number of the member beyond the gang's size with which
     the next attempt begins. ``record`` is shared by all gangs with the same demand. It is None if more than the demand
     decides whether the gang has a place. ``duration`` is how many seconds the gang runs whenever it starts, None if
-    that isn't known yet or changes with the time.
+    that isn't known yet or changes with the time. ``since`` is when the gang was last tried or came into line.
     """
 
     version: int = -1
@@ -172,6 +172,7 @@ class Attempt:
     beyond: int = 0
     record: FailureRecord | None = None
     duration: float | None = None
+    since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +250,9 @@ class Gang:
     the queue gives to work without a PriorityClass, None if it gives none. ``head_start`` is how many seconds of
     waiting its priority is worth, None if the higher priority always comes first. ``entitlement`` is that of its queue
     with this gang. ``foretold`` are the starts that the queue has promised, for the account of past work. ``met`` are
-    its dependencies that were met, each as its annotation names it.
+    its dependencies that were met, each as its annotation names it. ``obstacle`` is the rule that keeps it out of the
+    line that is tried, None if it is in it. ``limited`` is the queue and user of whose running gangs one has to end
+    before it is tried, None if that isn't its obstacle.
     """
 
     key: GangKey
@@ -276,6 +279,8 @@ class Gang:
     foretold: Foretold = NOTHING_FORETOLD
     asks_since: float = 0.0
     met: frozenset[str] = frozenset()
+    obstacle: Reason | None = None
+    limited: tuple[str, str | None] | None = None
 
     def alive(self) -> list[Member]:
         """Return the members that count."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from fluence_extender.gangs.membership.awaited import Awaited
+from fluence_extender.gangs.membership.changed import Changed
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.foreign_pods import ForeignPods
 from fluence_extender.gangs.membership.gang import JOB_SET_UID, Gang, Member
@@ -62,7 +63,7 @@ class Registry:
         self.revision = 0
         self._by_name: Multimap[tuple[str, str], GangKey] = Multimap()
         self._by_owner: Multimap[str, GangKey] = Multimap()
-        self.dirty: set[GangKey] = set()
+        self.dirty = Changed()
         self._gang_of: dict[str, GangKey] = {}
         self._priorities: Counter[int] = Counter()
         self.workloads = WorkloadIndex()
@@ -175,7 +176,6 @@ class Registry:
             gang.note(HistoryKind.SEEN, pod.name)
         self._gang_of[pod.uid] = key
         self._touch_group(key)
-        self._touch_waiting_for(key)
         self.revision += 1
         self.dirty.add(key)
         return member
@@ -220,12 +220,14 @@ class Registry:
         key = gang.key
         self.gangs[key] = gang
         self._by_name.add(_begins(key.namespace, key.name), key)
+        self._touch_waiting_for(key)
 
     def _remove(self, gang: Gang) -> None:
         key = gang.key
         del self.gangs[key]
         self.dirty.discard(key)
         self._by_name.discard(_begins(key.namespace, key.name), key)
+        self._touch_waiting_for(key)
 
     def drop_pod(self, uid: str) -> None:
         """Forget a pod of ours that is gone."""
@@ -256,7 +258,6 @@ class Registry:
     def _touch(self, key: GangKey) -> None:
         self.revision += 1
         self._touch_group(key)
-        self._touch_waiting_for(key)
         if self.gangs[key].members:
             self.dirty.add(key)
             return
@@ -271,10 +272,17 @@ class Registry:
         if key.convention is Convention.COSCHEDULING:
             self.touched_groups.add((key.namespace, key.name))
 
+    def look_at(self, keys: Iterable[GangKey]) -> None:
+        """Mark those of ``keys`` that exist to be looked at again."""
+        self.dirty.update(key for key in keys if key in self.gangs)
+
     def _touch_waiting_for(self, key: GangKey) -> None:
-        """Mark the gangs that wait for the end of this one."""
-        name = str(key).removeprefix(f"{key.namespace}/")
-        self.dirty.update(self.awaited.by(key.namespace, Target("gang", name)) & self.gangs.keys())
+        """Mark the gangs that wait for the end of this one, which has come or gone."""
+        target = Target("gang", str(key).removeprefix(f"{key.namespace}/"))
+        waiting = self.awaited.by(key.namespace, target)
+        self.awaited.outcomes.pop((key.namespace, target), None)
+        self.awaited.to_follow |= waiting
+        self.look_at(waiting)
 
     def put_foreign_pod(self, pod: Pod) -> None:
         """Record a foreign pod, which may name a gang of ours."""
@@ -299,7 +307,7 @@ class Registry:
         also = LINKED if key.convention is Convention.LABEL else ()
         same = (key, *(key._replace(convention=one) for one in also))
         same += tuple(one._replace(part="") for one in same if one.part)
-        self.dirty.update(one for one in same if one in self.gangs)
+        self.look_at(same)
 
     def put_workload(self, workload: Workload) -> None:
         """Record an object that may state how large gangs are."""
@@ -335,8 +343,11 @@ class Registry:
         ``before`` is the object as last observed, None if it is new or gone.
         """
         if isinstance(workload, Job) and _ending(workload) != (before and _ending(before)):
-            target = Target("job", workload.name)
-            self.dirty.update(self.awaited.by(workload.namespace, target) & self.gangs.keys())
+            waiting = self.awaited.by(workload.namespace, Target("job", workload.name))
+            self.awaited.to_follow |= waiting
+            self.look_at(waiting)
+            # A gang has ended as its Job has.
+            self.look_at(self._by_owner.of(workload.uid))
         if isinstance(workload, Resumable) and _place(workload) != _place(before):
             self._queue_anew(workload)
         if workload.submission != (NOTHING_SAID if before is None else before.submission):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from sys import intern
 from typing import TypedDict
 
@@ -19,7 +20,6 @@ from fluence_extender.gangs.queue.dependencies import Dependee, Dependencies, un
 from fluence_extender.gangs.queue.ends import declared
 from fluence_extender.gangs.queue.fair_shares import FairShares
 from fluence_extender.gangs.queue.obstacles import (
-    duration_obstacle,
     hold_obstacle,
     limit_obstacle,
     queue_obstacle,
@@ -27,13 +27,14 @@ from fluence_extender.gangs.queue.obstacles import (
 from fluence_extender.gangs.queue.quotas import Quotas
 from fluence_extender.gangs.queue.settings import Queues, usual_seconds
 from fluence_extender.gangs.queue.submissions import submission_of
-from fluence_extender.gangs.queue.usage import Place, Usage
+from fluence_extender.gangs.queue.turns import InLine
+from fluence_extender.gangs.queue.usage import Group, Place, Usage
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.access import Caller
 from fluence_extender.model.dependency import Ending, Target, parse_dependencies
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import PastUse, Queue, QueueLimits, Stop
+from fluence_extender.model.queue import PastUse, Queue, QueueLimits
 from fluence_extender.model.reason import Reason, ReasonCode, waits_for
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.model.submission import Submission
@@ -42,6 +43,9 @@ from fluence_extender.queueing.entry import EQUAL, Age
 from fluence_extender.queueing.order import Rank, rank
 
 NO_LIMITS = QueueLimits()
+RELEASED_AT_ONCE = 8
+"""How many gangs that a limit keeps waiting are tried at a time once their group may run more."""
+
 NO_QUEUE_NAME = ""
 """The name under which gangs without a queue count."""
 
@@ -61,8 +65,10 @@ class QueueAdmission:
     def __init__(self, registry: Registry, queues: Queues, ledger: Ledger) -> None:
         self._registry = registry
         self._queues = queues
-        self._dependencies = Dependencies(registry.awaited)
+        self._dependencies = Dependencies(registry.awaited, registry.look_at)
         self.usage = Usage()
+        self.opened: dict[Group, Sequence[Gang]] = {}
+        """The groups that may run more gangs since one has ended, with the gangs that were released last."""
         self.quotas = Quotas(queues, self.usage, ledger)
         self.shares = FairShares(queues, self.quotas, self.usage, registry.gone.clock)
         self._classed: tuple[int, dict[object, tuple[int, float]]] = (queues.revision, {})
@@ -122,19 +128,17 @@ class QueueAdmission:
         return submission_of(gang, self._registry.workloads).user or self.user_of(gang)
 
     def obstacle(self, gang: Gang) -> Reason | None:
-        """Return why the gang may not start, None if it may or has places already."""
+        """Return why the gang, which was just counted, may not start; None if it may or has places already."""
         if _runs(gang):
-            self._dependencies.forget(gang.key)
             return None
+        own = partial(_names, gang)
         submission = submission_of(gang, self._registry.workloads)
-        queue = self.queue_of(gang, submission)
-        self._count(gang, queue, submission)
         held = hold_obstacle(submission.hold)
         if held is not None:
             return held
-        waits = self._dependencies.obstacle(
-            gang, submission, _names(gang), lambda target: self._look(gang.key.namespace, target)
-        )
+        queue = self.queue_of(gang, submission)
+        look, follow = partial(self._look, gang.key.namespace), partial(self._follow, gang.key.namespace)
+        waits = self._dependencies.obstacle(gang, submission, own, look, follow)
         if waits is not None or isinstance(queue, Reason):
             return waits or (queue if isinstance(queue, Reason) else None)
         durations = self._declared(gang)
@@ -142,15 +146,48 @@ class QueueAdmission:
             gang.key, queue, user_for(gang.key, submission), gang.created, durations, self.usage
         )
 
-    def is_unobstructed(self, gang: Gang) -> bool:
-        """Return whether a gang without places has no obstacle, and can get none unless it or its queue changes."""
-        submission = submission_of(gang, self._registry.workloads)
-        if submission.after is not None or hold_obstacle(submission.hold) is not None or self.quotas.active:
+    def counts_alone(self, gang: Gang) -> bool:
+        """Return whether a gang can get no obstacle by what others do, as long as its queue stays as it is."""
+        place = self.usage.place(gang.key)
+        queue = self._queues.queues.get(place.queue) if place is not None else None
+        return queue is not None and queue.limits == NO_LIMITS and not self.quotas.active
+
+    def limit(self, gang: Gang) -> Reason | None:
+        """Return the limit of its queue that keeps a gang without places waiting now, None if none does."""
+        place = self.usage.place(gang.key)
+        queue = None if place is None or place.runs else self._queues.queues.get(place.queue)
+        if place is None or queue is None or queue.limits == NO_LIMITS:
+            return None
+        return limit_obstacle(gang.key, queue, place.user, self.usage)
+
+    def full_group(self, gang: Gang, obstacle: Reason) -> Group | None:
+        """Return of whose running gangs one has to end before the gang may start, None if its obstacle is another."""
+        place = self.usage.place(gang.key)
+        if place is None or obstacle.code not in (ReasonCode.QUEUED, ReasonCode.OVER_USER_LIMIT):
+            return None
+        return next(filter(self._is_full, place.groups), None)
+
+    def _is_full(self, group: Group) -> bool:
+        queue = self._queues.queues.get(group[0])
+        if queue is None:
             return False
-        queue = self.queue_of(gang, submission)
-        if isinstance(queue, Reason) or queue.stop is not Stop.NONE or queue.limits != NO_LIMITS:
-            return False
-        return duration_obstacle(queue, self._declared(gang)) is None
+        most = queue.limits.running if group[1] is None else queue.limits.running_per_user
+        return bool(most) and self.usage.running(group) >= most
+
+    def release(self, limited: Mapping[Group, Sequence[InLine]]) -> None:
+        """Have some of the ``limited`` gangs of each group looked at that may run more gangs, the first in order.
+
+        The others have to wait until these have been tried: mostly the first of them use the room up.
+        """
+        dirty = self._registry.dirty
+        for group, last in list(self.opened.items()):
+            if group not in limited or self._is_full(group):
+                del self.opened[group]
+            elif not any(
+                one.key in dirty or (one.obstacle is None and one.attempt.version < 0) for one in last
+            ):
+                self.opened[group] = [place.gang for place in limited[group][:RELEASED_AT_ONCE]]
+                self._registry.look_at(one.key for one in self.opened[group])
 
     def _declared(self, gang: Gang) -> Iterator[float | None]:
         workloads = self._registry.workloads
@@ -159,11 +196,9 @@ class QueueAdmission:
     def is_limited(self, gang: Gang) -> bool:
         """Return whether limits of its queue keep a gang waiting now."""
         place = self.usage.place(gang.key)
-        queue = None if place is None or place.runs else self._queues.queues.get(place.queue)
-        if place is None or queue is None:
+        if place is None or place.runs or place.queue not in self._queues.queues:
             return False
-        over = self.quotas.obstacle(queue.name, place.asks)
-        return over is not None or limit_obstacle(gang.key, queue, place.user, self.usage) is not None
+        return self.quotas.obstacle(place.queue, place.asks) is not None or self.limit(gang) is not None
 
     def queue_for(
         self, key: GangKey, pods: Sequence[Pod], submission: Submission, now: float
@@ -209,9 +244,12 @@ class QueueAdmission:
         )
 
     def note(self, gang: Gang) -> None:
-        """Count a gang in its present state."""
+        """Count a gang in its present state, and have those looked at that wait for its end if it has ended."""
+        self._tell_waiting(gang)
         before = self.usage.place(gang.key)
         leaving = not gang.alive() and _leaves(gang)
+        if _runs(gang):
+            self._dependencies.forget(gang.key, partial(_names, gang))
         if before is not None and before.runs and (leaving or _runs(gang)):
             if self.quotas.active:
                 held = self.quotas.held(gang, before.queue, before)
@@ -223,7 +261,7 @@ class QueueAdmission:
             return
         submission = submission_of(gang, self._registry.workloads)
         if submission.after is None:
-            self._dependencies.forget(gang.key)
+            self._dependencies.forget(gang.key, partial(_names, gang))
         self._count(gang, self.queue_of(gang, submission), submission)
 
     def take_up(self) -> None:
@@ -265,6 +303,9 @@ class QueueAdmission:
             self.shares.changes(before, place)
             self.usage.put(key, place)
             self.quotas.moved(before, place)
+            if before is not None and before.runs:
+                for group in before.groups:
+                    self.opened.setdefault(group, ())
 
     def _wake(self, left: Place) -> None:
         """Mark the gangs that come within a queue's limits because another gang has left its line."""
@@ -281,12 +322,33 @@ class QueueAdmission:
         """Return the state of a Job or a gang for which others wait, None if it doesn't exist."""
         if target.kind == "job":
             job = self._registry.workloads.find(Job, namespace, target.name)
-            return None if job is None else Dependee(job.outcome, job.submission.after or "")
-        gangs = self._registry.named(namespace, target.name)
+            return None if job is None else Dependee(job.outcome)
+        gangs, outcomes = self._registry.named(namespace, target.name), self._registry.awaited.outcomes
         if not gangs:
             return None
-        submission = submission_of(gangs[0], self._registry.workloads)
-        return Dependee(self._outcome(gangs[0]), submission.after or "")
+        if (namespace, target) not in outcomes:
+            outcomes[namespace, target] = self._outcome(gangs[0])
+        return Dependee(outcomes[namespace, target])
+
+    def _follow(self, namespace: str, target: Target) -> Iterable[Target]:
+        """Return what a Job or a gang waits for, nothing if it has ended or doesn't exist."""
+        if target.kind == "job":
+            job = self._registry.workloads.find(Job, namespace, target.name)
+            after = () if job is None or job.outcome else parse_dependencies(job.submission.after or "")
+            return () if isinstance(after, str) else (one.target for one in after)
+        gangs = self._registry.named(namespace, target.name)
+        return self._registry.awaited.targets(gangs[0].key) if gangs else ()
+
+    def _tell_waiting(self, gang: Gang) -> None:
+        """Have the gangs looked at that wait for the end of this one if it has ended, or runs again."""
+        namespace, target = gang.key.namespace, _name(gang)
+        awaited = self._registry.awaited
+        waiting = awaited.by(namespace, target)
+        if waiting and next(iter(self._registry.named(namespace, target.name)), None) is gang:
+            outcome = self._outcome(gang)
+            if awaited.outcomes.get((namespace, target), outcome) is not outcome:
+                self._registry.look_at(waiting)
+            awaited.outcomes[namespace, target] = outcome
 
     def _outcome(self, gang: Gang) -> Ending | None:
         """Return how a gang has ended: as its Job has, or successfully if all of its pods have succeeded."""
@@ -331,8 +393,12 @@ def user_for(key: GangKey, submission: Submission) -> str:
 
 def _names(gang: Gang) -> set[Target]:
     """Return the names under which others wait for a gang."""
-    own = {Target("gang", str(gang.key).removeprefix(f"{gang.key.namespace}/"))}
+    own = {_name(gang)}
     for one in gang.members.values():
         if one.pod.owner is not None and one.pod.owner.kind == "Job":
             own.add(Target("job", one.pod.owner.name))
     return own
+
+
+def _name(gang: Gang) -> Target:
+    return Target("gang", str(gang.key).removeprefix(f"{gang.key.namespace}/"))

@@ -226,15 +226,26 @@ class QueueBook:
         """Whether another step is wanted at once, because some reservations aren't found yet."""
         return self.heads.unfinished
 
+    @property
+    def releasing(self) -> bool:
+        """Whether limits may let further gangs start."""
+        return any(group in self.turns.limited for group in self.admission.opened)
+
     def ready(self) -> bool:
         """Return whether gangs behind blocked ones can be tried; if the timeline is missing, build a part of it."""
         return not self.heads.blocked or self.followed.prepare()
 
     def take_up(self) -> None:
-        """Forget the gangs that are gone."""
+        """Forget the gangs that are gone, and have some of those looked at that limits let start now."""
         for key in self._registry.left:
             self.turns.drop(key)
         self.admission.take_up()
+        self.admission.release(self.turns.limited)
+
+    def set_aside(self, gang: Gang, limit: Reason) -> None:
+        """Take a gang out of the line that is tried, because a limit of its queue was reached."""
+        gang.obstacle, gang.limited = limit, self.admission.full_group(gang, limit)
+        self.turns.put(gang)
 
     def begin(self, looked_at: Set[GangKey]) -> None:
         """Begin a step, before which the gangs that were just ``looked_at`` may have changed."""

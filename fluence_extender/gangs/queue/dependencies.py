@@ -4,12 +4,12 @@ Jobs and gangs can be deleted once they have ended. So a dependency that was met
 record of it on the gang's workloads and pods outlives a restart, and also counts for later pods of such a workload.
 
 Invariant: the work for one gang is bounded, however long the chains of its dependencies are. Only the first Jobs and
-gangs on them are followed to find out whether a chain leads back to the gang.
+gangs on them are followed to find out whether a chain leads back to the gang, and only when dependencies on it change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from fluence_extender.gangs.membership.awaited import Awaited
@@ -32,14 +32,19 @@ _NAMES = {"job": "Job", "gang": "gang"}
 
 @dataclass(frozen=True, slots=True)
 class Dependee:
-    """A Job or a gang for which others may wait: how it ended, None until then, and its own annotation ``after``."""
+    """A Job or a gang for which others may wait: how it ended, None until then."""
 
     outcome: Ending | None
-    after: str = ""
 
 
 Look = Callable[[Target], Dependee | None]
 """Returns the state of a Job or a gang of the namespace, None if none has that name."""
+
+Follow = Callable[[Target], Iterable[Target]]
+"""Returns what a Job or a gang of the namespace waits for, nothing if it has ended."""
+
+Names = Callable[[], Set[Target]]
+"""Returns the names under which others wait for a gang."""
 
 
 def unmet(dependencies: Iterable[Dependency], look: Look) -> Iterator[tuple[Dependency, str]]:
@@ -58,46 +63,59 @@ def unmet(dependencies: Iterable[Dependency], look: Look) -> Iterator[tuple[Depe
             )
 
 
-def circle(own: Set[Target], dependencies: Iterable[Dependency], look: Look) -> list[Target]:
+def circle(own: Set[Target], targets: Iterable[Target], follow: Follow) -> tuple[Target, ...]:
     """Return a chain of dependencies that leads from a gang with the names ``own`` back to it.
 
     The chain is empty where none is found within `MOST_FOLLOWED` steps. It ends at Jobs and gangs that have ended.
     """
-    ways = [[one.target] for one in dependencies]
-    seen: set[Target] = set()
-    for way in ways:
-        target = way[-1]
+    came: dict[Target, Target | None] = dict.fromkeys(targets)
+    found = list(came)
+    for target in found:
         if target in own:
-            return way
-        found = look(target) if target not in seen else None
-        seen.add(target)
-        if found is None or found.outcome is not None or len(ways) > MOST_FOLLOWED:
-            continue
-        following = parse_dependencies(found.after)
-        ways += [[*way, one.target] for one in following] if not isinstance(following, str) else []
-    return []
+            return _way(target, came)
+        for further in follow(target) if len(found) <= MOST_FOLLOWED else ():
+            if further not in came:
+                came[further] = target
+                found.append(further)
+    return ()
+
+
+def _way(target: Target, came: Mapping[Target, Target | None]) -> tuple[Target, ...]:
+    """Return the chain that ends at ``target``; ``came`` has the one before each."""
+    way = [target]
+    while (before := came[way[-1]]) is not None:
+        way.append(before)
+    return tuple(reversed(way))
 
 
 class Dependencies:
-    """What gangs wait for, recorded in ``awaited``."""
+    """What gangs wait for, recorded in ``awaited``, and which of them wait for themselves.
 
-    def __init__(self, awaited: Awaited) -> None:
+    A circle closes or opens where the dependencies of a gang on it change. So this gang finds it, and then those that
+    wait for it look for theirs. ``look_at`` has gangs looked at again.
+    """
+
+    def __init__(self, awaited: Awaited, look_at: Callable[[Iterable[GangKey]], None]) -> None:
         self._awaited = awaited
+        self._look_at = look_at
+        self._circles: dict[GangKey, tuple[Target, ...]] = {}
 
-    def obstacle(self, gang: Gang, submission: Submission, own: Set[Target], look: Look) -> Reason | None:
+    def obstacle(
+        self, gang: Gang, submission: Submission, own: Names, look: Look, follow: Follow
+    ) -> Reason | None:
         """Return why a gang with the names ``own`` has to wait for others, None if its dependencies are met."""
         dependencies = parse_dependencies(submission.after or "")
         if isinstance(dependencies, str) or not dependencies:
-            self.forget(gang.key)
+            self.forget(gang.key, own)
             gang.met = NO_RECORD
             return Reason(ReasonCode.INVALID_REQUEST, dependencies) if isinstance(dependencies, str) else None
         met = gang.met | submission.met
         left = dict(unmet((one for one in dependencies if str(one) not in met), look))
-        self._awaited.put(gang.key, (one.target for one in left))
         gang.met = frozenset(str(one) for one in dependencies if one not in left)
         if not left:
+            self.forget(gang.key, own)
             return None
-        way = circle(own, left, look)
+        way = self._follow(gang.key, [one.target for one in left], own, follow)
         if way:
             through = ", ".join(map(str, way))
             return waits_for(
@@ -107,6 +125,28 @@ class Dependencies:
         more = f"; and {len(texts) - MOST_SHOWN} more" if len(texts) > MOST_SHOWN else ""
         return waits_for("; for ".join(texts[:MOST_SHOWN]) + more)
 
-    def forget(self, key: GangKey) -> None:
-        """Forget a gang that waits for nothing or is gone."""
+    def _follow(
+        self, key: GangKey, targets: Sequence[Target], own: Names, follow: Follow
+    ) -> tuple[Target, ...]:
+        """Record what a gang waits for, and return the circle that leads back to it, if there is one."""
+        if self._awaited.put(key, targets) or key in self._awaited.to_follow:
+            self._note(key, circle(own(), targets, follow), own)
+        return self._circles.get(key, ())
+
+    def _note(self, key: GangKey, way: tuple[Target, ...], own: Names) -> None:
+        """Record the circle of a gang; if it is new or gone, have those that wait for the gang look for theirs."""
+        self._awaited.to_follow.discard(key)
+        if self._circles.get(key, ()) == way:
+            return
+        if way:
+            self._circles[key] = way
+        else:
+            del self._circles[key]
+        waiting = {one for target in own() for one in self._awaited.by(key.namespace, target)} - {key}
+        self._awaited.to_follow |= waiting
+        self._look_at(waiting)
+
+    def forget(self, key: GangKey, own: Names = frozenset) -> None:
+        """Forget a gang with the names ``own`` that waits for nothing or is gone."""
         self._awaited.put(key, ())
+        self._note(key, (), own)

@@ -4,6 +4,9 @@
 preemptor nodes and devices are held, which gang loses its place on an overcommitted node, and in which order starts are
 estimated.
 
+What a rule keeps from starting isn't in the line that is tried: a gang that is held, that waits for members or for the
+end of others, that has no queue, or whose queue is stopped or runs as many gangs as it may.
+
 A gang that was promised its places counts as begun, because it has to be completed. Members beyond a gang's size were
 promised nothing. Between preemptors a promise doesn't count: nodes that are held for one of them are closed to every
 gang that couldn't preempt it, even to one that was promised its places.
@@ -12,11 +15,15 @@ gang that couldn't preempt it, even to one that was promised its places.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.queue.usage import Group
 from fluence_extender.model.gang import GangKey
 from fluence_extender.queueing.entry import EQUAL, NEVER, Age, Entitlement
 from fluence_extender.queueing.order import Rank, rank
@@ -54,46 +61,84 @@ class InLine(NamedTuple):
     gang: Gang
 
 
+NOWHERE: tuple[InLine | None, Group | None, bool] = (None, None, False)
+
+
+@dataclass(slots=True)
+class NamespaceLine:
+    """The gangs of one namespace that are tried, in order, and the rank of the last that was tried in its turn."""
+
+    line: list[InLine] = field(default_factory=list)
+    reached: Rank | None = None
+
+
 class Turns:
-    """The ``line`` of the waiting gangs of ``registry``, kept in order so that no step has to sort thousands.
+    """The waiting gangs of ``registry``, kept in order so that no step has to sort thousands.
+
+    ``line`` has all of them. Those that no rule keeps waiting are in ``ready``, and those of each namespace also in
+    ``namespaces``, of which the first was served the longest ago. ``limited`` has those that a limit on running gangs
+    keeps waiting, by its queue and user.
 
     The caller has to `put` each gang that has changed. The rank of a gang that has changed since the last step isn't
-    taken from the line but computed. Invariant: a gang stands in line at most once.
+    taken from the line but computed. Invariant: a gang stands at most once in each line.
     """
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._places: dict[GangKey, InLine] = {}
+        self._places: dict[GangKey, tuple[InLine, Group | None, bool]] = {}
         self.line: list[InLine] = []
+        self.ready: list[InLine] = []
+        self.namespaces: OrderedDict[str, NamespaceLine] = OrderedDict()
+        self.limited: dict[Group, list[InLine]] = {}
 
     def of(self, gang: Gang) -> Rank:
         """Return a gang's present rank."""
-        place = self._places.get(gang.key)
-        if place is None or place.gang is not gang or gang.key in self._registry.dirty:
+        found = self._places.get(gang.key)
+        if found is None or found[0].gang is not gang or gang.key in self._registry.dirty:
             return turn(gang)
-        return place.rank
+        return found[0].rank
 
     def find(self, key: GangKey) -> InLine | None:
-        """Return where a gang stands, None if it doesn't wait."""
-        return self._places.get(key)
+        """Return where a gang stands that is tried, None if it doesn't wait or a rule keeps it waiting."""
+        place, _, ready = self._places.get(key, NOWHERE)
+        return place if ready else None
 
     def put(self, gang: Gang) -> None:
         """Put a gang in line at its present rank, or take it out if it doesn't wait."""
-        before = self._places.get(gang.key)
+        before, limited, ready = self._places.get(gang.key, NOWHERE)
         after = InLine(turn(gang), gang) if waits(gang) else None
         if before is not None:
-            if after is not None and before.gang is gang and before.rank == after.rank:
+            same = after is not None and before.gang is gang and before.rank == after.rank
+            if same and (limited, ready) == (gang.limited, gang.obstacle is None):
                 return
             self.drop(gang.key)
         if after is not None:
-            self._places[gang.key] = after
-            insort(self.line, after, key=RANK)
+            self._places[gang.key] = after, gang.limited, gang.obstacle is None
+            for line in self._lines(gang.key, gang.limited, gang.obstacle is None):
+                insort(line, after, key=RANK)
 
     def drop(self, key: GangKey) -> None:
         """Take a gang out of the line."""
-        place = self._places.pop(key, None)
-        if place is not None:
-            del self.line[bisect_left(self.line, place.rank, key=RANK)]
+        place, limited, ready = self._places.pop(key, NOWHERE)
+        if place is None:
+            return
+        for line in self._lines(key, limited, ready):
+            del line[bisect_left(line, place.rank, key=RANK)]
+        if limited is not None and not self.limited[limited]:
+            del self.limited[limited]
+        if ready and not self.namespaces[key.namespace].line:
+            del self.namespaces[key.namespace]
+
+    def _lines(self, key: GangKey, limited: Group | None, ready: bool) -> Iterator[list[InLine]]:
+        """Yield the lines in which a gang stands."""
+        yield self.line
+        if limited is not None:
+            yield self.limited.setdefault(limited, [])
+        if ready:
+            yield self.ready
+            if key.namespace not in self.namespaces:
+                self.namespaces[key.namespace] = NamespaceLine()
+            yield self.namespaces[key.namespace].line
 
 
 def waits(gang: Gang) -> bool:

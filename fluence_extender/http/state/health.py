@@ -59,7 +59,7 @@ def health_routes(service: ServiceState, metrics: Metrics, scheduler: str, gate:
         """Prometheus metrics, in the text format or OpenMetrics."""
         await gate.demand(request.scope, METRICS)
         metrics.set_gauges(*service.counts(), not readiness.not_ready_reason, readiness.leading)
-        metrics.set_queues(service.queue_counts())
+        metrics.set_queues(service.queue_counts(), service.untried_for())
         body, content_type = metrics.render(request.headers.get("accept", ""))
         return Response(body, media_type=content_type)
 

@@ -99,6 +99,10 @@ class ServiceState:
             found[queue] = QueueCount(usage.waiting((queue, None)), usage.running((queue, None)), waits)
         return found
 
+    def untried_for(self) -> float:
+        """Return for how many seconds some gang that may start hasn't been tried, 0 if all have or others lead."""
+        return self._controller.lifecycle.untried_for() if self._controller.leading else 0.0
+
     def namespaces(self) -> frozenset[str]:
         """Return the namespaces of all gangs, with those that went lately, and of all pods that hold something."""
         registry = self._controller.registry

@@ -42,6 +42,36 @@ def test_pod_is_nominated_before_it_is_ungated(world: MakeWorld) -> None:
     assert w.cluster.calls == [("nominate", "default/g-0"), ("ungate", "default/g-0")]
 
 
+def test_loop_does_not_rest_while_gangs_are_left_to_try_and_lets_others_work(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = world(node("n0", 1000), scheduling=False)
+    w.advance(1)
+    steps: list[float] = []
+    others, begun = 0, asyncio.Event()
+    monkeypatch.setattr(type(w.controller.lifecycle), "behind", property(lambda _: len(steps) < 50))
+    decide = w.controller.step
+
+    def step() -> list[Action]:
+        steps.append(w.loop.time())
+        begun.set()
+        return decide()
+
+    async def work() -> None:
+        nonlocal others
+        await begun.wait()
+        while len(steps) < 50:
+            others += 1
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(w.controller, "step", step)
+    w.driver.wake()
+    w.run(work())
+    # Virtual time passes only while the loop rests.
+    assert steps[-1] == steps[0]
+    assert others > len(steps)
+
+
 def test_nominations_are_taken_back_before_others_are_made(world: MakeWorld) -> None:
     w = world(node("n0"), scheduling=False)
     w.cluster.delays["nominate"] = 0.2

@@ -100,10 +100,11 @@ def test_metrics_count_by_queue(world: MakeWorld) -> None:
     single(w, "waits")
     w.advance(2)
     metrics = Metrics()
-    metrics.set_queues(w.state.queue_counts())
+    metrics.set_queues(w.state.queue_counts(), w.state.untried_for())
     text = metrics.render()[0].decode()
     assert f'fluence_queue_waiting{{queue="{DEFAULT_QUEUE}"}} 1.0' in text
     assert f'fluence_queue_running{{queue="{DEFAULT_QUEUE}"}} 1.0' in text
     assert "fluence_queue_oldest_wait_seconds" in text
-    metrics.set_queues({})
+    assert "fluence_oldest_untried_seconds 0.0" in text
+    metrics.set_queues({}, 0.0)
     assert "fluence_queue_waiting{" not in metrics.render()[0].decode()

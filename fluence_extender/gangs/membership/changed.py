@@ -1,0 +1,74 @@
+"""The gangs that have changed and weren't looked at since then, taken one by one with the namespaces in turn.
+
+So a namespace with thousands of changed gangs delays those of another namespace by one gang at a time. Within a
+namespace, the gang that has waited the longest comes first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+
+from fluence_extender.model.gang import GangKey
+
+
+class Changed:
+    """The gangs that have changed, each once."""
+
+    def __init__(self) -> None:
+        # Unlike a dict, an OrderedDict is emptied from the front in constant time.
+        self._namespaces: OrderedDict[str, OrderedDict[GangKey, None]] = OrderedDict()
+        self._count = 0
+
+    def __contains__(self, key: GangKey) -> bool:
+        """Return whether a gang has changed."""
+        return self._count > 0 and key in self._namespaces.get(key.namespace, ())
+
+    def __iter__(self) -> Iterator[GangKey]:
+        """Return the gangs, namespace by namespace."""
+        return (key for keys in self._namespaces.values() for key in keys)
+
+    def __len__(self) -> int:
+        """Return how many gangs have changed."""
+        return self._count
+
+    def add(self, key: GangKey) -> None:
+        """Record that a gang has changed."""
+        keys = self._namespaces.get(key.namespace)
+        if keys is None:
+            keys = self._namespaces[key.namespace] = OrderedDict()
+        elif key in keys:
+            return
+        keys[key] = None
+        self._count += 1
+
+    def update(self, keys: Iterable[GangKey]) -> None:
+        """Record that gangs have changed."""
+        for key in keys:
+            self.add(key)
+
+    def discard(self, key: GangKey) -> None:
+        """Forget that a gang has changed."""
+        if key not in self:
+            return
+        keys = self._namespaces[key.namespace]
+        del keys[key]
+        self._count -= 1
+        if not keys:
+            del self._namespaces[key.namespace]
+
+    def take(self) -> GangKey:
+        """Take the next gang: of the namespace that was served the longest ago, the one that changed first."""
+        namespace, keys = next(iter(self._namespaces.items()))
+        key, _ = keys.popitem(last=False)
+        self._count -= 1
+        if keys:
+            self._namespaces.move_to_end(namespace)
+        else:
+            del self._namespaces[namespace]
+        return key
+
+    def clear(self) -> None:
+        """Forget all gangs."""
+        self._namespaces.clear()
+        self._count = 0

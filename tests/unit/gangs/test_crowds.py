@@ -1,0 +1,189 @@
+"""What a crowd of one namespace costs others: what a rule blocks costs nothing, and what can't fit costs one turn."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+
+from fluence_extender.cluster.port import Changed, Deleted, Kind
+from fluence_extender.model.names import AFTER_ANNOTATION, HOLD_ANNOTATION
+from fluence_extender.model.queue import Queue, QueueLimits
+from tests.unit.gangs.crowds import (
+    BLOCKED,
+    CROWD,
+    TEAM,
+    Work,
+    cluster,
+    crowd,
+    hub,
+    of_other_shapes,
+    of_team,
+    pod,
+    room_comes,
+    settle,
+    steps_until_placed,
+    toggled,
+)
+
+
+@pytest.mark.parametrize("kind", BLOCKED)
+def test_what_a_rule_blocks_costs_nothing_but_its_own_changes(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says, queue, code = BLOCKED[kind]
+    work = Work(monkeypatch)
+    controller = cluster(work, queue)
+    pods = crowd(controller, says)
+    waiting = Counter(gang.reason.code for gang in controller.registry.gangs.values() if gang.reason)
+    assert waiting[code] >= CROWD - 1
+    work.reset()
+    controller.ledger.changed()
+    assert steps_until_placed(controller, pod("other", 1)) == 1
+    assert work.done["attempts"] == 1
+    assert work.done["looks"] <= 2
+    work.reset()
+    for changed in islice(toggled(pods[10:]), 40):
+        controller.observe(Changed(Kind.POD, changed))
+        settle(controller)
+    assert work.done["attempts"] == 0
+    assert work.done["looks"] <= 40
+    assert work.done["circles"] == 0
+
+
+def test_crowd_that_can_not_fit_has_one_turn_before_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Work(monkeypatch)
+    controller = cluster(work)
+    crowd(controller, of_other_shapes)
+    for step in range(20):
+        # The room changes before the crowd is through, and the other pod is the last in order.
+        room_comes(controller, step)
+        work.reset()
+        assert steps_until_placed(controller, pod("other", CROWD + step)) == 1
+        assert work.done["attempts"] <= 8
+        controller.observe(Deleted(Kind.POD, pod("other", CROWD + step)))
+
+
+def test_namespaces_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Work(monkeypatch)
+    controller = cluster(work)
+    names = [f"team{number}" for number in range(10)]
+    for name in names:
+        for number in range(50):
+            controller.observe(Changed(Kind.POD, pod(name, number, **of_other_shapes(number))))
+    settle(controller)
+    room_comes(controller, 0)
+    work.reset()
+    # A step tries some four further gangs, so the namespaces before it are served within three steps.
+    assert steps_until_placed(controller, pod("other", CROWD)) <= 4
+    assert max(work.tried.count(f"{name}/c0049") for name in names) <= 1
+
+
+def test_service_tells_for_how_long_a_gang_was_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Work(monkeypatch, attempt=0.01)
+    controller = cluster(work)
+    for number in range(20):
+        controller.observe(Changed(Kind.POD, pod("crowd", number, **of_other_shapes(number))))
+    settle(controller)
+    work.now += 1000
+    assert controller.lifecycle.untried_for() == 0
+    began = work.now
+    for step in range(5):
+        room_comes(controller, step)
+        controller.step()
+    assert controller.lifecycle.untried_for() == pytest.approx(work.now - began)
+    settle(controller)
+    assert controller.lifecycle.untried_for() == 0
+
+
+def test_crowd_of_changed_gangs_delays_others_by_a_constant(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Work(monkeypatch)
+    controller = cluster(work)
+    pods = crowd(controller, hub)
+    steps = []
+    for turn in range(5):
+        # All wait for this one, so each of its ends is looked at by all.
+        controller.observe(Deleted(Kind.POD, pods[1]) if turn % 2 == 0 else Changed(Kind.POD, pods[1]))
+        steps.append(steps_until_placed(controller, pod("other", turn)))
+    assert max(steps) <= 20
+    settle(controller)
+
+
+def test_gang_is_released_by_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    controller = cluster(Work(monkeypatch))
+    waiting = pod("crowd", 2, annotations={AFTER_ANNOTATION: "ok:gang/c0001"})
+    first = pod("crowd", 1, annotations={HOLD_ANNOTATION: "true"})
+    for one in (waiting, first):
+        controller.observe(Changed(Kind.POD, one))
+    assert settle(controller) == []
+    first = replace(first, annotations={})
+    controller.observe(Changed(Kind.POD, first))
+    assert settle(controller) == ["crowd/c0001"]
+    controller.observe(Changed(Kind.POD, replace(first, gates=(), node="n0", phase="Running")))
+    assert settle(controller) == []
+    controller.observe(Changed(Kind.POD, replace(first, gates=(), node="n0", phase="Succeeded")))
+    assert settle(controller) == ["crowd/c0002"]
+
+
+@pytest.mark.parametrize(
+    "limits", [QueueLimits(running=2), QueueLimits(running_per_user=2)], ids=["running", "runningPerUser"]
+)
+def test_limit_lets_the_next_in_order_start(limits: QueueLimits, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Work(monkeypatch)
+    controller = cluster(work, Queue(TEAM, limits=limits, uid="team"))
+    for number in range(200):
+        priority = int(number == 150)
+        controller.observe(Changed(Kind.POD, pod("crowd", number, priority=priority, **of_team(number))))
+    assert sorted(settle(controller)) == ["crowd/c0000", "crowd/c0150"]
+    work.reset()
+    controller.observe(Deleted(Kind.POD, pod("crowd", 150)))
+    assert settle(controller) == ["crowd/c0001"]
+    assert work.done["looks"] <= 40
+
+
+def test_limit_lets_one_start_that_is_far_behind_if_those_before_it_have_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    controller = cluster(Work(monkeypatch), Queue(TEAM, limits=QueueLimits(running=1), uid="team"))
+    running = pod("crowd", 0, **of_team(0))
+    controller.observe(Changed(Kind.POD, running))
+    assert settle(controller) == ["crowd/c0000"]
+    for number in range(1, 200):
+        fields = {**of_team(number), **of_other_shapes(number)} if number < 199 else of_team(number)
+        controller.observe(Changed(Kind.POD, pod("crowd", number, **fields)))
+    assert settle(controller) == []
+    controller.observe(Deleted(Kind.POD, running))
+    assert settle(controller) == ["crowd/c0199"]
+
+
+def test_circle_is_found_by_all_on_it_when_it_closes_and_when_it_opens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work = Work(monkeypatch)
+    controller = cluster(work)
+    pods = [
+        pod("crowd", number, annotations={AFTER_ANNOTATION: f"ok:gang/c{number + 1:04}"})
+        for number in range(9)
+    ]
+    last = pod("crowd", 9, annotations={HOLD_ANNOTATION: "true"})
+    for one in (*pods, last):
+        controller.observe(Changed(Kind.POD, one))
+    settle(controller)
+
+    def in_circle() -> int:
+        gangs = controller.registry.gangs.values()
+        return sum("in a circle" in one.reason.text for one in gangs if one.reason is not None)
+
+    assert in_circle() == 0
+    controller.observe(Changed(Kind.POD, replace(last, annotations={AFTER_ANNOTATION: "ok:gang/c0000"})))
+    settle(controller)
+    assert in_circle() == 10
+    work.reset()
+    controller.ledger.changed()
+    settle(controller)
+    assert work.done["circles"] == 0
+    controller.observe(Changed(Kind.POD, last))
+    settle(controller)
+    assert in_circle() == 0
