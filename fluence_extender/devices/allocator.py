@@ -9,6 +9,7 @@ Source: k8s.io/dynamic-resource-allocation/structured, allocator (1.36).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -40,6 +41,15 @@ Value = int | None
 Only equality of values matters. So the views of two nodes are equal if their devices' values are equal or different in
 the same way.
 """
+
+
+class Work(threading.local):
+    """Counts what claims make this thread do: looks at a device for one choice, and states that searches examine."""
+
+    done = 0
+
+
+work = Work()
 
 
 class Spent(Exception):
@@ -132,20 +142,25 @@ class Lens:
     def view(self, node: Node) -> View:
         """Return the view of a node for these claims. It is cached until the node changes."""
         known = self._seen.get(node.name)
-        if known is None or known[0] is not node:
-            known = self._seen[node.name] = node, self._view(node)
-        return known[1]
+        if known is not None and known[0] is node:
+            return known[1]
+        view, is_certain = self._view(node)
+        if is_certain:
+            self._seen[node.name] = node, view
+        return view
 
-    def _view(self, node: Node) -> View:
+    def _view(self, node: Node) -> tuple[View, bool]:
+        """Return the view of a node, and whether all verdicts that it needs are known."""
         given = frozenset(name for name in self.extended if node.has_by_itself(name))
         build = _Building(dict(node.counters))
+        work.done += len(node.devices) * len(self._kinds)
         for device in node.devices:
             self._see(device, build)
         start = State(build.taken, tuple(build.left))
         if len(self._views) >= MOST_VIEWS:
             self._views.clear()
         made = tuple(build.parts), start, build.failing, build.unfit, build.blocked, given
-        return self._views.setdefault(made, View(*made))
+        return self._views.setdefault(made, View(*made)), build.certain
 
     def _see(self, device: NodeDevice, build: _Building) -> None:
         serves = 0
@@ -154,6 +169,7 @@ class Lens:
             had = device.held and not device.shareable and not kind.admin
             shares.append(())
             found = selects(kind.selectors, device)
+            build.certain = build.certain and found is not None
             if found is not True:
                 if found is not False and not (had and kind.count):
                     build.failing |= 1 << bit
@@ -190,6 +206,7 @@ class _Building:
         self.parts: list[DevicePart] = []
         self.left: list[int] = []
         self.taken = self.failing = self.unfit = self.blocked = 0
+        self.certain = True
         self._counters = counters
         self._places: dict[object, int] = {}
         self._values: dict[object, int] = {}
@@ -274,6 +291,7 @@ class DeviceAllocator:
 
     def spend(self) -> None:
         """Count one more state. Raises `Spent` if there were too many."""
+        work.done += 1
         self._most -= 1
         if self._most < 0:
             raise Spent
@@ -427,10 +445,15 @@ def choices(claims: Claims) -> Iterator[Choice]:
     return (choice for claim in claims for request in claim.requests for choice in request.choices)
 
 
+def selectors_of(claims: Claims) -> tuple[str, ...]:
+    """Return the selectors of all choices, each once."""
+    return tuple(dict.fromkeys(text for one in choices(claims) for text in one.selectors))
+
+
 @lru_cache(maxsize=MOST_VIEWS)
 def excess(claims: Claims) -> str:
     """Return the problem of a pod with too many choices in its claims, "" for most pods."""
     found = set(choices(claims))
-    ways = len(found) + len({selector for one in found for selector in one.selectors})
+    ways = len(found) + len(selectors_of(claims))
     text = f"its claims have {ways} different choices and selectors; at most {MOST_WAYS} are planned"
     return text if ways > MOST_WAYS else ""

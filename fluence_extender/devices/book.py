@@ -15,17 +15,17 @@ and `pod_now`. Without any of these objects nodes and pods stay unchanged.
 from __future__ import annotations
 
 from collections import ChainMap, Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 
-from fluence_extender.devices.allocator import choices, excess
+from fluence_extender.devices.allocator import excess, selectors_of
 from fluence_extender.devices.classes import Classes
+from fluence_extender.devices.judge import ADMINISTRATORS, UNDER_WAY, Judge
 from fluence_extender.devices.pools import Pools
-from fluence_extender.devices.selectors import selects
-from fluence_extender.model.claims import Claims
+from fluence_extender.devices.selectors import numbered, selects
+from fluence_extender.model.claims import Claims, ClaimSpec
 from fluence_extender.model.devices import (
-    Allocated,
     DeviceClass,
     DeviceId,
     DeviceObject,
@@ -63,16 +63,27 @@ ClaimKey = tuple[str, str]
 
 @dataclass(slots=True)
 class Touched:
-    """Nodes by name and pods by uid that have to be taken in again."""
+    """Nodes by name and pods by uid that have to be taken in again.
+
+    ``counts``: what nodes host has to be counted anew, because verdicts have come in that were lacking.
+    """
 
     nodes: set[str] = field(default_factory=set)
     pods: set[str] = field(default_factory=set)
+    counts: bool = False
 
 
 class DeviceBook:
-    """Slices, classes, claims and templates, and the nodes and pods that they are joined with."""
+    """Slices, classes, claims and templates, and the nodes and pods that they are joined with.
 
-    def __init__(self) -> None:
+    ``judge`` has selectors evaluated. A node whose devices have changed is
+    touched once it is known which classes they have, and a pod waits until it is known which devices it may have.
+    """
+
+    def __init__(self, judge: Judge) -> None:
+        self.judge = judge
+        self._uncounted: set[str] = set()
+        self._unclassed: set[str] = set()
         self._pools = Pools()
         self._classes = Classes()
         self._claims: MutableMapping[ClaimKey, ResourceClaim] = {}
@@ -140,6 +151,8 @@ class DeviceBook:
         pod = self._pods.pop(uid, None)
         if pod is None:
             return
+        self.judge.drop(uid)
+        self._unclassed.discard(uid)
         self._note_sharers(pod)
         for ref in pod.claim_refs:
             self._users.discard((pod.namespace, ref.claim), uid)
@@ -152,7 +165,7 @@ class DeviceBook:
 
     def asking(self, pods: Iterable[Pod], objects: Iterable[DeviceObject] = ()) -> list[Pod]:
         """Return pods that don't exist yet with what they would claim; ``objects`` would be created with them."""
-        book = DeviceBook()
+        book = DeviceBook(Judge())
         book._classes = self._classes
         book._claims, book._templates = ChainMap({}, self._claims), ChainMap({}, self._templates)
         for one in objects:
@@ -161,12 +174,13 @@ class DeviceBook:
         recorded = {pod.uid: book.pod(pod) for pod in pods}
         return [book.pod_now(uid) or pod for uid, pod in recorded.items()]
 
-    def allocated(self, pod: Pod) -> Iterator[Allocated]:
-        """Yield the devices that a pod has."""
-        keys = [(pod.namespace, ref.claim) for ref in pod.claim_refs]
-        for key in (*keys, self._extended.get(pod.uid, ("", ""))):
-            claim = self._claims.get(key)
-            yield from (claim.devices or ()) if claim is not None else ()
+    def claimed_by(self, uid: str) -> tuple[str, ...]:
+        """Return the devices that are allocated to the claims of a pod, each as driver, pool and name."""
+        pod = self._pods.get(uid)
+        keys = [(pod.namespace, ref.claim) for ref in pod.claim_refs] if pod is not None else []
+        claims = (self._claims.get(key) for key in (*keys, self._extended.get(uid, ("", ""))))
+        found = {one.device for claim in claims if claim is not None for one in claim.devices or ()}
+        return tuple(sorted("/".join(one) for one in found))
 
     def _note_sharers(self, pod: Pod) -> None:
         """Note the pods that have to be taken in again because this one comes or goes.
@@ -216,16 +230,40 @@ class DeviceBook:
         known = self._of_kind(kind)
         assert isinstance(known, MutableMapping)
         old = known.pop(name, None)
+        if isinstance(described, ResourceSlice):
+            described = numbered(described)
         if described is not None:
             known[name] = described
         if kind is ResourceSlice:
-            return self._slice_changed(old, described)  # type: ignore[arg-type]
+            self.judge.look_again()
+            return self._once_counted(self._slice_changed(old, described))  # type: ignore[arg-type]
         if kind is ResourceClaim:
             return self._claim_changed(old, described)  # type: ignore[arg-type]
         if kind is ResourceClaimTemplate:
             return Touched(pods=set(self._users_of_template.of(name)))  # type: ignore[arg-type]
         self._classes.changed()
-        return Touched(self._pools.nodes() & self._nodes.keys(), set(self._pods))
+        if isinstance(described, DeviceClass):
+            self.judge.want(_asker(described.name), ADMINISTRATORS, described.selectors)
+        else:
+            self.judge.drop(_asker(str(name)))
+        return self._once_counted(Touched(self._pools.nodes() & self._nodes.keys(), set(self._pods)))
+
+    def _once_counted(self, touched: Touched) -> Touched:
+        """Return what is touched, without the nodes if it isn't known yet which classes their devices have."""
+        if touched.nodes and not self._classes.known:
+            self._uncounted |= touched.nodes
+            touched.nodes = set()
+        return touched
+
+    def decided(self) -> Touched:
+        """Return what is touched by the verdicts that have come in."""
+        settled = {one for one in self.judge.settled if isinstance(one, str)}
+        touched = Touched(pods=settled, counts=self.judge.missed)
+        if (self._uncounted or self._unclassed) and self._classes.known:
+            touched.nodes = self._uncounted & self._nodes.keys()
+            touched.pods |= self._unclassed
+            self._uncounted, self._unclassed = set(), set()
+        return touched
 
     def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> Touched:
         before = set(self._pools.shared)
@@ -318,6 +356,7 @@ class DeviceBook:
         amounts, affinity = self._classes.counted(pod.requests), pod.affinity
         problem = UNSERVED if extended and pod.devices else ""
         waiting = [] if self._has_extended(pod) else extended
+        own: list[ClaimSpec] = []
         for ref in pod.claim_refs:
             claim = self._claim_of(pod, ref.claim, ref.template)
             if isinstance(claim, str):
@@ -328,6 +367,7 @@ class DeviceBook:
             if not users or min(users) == pod.uid:
                 amounts += self._claimed(claim)
             if claim.devices is None:
+                own.append(claim.spec)
                 spec = self._classes.resolved(claim.spec, required)
                 if len(users) > 1:
                     spec = replace(spec, shared=f"{claim.namespace}/{claim.name}")
@@ -342,28 +382,35 @@ class DeviceBook:
                 "its claims and its affinity allow too many combinations of nodes",
             )
         claims = tuple(waiting)
-        problem = problem or self._shared(claims)
+        problem = pod.problem or problem or excess(claims)
+        problem, undecided = self._judged(pod, claims, selectors_of(tuple(own)), problem)
+        group = "" if problem or not any(one.shared for one in waiting) else self._group(pod)
+        if group is None:
+            group, problem = (
+                "",
+                f"its claims tie it to more than {MOST_PODS} pods, directly or through other pods",
+            )
         return replace(
             pod,
             requests=amounts,
             affinity=affinity,
             claims=claims,
             interdependent=pod.interdependent or bool(extended),
-            claim_group=self._group(pod) if not problem and any(one.shared for one in waiting) else "",
-            problem=pod.problem or problem or excess(claims),
+            claim_group=group,
+            problem=problem,
+            undecided=undecided,
         )
 
-    def _shared(self, claims: Claims) -> str:
-        """Return the problem of a pod that could get a device which several nodes share, "" for most pods."""
-        for device in self._pools.shared_devices() if claims else ():
-            for claim in claims:
-                if any(selects(choice.selectors, device) is True for choice in choices((claim,))):
-                    return (
-                        f"its claim of {claim.text} could get device {device.name} of pool {device.pool} of "
-                        f"{device.driver}, which several nodes share; such devices aren't planned: select devices "
-                        "that belong to one node"
-                    )
-        return ""
+    def _judged(self, pod: Pod, claims: Claims, own: tuple[str, ...], problem: str) -> tuple[str, str]:
+        """Return the problem of a pod, and what it waits for until it is known which devices its claims may have."""
+        if problem or not claims or not pod.ours or pod.node or pod.finished:
+            self.judge.drop(pod.uid)
+            return problem, ""
+        problem, undecided = self.judge.want(pod.uid, pod.namespace, own)
+        if not (problem or undecided) and not self._classes.known:
+            self._unclassed.add(pod.uid)
+            undecided = UNDER_WAY
+        return problem or ("" if undecided else self._pools.unplannable(claims)), undecided
 
     def _has_extended(self, pod: Pod) -> bool:
         """Return whether kube-scheduler has made the claim of a pod's extended resources, and allocated it."""
@@ -393,10 +440,13 @@ class DeviceBook:
             Counter(self._classes.resource(claim.class_of(one.request)) for one in claim.devices)
         )
 
-    def _group(self, pod: Pod) -> str:
-        """Return a name for the group of pods that unallocated claims tie together, directly or through other pods."""
+    def _group(self, pod: Pod) -> str | None:
+        """Return a name for the group of pods that unallocated claims tie together, directly or through other pods.
+
+        Return None if they are too many.
+        """
         keys: set[ClaimKey] = set()
-        new = [pod]
+        new, seen = [pod], {pod.uid}
         while new:
             one = new.pop()
             for key in [(one.namespace, ref.claim) for ref in one.claim_refs]:
@@ -404,8 +454,16 @@ class DeviceBook:
                 users = self._users.of(key)
                 if key not in keys and len(users) > 1 and claim is not None and claim.devices is None:
                     keys.add(key)
-                    new.extend(self._pods[uid] for uid in users)
+                    new.extend(self._pods[uid] for uid in users - seen)
+                    seen |= users
+                    if len(seen) > MOST_PODS:
+                        return None
         return "/".join(min(keys))
+
+
+def _asker(device_class: str) -> tuple[str, str]:
+    """Return by what name a class asks; pods ask by their uids."""
+    return "class", device_class
 
 
 def _by_device(claim: ResourceClaim) -> dict[DeviceId, Holder]:

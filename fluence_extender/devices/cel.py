@@ -32,8 +32,8 @@ A list or a map that is made counts as many as it has elements, and a text in it
 SEEN_AT_A_STEP = 100
 """The elements of a list or a map (or ten times as many characters) that a second look takes for one step."""
 
-FEW_STEPS, MOST_FURTHER_STEPS = 200, 500_000
-"""The steps beyond a few for each evaluation are limited for all evaluations of an expression together."""
+FEW_STEPS = 200
+"""The steps of an evaluation that don't count as costly."""
 
 LONGEST_TEXT = 100_000
 """The most characters of a text in which something is replaced."""
@@ -49,7 +49,10 @@ class CelError(Exception):
 
 
 class Program:
-    """A compiled expression. Raises `CelError` if it can't be read."""
+    """A compiled expression. Raises `CelError` if it can't be read.
+
+    ``steps`` is what its last evaluation took, and ``costly`` the part of it beyond a few.
+    """
 
     def __init__(self, expression: str) -> None:
         try:
@@ -60,12 +63,7 @@ class Program:
             raise CelError(f"can't be read{_cause(error)}") from error
         assert isinstance(runner, _Runner)
         self._runner = runner
-        self._further = 0
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether its evaluations have used up their steps, so that there may be no more."""
-        return self._further > MOST_FURTHER_STEPS
+        self.steps = self.costly = 0
 
     def selects(self, device: NodeDevice, read: Read) -> bool:
         """Return whether it selects the device; ``read`` is called for each read. Raises `CelError`."""
@@ -77,7 +75,8 @@ class Program:
         except Exception as error:
             raise CelError(f"fails{_cause(error)}") from error
         finally:
-            self._further += max(limit.steps - FEW_STEPS, 0)
+            self.steps = limit.steps
+            self.costly = max(limit.steps - FEW_STEPS, 0)
         if not isinstance(found, celtypes.BoolType):
             raise CelError("isn't true or false")
         return bool(found)

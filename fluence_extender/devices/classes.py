@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from fluence_extender.devices.selectors import table
 from fluence_extender.model.claims import Choice, ClaimSpec, DeviceRequest
 from fluence_extender.model.devices import CLASS_RESOURCE_PREFIX, DeviceClass
 from fluence_extender.model.resources import Resources
@@ -33,6 +34,11 @@ class Classes:
             for one in sorted(classes, key=lambda one: one.created)
             if one.extended_resource
         }
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known of all devices which classes they have."""
+        return all(table(one).complete for kind in self.by_name.values() for one in kind.selectors)
 
     def backing(self, resource: str) -> DeviceClass | None:
         """Return the class that backs an extended resource, None for most resources."""

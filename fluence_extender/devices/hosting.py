@@ -69,6 +69,8 @@ def failure(node: Node, claims: Claims) -> str:
                 found = selects(choice.selectors, device)
                 if isinstance(found, str):
                     return found
+                if found is None:
+                    return "its selectors are being evaluated"
                 lacking = [f"{key}={value}" for key, value in choice.requires if not device.has(key, value)]
                 if found and lacking:
                     return f"{device.name} hasn't {lacking[0]}"

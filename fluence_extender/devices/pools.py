@@ -10,6 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from fluence_extender.devices.allocator import choices
+from fluence_extender.devices.selectors import selects
+from fluence_extender.model.claims import Claims
 from fluence_extender.model.devices import (
     CounterId,
     DeviceId,
@@ -18,6 +21,9 @@ from fluence_extender.model.devices import (
     ResourceSlice,
 )
 from fluence_extender.model.multimap import Multimap
+
+MOST_REMEMBERED = 4096
+"""The most claims of which it is cached whether they could get a shared device."""
 
 Pool = tuple[str, str]
 """Driver and name."""
@@ -50,9 +56,11 @@ class Pools:
         self._slices_in: Multimap[Pool, str] = Multimap()
         self._newest: dict[Pool, _Pool] = {}
         self.shared: set[Pool] = set()
+        self._unplannable: dict[Claims, str] = {}
 
     def changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> set[str]:
         """Record that a slice in ``slices`` has changed, and return the nodes that this touches."""
+        self._unplannable.clear()
         touched: set[str] = set()
         for one in (old, new):
             if one is None:
@@ -91,7 +99,27 @@ class Pools:
             if at == node
         )
 
-    def shared_devices(self) -> Iterator[NodeDevice]:
+    def unplannable(self, claims: Claims) -> str:
+        """Return the problem of claims that could get a device which several nodes share, "" for most claims."""
+        known = self._unplannable.get(claims)
+        if known is None:
+            if len(self._unplannable) >= MOST_REMEMBERED:
+                self._unplannable.clear()
+            known = self._unplannable[claims] = self._could_share(claims) if self.shared else ""
+        return known
+
+    def _could_share(self, claims: Claims) -> str:
+        for device in self._shared_devices():
+            for claim in claims:
+                if any(selects(choice.selectors, device) is True for choice in choices((claim,))):
+                    return (
+                        f"its claim of {claim.text} could get device {device.name} of pool {device.pool} of "
+                        f"{device.driver}, which several nodes share; such devices aren't planned: select devices "
+                        "that belong to one node"
+                    )
+        return ""
+
+    def _shared_devices(self) -> Iterator[NodeDevice]:
         """Yield the devices of shared pools, by the names of their pools."""
         for pool in sorted(self.shared):
             yield from (device for published in self._pool(pool).slices for device in published.devices)

@@ -1,44 +1,200 @@
-"""CEL selectors of devices: does an expression hold for a device?
+"""What is known of CEL selectors: for which devices each of them holds.
 
-The API server refuses expressions that could cost too much, and kube-scheduler limits the cost of an evaluation. The
-evaluation here has a limit, too. An expression that fails or costs too much selects nothing, and the verdict says why.
+Nothing is evaluated here: users write expressions, so a process of its own evaluates them (`evaluation`), as far as the
+`judge` lets it. A verdict that isn't known yet is None.
 
-An expression usually reads two or three attributes, in which thousands of devices have the same values. So each
-evaluation records what it has read, and its verdict is cached by these values. It counts for all devices with the same
-values.
+Devices are told apart by the values that an expression can read. Equal values have one number while a device has them,
+and an expression's verdicts are one byte for each number. So it takes little to find out what isn't known yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import Any
+from weakref import WeakValueDictionary, ref
 
-from fluence_extender.model.devices import NodeDevice
+import numpy as np
 
-if TYPE_CHECKING:
-    from fluence_extender.devices.cel import Program
-
-MOST_EXPRESSIONS = 1024
-"""The most expressions that are kept compiled. Users write them."""
-
-MOST_REMEMBERED = 10_000
-"""The most verdicts that are cached for one expression."""
+from fluence_extender.model.devices import Capacity, NodeDevice, ResourceSlice
 
 LONGEST_WHY = 240
 """The most characters of an expression, and of an error, that a verdict quotes."""
 
-Verdict = bool | str
-"""Whether a device is selected, or the error if that can't be decided."""
+MOST_TEXTS = 200
+"""The most different errors of one expression that are kept apart; further ones get the text of the last."""
 
-Place = tuple[str, str, str]
-"""What is read: see `cel.Read`."""
+Verdict = bool | str | None
+"""Whether a device is selected, the error if that can't be decided, or None if it isn't known yet."""
+
+UNKNOWN, NO, YES, FAILED = range(4)
+"""The bytes of verdicts; `FAILED` and more stand for the errors of a table."""
+
+
+class Values:
+    """What an expression can read of a device. ``device`` is a device with these values alone.
+
+    ``serial`` is theirs for good, ``number`` while a device has them.
+    """
+
+    __slots__ = ("__weakref__", "device", "number", "serial")
+
+    def __init__(self, device: NodeDevice, number: int, serial: int) -> None:
+        self.device = device
+        self.number = number
+        self.serial = serial
+
+
+class _Numbers:
+    """The values of all devices by their numbers. A number is used again once no device has its values."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.live = bytearray()
+        self._values: list[ref[Values] | None] = []
+        self._free: list[int] = []
+        self._by_key: WeakValueDictionary[object, Values] = WeakValueDictionary()
+
+    def of(self, device: NodeDevice) -> Values:
+        """Return the values of a device."""
+        attributes = frozenset((name, type(one), one) for name, one in device.attributes.items())
+        amounts = device.amounts
+        key = device.driver, device.shareable, attributes, frozenset(amounts.items())
+        known = self._by_key.get(key)
+        if known is not None:
+            return known
+        number = self._free.pop() if self._free else len(self.live)
+        if number == len(self.live):
+            self.live.append(0)
+            self._values.append(None)
+        else:
+            for table in _tables.values():
+                table.forget(number)
+        capacity = {name: Capacity(amount) for name, amount in amounts.items()}
+        plain = NodeDevice(device.driver, "", "", device.attributes, capacity, shareable=device.shareable)
+        self.revision += 1
+        made = self._by_key[key] = Values(plain, number, self.revision)
+        self._values[number] = ref(made, lambda _: self._drop(number))
+        self.live[number] = 1
+        return made
+
+    def _drop(self, number: int) -> None:
+        self.live[number] = 0
+        self._free.append(number)
+
+    def at(self, number: int) -> Values | None:
+        """Return the values with a number, None if no device has them any more."""
+        known = self._values[number]
+        return known() if known is not None else None
+
+
+_numbers = _Numbers()
+_tables: WeakValueDictionary[str, Table] = WeakValueDictionary()
+
+
+class Table:
+    """The verdicts of one expression.
+
+    ``fault`` is its error for all devices, "" if there is none. ``costly`` counts the steps beyond a few for each
+    evaluation. ``missed``: somebody asked for a verdict that wasn't known.
+    """
+
+    __slots__ = ("__weakref__", "_codes", "_known_at", "_texts", "costly", "expression", "fault", "missed")
+
+    def __init__(self, expression: str) -> None:
+        self.expression = expression
+        self.fault = ""
+        self.costly = 0
+        self.missed = False
+        self._codes = bytearray()
+        self._texts: list[str] = []
+        self._known_at = -1
+
+    def verdict(self, device: NodeDevice) -> Verdict:
+        """Return whether the expression selects the device."""
+        if self.fault:
+            return self.fault
+        number = values_of(device).number
+        code = self._codes[number] if number < len(self._codes) else UNKNOWN
+        if code == UNKNOWN:
+            self.missed = True
+            return None
+        return code == YES if code < FAILED else self._texts[code - FAILED]
+
+    def learn(self, values: Values, found: bool | str) -> None:
+        """Record a verdict."""
+        self._grow()
+        if isinstance(found, str):
+            text = self.worded(found)
+            if text not in self._texts:
+                if len(self._texts) < MOST_TEXTS:
+                    self._texts.append(text)
+                else:
+                    text = self._texts[-1]
+            self._codes[values.number] = FAILED + self._texts.index(text)
+        else:
+            self._codes[values.number] = YES if found else NO
+
+    def fail(self, why: str) -> None:
+        """Record that the expression selects no device at all."""
+        self.fault = self.worded(why)
+
+    def worded(self, why: str) -> str:
+        """Return an error of the expression as a sentence."""
+        return f"the selector {_cut(self.expression)} {_cut(why)}"
+
+    def forget(self, number: int) -> None:
+        """Forget the verdict for a number, which gets other values."""
+        if number < len(self._codes):
+            self._codes[number] = UNKNOWN
+
+    @property
+    def complete(self) -> bool:
+        """Whether the verdicts for all devices are known."""
+        if not self.fault and self._known_at != _numbers.revision:
+            if len(self._unknown()):
+                return False
+            self._known_at = _numbers.revision
+        return True
+
+    def lacking(self, most: int) -> list[Values]:
+        """Return the values of devices for which no verdict is known, at most so many."""
+        found = (_numbers.at(int(number)) for number in self._unknown()[:most])
+        return [one for one in found if one is not None]
+
+    def _unknown(self) -> np.ndarray[Any, np.dtype[np.intp]]:
+        self._grow()
+        codes = np.frombuffer(self._codes, dtype=np.uint8)
+        return np.flatnonzero((codes == UNKNOWN) & (np.frombuffer(_numbers.live, dtype=np.uint8) != 0))
+
+    def _grow(self) -> None:
+        more = len(_numbers.live) - len(self._codes)
+        if more > 0:
+            self._codes = self._codes + bytes(more)
+
+
+def table(expression: str) -> Table:
+    """Return the table of an expression, which lives while somebody keeps it."""
+    known = _tables.get(expression)
+    if known is None:
+        known = _tables[expression] = Table(expression)
+    return known
+
+
+def values_of(device: NodeDevice) -> Values:
+    """Return the values of a device; those of published devices are known already."""
+    return device.values if isinstance(device.values, Values) else _numbers.of(device)
+
+
+def numbered(described: ResourceSlice) -> ResourceSlice:
+    """Return a slice whose devices have their values."""
+    devices = tuple(replace(one, values=_numbers.of(one)) for one in described.devices)
+    return replace(described, devices=devices)
 
 
 def verdict(expression: str, device: NodeDevice) -> Verdict:
     """Return whether the expression selects the device."""
-    return _compiled(expression).verdict(device)
+    known = _tables.get(expression)
+    return None if known is None else known.verdict(device)
 
 
 def selects(expressions: tuple[str, ...], device: NodeDevice) -> Verdict:
@@ -50,99 +206,5 @@ def selects(expressions: tuple[str, ...], device: NodeDevice) -> Verdict:
     return True
 
 
-@lru_cache(maxsize=MOST_EXPRESSIONS)
-def _compiled(expression: str) -> _Selector:
-    return _Selector(expression)
-
-
-@dataclass(slots=True)
-class _Branch:
-    """An evaluation reads ``place`` next; what follows depends on the value there."""
-
-    place: Place
-    by_value: dict[object, _Branch | Verdict] = field(default_factory=dict)
-
-
-class _Selector:
-    """One expression, with the verdicts of earlier evaluations as a tree over the values that they read."""
-
-    def __init__(self, expression: str) -> None:
-        # The library takes most of a second to load, and most clusters have no expressions.
-        from fluence_extender.devices.cel import CelError, Program
-
-        self._error = CelError
-        self._expression = expression
-        self._known: _Branch | Verdict | None = None
-        self._size = 0
-        self._program: Program | None = None
-        try:
-            self._program = Program(expression)
-        except CelError as error:
-            self._known = self._failure(error)
-
-    def verdict(self, device: NodeDevice) -> Verdict:
-        at = self._known
-        while isinstance(at, _Branch):
-            at = at.by_value.get(_value_at(device, at.place))
-        return self._evaluate(device) if at is None else at
-
-    def _evaluate(self, device: NodeDevice) -> Verdict:
-        reads: dict[Place, object] = {}
-
-        def read(*place: str) -> None:
-            kind, domain, name = place
-            if (kind, domain, name) not in reads:
-                reads[kind, domain, name] = _value_at(device, (kind, domain, name))
-
-        assert self._program is not None, "an expression that can't be read has its verdict"
-        found: Verdict
-        try:
-            found = self._program.selects(device, read)
-        except self._error as error:
-            found = self._failure(error)
-        if self._program.exhausted:
-            # The cached verdicts are dropped, so that the order of the devices doesn't matter.
-            self._known = found = self._failure(self._error("takes too many steps for all devices together"))
-            return found
-        if self._size >= MOST_REMEMBERED:
-            self._known, self._size = None, 0
-        self._size += 1
-        self._remember(list(reads.items()), found)
-        return found
-
-    def _remember(self, reads: list[tuple[Place, object]], found: Verdict) -> None:
-        """Add a path to the tree; evaluations that read the same values go on with the same place."""
-        leaf: _Branch | Verdict = found
-        parent: tuple[_Branch, object] | None = None
-        at, depth = self._known, 0
-        while isinstance(at, _Branch):
-            parent = at, reads[depth][1]
-            at, depth = at.by_value.get(reads[depth][1]), depth + 1
-        for place, value in reversed(reads[depth:]):
-            leaf = _Branch(place, {value: leaf})
-        if parent is None:
-            self._known = leaf
-        else:
-            parent[0].by_value[parent[1]] = leaf
-
-    def _failure(self, error: Exception) -> str:
-        return f"the selector {_cut(self._expression)} {_cut(str(error))}"
-
-
 def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_WHY else text[: LONGEST_WHY - 3] + "..."
-
-
-def _value_at(device: NodeDevice, place: Place) -> object:
-    """Return what an evaluation reads there: one value with its type, or the names and values of a domain or of all."""
-    kind, domain, name = place
-    if kind == "driver":
-        return device.driver
-    if kind == "allowMultipleAllocations":
-        return device.shareable
-    values: Mapping[str, object] = device.attributes if kind == "attributes" else device.amounts
-    if name:
-        found = values.get(f"{domain}/{name}")
-        return type(found), found
-    prefix = f"{domain}/" if domain else ""
-    return frozenset((key, type(one), one) for key, one in values.items() if key.startswith(prefix))

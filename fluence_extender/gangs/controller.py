@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 
 from fluence_extender.cluster.port import (
     DEVICE_KINDS,
@@ -22,7 +23,9 @@ from fluence_extender.cluster.port import (
     OwnPods,
     ResourcesFile,
 )
-from fluence_extender.devices.book import DeviceBook
+from fluence_extender.devices.book import DeviceBook, Touched
+from fluence_extender.devices.evaluation import Evaluations
+from fluence_extender.devices.judge import Judge
 from fluence_extender.gangs.execution.actions import Action
 from fluence_extender.gangs.leadership.replay import take_up_devices
 from fluence_extender.gangs.leadership.standby import Standby
@@ -44,6 +47,9 @@ from fluence_extender.model.workload import Job, JobSet, Resumable, Workload
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
 
+PODS_AT_ONCE = 64
+"""The most pods that are taken in again before others have their turn."""
+
 ReadResources = Callable[[ResourcesFile], VirtualResources | None]
 
 
@@ -55,6 +61,7 @@ class Controller:
     whether this replica decides; a replica that may have to stand by starts with False. ``read_resources`` returns the
     resources to adopt from a changed resources.yaml, if any. ``on_preempted`` is called for each gang whose eviction
     begins. ``sink`` receives what pods hold, for the account of past work; it is None if no account is kept.
+    ``judge`` has the selectors of claims evaluated; without one they are evaluated at once.
     ``on_waited`` is called with the namespace, the reason, the priority and the seconds of each wait of a gang that has
     become whole.
     """
@@ -70,6 +77,7 @@ class Controller:
         on_preempted: Callable[[], None] = lambda: None,
         sink: AccountSink | None = None,
         on_waited: Callable[[str, str, int, float], None] = lambda *_: None,
+        judge: Judge | None = None,
     ) -> None:
         self.ledger = ledger
         self.registry = Registry(calendar)
@@ -101,7 +109,8 @@ class Controller:
         self._births = self.lifecycle.births
         self._clock = clock
         self._read_resources = read_resources
-        self._devices = DeviceBook()
+        self.devices = DeviceBook(judge or Judge(Evaluations().judge))
+        self._again: dict[str, None] = {}
         self._pods: dict[str, Pod] = {}
         self.started = False
         self.revision = 0
@@ -146,38 +155,40 @@ class Controller:
             if self.started:
                 self.lifecycle.look_at_all()
 
-    def claimed_by(self, uid: str) -> tuple[str, ...]:
-        """Return the devices that are allocated to the claims of a pod, each as driver, pool and name."""
-        pod = self._pods.get(uid)
-        found = self._devices.allocated(pod) if pod is not None else ()
-        return tuple(sorted({"/".join(one.device) for one in found}))
-
-    def asking(self, pods: Iterable[Pod], objects: Iterable[DeviceObject]) -> list[Pod]:
-        """Return pods that don't exist with the devices that they would claim; ``objects`` would come with them."""
-        return self._devices.asking(pods, objects)
-
     def _observe_devices(self, seen: Observation) -> None:
         """Take in slices, classes and claims, and then again the nodes and pods that they touch."""
         match seen:
             case Listed(kind, objects):
                 listed = [one for one in objects if isinstance(one, DeviceObject)]
-                touched = self._devices.replace_all(DEVICE_KINDS[kind], listed)
+                touched = self.devices.replace_all(DEVICE_KINDS[kind], listed)
             case Changed(_, device) if isinstance(device, DeviceObject):
-                touched = self._devices.put(device)
+                touched = self.devices.put(device)
             case Deleted(_, device) if isinstance(device, DeviceObject):
-                touched = self._devices.drop(device)
+                touched = self.devices.drop(device)
             case _:
                 return
+        self._take_touched(touched)
+
+    def take_decided(self) -> None:
+        """Take in what new verdicts on selectors say of nodes and pods."""
+        self._take_touched(self.devices.decided())
+
+    def _take_touched(self, touched: Touched) -> None:
         for name in sorted(touched.nodes):
-            node = self._devices.node_now(name)
+            node = self.devices.node_now(name)
             if node is not None:
                 self._take_node(node)
+        if touched.counts and self.started:
+            self.ledger.device_rooms.count_anew()
+            self.ledger.changed()
         self._take_again(touched.pods)
 
     def _take_again(self, uids: Iterable[str]) -> None:
-        """Take in pods with what they claim now."""
-        for uid in sorted(uids):
-            pod = self._devices.pod_now(uid)
+        """Take in pods with what they claim now: some of them at once, and the others in the steps that follow."""
+        self._again.update(dict.fromkeys(sorted(uids)))
+        for uid in list(islice(self._again, PODS_AT_ONCE)):
+            del self._again[uid]
+            pod = self.devices.pod_now(uid)
             if pod is not None:
                 self._take_pod(pod)
 
@@ -244,7 +255,7 @@ class Controller:
                 self.lifecycle.growth.sizes.add(observed.allocatable)
                 self.lifecycle.node_holds.drop(observed.name)
                 self.eligibility.drop(observed.name)
-                self._devices.drop_node(observed.name)
+                self.devices.drop_node(observed.name)
                 if self.started:
                     self.ledger.drop_node(observed.name)
                     self.lifecycle.node_changed(observed.name)
@@ -257,7 +268,7 @@ class Controller:
 
     def _put_node(self, node: Node) -> None:
         self.lifecycle.node_holds.put(node)
-        self._take_node(self._devices.node(node))
+        self._take_node(self.devices.node(node))
 
     def _take_node(self, node: Node) -> None:
         """Take in a node with its devices."""
@@ -274,8 +285,8 @@ class Controller:
 
     def _put_pod(self, pod: Pod) -> None:
         if not pod.ours:
-            self._take_pod(self._devices.pod(pod))
-            self._take_again(self._devices.stale())
+            self._take_pod(self.devices.pod(pod))
+            self._take_again(self.devices.stale())
         elif not 0 < pod.revision <= self._looked:
             self._put_own(self._births.recorded(pod))
 
@@ -294,18 +305,18 @@ class Controller:
             self._count_foreign(pod)
 
     def _put_own(self, pod: Pod) -> None:
-        self._take_own(self._devices.pod(pod))
-        self._take_again(self._devices.stale())
+        self._take_own(self.devices.pod(pod))
+        self._take_again(self.devices.stale())
 
     def _take_own(self, pod: Pod) -> None:
         old = self._pods.get(pod.uid)
-        if old is not None and _same(old, pod):
+        if old is not None and old.resource_version == pod.resource_version and old == pod:
             return
         if not pod.foreseen:
             taken_over = self._births.arrived(pod)
             if taken_over is not None:
                 old = self._pods.pop(taken_over.uid)
-                self._devices.drop_pod(taken_over.uid)
+                self.devices.drop_pod(taken_over.uid)
                 self.queue.pod_gone(taken_over.uid)
         self._pods[pod.uid] = pod
         self._births.repelling.put(pod)
@@ -335,12 +346,12 @@ class Controller:
 
     def _drop_pod(self, pod: Pod) -> None:
         self._forget_pod(pod)
-        self._take_again(self._devices.stale())
+        self._take_again(self.devices.stale())
 
     def _forget_pod(self, pod: Pod) -> None:
         self._pods.pop(pod.uid, None)
         self._births.repelling.drop(pod.uid)
-        self._devices.drop_pod(pod.uid)
+        self.devices.drop_pod(pod.uid)
         self.queue.pod_gone(pod.uid)
         if not pod.ours:
             self.ledger.drop_foreign(pod.uid)
@@ -453,6 +464,7 @@ class Controller:
         """Decide what to do now."""
         if not self.started:
             return []
+        self.take_decided()
         for pod in self._foresee():
             self.lifecycle.resume_place(pod.uid)
         if not self.leading:
@@ -466,6 +478,11 @@ class Controller:
             self._accounts.state()
         return actions
 
+    @property
+    def restless(self) -> bool:
+        """Whether another step is wanted at once."""
+        return bool(self._again) or self.lifecycle.restless
+
     def _count_waits(self, gang: Gang) -> None:
         """Tell the waits of a gang that has become whole."""
         for reason, seconds in waits(gang):
@@ -474,11 +491,6 @@ class Controller:
     def member(self, uid: str) -> tuple[Gang, Member] | None:
         """Return the gang and the member of a pod of ours, or None if the pod isn't known."""
         return self.registry.member(uid)
-
-
-def _same(old: Pod, new: Pod) -> bool:
-    """Return whether nothing has changed."""
-    return old.resource_version == new.resource_version and old == new
 
 
 def _use(pod: Pod) -> tuple[object, ...]:

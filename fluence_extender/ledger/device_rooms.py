@@ -6,13 +6,17 @@ cached until a node changes.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
 from fluence_extender.devices import hosting
+from fluence_extender.devices.allocator import selectors_of, work
 from fluence_extender.devices.hosting import Pods
 from fluence_extender.ledger.capacity import Amounts
 from fluence_extender.model.claims import Claims
@@ -20,6 +24,18 @@ from fluence_extender.model.node import Node
 
 MOST = 128
 """The most pods with the same claims that are counted on one node."""
+
+WORK_AT_ONCE = 4_000
+"""The work (`allocator.Work`) of counting before others have their turn."""
+
+WORK_OF_A_PLAN = 20_000
+"""The work of one attempt to place a gang once its claims are counted; a node that isn't counted then hosts none."""
+
+WORK_OF_A_REASON = 20_000
+"""The looks at devices for the reason why claims can't be planned."""
+
+MOST_PREPARED = 256
+"""The most different claims of one gang that are counted before it is tried."""
 
 Placed = Mapping[str, Mapping[Claims, int]]
 """The claims of pods that are to be placed, with the number of pods, by node."""
@@ -107,8 +123,21 @@ class _Hosted:
     def on(self, node: str) -> int:
         known = self.nodes.get(node)
         if known is None:
+            if self._rooms.is_spent:
+                return 0
             known = self.nodes[node] = self._rooms.count(node, self._claims, self._whole)
         return known
+
+    def fill(self, nodes: Collection[str], until: int) -> bool:
+        """Count the nodes that weren't counted yet until so much work is done; return whether all are counted."""
+        if len(self.nodes) >= len(nodes):
+            return True
+        for node in nodes:
+            if node not in self.nodes:
+                if work.done >= until:
+                    return False
+                self.on(node)
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +154,7 @@ class DeviceRooms:
 
     def __init__(self, nodes: Mapping[str, Node]) -> None:
         self.revision = 0
+        self._until = math.inf
         self._nodes = nodes
         self._gone: frozenset[str] = frozenset()
         self._holding: dict[str, set[str]] | None = None
@@ -164,6 +194,11 @@ class DeviceRooms:
         self.revision += 1
         for one in self._hosted.values():
             one.forget(name)
+
+    def count_anew(self) -> None:
+        """Forget what all nodes host."""
+        self.revision += 1
+        self._hosted.clear()
 
     def put(self, uid: str, node: str, claims: Claims, ungated: bool = False) -> None:
         """Record a pod that waits on its node for these claims. A pod that was ungated stays so."""
@@ -229,18 +264,45 @@ class DeviceRooms:
             self.drop(uid)
             self.put(new, waiter.node, waiter.claims, waiter.ungated)
 
+    # How much is counted.
+
+    @contextmanager
+    def bounded(self) -> Iterator[None]:
+        """Bound the work of one attempt to place a gang."""
+        self._until = work.done + WORK_OF_A_PLAN
+        try:
+            yield
+        finally:
+            self._until = math.inf
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the work of an attempt is done, so that nothing more is counted for it."""
+        return work.done >= self._until
+
+    def prepare(self, some: Iterable[Claims]) -> bool:
+        """Count what nodes host for these claims, a little at a time; return whether all is counted."""
+        until = work.done + WORK_AT_ONCE
+        wanted = list(islice(dict.fromkeys(filter(None, some)), MOST_PREPARED))
+        for claims in wanted:
+            for whole in (False, True):
+                if not self.hosted(claims, whole, 2 * len(wanted)).fill(self._nodes.keys(), until):
+                    return False
+        self._until += work.done - until + WORK_AT_ONCE
+        return True
+
     # Room.
 
     def room(self, claims: Claims) -> DeviceRoom:
         """Return the room for pods with these claims."""
         return DeviceRoom(self, claims)
 
-    def hosted(self, claims: Claims, whole: bool) -> _Hosted:
-        """Return the cached counts for these claims."""
+    def hosted(self, claims: Claims, whole: bool, least: int = 0) -> _Hosted:
+        """Return the cached counts for these claims; those of the last ``least`` claims stay cached in any case."""
         known = self._hosted.get((claims, whole))
         if known is None:
             known = self._hosted[claims, whole] = _Hosted(self, claims, whole)
-            if len(self._hosted) > REMEMBERED:
+            while len(self._hosted) > max(REMEMBERED, least):
                 self._hosted.popitem(last=False)
         else:
             self._hosted.move_to_end((claims, whole))
@@ -250,7 +312,11 @@ class DeviceRooms:
         """Return how many pods with these claims a node hosts, in addition to those that wait there and ``others``."""
         present = self._node(node, whole)
         places = [self._shared_on.get(one.shared) for one in claims]
-        if present is None or (not whole and any(some and node not in some for some in places)):
+        if (
+            present is None
+            or self.is_spent
+            or (not whole and any(some and node not in some for some in places))
+        ):
             return 0
         waiting = () if whole else self._waiting(node)
         for kind, count in others.get(node, {}).items():
@@ -263,9 +329,13 @@ class DeviceRooms:
 
     def failure(self, claims: Claims, nodes: Iterable[str]) -> str:
         """Return why the claims can't be planned on any of the nodes."""
-        places = (self._node(name, False) for name in nodes)
-        found = (hosting.failure(node, claims) for node in places if node is not None)
-        return next(filter(None, found), "") or next((one.problem for one in claims if one.problem), "")
+        left = WORK_OF_A_REASON
+        for node in filter(None, (self._node(name, False) for name in nodes)):
+            found = hosting.failure(node, claims)
+            left -= len(node.devices) * len(selectors_of(claims))
+            if found or left < 0:
+                return found
+        return next((one.problem for one in claims if one.problem), "")
 
     def _node(self, name: str, whole: bool) -> Node | None:
         known = self._nodes.get(name)

@@ -95,7 +95,7 @@ class NodeDevice:
     the service never plans with it, "" for most devices. ``consumes`` is what it takes of its pool's counters while it
     is held. If ``shareable``, several claims may have it, each a part of its capacity; together they have ``used``.
     ``holders`` are the claims that have it. A ``conditional`` device has binding conditions; kube-scheduler
-    goes through pools with such devices last.
+    goes through pools with such devices last. ``values`` stands for all that a selector can read of it.
     """
 
     driver: str
@@ -111,6 +111,7 @@ class NodeDevice:
     used: Mapping[str, int] = field(default_factory=dict)
     holders: tuple[Holder, ...] = ()
     conditional: bool = False
+    values: object = field(default=None, compare=False, repr=False)
 
     def has(self, attribute: str, value: str) -> bool:
         """Return whether an attribute has the value, whatever its domain and its type."""

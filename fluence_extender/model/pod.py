@@ -97,7 +97,8 @@ class Pod:
 
     What it asks for: ``requests`` are the effective requests that a node must cover, with ``pods`` = 1; ``devices`` are
     the virtual resources by type (``qpu`` -> 1). ``problem`` says why its requests couldn't be read, "" if they
-    could; ``requests`` then covers the pod slot only.
+    could; ``requests`` then covers the pod slot only. ``undecided`` says why it isn't known yet which devices its
+    claims may have, "" if it is.
 
     Where it may run: ``affinity`` is its required node affinity, None without one. ``pod_affinity`` holds the label
     selectors of pods of its own namespace that it must run near. ``interdependent`` is true where kube-scheduler's
@@ -147,6 +148,7 @@ class Pod:
     created: float = 0.0
     resource_version: str = ""
     problem: str = ""
+    undecided: str = ""
     refusal: str = ""
     failure: str = ""
     asks_since: float = 0.0

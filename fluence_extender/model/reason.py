@@ -25,6 +25,7 @@ class ReasonCode(StrEnum):
     TIMED_OUT = "TimedOut"
     WAITING_FOR_GATES = "WaitingForGates"
     INVALID_REQUEST = "InvalidRequest"
+    SELECTING_DEVICES = "SelectingDevices"
     NO_QUEUE = "NoQueue"
     HELD = "Held"
     QUEUE_STOPPED = "QueueStopped"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fluence_extender.model.claims import Claims
 from fluence_extender.model.pod import HostPort, Pod
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import Signature, signature
 from fluence_extender.placement.search import Shape
@@ -69,3 +70,13 @@ def grouped(demands: Sequence[Demand], pins: Mapping[str, str] | None = None) ->
         pin = pins.get(demand.pod.uid, "") if pins else ""
         groups.setdefault(shape_key(demand, pin), []).append(demand)
     return groups
+
+
+def unplannable(pods: Iterable[Pod]) -> Reason | None:
+    """Return why pods can't be planned as they are, or not yet, None if they can."""
+    for pod in pods:
+        if pod.problem:
+            return Reason(ReasonCode.INVALID_REQUEST, f"pod {pod.name}: {pod.problem}")
+        if pod.undecided:
+            return Reason(ReasonCode.SELECTING_DEVICES, f"pod {pod.name}: {pod.undecided}")
+    return None

@@ -17,7 +17,7 @@ from fluence_extender.ledger.device_drafts import why_not
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import Resources
-from fluence_extender.placement.demand import Demand, shape_key
+from fluence_extender.placement.demand import Demand, shape_key, unplannable
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.ledger_port import LedgerPort
 from fluence_extender.placement.reasons import Reasons, ShapeNodes, never_a_place, too_few_devices_ever
@@ -43,7 +43,8 @@ class _Kind:
 def _request_key(pod: Pod) -> tuple[object, ...]:
     """Return what a pod asks for; members with equal values are of one kind."""
     devices = tuple(sorted(pod.devices.items()))
-    return shape_key(Demand(pod)), devices, tuple(pod.requires.items()) if devices else (), bool(pod.problem)
+    requires = tuple(pod.requires.items()) if devices else ()
+    return shape_key(Demand(pod)), devices, requires, unplannable([pod]) is None
 
 
 class PartialGangs:
@@ -64,7 +65,7 @@ class PartialGangs:
         None means that it may be possible, or that the members' requests can't be read.
         """
         kinds = self._kinds_of(pods)
-        if not 0 < len(kinds) <= MOST_KINDS or any(kind.pod.problem for kind in kinds):
+        if not 0 < len(kinds) <= MOST_KINDS or any(unplannable([kind.pod]) for kind in kinds):
             return None
         self._ledger.whole.now()
         state = self._ledger.whole.revision, self._eligibility.journal.now, self._ledger.graph.catalogue

@@ -17,7 +17,7 @@ from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode, waiting
-from fluence_extender.placement.demand import Demand, shape_key
+from fluence_extender.placement.demand import Demand, shape_key, unplannable
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.ranks import rank_key
@@ -258,9 +258,4 @@ def _obstacle(gang: RequestedGang, planner: Planner) -> Reason | None:
         return gang.size
     if len(gang.pods) < gang.size:
         return planner.never(gang.pods, gang.size) or waiting(len(gang.pods), gang.size)
-    broken = next((pod for pod in gang.pods if pod.problem), None)
-    return (
-        Reason(ReasonCode.INVALID_REQUEST, f"pod {broken.name}: {broken.problem}")
-        if broken is not None
-        else None
-    )
+    return unplannable(gang.pods)

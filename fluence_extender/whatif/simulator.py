@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fluence_extender.cluster.budgets import PreemptionRules
+from fluence_extender.devices.allocator import selectors_of
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.conventions.membership import Workloads
 from fluence_extender.gangs.queue.beside import Beside
@@ -46,6 +47,9 @@ SLICE = 0.002
 
 SWITCH_INTERVAL = 0.0005
 """Seconds after which a computing thread hands the interpreter over to one that waits for it."""
+
+LONGEST_EVALUATION, LOOK = 5.0, 0.01
+"""Seconds in which the selectors of a question's claims have to be evaluated, and between looks at that."""
 
 Rules = Callable[[], Awaitable[PreemptionRules]]
 
@@ -110,21 +114,38 @@ class Simulator:
         self._waiting[client] += 1
         try:
             async with self._turn:
-                return await self._answer(body, namespace)
+                return await self._answer(body, namespace, client)
         finally:
             self._waiting -= Counter([client])
 
-    async def _answer(self, body: bytes, namespace: str) -> dict[str, Any]:
+    async def _answer(self, body: bytes, namespace: str, client: str) -> dict[str, Any]:
         rules = await self._rules()
         workloads = self._controller.registry.workloads
         # A garbage collection over all objects of a large question would block the event loop.
         with short_switch_interval(), paused_collector():
             request = await asyncio.to_thread(_read, body, namespace, rules, workloads, self._controller)
             _check_size(request, len(self._controller.eligibility.nodes))
+            await self._judge(request, client)
             context = await self._context(request, rules)
             terms = await self._terms(request)
             taken, ends = snapshot_with_ends(self._controller, time.time())
             return await asyncio.to_thread(_simulated, taken, request, time.time(), ends, context, terms)
+
+    async def _judge(self, request: SimulationRequest, client: str) -> None:
+        """Have the selectors of the pods' claims evaluated, on the client's account, and wait a while for that."""
+        pods = (pod for gang in request.gangs for pod in gang.pods if pod.undecided)
+        wanted = list(dict.fromkeys(selectors_of(pod.claims) for pod in pods))
+        judge, until = self._controller.devices.judge, time.monotonic() + LONGEST_EVALUATION
+        try:
+            while any(judge.want((self, at), f"client {client}", one)[1] for at, one in enumerate(wanted)):
+                if time.monotonic() > until:
+                    return
+                await asyncio.sleep(LOOK)
+            if wanted:
+                await asyncio.to_thread(_claim, request, self._controller)
+        finally:
+            for at in range(len(wanted)):
+                judge.drop((self, at))
 
     async def _terms(self, request: SimulationRequest) -> dict[GangKey, Beside | Reason]:
         """Return the terms of the queue for each gang, a few at a time."""
@@ -158,9 +179,14 @@ def _read(
 ) -> SimulationRequest:
     """Read the gangs and look up their claims, outside of the event loop."""
     request = requested_gangs(read_manifests(body), namespace, rules.classes, workloads)
-    for gang in request.gangs:
-        gang.pods = controller.asking(gang.pods, request.claims)
+    _claim(request, controller)
     return request
+
+
+def _claim(request: SimulationRequest, controller: Controller) -> None:
+    """Give the pods what they would claim."""
+    for gang in request.gangs:
+        gang.pods = controller.devices.asking(gang.pods, request.claims)
 
 
 def _check_size(request: SimulationRequest, nodes: int) -> None:

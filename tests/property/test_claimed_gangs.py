@@ -21,6 +21,7 @@ from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.errors import GangRefused
 from fluence_extender.placement.plan import Planner
 from tests.core.engine import FINE_EMBEDDED
+from tests.core.verdicts import evaluated_at_once  # noqa: F401
 from tests.property.claimed_gangs import (
     Scene,
     allocated,
@@ -28,6 +29,8 @@ from tests.property.claimed_gangs import (
     can_be_placed,
     scene,
 )
+
+pytestmark = pytest.mark.usefixtures("evaluated_at_once")
 
 SCENES = {"repeatable": 200, "nightly": 10_000}
 MOST_MISSED = 0.001

@@ -25,9 +25,11 @@ from fluence_extender.cluster.early_watch import EarlyWatch
 from fluence_extender.cluster.live_resources import LiveResources
 from fluence_extender.cluster.port import DEVICE_KINDS, QUEUE_KINDS, WORKLOADS, Kind, Regarding, ResourcesFile
 from fluence_extender.cluster.session import ClusterSession, open_session
+from fluence_extender.devices.judge import Judge
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import RecordEvent
 from fluence_extender.gangs.execution.driver import Driver
+from fluence_extender.gangs.execution.evaluator import Evaluator
 from fluence_extender.gangs.execution.graph_rebuilder import GraphRebuilder
 from fluence_extender.gangs.leadership.audit import SETTLE, Auditor
 from fluence_extender.gangs.leadership.election import Election, keep_marked
@@ -48,7 +50,8 @@ log = structlog.get_logger(__name__)
 
 LISTED_FIRST = (Kind.NODE, Kind.POD, Kind.JOB, Kind.RESOURCES_FILE)
 GROUPS_TIMEOUT = 5.0
-"""Seconds to wait for the lists of PodGroups and other workloads, which we may not be allowed to read."""
+"""Seconds to wait for the lists of PodGroups and other workloads, which we may not be allowed to read, and as many for
+the selectors of claims."""
 
 GARBAGE = 20_000
 """The number of new objects between two runs of the collector, which finds little: reference counts free nearly all of
@@ -125,6 +128,7 @@ async def _run(
         largest_node=settings.largest_node,
     )
     ledger = Ledger(matcher_setup(engine, settings.policy, settings.levels), settings.policy)
+    judge = Judge()
     controller = Controller(
         ledger,
         limits,
@@ -133,11 +137,13 @@ async def _run(
         on_preempted=metrics.preemptions.inc,
         sink=history.writer if history is not None else None,
         on_waited=metrics.count_wait,
+        judge=judge,
     )
     leadership: Leadership = ByLease(settings.identity) if settings.lease else ALONE
     driver = Driver(controller, session.writes, leadership)
     # Reads came first; from here on each write needs the lead.
     session.permit_writes(driver.fence.demand)
+    evaluator = Evaluator(judge, driver.wake)
     rebuilder = GraphRebuilder(controller, live.reject_adopted, driver.wake)
     auditor = Auditor(
         controller,
@@ -161,8 +167,9 @@ async def _run(
         # "follow the cluster" comes first: its first step delivers what has been listed, and "start" waits for that.
         work = {
             "follow the cluster": session.watch(driver.sink),
-            "start": _start(session, controller, driver, live),
+            "start": _start(session, controller, driver, live, evaluator),
             "decide": driver.run(),
+            "evaluate selectors": evaluator.run(),
             "rebuild": rebuilder.run(),
             "audit": auditor.run(driver.wake),
             "estimate starts": Estimates(controller, metrics.observe_estimate_error).run(),
@@ -189,7 +196,11 @@ async def _run(
 
 
 async def _start(
-    session: ClusterSession, controller: Controller, driver: Driver, live: LiveResources
+    session: ClusterSession,
+    controller: Controller,
+    driver: Driver,
+    live: LiveResources,
+    evaluator: Evaluator,
 ) -> None:
     """Replay once everything has been listed. Raises `StartRefused`."""
     gc.set_threshold(GARBAGE_AT_START, 50, 100)
@@ -203,6 +214,8 @@ async def _start(
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(GROUPS_TIMEOUT):
             await session.synced(*WORKLOADS, *QUEUE_KINDS, *DEVICE_KINDS, Kind.RESOURCE_QUOTA)
+    await evaluator.settle(GROUPS_TIMEOUT)
+    controller.take_decided()
     try:
         await driver.start()
     except MatcherError as error:

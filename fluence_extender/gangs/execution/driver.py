@@ -218,7 +218,7 @@ class Driver:
             return
         self.executor.start(actions)
         self._cut_short = self._controller.leading and self._controller.lifecycle.behind
-        if self._controller.lifecycle.restless:
+        if self._controller.restless:
             self.wake()
 
 

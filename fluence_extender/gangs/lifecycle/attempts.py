@@ -216,7 +216,8 @@ class Attempts:
         blocked = False
         self._idle.clear()
         try:
-            blocked = self._try(gang, rank, now)
+            with self._ledger.device_rooms.bounded():
+                blocked = self._try(gang, rank, now)
         except Exception as error:
             # One gang that can't be planned must not keep the others from being placed.
             log.exception("a gang could not be planned", gang=str(gang.key))
@@ -299,6 +300,7 @@ class Attempts:
             or invalid(ready)
             or self._preemption.obstacle(gang, ready)
             or self._over_quota(gang, ready, fewest)
+            or self._uncounted(gang, ready, now)
         )
         if obstacle is not None:
             gang.explain(obstacle, now)
@@ -341,6 +343,16 @@ class Attempts:
             gang.attempt.record = record
         lacking = [member for member in ready if member.assignment is None][: _needed(gang, size)]
         return self._blocks(gang, rank, lacking, now)
+
+    def _uncounted(self, gang: Gang, ready: Sequence[Member], now: float) -> Reason | None:
+        """Count what nodes host for the gang's claims, a little at a time; return a reason until that is done."""
+        if self._ledger.device_rooms.prepare(member.pod.claims for member in ready):
+            return None
+        gang.attempt.again_at = now
+        self._registry.dirty.add(gang.key)
+        return Reason(
+            ReasonCode.SELECTING_DEVICES, "its claims are being compared with the devices of the nodes"
+        )
 
     def _over_quota(self, gang: Gang, ready: Sequence[Member], fewest: int) -> Reason | None:
         """Return which quota of its namespace or its queue has no room for the members that have to be placed now.

@@ -98,7 +98,12 @@ class Places:
         return None
 
     def never(self, pods: Sequence[Pod], size: int) -> Reason | None:
-        """Return why ``size`` members with ``pods`` couldn't be placed even if nothing ran; None if they might be."""
+        """Return why ``size`` members with ``pods`` couldn't be placed even if nothing ran.
+
+        Return None if they might be, or if what nodes host for their claims isn't counted.
+        """
+        if not self._ledger.device_rooms.prepare(pod.claims for pod in pods):
+            return None
         return self._planner.never(pods, size)
 
     def demands(

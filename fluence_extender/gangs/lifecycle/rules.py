@@ -17,7 +17,8 @@ from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.gangs.queue.turns import waits
 from fluence_extender.model.gang import GangKey
-from fluence_extender.model.reason import Reason, ReasonCode, named_elsewhere, waiting
+from fluence_extender.model.reason import Reason, named_elsewhere, waiting
+from fluence_extender.placement.demand import unplannable
 
 
 class Rules:
@@ -84,8 +85,5 @@ def size_of(gang: Gang) -> int | Reason:
 
 
 def invalid(ready: Iterable[Member]) -> Reason | None:
-    """Return why a member can't be placed, None if all can be."""
-    broken = next((member.pod for member in ready if member.pod.problem), None)
-    if broken is None:
-        return None
-    return Reason(ReasonCode.INVALID_REQUEST, f"pod {broken.name}: {broken.problem}")
+    """Return why pods can't be planned as they are, or not yet, None if they can."""
+    return unplannable(member.pod for member in ready)

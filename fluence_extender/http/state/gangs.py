@@ -166,7 +166,7 @@ def _allocation(controller: Controller, held: Allocation) -> v1.Allocation:
         gpu=gpus,
         backend=held.assignment.backend,
         devices=devices,
-        claimed=controller.claimed_by(held.uid),
+        claimed=controller.devices.claimed_by(held.uid),
         gang=gang_name(controller, held.uid),
         claim=strength(held),
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fluence_extender.devices.book import MOST_PODS, DeviceBook
+from fluence_extender.devices.evaluation import Evaluations
+from fluence_extender.devices.judge import Judge
 from fluence_extender.model.claims import Choice, ClaimSpec, DeviceRequest
 from fluence_extender.model.devices import (
     Allocated,
@@ -41,7 +43,7 @@ def pod(name: str = "p", **ref: str) -> Pod:
 
 
 def book() -> DeviceBook:
-    made = DeviceBook()
+    made = DeviceBook(Judge(Evaluations().judge))
     made.node(Node("n0", allocatable=Resources({"cpu": 8000})))
     for one in (CLASS, gpus(), TEMPLATE):
         made.put(one)
@@ -73,7 +75,7 @@ def test_class_that_backs_an_extended_resource_is_counted_by_its_name() -> None:
 
 
 def test_cluster_without_devices_and_claims_is_left_as_it_is() -> None:
-    made = DeviceBook()
+    made = DeviceBook(Judge(Evaluations().judge))
     node, plain = Node("n0", allocatable=Resources({"cpu": 1})), Pod("ns", "p", "u")
     assert made.node(node) is node
     assert made.pod(plain) is plain
@@ -213,7 +215,7 @@ def test_pod_that_requests_an_extended_resource_waits_for_its_devices() -> None:
     found = made.pod_now("uid-p")
     assert found is not None
     assert (found.claims, found.affinity, found.requests) == ((), None, gpu)
-    assert [one.device[2] for one in made.allocated(asking)] == ["gpu-0", "gpu-1"]
+    assert made.claimed_by("uid-p") == (f"{DRIVER}/n0/gpu-0", f"{DRIVER}/n0/gpu-1")
     assert made.drop(claim).pods == {"uid-p"}
 
 
@@ -341,7 +343,7 @@ def test_devices_of_several_nodes_that_take_from_one_counter_are_shared() -> Non
 
 
 def test_pools_with_binding_conditions_come_last() -> None:
-    made = DeviceBook()
+    made = DeviceBook(Judge(Evaluations().judge))
     made.node(Node("n0"))
     for driver, conditional in (("b", False), ("a", True), ("c", False)):
         one = NodeDevice(driver, "p", "d", conditional=conditional)

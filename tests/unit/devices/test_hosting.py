@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +26,9 @@ from fluence_extender.model.devices import Capacity, NodeDevice, RequestPolicy
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import Resources
 from fluence_extender.model.taints import Taint, Toleration
+from tests.core.verdicts import evaluated_at_once  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("evaluated_at_once")
 
 DRIVER = "d.example.com"
 ANY = f'device.driver == "{DRIVER}"'

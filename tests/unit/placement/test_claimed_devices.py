@@ -22,7 +22,10 @@ from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.trial import Trial
 from fluence_extender.whatif.snapshot import LedgerCopy, snapshot
 from tests.core.values import node, pod
+from tests.core.verdicts import evaluated_at_once  # noqa: F401
 from tests.unit.placement.conftest import MakeBench
+
+pytestmark = pytest.mark.usefixtures("evaluated_at_once")
 
 DRIVER = "gpu.example.com"
 

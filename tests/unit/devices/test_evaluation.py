@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.devices import cel
-from fluence_extender.devices.selectors import selects, verdict
+from fluence_extender.devices import cel, evaluation
+from fluence_extender.devices.evaluation import Evaluations
+from fluence_extender.devices.selectors import selects, table, values_of
 from fluence_extender.model.devices import Capacity, NodeDevice, Version
 
 DRIVER = "gpu.example.com"
@@ -17,6 +18,12 @@ def device(**attributes: object) -> NodeDevice:
     values = {"model": "a100", "ok": True, "index": 3, "version": Version("1.2.3"), **attributes}
     known = {f"{DRIVER}/{name}": value for name, value in values.items()}
     return NodeDevice(DRIVER, "pool", "gpu", known, {"memory": Capacity(40 * 2**30 * 10**9)})  # type: ignore[arg-type]
+
+
+def verdict(expression: str, *devices: NodeDevice) -> bool | str:
+    """Return the verdict on the last of the devices."""
+    answer = Evaluations().judge(expression, devices)
+    return answer.fault or answer.verdicts[-1]
 
 
 @pytest.mark.parametrize(
@@ -101,25 +108,22 @@ def test_short_expression_that_makes_a_huge_value_is_given_up(first: str, each: 
     assert "takes more than 10000 steps" in found
 
 
-def test_expression_that_is_costly_for_each_of_many_devices_selects_none_of_them_from_then_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(cel, "MOST_FURTHER_STEPS", 2_000)
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "SECONDS", float("inf"))
+
+
+def test_costly_steps_are_those_beyond_a_few_of_each_evaluation() -> None:
+    cheap = f'device.driver == "{DRIVER}" && {ATTRIBUTES}.index == 7'
     costly = (
         f"{ATTRIBUTES}.index >= 0 && [0, 1, 2, 3, 4, 5, 6, 7, 8, 9].all(x, [0, 1, 2, 3].all(y, x + y >= 0))"
     )
-    found = [verdict(costly, device(index=index)) for index in range(10)]
-    assert found[0] is True
-    assert isinstance(found[-1], str)
-    assert "takes too many steps for all devices together" in found[-1]
-    assert verdict(costly, device(index=0)) == found[-1]
-
-
-def test_cheap_expression_is_evaluated_for_any_number_of_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cel, "MOST_FURTHER_STEPS", 0)
-    expression = f'device.driver == "{DRIVER}" && {ATTRIBUTES}.index == 7'
-    found = [verdict(expression, device(index=index)) for index in range(20)]
-    assert found == [index == 7 for index in range(20)]
+    devices = [device(index=index) for index in range(10)]
+    evaluations = Evaluations()
+    assert evaluations.judge(cheap, devices).costly == 0
+    first = evaluations.judge(costly, devices[:1]).costly
+    assert first > 0
+    assert evaluations.judge(costly, devices).costly == 9 * first
 
 
 def test_list_of_many_texts_is_within_the_limit() -> None:
@@ -138,7 +142,7 @@ def test_device_with_the_same_values_is_not_evaluated_again(monkeypatch: pytest.
         return evaluate(self, one, read)
 
     monkeypatch.setattr(cel.Program, "selects", counted)
-    assert [verdict(expression, one) for one in devices] == [True, False] * 20
+    assert Evaluations().judge(expression, devices).verdicts == [True, False] * 20
     assert len(evaluated) == 2
 
 
@@ -152,8 +156,15 @@ def test_devices_that_differ_in_what_a_loop_reads_are_evaluated_each() -> None:
 
 
 def test_all_expressions_have_to_hold() -> None:
-    first, second = f'{ATTRIBUTES}.model == "a100"', f"{ATTRIBUTES}.index == 4"
-    assert selects((first,), device()) is True
-    assert selects((first, second), device()) is False
-    assert selects((first, second), device(index=4)) is True
-    assert selects((), device()) is True
+    first, second = table(f'{ATTRIBUTES}.model == "a100"'), table(f"{ATTRIBUTES}.index == 4")
+    some = [device(), device(index=4)]
+    values = [values_of(one) for one in some]
+    for kept in (first, second):
+        for one, found in zip(values, Evaluations().judge(kept.expression, some).verdicts, strict=True):
+            kept.learn(one, found)
+    both = first.expression, second.expression
+    assert selects(both[:1], some[0]) is True
+    assert selects(both, some[0]) is False
+    assert selects(both, some[1]) is True
+    assert selects((), some[0]) is True
+    assert selects((*both, "true"), some[1]) is None

@@ -1,0 +1,292 @@
+"""Who may have how much evaluated: the asks of pods and classes, in turn by namespace, within their budgets.
+
+An *ask* is the selectors of one pod's claims. Equal asks of a namespace are one. It is settled once all verdicts are
+known, or once it has used up its budget. Each piece of work is one expression for some devices; namespaces take turns,
+and so do the asks of one namespace. The classes' selectors, which administrators write, come first and have no budget.
+
+The judge does no I/O: its owner takes a piece, has it evaluated elsewhere, and brings the answer back.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+
+from fluence_extender.devices.evaluation import Answer
+from fluence_extender.devices.selectors import Table, Values, table
+from fluence_extender.model.devices import NodeDevice
+
+MOST_CHARACTERS = 20_000
+"""The most characters of the selectors of one pod's claims."""
+
+MOST_COSTLY = 500_000
+"""The most steps, beyond the first 200 of each evaluation, of the selectors of one pod's claims on all devices."""
+
+MOST_OF_A_NAMESPACE = 200_000
+"""The most characters of a namespace's selectors whose verdicts are kept."""
+
+FEWEST_CHARACTERS = 200
+"""A shorter selector counts as this many of a namespace's characters, because its verdicts take as much memory."""
+
+STEPS_AT_ONCE, STEPS_A_SECOND = 1_000_000, 50_000
+"""The steps that a namespace may take at once, and how many it gets back each second."""
+
+STEPS_OF_A_LOSS = 2 * STEPS_AT_ONCE
+"""The steps that an expression costs which ends the process that evaluates it."""
+
+DEVICES_AT_ONCE = 500
+"""The most devices of one piece of work."""
+
+LOOKS = 100
+"""The most asks that are looked at for the next piece of work; more looks follow after a break."""
+
+ADMINISTRATORS = ""
+"""The namespace of what administrators ask."""
+
+UNDER_WAY = "the CEL selectors of its claims are being evaluated"
+HELD = (
+    "the CEL selectors of its claims aren't evaluated yet: those of other pods in its namespace have "
+    f"{MOST_OF_A_NAMESPACE:,} characters, as many as are kept; delete pods that needn't wait, or let pods use the "
+    "same selectors"
+)
+TOO_LONG = f"the CEL selectors of its claims have more than {MOST_CHARACTERS:,} characters; use fewer or shorter ones"
+TOO_COSTLY = (
+    f"the CEL selectors of its claims take more than {MOST_COSTLY:,} steps for all devices together, beyond the first "
+    "200 of each evaluation; use fewer or simpler ones"
+)
+
+Evaluate = Callable[[str, Sequence[NodeDevice]], Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One expression, to be evaluated for devices with some values, on the account of a namespace."""
+
+    namespace: str
+    table: Table
+    values: tuple[Values, ...]
+    ask: _Ask
+
+
+@dataclass(slots=True, eq=False)
+class _Ask:
+    """Selectors, for the pods ``askers``; those of ``told`` have been told that they wait. No ``tables``: held back."""
+
+    namespace: str
+    selectors: tuple[str, ...]
+    askers: set[Hashable] = field(default_factory=set)
+    told: set[Hashable] = field(default_factory=set)
+    tables: tuple[Table, ...] = ()
+
+    @property
+    def characters(self) -> int:
+        return sum(max(len(one), FEWEST_CHARACTERS) for one in self.selectors)
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.namespace) and sum(one.costly for one in self.tables) > MOST_COSTLY
+
+    @property
+    def is_complete(self) -> bool:
+        return bool(self.tables) and all(one.complete for one in self.tables)
+
+    @property
+    def is_settled(self) -> bool:
+        return self.is_over or self.is_complete
+
+
+@dataclass(slots=True)
+class _Account:
+    """What one namespace asks for and has used: ``steps`` are those that it had left at the time ``at``."""
+
+    asks: dict[tuple[str, ...], _Ask] = field(default_factory=dict)
+    open: OrderedDict[_Ask, None] = field(default_factory=OrderedDict)
+    held: OrderedDict[_Ask, None] = field(default_factory=OrderedDict)
+    characters: int = 0
+    steps: float = STEPS_AT_ONCE
+    at: float = 0.0
+
+    def left(self, now: float) -> float:
+        """Return the steps that are left."""
+        self.steps = min(self.steps + STEPS_A_SECOND * max(now - self.at, 0.0), STEPS_AT_ONCE)
+        self.at = now
+        return self.steps
+
+    def begin(self, ask: _Ask) -> bool:
+        """Begin with an ask if the namespace's characters allow it."""
+        if ask.namespace and self.characters and self.characters + ask.characters > MOST_OF_A_NAMESPACE:
+            self.held[ask] = None
+            return False
+        self.held.pop(ask, None)
+        self.characters += ask.characters
+        ask.tables = tuple(map(table, ask.selectors))
+        self.open[ask] = None
+        return True
+
+
+class Judge:
+    """Keeps the asks. With ``evaluate``, everything is evaluated at once: there is no loop to keep free.
+
+    ``on_work`` is called when there may be work.
+    """
+
+    def __init__(self, evaluate: Evaluate | None = None) -> None:
+        self._evaluate = evaluate
+        self._accounts: OrderedDict[str, _Account] = OrderedDict()
+        self._ask_of: dict[Hashable, _Ask] = {}
+        self._settled: dict[Hashable, None] = {}
+        self._outdated = False
+        self._missed = False
+        self.restless = False
+        self.on_work: Callable[[], None] = lambda: None
+
+    # What is asked.
+
+    def want(self, asker: Hashable, namespace: str, selectors: tuple[str, ...]) -> tuple[str, str]:
+        """Ask for selectors; return why the asker can't be served (""), and what it has to wait for ("")."""
+        known = self._ask_of.get(asker)
+        if known is None or (known.namespace, known.selectors) != (namespace, selectors):
+            self.drop(asker)
+            if not selectors:
+                return "", ""
+            if namespace and sum(map(len, selectors)) > MOST_CHARACTERS:
+                return TOO_LONG, ""
+            known = self._begin(namespace, selectors)
+            known.askers.add(asker)
+            self._ask_of[asker] = known
+            self._work()
+        if known.is_over:
+            return TOO_COSTLY, ""
+        if known.is_complete:
+            return "", ""
+        known.told.add(asker)
+        return "", UNDER_WAY if known.tables else HELD
+
+    def _begin(self, namespace: str, selectors: tuple[str, ...]) -> _Ask:
+        account = self._accounts.setdefault(namespace, _Account())
+        known = account.asks.get(selectors)
+        if known is None:
+            known = account.asks[selectors] = _Ask(namespace, selectors)
+            account.begin(known)
+        return known
+
+    def drop(self, asker: Hashable) -> None:
+        """Forget what somebody asked."""
+        ask = self._ask_of.pop(asker, None)
+        self._settled.pop(asker, None)
+        if ask is None:
+            return
+        ask.askers.discard(asker)
+        ask.told.discard(asker)
+        if ask.askers:
+            return
+        account = self._accounts[ask.namespace]
+        del account.asks[ask.selectors]
+        account.open.pop(ask, None)
+        account.held.pop(ask, None)
+        if ask.tables:
+            account.characters -= ask.characters
+            while account.held and account.begin(next(iter(account.held))):
+                self._work()
+
+    def look_again(self) -> None:
+        """Take note of devices with new values."""
+        self._outdated = True
+        self._work()
+
+    def _work(self) -> None:
+        if self._evaluate is None:
+            self.on_work()
+            return
+        now = 0.0
+        while True:
+            now += STEPS_OF_A_LOSS
+            piece = self.next(now)
+            if piece is not None:
+                devices = [one.device for one in piece.values]
+                self.take(piece, self._evaluate(piece.table.expression, devices), now)
+            elif not self.restless:
+                return
+
+    # What is to be evaluated.
+
+    @property
+    def settled(self) -> list[Hashable]:
+        """Those who waited and needn't any longer; each is returned once."""
+        found, self._settled = list(self._settled), {}
+        return found
+
+    @property
+    def missed(self) -> bool:
+        """Whether somebody looked for verdicts that have come in since; said once."""
+        found, self._missed = self._missed, False
+        return found
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `settled` or `missed` would say something."""
+        return bool(self._settled) or self._missed
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is left to be evaluated."""
+        return not self._outdated and not any(one.open for one in self._accounts.values())
+
+    def next(self, now: float) -> Piece | None:
+        """Return the next piece of work, None if no namespace may have one now; if `restless`, ask once more."""
+        if self._outdated:
+            self._outdated = False
+            for account in self._accounts.values():
+                account.open.update(dict.fromkeys(one for one in account.asks.values() if one.tables))
+        looks = LOOKS
+        self.restless = False
+        for namespace in sorted(self._accounts, key=bool):
+            account = self._accounts[namespace]
+            while account.open and looks:
+                looks -= 1
+                ask = next(iter(account.open))
+                if ask.is_settled:
+                    self._settle(account, ask)
+                elif namespace and account.left(now) <= 0:
+                    break
+                else:
+                    account.open.move_to_end(ask)
+                    self._accounts.move_to_end(namespace)
+                    short = next(one for one in ask.tables if not one.complete)
+                    return Piece(namespace, short, tuple(short.lacking(DEVICES_AT_ONCE)), ask)
+            if not looks:
+                self.restless = True
+                return None
+            if not account.asks and account.left(now) == STEPS_AT_ONCE:
+                del self._accounts[namespace]
+        return None
+
+    def _settle(self, account: _Account, ask: _Ask) -> None:
+        del account.open[ask]
+        self._settled.update(dict.fromkeys(ask.told))
+        ask.told.clear()
+        for one in ask.tables:
+            self._missed = self._missed or one.missed
+            one.missed = False
+
+    def take(self, piece: Piece, answer: Answer, now: float) -> None:
+        """Take in what the evaluation of a piece has found."""
+        if answer.fault:
+            piece.table.fail(answer.fault)
+        for values, found in zip(piece.values, answer.verdicts, strict=False):
+            piece.table.learn(values, found)
+        piece.table.costly += answer.costly
+        self._count(piece, answer.steps, now)
+
+    def lose(self, piece: Piece, why: str, now: float) -> None:
+        """Take in that the evaluation of a piece ended the process that did it."""
+        piece.table.fail(why)
+        self._count(piece, STEPS_OF_A_LOSS, now)
+
+    def _count(self, piece: Piece, steps: int, now: float) -> None:
+        account = self._accounts.get(piece.namespace)
+        if account is not None:
+            account.steps = account.left(now) - steps
+            if piece.ask in account.open and piece.ask.is_settled:
+                self._settle(account, piece.ask)

@@ -1,0 +1,90 @@
+"""The process that evaluates users' selectors: a question a line comes in, an answer a line goes out.
+
+Whatever an expression does to it, it ends itself: the kernel ends it after `PROCESSOR_SECONDS` of one question and
+refuses it memory beyond `MOST_ADDRESSES`. It also ends once it has grown, or once nobody asks any more.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+import sys
+
+import msgspec
+
+from fluence_extender.devices.evaluation import Answer, Evaluations
+from fluence_extender.model.devices import Attribute, Capacity, NodeDevice, Version
+
+PROCESSOR_SECONDS = 1.0
+"""The most processor time that one question takes."""
+
+MOST_ADDRESSES = 2**30
+"""Bytes of its address space."""
+
+GROWN = 256 * 2**10
+"""KiB of memory after which it ends, so that another begins."""
+
+NO_MEMORY = "needs too much memory"
+
+
+class Described(msgspec.Struct, array_like=True):
+    """What can be read of a device, by its serial number; versions are apart because they look like texts."""
+
+    serial: int
+    driver: str
+    shareable: bool
+    attributes: dict[str, bool | int | str]
+    versions: dict[str, str]
+    amounts: dict[str, int]
+
+
+class Question(msgspec.Struct, array_like=True):
+    """For which devices, given by serial numbers, does an expression hold? ``described`` are those that are new."""
+
+    expression: str
+    devices: list[int]
+    described: list[Described]
+
+
+def describe(serial: int, device: NodeDevice) -> Described:
+    """Return what can be read of a device."""
+    plain = {name: one for name, one in device.attributes.items() if not isinstance(one, Version)}
+    versions = {name: one.text for name, one in device.attributes.items() if isinstance(one, Version)}
+    return Described(serial, device.driver, device.shareable, plain, versions, dict(device.amounts))
+
+
+def device_of(one: Described) -> NodeDevice:
+    """Return a device of which the same can be read."""
+    attributes: dict[str, Attribute] = {**one.attributes}
+    attributes.update((name, Version(text)) for name, text in one.versions.items())
+    capacity = {name: Capacity(amount) for name, amount in one.amounts.items()}
+    return NodeDevice(one.driver, "", "", attributes, capacity, shareable=one.shareable)
+
+
+def main() -> None:
+    """Answer until nobody asks any more."""
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_ADDRESSES, MOST_ADDRESSES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    decode, encode = msgspec.json.Decoder(Question).decode, msgspec.json.Encoder().encode
+    evaluations, known = Evaluations(), dict[int, NodeDevice]()
+    # What the library makes once isn't charged to the first question.
+    evaluations.judge("true", ())
+    for line in sys.stdin.buffer:
+        signal.setitimer(signal.ITIMER_PROF, PROCESSOR_SECONDS)
+        question = decode(line)
+        known.update((one.serial, device_of(one)) for one in question.described)
+        try:
+            answer = evaluations.judge(question.expression, [known[serial] for serial in question.devices])
+        except MemoryError:
+            answer = Answer(fault=NO_MEMORY)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        sys.stdout.buffer.write(encode(answer) + b"\n")
+        sys.stdout.buffer.flush()
+        if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > GROWN:
+            return
+
+
+if __name__ == "__main__":
+    main()

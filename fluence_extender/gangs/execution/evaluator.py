@@ -1,0 +1,175 @@
+"""Users' selectors are evaluated in a process of its own, which this module starts, asks and, if need be, kills.
+
+It starts when there is something to evaluate, and anew after it has ended. If it ends over a question, the question is
+asked once more; if it ends again, or at once where it says that it took too long, the expression selects nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Sequence
+
+import msgspec
+import structlog
+
+from fluence_extender.devices.evaluation import Answer
+from fluence_extender.devices.judge import Judge, Piece
+from fluence_extender.devices.worker import PROCESSOR_SECONDS, Question, describe
+
+log = structlog.get_logger(__name__)
+
+COMMAND = (sys.executable, "-m", "fluence_extender.devices.worker")
+
+LONGEST = 20.0
+"""Seconds after which a process that doesn't answer is killed; processor time ends most of them before."""
+
+PAUSE = 5.0
+"""Seconds before another process is started after one couldn't be."""
+
+BREAK = 0.005
+"""Seconds in which others have the loop where many asks are looked at."""
+
+LOOK = 0.5
+"""Seconds between looks at namespaces that have used up their steps."""
+
+LARGEST = 2**24
+"""The most bytes of an answer."""
+
+INHERITED = ("LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV")
+"""The environment of the process: what it needs to start, and nothing that is secret."""
+
+TOO_LONG = f"takes more than {PROCESSOR_SECONDS:g} s"
+ENDED = "ended the process that evaluates it"
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Answer).decode
+
+
+class _Lost(Exception):
+    """The process has ended, or had to be ended, over a question; the text says why."""
+
+
+class Evaluator:
+    """Has the asks of a judge evaluated. ``decided`` is called when there is news; ``command`` starts the process."""
+
+    def __init__(self, judge: Judge, decided: Callable[[], None], command: Sequence[str] = COMMAND) -> None:
+        self._judge = judge
+        self._decided = decided
+        self._command = command
+        self._work = asyncio.Event()
+        self._process: Process | None = None
+        self._known: set[int] = set()
+        self._rests = asyncio.Event()
+        judge.on_work = self._work.set
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, None if there is no process."""
+        return self._process.pid if self._process is not None else None
+
+    async def run(self) -> None:
+        """Evaluate until cancelled."""
+        try:
+            while True:
+                piece = self._judge.next(time.monotonic())
+                if self._judge.has_news:
+                    self._decided()
+                if piece is not None:
+                    await self._evaluate(piece)
+                elif self._judge.restless:
+                    await asyncio.sleep(BREAK)
+                else:
+                    await self._wait()
+        finally:
+            if self._process is not None:
+                await self._ended(self._process)
+
+    async def settle(self, seconds: float) -> None:
+        """Wait until nothing is left to be evaluated, but no longer than so many seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._rests.wait()
+
+    async def _wait(self) -> None:
+        """Wait for work, but not long while somebody waits until a namespace has steps again."""
+        idle = self._judge.idle
+        if idle:
+            self._rests.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if idle else LOOK):
+                await self._work.wait()
+        self._rests.clear()
+        self._work.clear()
+
+    async def _evaluate(self, piece: Piece) -> None:
+        for last in (False, True):
+            try:
+                answer = await self._answer(piece)
+            except OSError as error:
+                log.error("the process that evaluates selectors can't be started", error=str(error))
+                await asyncio.sleep(PAUSE)
+                return
+            except _Lost as lost:
+                log.warning("the process that evaluates selectors has ended", why=str(lost))
+                if last or str(lost) == TOO_LONG:
+                    self._judge.lose(piece, str(lost), time.monotonic())
+                    return
+            else:
+                self._judge.take(piece, answer, time.monotonic())
+                return
+
+    async def _answer(self, piece: Piece) -> Answer:
+        process = await self._started()
+        assert process.stdin is not None, "it is a pipe"
+        assert process.stdout is not None, "it is a pipe"
+        new = [one for one in piece.values if one.serial not in self._known]
+        described = [describe(one.serial, one.device) for one in new]
+        question = Question(piece.table.expression, [one.serial for one in piece.values], described)
+        try:
+            async with asyncio.timeout(LONGEST):
+                process.stdin.write(_encode(question) + b"\n")
+                await process.stdin.drain()
+                line = await process.stdout.readline()
+        except (TimeoutError, ConnectionError, ValueError) as error:
+            raise await self._lost(f"doesn't answer: {error}" if str(error) else "doesn't answer") from None
+        if not line.endswith(b"\n"):
+            raise await self._lost(ENDED)
+        self._known.update(one.serial for one in new)
+        try:
+            return _decode(line)
+        except msgspec.MsgspecError as error:
+            raise await self._lost(f"isn't answered: {error}") from None
+
+    async def _started(self) -> Process:
+        if self._process is None or self._process.returncode is not None:
+            self._known.clear()
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=PIPE,
+                stdout=PIPE,
+                limit=LARGEST,
+                env={name: os.environ[name] for name in INHERITED if name in os.environ},
+            )
+        return self._process
+
+    async def _lost(self, why: str) -> _Lost:
+        """End the process, and return the error for the question that it was asked."""
+        process, self._process = self._process, None
+        assert process is not None, "it was asked"
+        code = await self._ended(process, kill=why != ENDED)
+        return _Lost(TOO_LONG if code == -signal.SIGPROF else why)
+
+    @staticmethod
+    async def _ended(process: Process, kill: bool = True) -> int:
+        """Wait until the process has ended, and return its status."""
+        if kill and process.returncode is None:
+            process.kill()
+        if process.stdin is not None:
+            process.stdin.close()
+        return await process.wait()
