@@ -14,7 +14,8 @@ Callers identify themselves in one of two ways:
   as through the API server.
 
 Invariants: a caller who isn't identified sees nothing. While the API server can't be asked, no answer is based on a
-decision older than `REMEMBERED`. A repeated request costs no call to the API server.
+decision older than `REMEMBERED`. A repeated request costs no call to the API server. Tokens that it doesn't know cost
+it no more calls than `newcomers` allows, and keep no other question waiting.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from starlette.types import Scope
 from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.http.listeners.brief_cache import BriefCache
 from fluence_extender.http.listeners.front_proxy import FrontProxy
+from fluence_extender.http.listeners.newcomers import Newcomers, impossible
 from fluence_extender.http.listeners.serving import PEER
 from fluence_extender.model.access import EVERYTHING, Caller, CallerSight, Right, pods_in, question
 
@@ -48,6 +50,9 @@ MOST_DECISIONS = 20_000
 
 AT_ONCE = 16
 """The most reviews under way at the same time."""
+
+NEWCOMERS_AT_ONCE = 4
+"""The most reviews of tokens under way at the same time."""
 
 MOST_WAITING = 2_000
 """The most reviews that may wait for their turn; more are refused."""
@@ -124,6 +129,8 @@ class ReviewingGate:
     """Asks the API server about each caller, and caches the decision for a few seconds."""
 
     def __init__(self, reviews: Reviews, clock: Callable[[], float] = time.monotonic) -> None:
+        self._newcomers = Newcomers(clock)
+        self._token_turns = asyncio.Semaphore(NEWCOMERS_AT_ONCE)
         self._front_proxy: FrontProxy | None = None
         self._peers: dict[bytes, bool] = {}
         self._reviews = reviews
@@ -179,14 +186,28 @@ class ReviewingGate:
         token = _bearer(scope)
         if not token:
             raise AccessRefused(401, NOT_IDENTIFIED)
-        key = sha256(token.encode()).digest()
-        caller = await self._callers.get(key, lambda: self._review(lambda: self._reviews.caller(token)))
+        why = impossible(token, time.time())
+        if why:
+            raise AccessRefused(401, f"the API server accepts no such bearer token: {why}; get a new one")
+        key, client = sha256(token.encode()).digest(), scope.get("client") or ("", 0)
+        caller = await self._callers.get(key, lambda: self._review_token(key, token, client[0]))
         if caller is None:
             raise AccessRefused(
                 401,
                 "the API server doesn't accept this bearer token: it is wrong, expired, or for another audience",
             )
         return caller
+
+    async def _review_token(self, key: bytes, token: str, address: str) -> Caller | None:
+        if not self._newcomers.may_ask(key, address):
+            raise AccessRefused(
+                429,
+                "too many different bearer tokens come from your address, or from all together; try again in a few "
+                "seconds, or ask through the API server (kubectl fluence)",
+            )
+        found = await self._review(lambda: self._reviews.caller(token), self._token_turns)
+        self._newcomers.answered(key, found is not None)
+        return found
 
     def _proxied(self, scope: Scope) -> Caller | None:
         """Return the user that the front proxy names, None if the request doesn't come through it."""
@@ -204,12 +225,12 @@ class ReviewingGate:
             (caller, right), lambda: self._review(lambda: self._reviews.allowed(caller, right))
         )
 
-    async def _review(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _review(self, ask: Callable[[], Awaitable[T]], turns: asyncio.Semaphore | None = None) -> T:
         if self._waiting >= MOST_WAITING:
             raise AccessRefused(429, "too many callers at once; try again")
         self._waiting += 1
         try:
-            async with self._turns:
+            async with turns or self._turns:
                 return await ask()
         except ClusterError as error:
             raise AccessRefused(503, f"the API server can't be asked who may see this: {error}") from error

@@ -395,6 +395,30 @@ def test_probes_service_and_network_policy_agree_on_the_api_port(objects: Object
     assert labelled["namespaceSelector"]["matchLabels"]
 
 
+def test_reviews_of_callers_have_a_flow_of_their_own(objects: Objects) -> None:
+    flow = objects["FlowSchema", "fluence-reviews"]["spec"]
+    level = flow["priorityLevelConfiguration"]["name"]
+    assert objects["PriorityLevelConfiguration", level]["spec"]["type"] == "Limited"
+    # The API server's own flow of all service accounts comes later.
+    assert flow["matchingPrecedence"] < 9000
+    (rule,) = flow["rules"]
+    (resources,) = rule["resourceRules"]
+    asked = {
+        (group, resource)
+        for role in ("fluence-extender",)
+        for right in objects["ClusterRole", role]["rules"]
+        for group in right.get("apiGroups", ())
+        for resource in right.get("resources", ())
+        if resource.endswith("reviews")
+    }
+    assert {group for group, _ in asked} == set(resources["apiGroups"])
+    assert {resource for _, resource in asked} == set(resources["resources"])
+    accounts = {
+        (one["serviceAccount"]["namespace"], one["serviceAccount"]["name"]) for one in rule["subjects"]
+    }
+    assert accounts == {("fluence-system", "fluence"), ("fluence-system", "fluence-webhook")}
+
+
 def test_there_is_always_a_replica_to_take_over(objects: Objects) -> None:
     spec = objects["Deployment", "fluence"]["spec"]
     assert spec["replicas"] == 2

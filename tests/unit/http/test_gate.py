@@ -109,7 +109,7 @@ async def test_caller_without_a_name_is_refused_and_told_the_way(gate: Reviewing
 
 
 async def test_token_that_the_api_server_does_not_accept_is_refused(gate: ReviewingGate) -> None:
-    status, text = await refusal(gate, token="of another audience")
+    status, text = await refusal(gate, token="of-another-audience")
     assert (status, "another audience" in text) == (401, True)
 
 

@@ -1,0 +1,131 @@
+"""Bearer tokens that the API server hasn't accepted lately: how many of them it is asked about.
+
+Whoever reaches the port can send any number of tokens, and each would be a TokenReview. So what certainly is no token
+is refused first, and the others take one from a bucket of the client's address and one from a bucket of all addresses.
+A token that was accepted lately takes nothing, so a flood of others doesn't keep its owner out.
+
+The API server takes more than tokens of ServiceAccounts: those of OIDC providers, bootstrap tokens, and whatever a file
+or a webhook of its administrator knows. So a form proves little: no token has spaces or characters beyond ASCII, and a
+JSON Web Token that has expired, or that nobody has signed, is accepted by none of them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import re
+from collections import OrderedDict
+from collections.abc import Callable
+
+import msgspec
+
+AT_ONCE, A_SECOND = 50, 2.0
+"""The tokens of one address that the API server is asked about at once, and how many more each second."""
+
+ALL_AT_ONCE, ALL_A_SECOND = 200, 20.0
+"""The same for all addresses together."""
+
+MOST_ADDRESSES = 10_000
+MOST_ACCEPTED = 1_000
+ACCEPTED_FOR = 3_600.0
+"""Seconds for which a token that was accepted takes nothing from the buckets."""
+
+LEEWAY = 300.0
+"""Seconds by which clocks may differ."""
+
+_VISIBLE = re.compile(r"[\x21-\x7e]+")
+
+
+class _Header(msgspec.Struct):
+    alg: str
+
+
+class _Claims(msgspec.Struct):
+    exp: float | None = None
+
+
+_header = msgspec.json.Decoder(_Header).decode
+_claims = msgspec.json.Decoder(_Claims).decode
+
+
+def impossible(token: str, now: float) -> str:
+    """Return why no API server accepts the token, "" if one may; ``now`` is in seconds since the epoch."""
+    if not _VISIBLE.fullmatch(token):
+        return "it has characters that no token has"
+    parts = token.split(".")
+    if len(parts) != 3:
+        return ""
+    try:
+        header, claims = _header(_decoded(parts[0])), _claims(_decoded(parts[1]))
+    except (msgspec.MsgspecError, binascii.Error, ValueError, RecursionError):
+        # Whatever it is, it isn't a JSON Web Token.
+        return ""
+    if header.alg.lower() == "none" or not parts[2]:
+        return "nobody has signed it"
+    return "it has expired" if claims.exp is not None and claims.exp + LEEWAY < now else ""
+
+
+def _decoded(part: str) -> bytes:
+    return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+
+
+class _Bucket:
+    __slots__ = ("_at", "_left")
+
+    def __init__(self, most: float, now: float) -> None:
+        self._left = most
+        self._at = now
+
+    def left(self, most: float, rate: float, now: float) -> float:
+        self._left = min(self._left + rate * max(now - self._at, 0.0), most)
+        self._at = now
+        return self._left
+
+    def take(self) -> None:
+        self._left -= 1
+
+
+class Newcomers:
+    """Says which tokens the API server may be asked about; ``clock`` returns seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._all = _Bucket(ALL_AT_ONCE, clock())
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._accepted: OrderedDict[bytes, float] = OrderedDict()
+
+    def may_ask(self, key: bytes, address: str) -> bool:
+        """Return whether the API server may be asked about the token ``key`` of a client, and count that."""
+        now = self._clock()
+        if self._accepted.get(key, 0.0) > now:
+            return True
+        network = _network(address)
+        bucket = self._buckets.setdefault(network, _Bucket(AT_ONCE, now))
+        self._buckets.move_to_end(network)
+        if len(self._buckets) > MOST_ADDRESSES:
+            self._buckets.popitem(last=False)
+        if bucket.left(AT_ONCE, A_SECOND, now) < 1 or self._all.left(ALL_AT_ONCE, ALL_A_SECOND, now) < 1:
+            return False
+        bucket.take()
+        self._all.take()
+        return True
+
+    def answered(self, key: bytes, accepted: bool) -> None:
+        """Record what the API server said about a token."""
+        self._accepted.pop(key, None)
+        if accepted:
+            self._accepted[key] = self._clock() + ACCEPTED_FOR
+            if len(self._accepted) > MOST_ACCEPTED:
+                self._accepted.popitem(last=False)
+
+
+def _network(address: str) -> str:
+    """Return what counts as one address: a host has 2**64 addresses of IPv6."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if found.version == 6 and found.ipv4_mapped is None:
+        return str(ipaddress.ip_network((found, 64), strict=False))
+    return address
