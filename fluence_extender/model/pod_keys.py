@@ -6,7 +6,7 @@ anything that the service, admission or a sidecar writes on a pod.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 
@@ -120,6 +120,7 @@ LONGEST_SHOWN = 40
 LONGEST_KEY = 63
 """Characters behind the domain of a key; the API server takes no longer ones."""
 
+NO_SUCH_KEY = "there is no such key; kubectl fluence explain lists all"
 OURS = f"{names.DOMAIN}/"
 
 OF_THE_QUEUE = frozenset({names.QUEUE_LABEL, names.HOLD_ANNOTATION, names.AFTER_ANNOTATION})
@@ -142,8 +143,14 @@ def lacks_size(labels: Mapping[str, str], annotations: Mapping[str, str]) -> boo
     return coordination.COORDINATION_ANNOTATION not in annotations
 
 
-def remarks(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:
-    """Yield one sentence for each of a pod's labels and annotations that has no effect."""
+def remarks(
+    labels: Mapping[str, str], annotations: Mapping[str, str], instead: Callable[[str], str] | None = None
+) -> Iterator[str]:
+    """Yield one sentence for each of a pod's labels and annotations that has no effect.
+
+    ``instead`` returns what to do about an unknown key, `meant` by default.
+    """
+    instead = instead or meant
     for key, advice in OTHER_PROJECTS.items():
         if key in labels or key in annotations:
             yield f"{'label' if key in labels else 'annotation'} {key} does nothing: {advice}"
@@ -151,10 +158,10 @@ def remarks(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterat
         yield RESULT_NOT_REQUEST
     for key in sorted(labels):
         if key.startswith(OURS) and key not in OTHER_PROJECTS and key not in LABELS:
-            yield f"label {key} does nothing: {_instead(key, _is_annotation(key), 'annotations')}"
+            yield f"label {key} does nothing: {_elsewhere(key, _is_annotation(key), 'annotations') or instead(key)}"
     for key in sorted(annotations):
         if key.startswith(OURS) and key not in OTHER_PROJECTS and not _is_annotation(key):
-            yield f"annotation {key} does nothing: {_instead(key, key in LABELS, 'labels')}"
+            yield f"annotation {key} does nothing: {_elsewhere(key, key in LABELS, 'labels') or instead(key)}"
     for key in TIMES:
         text = annotations.get(key)
         if text is not None and parse_duration(text) is None:
@@ -173,17 +180,20 @@ def _is_annotation(key: str) -> bool:
     return key in ANNOTATIONS or key.startswith(PREFIXES)
 
 
-@lru_cache(maxsize=1024)
-def _instead(key: str, elsewhere: bool, where: str) -> str:
+def _elsewhere(key: str, elsewhere: bool, where: str) -> str:
     if key in ON_JOBS:
         return "write it on the Job itself, or on its namespace"
-    if elsewhere:
-        return f"write it under metadata.{where}"
+    return f"write it under metadata.{where}" if elsewhere else ""
+
+
+@lru_cache(maxsize=1024)
+def meant(key: str) -> str:
+    """Return which key users may mean by an unknown one. It takes time, so bound how often it is asked."""
     known = {one.removeprefix(OURS): "label" for one in REQUESTED_LABELS}
     known |= {one.removeprefix(OURS): "annotation" for one in REQUESTED}
     word = key.removeprefix(OURS).lower().replace("_", "-")
     # Comparing two words takes the product of their lengths.
     close = get_close_matches(word, known, n=1) if len(word) <= LONGEST_KEY else []
     if not close:
-        return "there is no such key; kubectl fluence explain lists all"
+        return NO_SUCH_KEY
     return f"did you mean the {known[close[0]]} {OURS}{close[0]}?"

@@ -7,8 +7,8 @@ counters and no unordered lists.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from fluence_extender.model.names import SCHEDULER_NAME
@@ -68,7 +68,7 @@ class Reason:
     ``text`` is for everyone who sees the gang, so it names no object of another namespace. ``with_names`` is the same
     sentence with those names, "" if there are none. Where a gang lacks amounts of nodes, ``fitting`` is how many of its
     members fit, and ``lacking`` are the resources which the next member lacks. ``gathering``: the gang isn't whole
-    yet.
+    yet. ``advice`` returns the end of the sentence; it takes time, so it is asked only when the reason is shown.
     """
 
     code: ReasonCode
@@ -77,6 +77,7 @@ class Reason:
     lacking: tuple[str, ...] = ()
     with_names: str = ""
     gathering: bool = False
+    advice: Callable[[], str] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.text
@@ -90,6 +91,12 @@ class Reason:
     def full_text(self) -> str:
         """The sentence with all names. What a reader may not see of it has to be left out."""
         return self.with_names or self.text
+
+    @property
+    def shown(self) -> Reason:
+        """The reason with its advice, for somebody who reads it."""
+        advice = self.advice() if self.advice is not None else ""
+        return replace(self, advice=None).followed_by(advice) if advice else self
 
     def followed_by(self, more: str, with_names: str = "") -> Reason:
         """Return this reason with ``more`` after it, and with ``with_names`` where all names are shown."""
@@ -171,9 +178,9 @@ def over_quota(detail: str) -> Reason:
     return Reason(ReasonCode.OVER_QUOTA, f"over quota: {detail}")
 
 
-def no_queue(detail: str) -> Reason:
+def no_queue(detail: str, advice: Callable[[], str] | None = None) -> Reason:
     """Return the reason of a gang that is in no queue because what it says of its queue can't be followed."""
-    return Reason(ReasonCode.NO_QUEUE, f"no queue: {detail}")
+    return Reason(ReasonCode.NO_QUEUE, f"no queue: {detail}", advice=advice)
 
 
 def short(names: Sequence[str]) -> str:

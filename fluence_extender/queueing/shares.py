@@ -10,7 +10,7 @@ only when an entry ends or comes, or when past use decays.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fluence_extender.model.resources import PODS
@@ -87,8 +87,8 @@ class Ranking:
         self._amounts: dict[str, dict[str, int]] = {}
         self._parts: dict[str | Group, dict[str, float]] = {}
 
-    def rank(self, waiting: Iterable[ShareEntry]) -> dict[str, Entitlement]:
-        """Return the entitlement of each entry, by its key."""
+    def rank(self, waiting: Iterable[ShareEntry]) -> Iterator[tuple[str, Entitlement]]:
+        """Yield the key and the entitlement of each entry."""
         lines: dict[Group, list[ShareEntry]] = {}
         for one in waiting:
             lines.setdefault(one.group, []).append(one)
@@ -109,8 +109,8 @@ class Ranking:
 
         heads = [best(queue) for queue in queues]
         heapq.heapify(heads)
-        found: dict[str, Entitlement] = {}
-        while heads and len(found) < FIRST:
+        ranked = 0
+        while heads and ranked < FIRST:
             _, _, (queue, _) = heads[0]
             now = best(queue)
             if now != heads[0]:
@@ -118,7 +118,8 @@ class Ranking:
                 continue
             entitlement, _, group = now
             first = lines[group].pop()
-            found[first.key] = entitlement
+            yield first.key, entitlement
+            ranked += 1
             self._give(first)
             if lines[group]:
                 heapq.heapreplace(queues[queue], self._head(lines[group]))
@@ -129,8 +130,7 @@ class Ranking:
             else:
                 heapq.heappop(heads)
         for group, line in lines.items():
-            found.update((one.key, self.entitlement(group, one.asks)) for one in line)
-        return found
+            yield from ((one.key, self.entitlement(group, one.asks)) for one in line)
 
     def _head(self, line: Sequence[ShareEntry]) -> _Head:
         """Return a key that orders the first entries of the users of one queue, which all have the queue's share."""

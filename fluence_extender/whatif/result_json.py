@@ -34,7 +34,7 @@ def _result(result: SimulationResult, now: float) -> dict[str, object]:
         "gang": result.gang,
         "members": result.members,
         "fits": result.fits,
-        "reason": result.reason.full_text if result.reason is not None else "",
+        "reason": result.reason.shown.full_text if result.reason is not None else "",
         "why": result.reason.code.value if result.reason is not None else "",
         "placement": _placement(result.placed),
         "earliestStart": format_time(datetime.fromtimestamp(earliest, UTC)) if earliest is not None else None,

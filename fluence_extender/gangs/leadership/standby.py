@@ -27,6 +27,10 @@ LEADER_PLACES = Reason(
 )
 
 
+SETTLED_WITHIN = 0.004
+"""Seconds after which a step settles no more gangs that have changed."""
+
+
 class Standby:
     """Keeps the gangs' states true to the cluster, without deciding anything."""
 
@@ -62,10 +66,11 @@ class Standby:
         if self._registry.dirty:
             self._registry.revision += 1
         self._admission.take_up()
-        for key in sorted(self._registry.dirty):
-            self._settle(self._registry.gangs[key])
-            self._admission.note(self._registry.gangs[key])
-        self._registry.dirty.clear()
+        until, dirty = self._clock() + SETTLED_WITHIN, self._registry.dirty
+        while dirty and self._clock() <= until:
+            gang = self._registry.gangs[dirty.take()]
+            self._settle(gang)
+            self._admission.note(gang)
 
     def _settle(self, gang: Gang) -> None:
         """Settle the state as the leader does, and give gangs that wait for the leader their reason."""

@@ -478,7 +478,7 @@ class Lifecycle:
     @property
     def behind(self) -> bool:
         """Whether the last step left gangs for the next one that it could have looked at or tried."""
-        return self._evaluation.cut_short or self._attempts.unfinished or self.queue.releasing
+        return self._evaluation.cut_short or self._attempts.unfinished or self.queue.unsorted
 
     def untried_for(self) -> float:
         """Return for how many seconds the gang that has waited the longest for an attempt has waited for it."""

@@ -57,9 +57,7 @@ class Round:
         """Take the first gang in order, None if none is left."""
         if not self.unfinished:
             return None
-        place = self._first[self._at]
-        self._taken.add(place.gang.key)
-        return place
+        return self._take(self._first[self._at])
 
     def further(self) -> InLine | None:
         """Take a gang of the namespace whose turn it is, None if none is left."""
@@ -69,8 +67,7 @@ class Round:
             if place is not None:
                 self._namespaces[namespace] = None
                 self._turns.namespaces.move_to_end(namespace)
-                self._taken.add(place.gang.key)
-                return place
+                return self._take(place)
         return None
 
     def _next_of(self, namespace: str) -> InLine | None:
@@ -92,6 +89,14 @@ class Round:
                 return place
         return None
 
+    def _take(self, place: InLine) -> InLine | None:
+        """Return where a gang stands now: its rank may have changed since the pass began."""
+        self._taken.add(place.gang.key)
+        return self._turns.find(place.gang.key)
+
     def _is_left(self, place: InLine) -> bool:
         key = place.gang.key
-        return key not in self._taken and self._turns.find(key) is place
+        if key in self._taken:
+            return False
+        present = self._turns.find(key)
+        return present is not None and present.gang is place.gang

@@ -247,7 +247,8 @@ class Gang:
     nodes since ``asks_since``, 0 if they don't ask.
 
     Queue: ``queue`` is the name of its queue, "" if that queue doesn't exist. ``usual_priority`` is the priority that
-    the queue gives to work without a PriorityClass, None if it gives none. ``head_start`` is how many seconds of
+    the queue gives to work without a PriorityClass, and ``usual_duration`` how many seconds work runs there that
+    declares nothing; None if it says nothing. ``head_start`` is how many seconds of
     waiting its priority is worth, None if the higher priority always comes first. ``entitlement`` is that of its queue
     with this gang. ``foretold`` are the starts that the queue has promised, for the account of past work. ``met`` are
     its dependencies that were met, each as its annotation names it. ``obstacle`` is the rule that keeps it out of the
@@ -271,6 +272,7 @@ class Gang:
     starts_about: float | None = None
     undone_about: float | None = None
     usual_priority: int | None = None
+    usual_duration: float | None = None
     head_start: float | None = None
     entitlement: Entitlement = EQUAL
     queue: str = ""

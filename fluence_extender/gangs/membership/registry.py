@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from fluence_extender.gangs.membership.awaited import Awaited
-from fluence_extender.gangs.membership.changed import Changed
+from fluence_extender.gangs.membership.changed_gangs import ChangedGangs
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.foreign_pods import ForeignPods
 from fluence_extender.gangs.membership.gang import JOB_SET_UID, Gang, Member
@@ -63,7 +63,7 @@ class Registry:
         self.revision = 0
         self._by_name: Multimap[tuple[str, str], GangKey] = Multimap()
         self._by_owner: Multimap[str, GangKey] = Multimap()
-        self.dirty = Changed()
+        self.dirty = ChangedGangs()
         self._gang_of: dict[str, GangKey] = {}
         self._priorities: Counter[int] = Counter()
         self.workloads = WorkloadIndex()

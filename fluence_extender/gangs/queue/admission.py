@@ -46,6 +46,9 @@ NO_LIMITS = QueueLimits()
 RELEASED_AT_ONCE = 8
 """How many gangs that a limit keeps waiting are tried at a time once their group may run more."""
 
+MOST_CLASSED = 4096
+"""For so many queues and PriorityClasses, as namespaces' workloads name them, the rank is remembered."""
+
 NO_QUEUE_NAME = ""
 """The name under which gangs without a queue count."""
 
@@ -83,18 +86,10 @@ class QueueAdmission:
         members = gang.alive() or gang.members.values()
         return self._queues.queue_of((one.pod for one in members), dict(submission.queues))
 
-    @property
-    def usual_durations(self) -> bool:
-        """Whether any queue states a duration for work that declares none."""
-        return any(usual_seconds(one) is not None for one in self._queues.queues.values())
-
     def default_duration(self, pod: Pod) -> float | None:
         """Return the seconds that a pod of ours without a declared duration runs, None if its queue states none."""
-        if not self.usual_durations:
-            return None
-        found = self._registry.member(pod.uid)
-        queue = self.queue_of(found[0]) if found is not None and found[0].alive() else None
-        return usual_seconds(queue) if isinstance(queue, Queue) else None
+        found = self._registry.member(pod.uid) if self._queues.usual_durations else None
+        return found[0].usual_duration if found is not None else None
 
     def admission_timeout(self, gang: Gang) -> float | None:
         """Return how many seconds the gang keeps its places without pods, None if its queue states no limit."""
@@ -110,6 +105,8 @@ class QueueAdmission:
             self._classed = self._queues.revision, {}
         known, alike = self._classed[1], (job.namespace, job.submission.queues, job.priority_classes)
         if alike not in known:
+            if len(known) >= MOST_CLASSED:
+                known.clear()
             queue = self._queues.queue_of(
                 (Pod(job.namespace, job.name, job.uid),), dict(job.submission.queues)
             )
@@ -149,13 +146,13 @@ class QueueAdmission:
     def counts_alone(self, gang: Gang) -> bool:
         """Return whether a gang can get no obstacle by what others do, as long as its queue stays as it is."""
         place = self.usage.place(gang.key)
-        queue = self._queues.queues.get(place.queue) if place is not None else None
+        queue = self._queues.find(place.queue) if place is not None else None
         return queue is not None and queue.limits == NO_LIMITS and not self.quotas.active
 
     def limit(self, gang: Gang) -> Reason | None:
         """Return the limit of its queue that keeps a gang without places waiting now, None if none does."""
         place = self.usage.place(gang.key)
-        queue = None if place is None or place.runs else self._queues.queues.get(place.queue)
+        queue = None if place is None or place.runs else self._queues.find(place.queue)
         if place is None or queue is None or queue.limits == NO_LIMITS:
             return None
         return limit_obstacle(gang.key, queue, place.user, self.usage)
@@ -168,7 +165,7 @@ class QueueAdmission:
         return next(filter(self._is_full, place.groups), None)
 
     def _is_full(self, group: Group) -> bool:
-        queue = self._queues.queues.get(group[0])
+        queue = self._queues.find(group[0])
         if queue is None:
             return False
         most = queue.limits.running if group[1] is None else queue.limits.running_per_user
@@ -196,7 +193,7 @@ class QueueAdmission:
     def is_limited(self, gang: Gang) -> bool:
         """Return whether limits of its queue keep a gang waiting now."""
         place = self.usage.place(gang.key)
-        if place is None or place.runs or place.queue not in self._queues.queues:
+        if place is None or place.runs or self._queues.find(place.queue) is None:
             return False
         return self.quotas.obstacle(place.queue, place.asks) is not None or self.limit(gang) is not None
 
@@ -246,6 +243,7 @@ class QueueAdmission:
     def note(self, gang: Gang) -> None:
         """Count a gang in its present state, and have those looked at that wait for its end if it has ended."""
         self._tell_waiting(gang)
+        self._note_usual(gang)
         before = self.usage.place(gang.key)
         leaving = not gang.alive() and _leaves(gang)
         if _runs(gang):
@@ -263,6 +261,15 @@ class QueueAdmission:
         if submission.after is None:
             self._dependencies.forget(gang.key, partial(_names, gang))
         self._count(gang, self.queue_of(gang, submission), submission)
+
+    def _note_usual(self, gang: Gang) -> None:
+        """Note how long work of its queue runs that declares nothing, and have its members' ends found anew."""
+        queue = self.queue_of(gang) if self._queues.usual_durations else None
+        usual = usual_seconds(queue) if isinstance(queue, Queue) else None
+        if usual != gang.usual_duration:
+            gang.usual_duration = usual
+            for member in gang.members.values():
+                self._registry.on_restated(member.pod)
 
     def take_up(self) -> None:
         """Read the present settings of the queues, and stop counting the gangs that are gone."""
@@ -309,7 +316,7 @@ class QueueAdmission:
 
     def _wake(self, left: Place) -> None:
         """Mark the gangs that come within a queue's limits because another gang has left its line."""
-        queue = self._queues.queues.get(left.queue)
+        queue = self._queues.find(left.queue)
         if queue is None:
             return
         whole, own = left.groups

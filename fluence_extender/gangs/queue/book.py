@@ -40,6 +40,9 @@ from fluence_extender.queueing.entry import NEVER, Entry
 from fluence_extender.queueing.order import Rank
 from fluence_extender.queueing.policy import PolicyName
 
+RANKED_WITHIN = 0.003
+"""Seconds for which a step gives waiting gangs their entitlements."""
+
 BLOCKED = (ReasonCode.BUSY, ReasonCode.BEHIND_RESERVATION)
 """The reasons of a whole gang that waits for capacity."""
 
@@ -110,7 +113,6 @@ class QueueBook:
         self.admission = QueueAdmission(registry, self.settings, ledger)
         self.reclaims = Reclaims(registry, self.settings, self.admission)
         self._stated = self.settings.revision
-        self._usual = False
         self.turns = Turns(registry)
         self._registry = registry
         self._ledger = ledger
@@ -227,9 +229,11 @@ class QueueBook:
         return self.heads.unfinished
 
     @property
-    def releasing(self) -> bool:
-        """Whether limits may let further gangs start."""
-        return any(group in self.turns.limited for group in self.admission.opened)
+    def unsorted(self) -> bool:
+        """Whether gangs have yet to be ranked, or to be released because limits may let them start."""
+        return self.admission.shares.unfinished or any(
+            group in self.turns.limited for group in self.admission.opened
+        )
 
     def ready(self) -> bool:
         """Return whether gangs behind blocked ones can be tried; if the timeline is missing, build a part of it."""
@@ -256,11 +260,6 @@ class QueueBook:
         if self._stated != self.settings.revision:
             self._stated = self.settings.revision
             self.heads.version += 1
-            usual = self.admission.usual_durations
-            if usual or self._usual:
-                for _, member in self._registry.members():
-                    self.followed.restated(member.pod)
-            self._usual = usual
         over = sum(1 for one in self.settings.reservations.values() if one.end <= self.followed.now())
         self.heads.version += over != self._over
         self._over = over
@@ -268,7 +267,11 @@ class QueueBook:
             place = self.turns.find(head.gang.key)
             if place is None or place.gang is not head.gang:
                 self.heads.unblock(head.gang.key)
-        if self.admission.shares.rank(lambda: [one.gang for one in self.turns.line], self.turns):
+        until = self._clock() + RANKED_WITHIN
+        line = self.turns.line
+        if self.admission.shares.rank(
+            lambda: [one.gang for one in line], self.turns, lambda: self._clock() >= until
+        ):
             self.heads.rerank(self.turns.of)
         depth, line = self.settings.policy.queue_depth, self.turns.line
         cut = line[depth - 1].rank if depth is not None and len(line) > depth else None

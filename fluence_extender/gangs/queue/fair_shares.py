@@ -10,7 +10,7 @@ running gangs count as if they had run since the status was written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.queue.quotas import Quotas
@@ -72,6 +72,7 @@ class FairShares:
         self._past: dict[Group, tuple[float, Mapping[str, float]]] = {}
         self._resumed: Mapping[Group, tuple[float, Mapping[str, float]]] = {}
         self._ranking: Ranking | None = None
+        self._rest: Iterator[None] | None = None
 
     # The past.
 
@@ -160,35 +161,60 @@ class FairShares:
             one.weight is not None or one.half_life is not None for one in self._settings.made.values()
         )
 
-    def rank(self, gangs: Callable[[], Iterable[Gang]], turns: Turns) -> bool:
-        """Give waiting gangs their entitlements, and return whether any may have changed."""
+    @property
+    def unfinished(self) -> bool:
+        """Whether some waiting gangs have yet to get their entitlements."""
+        return self._rest is not None
+
+    def rank(
+        self, gangs: Callable[[], Iterable[Gang]], turns: Turns, is_late: Callable[[], bool] = lambda: False
+    ) -> bool:
+        """Give waiting gangs their entitlements, and return whether any may have changed.
+
+        Once it ``is_late``, the rest is left for the next calls, also if the order has changed by then. Until then
+        these gangs keep the entitlements that they have.
+        """
         self._resume()
         tree = self._quotas.use.tree
         compares = self.compares
         if not self._quotas.active or not (compares or tree.guaranteed):
-            changed, self._ranked = self._ranked, False
+            changed, self._ranked, self._rest = self._ranked, False, None
             for gang in gangs() if changed else ():
                 self._set(gang, EQUAL, turns)
             return changed
         minute = int(self._calendar() / MINUTE) if self._half_lives else 0
         basis = self._usage.revision, self._settings.revision, tree, minute
-        if self._ranked and self._basis == basis:
-            return False
-        self._basis, self._ranked = basis, True
-        waiting, found = list(gangs()), []
-        self._aside = {gang.key for gang in waiting if _is_set_aside(gang)}
-        for gang in waiting:
-            place = self._usage.place(gang.key)
-            if place is not None:
-                asks = NOTHING if place.runs or gang.key in self._aside else place.asks
-                found.append(
-                    ShareEntry(entry_key(gang.key), (place.queue, place.user), turns.of(gang)[2:], asks)
-                )
-        self._ranking = Ranking(self._quotas.use, self._shares(found) if compares else None)
-        entitled = self._ranking.rank(found)
-        for gang in waiting:
-            self._set(gang, entitled.get(entry_key(gang.key), EQUAL), turns)
+        if self._rest is None:
+            if self._ranked and self._basis == basis:
+                return False
+            self._basis, self._ranked = basis, True
+            self._rest = self._rank_all(list(gangs()), compares, turns)
+        for _ in self._rest:
+            if is_late():
+                return True
+        self._rest = None
         return True
+
+    def _rank_all(self, waiting: Sequence[Gang], compares: bool, turns: Turns) -> Iterator[None]:
+        """Give gangs their entitlements, and yield often."""
+        found, aside, by_key = [], set(), {}
+        for gang in waiting:
+            yield
+            if _is_set_aside(gang):
+                aside.add(gang.key)
+            by_key[entry_key(gang.key)] = gang
+            place = self._usage.place(gang.key)
+            if place is None:
+                self._set(gang, EQUAL, turns)
+                continue
+            asks = NOTHING if place.runs or gang.key in aside else place.asks
+            group = place.queue, place.user
+            found.append(ShareEntry(entry_key(gang.key), group, turns.of(gang)[2:], asks))
+        self._aside = aside
+        self._ranking = Ranking(self._quotas.use, self._shares(found) if compares else None)
+        for key, entitlement in self._ranking.rank(found):
+            self._set(by_key[key], entitlement, turns)
+            yield
 
     def explained(self, gang: Gang) -> None:
         """Take in a gang's new reason. If it changes whether the gang counts against others, rank all anew."""
@@ -206,7 +232,7 @@ class FairShares:
     def _set(self, gang: Gang, entitlement: Entitlement, turns: Turns) -> None:
         if gang.entitlement != entitlement:
             gang.entitlement = entitlement
-            turns.put(gang)
+            turns.put_again(gang)
 
     def share(self, queue: str) -> float:
         """Return the share of a queue."""

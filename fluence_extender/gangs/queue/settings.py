@@ -10,13 +10,15 @@ may not submit.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 import structlog
 
 from fluence_extender.cluster.port import QUEUE_KINDS, Changed, Deleted, Kind, Listed, Observation
+from fluence_extender.model.hints import Hints
 from fluence_extender.model.names import KUEUE_QUEUE_LABEL, QUEUE_LABEL
 from fluence_extender.model.notation import format_duration
 from fluence_extender.model.pod import Pod
@@ -36,8 +38,8 @@ from fluence_extender.queueing.tree import LEVELS
 log = structlog.get_logger(__name__)
 
 IMPLICIT = Queue(DEFAULT_QUEUE)
-MOST_REMEMBERED = 4096
-"""The most answers that are cached; beyond that, all are dropped."""
+MOST_COMPARED = 32
+"""The most queues with whose names one that doesn't exist is compared."""
 
 Named = tuple[str, str]
 """The queues that the labels of one object name: by our label, and by Kueue's; "" for none."""
@@ -67,8 +69,9 @@ class Queues:
         self._kueue_served = False
         self._defaults: dict[str, str] | None = None
         self._ages: bool | None = None
+        self._usual: bool | None = None
         self._policy_stated: QueuePolicy | None = None
-        self._answers: dict[tuple[str, Named], Queue | Reason] = {}
+        self._hints = Hints(self._nearest_queue)
 
     # The settings.
 
@@ -76,6 +79,10 @@ class Queues:
     def queues(self) -> Mapping[str, Queue]:
         """All queues by name; the default queue is always among them."""
         return self._queues if DEFAULT_QUEUE in self._queues else {DEFAULT_QUEUE: IMPLICIT, **self._queues}
+
+    def find(self, name: str) -> Queue | None:
+        """Return the queue of that name."""
+        return self._queues.get(name, IMPLICIT if name == DEFAULT_QUEUE else None)
 
     @property
     def made(self) -> Mapping[str, Queue]:
@@ -145,9 +152,10 @@ class Queues:
     def _change(self, happened: bool) -> None:
         if happened:
             self.revision += 1
-            self._answers.clear()
+            self._hints.clear()
             self._defaults = None
             self._ages = None
+            self._usual = None
             self._policy_stated = None
 
     # Answers.
@@ -165,22 +173,15 @@ class Queues:
             return IMPLICIT
         named = _named(owner_labels)
         choices = {(pod.namespace, named if any(named) else _named(pod.labels)) for pod in members}
-        found = [self._remembered(*one) for one in sorted(choices)]
-        reasons = [one for one in found if isinstance(one, Reason)]
-        if reasons:
-            return reasons[0]
-        queues = {one.name: one for one in found if isinstance(one, Queue)}
+        queues: dict[str, Queue] = {}
+        for namespace, names in sorted(choices):
+            found = self._find(namespace, *names)
+            if isinstance(found, Reason):
+                return found
+            queues[found.name] = found
         if len(queues) > 1:
             return no_queue(f"its pods name different queues: {', '.join(sorted(queues))}")
         return next(iter(queues.values()), IMPLICIT)
-
-    def _remembered(self, namespace: str, named: Named) -> Queue | Reason:
-        found = self._answers.get((namespace, named))
-        if found is None:
-            if len(self._answers) >= MOST_REMEMBERED:
-                self._answers.clear()
-            found = self._answers[namespace, named] = self._find(namespace, *named)
-        return found
 
     def _find(self, namespace: str, ours: str, kueue: str) -> Queue | Reason:
         # Manifests written for Kueue go on working in a cluster without Queues.
@@ -191,13 +192,11 @@ class Queues:
                 "both have to name the same one"
             )
         name = ours or kueue or self._default_of(namespace)
-        queue = self.queues.get(name)
+        queue, advice = self.find(name), partial(self._advice, namespace, name)
         if queue is None:
-            return no_queue(f"there is no queue {name}{self._nearest_queue(namespace, name)}")
+            return no_queue(f"there is no queue {name}", advice)
         if not self.admits(queue, namespace):
-            return no_queue(
-                f"namespace {namespace} may not submit to queue {name}{self._nearest_queue(namespace, name)}"
-            )
+            return no_queue(f"namespace {namespace} may not submit to queue {name}", advice)
         return queue
 
     def _default_of(self, namespace: str) -> str:
@@ -255,13 +254,25 @@ class Queues:
             found.append(f"spec.defaults.priorityClassName: there is no PriorityClass {priority}")
         return found
 
+    def _advice(self, namespace: str, name: str) -> str:
+        return self._hints.of(namespace, name, "kubectl fluence queue lists all queues")
+
     def _nearest_queue(self, namespace: str, name: str) -> str:
         """Return the end of a sentence that names the queue with the most similar name."""
-        open_ones = sorted(one.name for one in self.queues.values() if self.admits(one, namespace))
-        nearest = difflib.get_close_matches(name, open_ones, 1, 0)
+        open_ones = (one.name for one in self.queues.values() if self.admits(one, namespace))
+        # Those that begin alike, and then those of a similar length, are the likeliest.
+        likely = sorted(open_ones, key=lambda one: (one[:1] != name[:1], abs(len(one) - len(name)), one))
+        nearest = get_close_matches(name, sorted(likely[:MOST_COMPARED]), 1, 0)
         return (
-            f"; the nearest that takes work of namespace {namespace} is queue {nearest[0]}" if nearest else ""
+            f"the nearest that takes work of namespace {namespace} is queue {nearest[0]}" if nearest else ""
         )
+
+    @property
+    def usual_durations(self) -> bool:
+        """Whether any queue states a duration for work that declares none."""
+        if self._usual is None:
+            self._usual = any(usual_seconds(one) is not None for one in self._queues.values())
+        return self._usual
 
     @property
     def ages(self) -> bool:

@@ -117,6 +117,12 @@ class Turns:
             for line in self._lines(gang.key, gang.limited, gang.obstacle is None):
                 insort(line, after, key=RANK)
 
+    def put_again(self, gang: Gang) -> None:
+        """Put a gang that is in line at its present rank."""
+        place, _, _ = self._places.get(gang.key, NOWHERE)
+        if place is not None and place.gang is gang:
+            self.put(gang)
+
     def drop(self, key: GangKey) -> None:
         """Take a gang out of the line."""
         place, limited, ready = self._places.pop(key, NOWHERE)

@@ -52,18 +52,19 @@ def announcements(
     if now - gang.reports.reason_since < limits.announce_after:
         return scheduled
     gang.reports.announced = gang.reason.text
-    in_line = gang.reason.code in IN_LINE
+    reason = gang.reason.shown
+    in_line = reason.code in IN_LINE
     gang.reports.in_line |= in_line
     waiting = sorted(_concerned(gang), key=lambda member: natural_order(member.pod.name))
     actions: list[Action] = [
         *scheduled,
-        *jobs.due(gang, gang.reason),
+        *jobs.due(gang, reason),
         *(
-            RecordEvent(about, gang.reason.code.value, f"gang {gang.key}: {gang.reason.text}", not in_line)
+            RecordEvent(about, reason.code.value, f"gang {gang.key}: {reason.text}", not in_line)
             for about in _subjects([member.pod for member in waiting], limits)
         ),
         *(
-            report_pod(gang, gang.reason, member)
+            report_pod(gang, reason, member)
             for member in waiting[: limits.announced_members]
             if member.pod.gates and not member.pod.foreseen
         ),
@@ -71,7 +72,7 @@ def announcements(
     group = _group(gang, registry)
     if group is not None and not _is_scheduled(gang):
         gang.reports.group_scheduled = False
-        actions.append(ReportGroup(group, False, gang.reason.code.value, gang.reason.text))
+        actions.append(ReportGroup(group, False, reason.code.value, reason.text))
     return actions
 
 

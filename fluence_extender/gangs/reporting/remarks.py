@@ -6,22 +6,27 @@ API and one Event on the owner of the pods have the same sentences.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import islice
 
 from fluence_extender.cluster.port import Regarding
 from fluence_extender.gangs.execution.actions import RecordEvent
 from fluence_extender.gangs.membership.conventions.membership import Workloads, annotated_size, job_of
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.model.gang import Convention
+from fluence_extender.model.hints import Hints
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.pod_keys import UNGROUPED, UNSIZED, lacks_size, remarks
+from fluence_extender.model.pod_keys import NO_SUCH_KEY, UNGROUPED, UNSIZED, lacks_size, meant, remarks
 from fluence_extender.model.reason import Reason
 
 NO_EFFECT = "NoEffect"
 
 MOST_LOOKED_AT = 8
 """The most members of a gang whose labels and annotations are read: pods of one owner have the same ones."""
+
+MOST_SHOWN = 64
+"""The most sentences about one gang."""
 
 MOST_TOLD = 5
 """The most sentences of one Event."""
@@ -30,10 +35,12 @@ MOST_KEPT = 1000
 """The most owners that are remembered. A forgotten owner gets its Event again when it creates more gangs."""
 
 
-def remarks_on(gang: Gang, workloads: Workloads) -> tuple[str, ...]:
+def remarks_on(
+    gang: Gang, workloads: Workloads, most: int = MOST_SHOWN, instead: Callable[[str], str] | None = None
+) -> tuple[str, ...]:
     """Return one sentence for each label or annotation of the gang's members that has no effect, or that is missing.
 
-    The durations that their Jobs state count, too.
+    The durations that their Jobs state count, too. There are ``most`` sentences; ``instead`` is as in `remarks`.
     """
     found: dict[str, None] = {}
     living = sorted(gang.alive(), key=lambda member: member.pod.name)
@@ -44,11 +51,11 @@ def remarks_on(gang: Gang, workloads: Workloads) -> tuple[str, ...]:
             continue
         before = pod
         found.update(dict.fromkeys(missing_on(pod, gang.key.convention, gang.size)))
-        found.update(dict.fromkeys(remarks(pod.labels, pod.annotations)))
+        found.update(dict.fromkeys(islice(remarks(pod.labels, pod.annotations, instead), most)))
         job = job_of(pod, workloads)
         if job is not None and job.remark:
             found[job.remark] = None
-    return tuple(found)
+    return tuple(islice(found, most))
 
 
 def missing_on(pod: Pod, convention: Convention, size: int | Reason) -> Iterator[str]:
@@ -72,6 +79,7 @@ class RemarkReports:
 
     def __init__(self, workloads: Workloads) -> None:
         self._workloads = workloads
+        self._hints = Hints(lambda _, key: meant(key))
         self._told: dict[str, str] = {}
         """The last Event's text by the uid of the owner."""
 
@@ -83,10 +91,13 @@ class RemarkReports:
         if not living:
             return []
         gang.reports.remarked = True
-        found = remarks_on(gang, self._workloads)
+        namespace, hints = gang.key.namespace, self._hints
+        found = remarks_on(
+            gang, self._workloads, MOST_TOLD, lambda key: hints.of(namespace, key, NO_SUCH_KEY)
+        )
         if not found:
             return []
-        about, text = owner_or_pod(living[0].pod), "; ".join(found[:MOST_TOLD])
+        about, text = owner_or_pod(living[0].pod), "; ".join(found)
         if self._told.get(about.uid) == text:
             return []
         if len(self._told) >= MOST_KEPT:

@@ -200,7 +200,7 @@ def _owner(members: Sequence[Member]) -> str:
 def _reason(gang: Gang) -> str:
     """Return why the gang is in its state, "" if that needs no explanation."""
     if gang.reason is not None:
-        text = gang.reason.full_text or _reason_of_state(gang)
+        text = gang.reason.shown.full_text or _reason_of_state(gang)
         if gang.undone_about is not None:
             return f"{text}; the time to complete it ends at {format_time(moment(gang.undone_about))}"
         if gang.starts_about is None:

@@ -143,7 +143,7 @@ def _entry(controller: Controller, standing: Standing, gang: Gang) -> QueueEntry
         priority=gang.priority,
         created=_moment(gang.created[0] or None),
         held=standing.held,
-        reason=standing.reason.full_text if standing.reason is not None else "",
+        reason=standing.reason.shown.full_text if standing.reason is not None else "",
         why=standing.reason.code.value if standing.reason is not None else "",
         expected_start=_moment(standing.expected_start),
         reserved_nodes=standing.reserved_nodes,

@@ -5,25 +5,37 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import pytest
 
 from fluence_extender.cluster.port import Changed, Deleted, Kind
-from fluence_extender.model.names import AFTER_ANNOTATION, HOLD_ANNOTATION
-from fluence_extender.model.queue import Queue, QueueLimits
+from fluence_extender.gangs.lifecycle.attempts import TRIED_WITHIN
+from fluence_extender.gangs.lifecycle.evaluation import EVALUATED_WITHIN
+from fluence_extender.gangs.queue import settings
+from fluence_extender.gangs.queue.book import RANKED_WITHIN
+from fluence_extender.gangs.queue.turns import turn
+from fluence_extender.model import pod_keys
+from fluence_extender.model.hints import MOST_WORDS
+from fluence_extender.model.names import AFTER_ANNOTATION, DOMAIN, HOLD_ANNOTATION
+from fluence_extender.model.queue import Queue, QueueLimits, Stop
+from fluence_extender.queueing.shares import Ranking
 from tests.unit.gangs.crowds import (
     BLOCKED,
     CROWD,
     TEAM,
+    Fields,
     Work,
     cluster,
     crowd,
     hub,
+    of_no_queue,
     of_other_shapes,
     of_team,
     pod,
     room_comes,
     settle,
+    steered,
     steps_until_placed,
     toggled,
 )
@@ -103,12 +115,95 @@ def test_crowd_of_changed_gangs_delays_others_by_a_constant(monkeypatch: pytest.
     controller = cluster(work)
     pods = crowd(controller, hub)
     steps = []
-    for turn in range(5):
+    for number in range(5):
         # All wait for this one, so each of its ends is looked at by all.
-        controller.observe(Deleted(Kind.POD, pods[1]) if turn % 2 == 0 else Changed(Kind.POD, pods[1]))
-        steps.append(steps_until_placed(controller, pod("other", turn)))
+        controller.observe(Deleted(Kind.POD, pods[1]) if number % 2 == 0 else Changed(Kind.POD, pods[1]))
+        steps.append(steps_until_placed(controller, pod("other", number)))
     assert max(steps) <= 20
     settle(controller)
+
+
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The words that are compared with others from now on."""
+    found: list[str] = []
+
+    def match(word: str, *_: object, **__: object) -> list[str]:
+        found.append(word)
+        return []
+
+    for module in (settings, pod_keys):
+        monkeypatch.setattr(module, "get_close_matches", match)
+    return found
+
+
+def test_names_of_queues_are_not_compared_on_the_way_to_a_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = compared(monkeypatch)
+    work = Work(monkeypatch)
+    controller = cluster(work)
+    crowd(controller, of_no_queue)
+    controller.ledger.changed()
+    assert steps_until_placed(controller, pod("other", 1)) == 1
+    assert asked == []
+    work.now += 100
+    settle(controller)
+    # Each of them has an Event, and the first ones have the name of a queue in it.
+    assert len(asked) == MOST_WORDS
+
+
+def test_unknown_keys_of_a_crowd_are_compared_for_a_bounded_number_of_keys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = compared(monkeypatch)
+    controller = cluster(Work(monkeypatch))
+
+    def misspelt(number: int) -> Fields:
+        return {"annotations": {f"{DOMAIN}/hould-{number}-{other}": "true" for other in range(20)}}
+
+    crowd(controller, misspelt)
+    assert 0 < len(asked) <= MOST_WORDS
+
+
+@pytest.mark.parametrize("before", [None, 3600.0], ids=["set", "changed"])
+def test_duration_of_a_queue_is_taken_up_in_small_steps(
+    before: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Work(monkeypatch)
+    controller = cluster(work, Queue(TEAM, stop=Stop.HOLD, max_duration=before, uid="team"))
+    pods = crowd(controller, of_team)
+    edited = Queue(TEAM, stop=Stop.HOLD, max_duration=60.0, uid="team")
+    controller.observe(Changed(Kind.QUEUE, edited))
+    took: list[float] = []
+    other = pod("other", 1)
+    controller.observe(Changed(Kind.POD, other))
+    placed = False
+    while controller.lifecycle.restless or not took:
+        began = work.now
+        placed |= "other/c0001" in steered(controller)
+        assert placed or len(took) < 20
+        took.append(work.now - began)
+    assert max(took) <= 2 * EVALUATED_WITHIN + 3 * TRIED_WITHIN
+    assert all(controller.queue.ends.end(one, 0.0) == 60.0 for one in pods)
+
+
+def test_shares_of_a_crowd_are_found_in_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Work(monkeypatch)
+    controller = cluster(work, Queue(TEAM, weight=2.0, uid="team"))
+    entitlement = Ranking.entitlement
+
+    def timed(*args: Any) -> Any:
+        work.now += 0.0001
+        return entitlement(*args)
+
+    monkeypatch.setattr(Ranking, "entitlement", timed)
+    crowd(controller, lambda number: {**of_team(number), **of_other_shapes(number)})
+    for number in range(5):
+        assert steps_until_placed(controller, pod("other", CROWD + number)) <= 2
+        began = work.now
+        controller.step()
+        assert work.now - began <= RANKED_WITHIN + EVALUATED_WITHIN + 3 * TRIED_WITHIN
+    settle(controller)
+    waiting = [one.gang for one in controller.queue.turns.line]
+    assert waiting == sorted(waiting, key=turn)
 
 
 def test_gang_is_released_by_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:

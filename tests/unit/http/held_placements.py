@@ -260,6 +260,9 @@ class HeldPlacements(ServiceState):
     def queue_counts(self) -> dict[str, QueueCount]:
         return {"default": QueueCount(2, 1, 60.0)}
 
+    def untried_for(self) -> float:
+        return 1.5
+
     def graph(self) -> GraphExport:
 
         async def read() -> Pieces:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
 import pytest
 
 from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed
+from fluence_extender.gangs.queue import settings
 from fluence_extender.gangs.queue.obstacles import duration_obstacle
 from fluence_extender.gangs.queue.settings import IMPLICIT, Queues, usual_seconds
+from fluence_extender.model.hints import MOST_WORDS
 from fluence_extender.model.names import GATE, KUEUE_QUEUE_LABEL, QUEUE_LABEL
 from fluence_extender.model.pod import Pod, Requirement
 from fluence_extender.model.queue import Namespace, NamespaceSelector, PriorityClass, Queue, SchedulingOptions
@@ -32,7 +38,7 @@ def submitted(ours: str = "", kueue: str = "", namespace: str = "ns", **fields: 
 def refused(found: Queue | Reason) -> str:
     assert isinstance(found, Reason)
     assert found.code is ReasonCode.NO_QUEUE
-    return found.text
+    return found.shown.text
 
 
 def test_without_any_object_all_are_in_one_queue() -> None:
@@ -174,11 +180,42 @@ def test_only_what_matters_to_pods_is_a_change() -> None:
     assert found.revision == served + 1
 
 
-def test_many_different_labels_are_not_remembered_for_ever() -> None:
+def test_names_are_compared_when_a_reason_is_shown_and_for_a_bounded_number_of_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[int] = []
+
+    def counted(word: str, known: Sequence[str], *rest: Any) -> list[str]:
+        compared.append(len(known))
+        return get_close_matches(word, known, *rest)
+
+    monkeypatch.setattr(settings, "get_close_matches", counted)
+    found = queues(*(Queue(f"team-{number}", uid=str(number)) for number in range(60)))
+    reasons = [found.queue_of([submitted(f"tem-{number}")], {}) for number in range(5000)]
+    assert compared == []
+    shown = [one.shown.text for one in reasons if isinstance(one, Reason)]
+    assert "nearest" in shown[0]
+    assert shown[-1] == "no queue: there is no queue tem-4999; kubectl fluence queue lists all queues"
+    assert len(compared) <= MOST_WORDS
+    assert max(compared) <= settings.MOST_COMPARED
+    elsewhere = found.queue_of([submitted("tem-1", namespace="elsewhere")], {})
+    assert isinstance(elsewhere, Reason)
+    assert "namespace elsewhere is queue team-1" in elsewhere.shown.text
+
+
+def test_search_for_a_queue_ends_at_the_first_pod_that_has_none() -> None:
     found = queues(PHYSICS)
-    for number in range(10_000):
-        found.queue_of([submitted(f"q{number}")], {})
-    assert len(found._answers) <= 4096
+    pods = [submitted(f"q{number:04}") for number in range(5000)]
+    asked: list[str] = []
+    find = found._find
+
+    def counted(namespace: str, ours: str, kueue: str) -> Queue | Reason:
+        asked.append(ours)
+        return find(namespace, ours, kueue)
+
+    found._find = counted  # type: ignore[method-assign]
+    assert "there is no queue q0000" in refused(found.queue_of(pods, {}))
+    assert asked == ["q0000"]
 
 
 def test_policy_is_that_of_the_queue_default_and_others_say_that_theirs_is_ignored() -> None:

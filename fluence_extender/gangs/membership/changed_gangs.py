@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from fluence_extender.model.gang import GangKey
 
 
-class Changed:
+class ChangedGangs:
     """The gangs that have changed, each once."""
 
     def __init__(self) -> None:
