@@ -407,6 +407,7 @@ class Controller:
         self._begin_to_lead()
 
     def _begin_to_lead(self) -> None:
+        self.registry.catch_up()
         self.lifecycle.admission.shares.take_over()
         self._births.lead()
         self.lifecycle.requeues.lead()

@@ -63,6 +63,7 @@ class Standby:
 
     def step(self) -> None:
         """Settle the states of the gangs that have changed."""
+        self._registry.catch_up()
         if self._registry.dirty:
             self._registry.revision += 1
         self._admission.take_up()

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from fluence_extender.gangs.membership.pace import Pace
+
 MOST_OF_NAMESPACE = 20_000
 """The most foreseen pods of a namespace. The pods of further Jobs wait at the gate, where quotas count them."""
 
@@ -27,10 +29,8 @@ class Allowance:
     """Counts the foreseen pods of each namespace; ``clock`` gives seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
         self._counts: Counter[str] = Counter()
-        self._spent: dict[str, tuple[float, float]] = {}
-        """By namespace: how many pods were foreseen, less `A_SECOND` for each second, and when that was computed."""
+        self._pace = Pace(AT_FIRST, A_SECOND, clock)
 
     def count(self, namespace: str, more: int) -> None:
         """Count foreseen pods that are new, or that are gone if ``more`` is negative."""
@@ -49,19 +49,12 @@ class Allowance:
 
         Each time that pods join a gang, all of the gang is looked at.
         """
-        allowed = int(AT_FIRST - self._owed(namespace))
-        return allowed if allowed >= MOST_AT_ONCE else 0
+        left = self._pace.left(namespace)
+        return left if left >= MOST_AT_ONCE else 0
 
     def spend(self, namespace: str, pods: int) -> None:
         """Count pods of waiting Jobs that are foreseen now."""
-        if pods:
-            self._spent[namespace] = self._owed(namespace) + pods, self._clock()
-            for name in [one for one in self._spent if not self._owed(one)]:
-                del self._spent[name]
-
-    def _owed(self, namespace: str) -> float:
-        owed, since = self._spent.get(namespace, (0.0, 0.0))
-        return max(owed - A_SECOND * (self._clock() - since), 0.0)
+        self._pace.spend(namespace, pods)
 
 
 def split(items: list[int], most: int) -> tuple[list[int], list[int]]:

@@ -1,7 +1,8 @@
 """The gangs that have changed and weren't looked at since then, taken one by one with the namespaces in turn.
 
 So a namespace with thousands of changed gangs delays those of another namespace by one gang at a time. Within a
-namespace, the gang that has waited the longest comes first.
+namespace, the gang that has waited the longest comes first. A gang that is put off has changed, and isn't taken before
+its namespace is called.
 """
 
 from __future__ import annotations
@@ -19,21 +20,27 @@ class ChangedGangs:
         # Unlike a dict, an OrderedDict is emptied from the front in constant time.
         self._namespaces: OrderedDict[str, OrderedDict[GangKey, None]] = OrderedDict()
         self._count = 0
+        self.put_off: dict[str, set[GangKey]] = {}
+        """The gangs that are put off, by namespace."""
 
     def __contains__(self, key: GangKey) -> bool:
         """Return whether a gang has changed."""
-        return self._count > 0 and key in self._namespaces.get(key.namespace, ())
+        if self._count and key in self._namespaces.get(key.namespace, ()):
+            return True
+        return bool(self.put_off) and key in self.put_off.get(key.namespace, ())
 
     def __iter__(self) -> Iterator[GangKey]:
-        """Return the gangs, namespace by namespace."""
+        """Return the gangs that may be taken, namespace by namespace."""
         return (key for keys in self._namespaces.values() for key in keys)
 
     def __len__(self) -> int:
-        """Return how many gangs have changed."""
+        """Return how many gangs may be taken."""
         return self._count
 
     def add(self, key: GangKey) -> None:
         """Record that a gang has changed."""
+        if self.put_off and key in self.put_off.get(key.namespace, ()):
+            return
         keys = self._namespaces.get(key.namespace)
         if keys is None:
             keys = self._namespaces[key.namespace] = OrderedDict()
@@ -49,6 +56,7 @@ class ChangedGangs:
 
     def discard(self, key: GangKey) -> None:
         """Forget that a gang has changed."""
+        self.put_off.get(key.namespace, set()).discard(key)
         if key not in self:
             return
         keys = self._namespaces[key.namespace]
@@ -68,7 +76,16 @@ class ChangedGangs:
             del self._namespaces[namespace]
         return key
 
+    def postpone(self, key: GangKey) -> None:
+        """Put off a gang that was taken."""
+        self.put_off.setdefault(key.namespace, set()).add(key)
+
+    def call(self, namespace: str) -> None:
+        """Let the gangs of a namespace be taken that are put off."""
+        self.update(sorted(self.put_off.pop(namespace, ())))
+
     def clear(self) -> None:
         """Forget all gangs."""
         self._namespaces.clear()
+        self.put_off.clear()
         self._count = 0

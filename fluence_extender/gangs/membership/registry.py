@@ -37,6 +37,9 @@ from fluence_extender.model.workload import (
     Workload,
 )
 
+MANY = 500
+"""So many pods of a workload that changes aren't looked at while it is observed, but when their namespace may be."""
+
 LINKED = (Convention.POD_GROUP, Convention.COSCHEDULING)
 """The conventions of the PodGroups to which admission links pods with our label, under the label's name."""
 
@@ -52,7 +55,8 @@ class Registry:
     scheduling.x-k8s.io with a change since the last report. ``gone`` keeps the gangs without any member left, so that
     users can look up what happened to them. ``left`` are the keys of gangs that have gone since the last step took them
     up. ``awaited`` says which gangs wait for the end of others. ``revision`` grows with every change of any gang.
-    ``on_restated`` is called for each pod of which a workload has changed. ``clock`` returns seconds since the epoch.
+    ``on_restated`` is called for each pod of which a workload has changed. ``late`` are the uids of pods, by namespace,
+    of which a workload with many pods has changed since they were looked at. ``clock`` returns seconds since the epoch.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -70,6 +74,7 @@ class Registry:
         self.foreign_pods = ForeignPods()
         self.touched_groups: set[tuple[str, str]] = set()
         self.on_restated: Callable[[Pod], None] = lambda _: None
+        self.late: dict[str, set[str]] = {}
 
     def member(self, uid: str) -> tuple[Gang, Member] | None:
         """Return the gang and the member of a pod of ours, or None if the pod isn't known."""
@@ -199,6 +204,7 @@ class Registry:
 
         What was written since has changed resourceVersions, so after a restart they don't tell what was created first.
         """
+        self.catch_up()
         self.workloads.begin()
         for _, member in self.members():
             member.first_seen = 0
@@ -314,12 +320,12 @@ class Registry:
         if isinstance(workload, CoschedulingGroup):
             self.touched_groups.add((workload.namespace, workload.name))
         before = self.workloads.find(type(workload), workload.namespace, workload.name)
-        self._recompute(self.workloads.put(workload))
+        self._recompute_soon(workload.namespace, self.workloads.put(workload))
         self._resubmit(workload, before)
 
     def drop_workload(self, workload: Workload) -> None:
         """Forget an object that may state how large gangs are."""
-        self._recompute(self.workloads.drop(workload))
+        self._recompute_soon(workload.namespace, self.workloads.drop(workload))
         self._resubmit(workload, None)
 
     def replace_workloads(
@@ -376,6 +382,24 @@ class Registry:
             # Its gangs have its name and a number, and nobody has many of them.
             found |= {key for key in self.gangs if key.convention is Convention.LEADER_WORKER_SET}
         return found
+
+    def _recompute_soon(self, namespace: str, uids: Collection[str]) -> None:
+        """Find out again to which gangs pods belong: at once if they are few, else when `recompute_late` is called."""
+        if len(uids) < MANY:
+            self._recompute(uids)
+        else:
+            self.late.setdefault(namespace, set()).update(uids)
+
+    def catch_up(self) -> None:
+        """Find out again to which gangs all pods in ``late`` belong."""
+        for namespace in [*self.late]:
+            self.recompute_late(namespace)
+
+    def recompute_late(self, namespace: str) -> int:
+        """Find out again to which gangs the pods in ``late`` of a namespace belong; return how many they are."""
+        uids = self.late.pop(namespace, set())
+        self._recompute(sorted(uids))
+        return len(uids)
 
     def _recompute(self, uids: Iterable[str]) -> None:
         for uid in uids:
