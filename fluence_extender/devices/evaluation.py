@@ -41,7 +41,7 @@ Place = tuple[str, str, str]
 
 
 @dataclass(slots=True)
-class Answer:
+class Findings:
     """What a piece of work has found: the verdicts of the first devices, at least one, or the fault of the expression.
 
     ``steps`` is what it took, and ``costly`` the steps beyond a few for each evaluation.
@@ -60,9 +60,9 @@ class Evaluations:
         self._selectors: OrderedDict[str, _Selector] = OrderedDict()
         self._characters = 0
 
-    def judge(self, expression: str, devices: Sequence[NodeDevice]) -> Answer:
+    def judge(self, expression: str, devices: Sequence[NodeDevice]) -> Findings:
         """Return for which devices the expression holds."""
-        answer = Answer()
+        answer = Findings()
         selector = self._selectors.get(expression)
         if selector is None:
             answer.steps = STEPS_OF_A_CHARACTER * len(expression)
@@ -110,7 +110,7 @@ class _Selector:
         except CelError as error:
             self.fault = str(error)[:LONGEST_ERROR]
 
-    def verdict(self, device: NodeDevice, answer: Answer) -> bool | str:
+    def verdict(self, device: NodeDevice, answer: Findings) -> bool | str:
         """Return whether it selects the device, or why that can't be decided; add what it took to ``answer``."""
         at = self._known
         while isinstance(at, _Branch):
@@ -118,7 +118,7 @@ class _Selector:
         answer.steps += 1
         return self._evaluate(device, answer) if at is None else at
 
-    def _evaluate(self, device: NodeDevice, answer: Answer) -> bool | str:
+    def _evaluate(self, device: NodeDevice, answer: Findings) -> bool | str:
         reads: dict[Place, object] = {}
 
         def read(*place: str) -> None:

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
-from fluence_extender.devices.evaluation import Answer
+from fluence_extender.devices.evaluation import Findings
 from fluence_extender.devices.selectors import Table, Values, table
 from fluence_extender.model.devices import NodeDevice
 
@@ -56,7 +56,7 @@ TOO_COSTLY = (
     "200 of each evaluation; use fewer or simpler ones"
 )
 
-Evaluate = Callable[[str, Sequence[NodeDevice]], Answer]
+Evaluate = Callable[[str, Sequence[NodeDevice]], Findings]
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ class Judge:
             self._missed = self._missed or one.missed
             one.missed = False
 
-    def take(self, piece: Piece, answer: Answer, now: float) -> None:
+    def take(self, piece: Piece, answer: Findings, now: float) -> None:
         """Take in what the evaluation of a piece has found."""
         if answer.fault:
             piece.table.fail(answer.fault)

@@ -12,7 +12,7 @@ import sys
 
 import msgspec
 
-from fluence_extender.devices.evaluation import Answer, Evaluations
+from fluence_extender.devices.evaluation import Findings, Evaluations
 from fluence_extender.model.devices import Attribute, Capacity, NodeDevice, Version
 
 PROCESSOR_SECONDS = 1.0
@@ -62,7 +62,7 @@ def device_of(one: Described) -> NodeDevice:
 
 
 def main() -> None:
-    """Answer until nobody asks any more."""
+    """Findings until nobody asks any more."""
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_AS, (MOST_ADDRESSES, MOST_ADDRESSES))
@@ -78,7 +78,7 @@ def main() -> None:
         try:
             answer = evaluations.judge(question.expression, [known[serial] for serial in question.devices])
         except MemoryError:
-            answer = Answer(fault=NO_MEMORY)
+            answer = Findings(fault=NO_MEMORY)
         signal.setitimer(signal.ITIMER_PROF, 0)
         sys.stdout.buffer.write(encode(answer) + b"\n")
         sys.stdout.buffer.flush()

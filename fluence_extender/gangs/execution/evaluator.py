@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import structlog
 
-from fluence_extender.devices.evaluation import Answer
+from fluence_extender.devices.evaluation import Findings
 from fluence_extender.devices.judge import Judge, Piece
 from fluence_extender.devices.worker import PROCESSOR_SECONDS, Question, describe
 
@@ -48,7 +48,7 @@ TOO_LONG = f"takes more than {PROCESSOR_SECONDS:g} s"
 ENDED = "ended the process that evaluates it"
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Answer).decode
+_decode = msgspec.json.Decoder(Findings).decode
 
 
 class _Lost(Exception):
@@ -124,7 +124,7 @@ class Evaluator:
                 self._judge.take(piece, answer, time.monotonic())
                 return
 
-    async def _answer(self, piece: Piece) -> Answer:
+    async def _answer(self, piece: Piece) -> Findings:
         process = await self._started()
         assert process.stdin is not None, "it is a pipe"
         assert process.stdout is not None, "it is a pipe"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from fluence_extender.devices import judge as module
-from fluence_extender.devices.evaluation import Answer, Evaluations
+from fluence_extender.devices.evaluation import Findings, Evaluations
 from fluence_extender.devices.judge import (
     ADMINISTRATORS,
     HELD,
@@ -39,8 +39,8 @@ def is_named(name: str) -> str:
 
 
 def answered(judge: Judge, piece: Piece, now: float, steps: int, costly: int) -> None:
-    """Answer that the expression selects every device."""
-    judge.take(piece, Answer([True] * len(piece.values), "", steps, costly), now)
+    """Findings that the expression selects every device."""
+    judge.take(piece, Findings([True] * len(piece.values), "", steps, costly), now)
 
 
 def turns(judge: Judge, count: int, now: float = 0.0, steps: int = 0, costly: int = 0) -> list[str]:
@@ -203,8 +203,8 @@ def test_without_a_loop_everything_is_known_at_once(
     monkeypatch.setattr(module, "DEVICES_AT_ONCE", devices_at_once)
     calls: list[int] = []
 
-    def counted(evaluate: Callable[[str, Sequence[NodeDevice]], Answer]) -> module.Evaluate:
-        def run(expression: str, some: Sequence[NodeDevice]) -> Answer:
+    def counted(evaluate: Callable[[str, Sequence[NodeDevice]], Findings]) -> module.Evaluate:
+        def run(expression: str, some: Sequence[NodeDevice]) -> Findings:
             calls.append(len(some))
             return evaluate(expression, some)
 
