@@ -12,7 +12,7 @@ import sys
 
 import msgspec
 
-from fluence_extender.devices.evaluation import Findings, Evaluations
+from fluence_extender.devices.evaluation import Evaluations, Findings
 from fluence_extender.model.devices import Attribute, Capacity, NodeDevice, Version
 
 PROCESSOR_SECONDS = 1.0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from fluence_extender.devices import judge as module
-from fluence_extender.devices.evaluation import Findings, Evaluations
+from fluence_extender.devices.evaluation import Evaluations, Findings
 from fluence_extender.devices.judge import (
     ADMINISTRATORS,
     HELD,
