@@ -5,6 +5,8 @@ Invariant: no text about an address shows its password.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
 
 from sqlalchemy import URL, Engine, create_engine, event
@@ -64,10 +66,23 @@ def shown(url: URL) -> str:
     return url.database or "" if url.drivername == "sqlite" else url.render_as_string(hide_password=True)
 
 
+def _make_private(path: str) -> None:
+    """Make the file readable for us alone, and so the files that SQLite makes beside it: it says what all users ran."""
+    with contextlib.suppress(OSError):
+        # What can't be done here fails again when the database is opened, with its reason.
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.fchmod(file, 0o600)
+        finally:
+            os.close(file)
+
+
 def open_engine(url: URL, connections: int, read_only: bool) -> Engine:
     """Return an engine with at most this many connections."""
     arguments: dict[str, object]
     if url.drivername == "sqlite":
+        if not read_only and url.database:
+            _make_private(url.database)
         arguments = {"timeout": PATIENCE, "check_same_thread": False}
     else:
         arguments = {"connect_timeout": PATIENCE, "application_name": "fluence-extender", **LOST_PEER}

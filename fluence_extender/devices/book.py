@@ -90,7 +90,7 @@ class DeviceBook:
         self._templates: MutableMapping[ClaimKey, ResourceClaimTemplate] = {}
         self._held: dict[DeviceId, dict[str, Holder]] = {}
         self._claims_on: Multimap[str, ClaimKey] = Multimap()
-        self._extended: dict[str, ClaimKey] = {}
+        self._extended: dict[tuple[str, str], ClaimKey] = {}
         self._users: Multimap[ClaimKey, str] = Multimap()
         self._users_of_template: Multimap[ClaimKey, str] = Multimap()
         self._nodes: dict[str, Node] = {}
@@ -177,8 +177,12 @@ class DeviceBook:
     def claimed_by(self, uid: str) -> tuple[str, ...]:
         """Return the devices that are allocated to the claims of a pod, each as driver, pool and name."""
         pod = self._pods.get(uid)
-        keys = [(pod.namespace, ref.claim) for ref in pod.claim_refs] if pod is not None else []
-        claims = (self._claims.get(key) for key in (*keys, self._extended.get(uid, ("", ""))))
+        if pod is None:
+            return ()
+        keys = [(pod.namespace, ref.claim) for ref in pod.claim_refs]
+        claims = (
+            self._claims.get(key) for key in (*keys, self._extended.get((pod.namespace, uid), ("", "")))
+        )
         found = {one.device for claim in claims if claim is not None for one in claim.devices or ()}
         return tuple(sorted("/".join(one) for one in found))
 
@@ -282,10 +286,13 @@ class DeviceBook:
             touched.pods.update(self._users.of(key))
             self._hold(one, one is new, touched)
             if one.extended_for:
-                touched.pods.add(one.extended_for)
-                self._extended.pop(one.extended_for, None)
+                # A claim may name any pod as its owner.
+                owner, pod = (one.namespace, one.extended_for), self._pods.get(one.extended_for)
+                if pod is not None and pod.namespace == one.namespace:
+                    touched.pods.add(pod.uid)
+                self._extended.pop(owner, None)
                 if one is new:
-                    self._extended[one.extended_for] = key
+                    self._extended[owner] = key
         return touched
 
     def _hold(self, claim: ResourceClaim, held: bool, touched: Touched) -> None:
@@ -414,7 +421,7 @@ class DeviceBook:
 
     def _has_extended(self, pod: Pod) -> bool:
         """Return whether kube-scheduler has made the claim of a pod's extended resources, and allocated it."""
-        claim = self._claims.get(self._extended.get(pod.uid, ("", "")))
+        claim = self._claims.get(self._extended.get((pod.namespace, pod.uid), ("", "")))
         return claim is not None and claim.devices is not None
 
     def _claim_of(self, pod: Pod, name: str, template: str) -> ResourceClaim | str:

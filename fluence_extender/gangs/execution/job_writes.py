@@ -198,7 +198,8 @@ class JobWrites:
         except ClusterError as error:
             if not isinstance(error, Gone):
                 log.warning("not noted on a workload; trying again", job=_named(job), error=str(error))
-            self._later(_patience(error), self._lifecycle.job_reports.not_noted, job.uid)
+            reports = self._lifecycle.job_reports
+            self._later(_patience(error), lambda _: reports.not_noted(job), job.uid)
 
     async def _gate(self, action: GateJobs) -> None:
         try:

@@ -82,7 +82,7 @@ class Births:
         self._clock = clock
         self._admission = admission
         self._jobs: dict[str, JobPods] = {}
-        self._pods: dict[str, dict[int, dict[str, Pod]]] = {}
+        self._pods: dict[tuple[str, str], dict[int, dict[str, Pod]]] = {}
         """The real pods of Jobs, by the uid of the Job, the index and the uid of the pod."""
         self._changed: set[str] = set()
         self._open: set[str] = set()
@@ -110,7 +110,8 @@ class Births:
                 self.job_gone(job)
             return []
         if known is None:
-            pods, workloads = self._pods.setdefault(job.uid, {}), self._registry.workloads
+            workloads = self._registry.workloads
+            pods = self._pods.setdefault((job.namespace, job.uid), {})
             known = self._jobs[job.uid] = JobPods(job, workloads, pods, born=self._clock())
             before = None
         else:
@@ -173,7 +174,7 @@ class Births:
     def recorded(self, pod: Pod) -> Pod:
         """Return a real pod with what its Job's template records for it."""
         place = completion_index(pod)
-        known = self._jobs.get(place[0]) if place is not None else None
+        known = self._job(pod, place[0]) if place is not None else None
         if place is None or known is None or GATE in pod.gates:
             return pod
         node = known.planned_node(place[1])
@@ -207,17 +208,23 @@ class Births:
         """Record a real pod of a Job; return the pod's workload, its index, and whether it is new."""
         place = job_of(pod)
         if place is not None:
-            same = self._pods.setdefault(place[0], {}).setdefault(place[1], {})
+            same = self._pods.setdefault((pod.namespace, place[0]), {}).setdefault(place[1], {})
             new, same[pod.uid] = pod.uid not in same, pod
-            if place[0] in self._jobs:
+            job = self._job(pod, place[0])
+            if job is not None:
                 self._changed.add(place[0])
-                return self._jobs[place[0]], place[1], new
+                return job, place[1], new
         known = self._workload_of(pod)
         return known, ANY_INDEX, known is not None and self._registry.member(pod.uid) is None
 
+    def _job(self, pod: Pod, uid: str) -> JobPods | None:
+        """Return the tracked workload of that uid if it is in the pod's namespace: pods may name owners of others."""
+        known = self._jobs.get(uid)
+        return known if known is not None and known.job.namespace == pod.namespace else None
+
     def _workload_of(self, pod: Pod) -> JobPods | None:
         """Return the tracked workload of a real pod; an MPIJob's launcher belongs to a Job of its own."""
-        known = self._jobs.get(pod.owner.uid) if pod.owner is not None else None
+        known = self._job(pod, pod.owner.uid) if pod.owner is not None else None
         if known is None and (name := mpi_job_name(pod)):
             mpi_job = self._registry.workloads.find(MpiJob, pod.namespace, name)
             known = self._jobs.get(mpi_job.uid) if mpi_job is not None else None
@@ -230,15 +237,15 @@ class Births:
         place = job_of(pod)
         if place is None:
             return
-        uid, index = place
-        same = self._pods.get(uid, {}).get(index, {})
+        owner, index = (pod.namespace, place[0]), place[1]
+        same = self._pods.get(owner, {}).get(index, {})
         same.pop(pod.uid, None)
         if not same:
-            self._pods.get(uid, {}).pop(index, None)
-        if uid in self._jobs:
-            self._changed.add(uid)
-        elif not self._pods.get(uid):
-            self._pods.pop(uid, None)
+            self._pods.get(owner, {}).pop(index, None)
+        if self._job(pod, place[0]) is not None:
+            self._changed.add(place[0])
+        elif not self._pods.get(owner):
+            self._pods.pop(owner, None)
 
     def foreseen(self, job: Resumable, pods: Sequence[Pod]) -> None:
         """Take in the pods that the API server would create for the workload, one for each shape."""
@@ -373,8 +380,9 @@ class Births:
         self._open.discard(uid)
         if known.over or known.spent:
             del self._jobs[uid]
-            if not self._pods.get(uid):
-                self._pods.pop(uid, None)
+            owner = known.job.namespace, uid
+            if not self._pods.get(owner):
+                self._pods.pop(owner, None)
         elif self.leading and (uid in self.gated or known.unsettled()):
             self._open.add(uid)
 
@@ -454,7 +462,9 @@ class Births:
 
     def _has_pods(self, known: JobPods) -> bool:
         """Return whether the workload still has pods that its controller has to delete before it may be resumed."""
-        gangs = (self._registry.gangs[key] for key in self._registry.gangs_of(known.job.uid))
+        gangs = (
+            self._registry.gangs[key] for key in self._registry.gangs_of(known.job.namespace, known.job.uid)
+        )
         pods = (member.pod for gang in gangs for member in gang.alive() if not member.pod.foreseen)
         return any(self._workload_of(pod) is known for pod in pods)
 
@@ -504,8 +514,9 @@ class Births:
     def _sharing(self, known: JobPods, gangs: Iterable[Gang]) -> list[JobPods]:
         """Return the Job and all other Jobs that run by a plan and have pods in these gangs."""
         pods = (member.pod for gang in gangs for member in gang.members.values())
-        uids = {place[0] for place in map(completion_index, pods) if place is not None}
-        jobs = (self._jobs[uid] for uid in sorted(uids & self._jobs.keys() - self.gated.keys()))
+        places = ((pod, completion_index(pod)) for pod in pods)
+        uids = {place[0] for pod, place in places if place is not None and self._job(pod, place[0])}
+        jobs = (self._jobs[uid] for uid in sorted(uids - self.gated.keys()))
         running = (one for one in jobs if one.pinned and not (one.job.suspended or one.leaving or one.over))
         return [known, *(one for one in running if one is not known)]
 
@@ -527,7 +538,7 @@ class Births:
         """Gate the Jobs of pods that are replaced because the nodes to which they are confined have no place."""
         for pod in pods:
             place = completion_index(pod)
-            if place is not None:
+            if place is not None and self._job(pod, place[0]) is not None:
                 self.gate(place[0], f"{pod.name} has no place on {pod.pinned_to} any more")
 
 

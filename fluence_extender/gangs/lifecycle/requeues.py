@@ -91,7 +91,9 @@ class Requeues:
     def beside(self, gang: Gang) -> list[Gang]:
         """Return the other gangs that have pods of the workloads of this one."""
         owners = {member.pod.owner.uid for member in gang.alive() if member.pod.owner is not None}
-        keys = {key for uid in owners for key in self._registry.gangs_of(uid)} - {gang.key}
+        keys = {key for uid in owners for key in self._registry.gangs_of(gang.key.namespace, uid)} - {
+            gang.key
+        }
         return [self._registry.gangs[key] for key in sorted(keys)]
 
     def _jobs(self, gangs: Sequence[Gang]) -> list[Resumable] | None:
@@ -107,7 +109,8 @@ class Requeues:
             job = self._workload(member.pod, owner)
             if job is None or not self._may_suspend(job):
                 return None
-            if any(key not in keys for uid in (owner.uid, job.uid) for key in self._registry.gangs_of(uid)):
+            uids = owner.uid, job.uid
+            if any(key not in keys for uid in uids for key in self._registry.gangs_of(job.namespace, uid)):
                 return None
             found[owner.uid] = job
         return list({job.uid: job for job in found.values()}.values())

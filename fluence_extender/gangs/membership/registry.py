@@ -66,7 +66,7 @@ class Registry:
         self.awaited = Awaited()
         self.revision = 0
         self._by_name: Multimap[tuple[str, str], GangKey] = Multimap()
-        self._by_owner: Multimap[str, GangKey] = Multimap()
+        self._by_owner: Multimap[tuple[str, str], GangKey] = Multimap()
         self.dirty = ChangedGangs()
         self._gang_of: dict[str, GangKey] = {}
         self._priorities: Counter[int] = Counter()
@@ -99,9 +99,9 @@ class Registry:
         found = (gang for gang in self._alike(namespace, name) if gang.key.name == name)
         return [gang for gang in found if gang.key.convention is Convention.COSCHEDULING]
 
-    def gangs_of(self, owner: str) -> Collection[GangKey]:
-        """Return the gangs with pods of the owner of that uid."""
-        return self._by_owner.of(owner)
+    def gangs_of(self, namespace: str, owner: str) -> Collection[GangKey]:
+        """Return the gangs of a namespace with pods of the owner of that uid: pods may name owners of others."""
+        return self._by_owner.of((namespace, owner))
 
     def _alike(self, namespace: str, name: str) -> list[Gang]:
         """Return the gangs whose names begin as ``name`` does; what follows a slash may be a part."""
@@ -251,15 +251,15 @@ class Registry:
 
     def _own(self, pod: Pod, key: GangKey) -> None:
         """Record that the pod's owners have a pod in that gang."""
-        for uid in _owners(pod):
-            self._by_owner.add(uid, key)
+        for owner in _owners(pod):
+            self._by_owner.add(owner, key)
 
     def _disown(self, pod: Pod, key: GangKey) -> None:
         """Forget that the pod's owners have a pod in that gang, which this pod has left, if no other pod is there."""
         gang = self.gangs.get(key)
-        for uid in _owners(pod):
-            if gang is None or not any(uid in _owners(one.pod) for one in gang.members.values()):
-                self._by_owner.discard(uid, key)
+        for owner in _owners(pod):
+            if gang is None or not any(owner in _owners(one.pod) for one in gang.members.values()):
+                self._by_owner.discard(owner, key)
 
     def _touch(self, key: GangKey) -> None:
         self.revision += 1
@@ -353,7 +353,7 @@ class Registry:
             self.awaited.to_follow |= waiting
             self.look_at(waiting)
             # A gang has ended as its Job has.
-            self.look_at(self._by_owner.of(workload.uid))
+            self.look_at(self._by_owner.of((workload.namespace, workload.uid)))
         if isinstance(workload, Resumable) and _place(workload) != _place(before):
             self._queue_anew(workload)
         if workload.submission != (NOTHING_SAID if before is None else before.submission):
@@ -361,7 +361,7 @@ class Registry:
 
     def _queue_anew(self, job: Resumable) -> None:
         """Update the place in line of a workload's pods."""
-        for key in self._by_owner.of(job.uid):
+        for key in self._by_owner.of((job.namespace, job.uid)):
             self.dirty.add(key)
             for member in self.gangs[key].members.values():
                 member.submitted = self._submitted(member)
@@ -369,7 +369,7 @@ class Registry:
     def _of(self, workload: Workload) -> set[GangKey]:
         """Return the gangs whose pods a workload owns, and those that are named after it."""
         found = {
-            *self._by_owner.of(workload.uid),
+            *self._by_owner.of((workload.namespace, workload.uid)),
             *self._by_name.of(_begins(workload.namespace, workload.name)),
         }
         made: Workload | None = None
@@ -422,11 +422,10 @@ def _shared(gang: Gang, membership: Membership) -> Membership:
     return first.membership if first is not None and first.membership == membership else membership
 
 
-def _owners(pod: Pod) -> tuple[str, ...]:
-    """Return the uids of the pod's owner and of the JobSet to which that one belongs, if it has them."""
-    job_set = pod.labels.get(JOB_SET_UID)
-    owner = () if pod.owner is None else (pod.owner.uid,)
-    return (*owner, job_set) if job_set else owner
+def _owners(pod: Pod) -> list[tuple[str, str]]:
+    """Return the pod's owner and the JobSet to which that one belongs, if it has them, by namespace and uid."""
+    found = (pod.owner.uid if pod.owner is not None else "", pod.labels.get(JOB_SET_UID, ""))
+    return [(pod.namespace, uid) for uid in found if uid]
 
 
 def _begins(namespace: str, name: str) -> tuple[str, str]:

@@ -74,10 +74,10 @@ class JobReports:
                 self._noted[job.uid] = met
                 yield NoteJob(job, met)
 
-    def not_noted(self, uid: str) -> None:
+    def not_noted(self, job: Resumable) -> None:
         """Record that a note on the workload couldn't be written, so that it is decided anew."""
-        self._noted.pop(uid, None)
-        self._registry.dirty.update(self._registry.gangs_of(uid))
+        self._noted.pop(job.uid, None)
+        self._registry.dirty.update(self._registry.gangs_of(job.namespace, job.uid))
 
     def _jobs(self, gang: Gang) -> Iterator[Job]:
         """Iterate over the Jobs that own the gang's members."""

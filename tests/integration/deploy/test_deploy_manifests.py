@@ -708,3 +708,10 @@ def test_images_of_others_are_named_by_digest(
 def test_doctor_looks_for_each_policy_that_is_deployed(objects: Objects) -> None:
     deployed = {(kind.lower(), name) for kind, name in objects if "AdmissionPolicy" in kind}
     assert deployed == {part for policy in POLICIES for part in policy.parts}
+
+
+def test_workflows_name_their_actions_by_commit() -> None:
+    texts = [path.read_text() for path in (Path(__file__).parents[3] / ".github/workflows").iterdir()]
+    used = [one for text in texts for one in re.findall(r"uses: (\S+)", text)]
+    assert used
+    assert [one for one in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", one)] == []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fluence_extender.accounting.address import parse_address, shown
+from fluence_extender.accounting.address import open_engine, parse_address, shown
 from fluence_extender.accounting.errors import BadAddress
 from fluence_extender.apps.extender.past_work import open_history
 from fluence_extender.apps.processes import StartRefused
@@ -53,3 +53,18 @@ def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch, tm
 
 def test_service_without_an_account_keeps_none() -> None:
     assert open_history("", 400, Metrics()) is None
+
+
+@pytest.mark.parametrize("before", [None, 0o644])
+def test_file_is_readable_for_its_owner_alone(before: int | None, tmp_path: Path) -> None:
+    path = tmp_path / "h.db"
+    if before is not None:
+        path.touch()
+        path.chmod(before)
+    engine = open_engine(parse_address(str(path)), 1, read_only=False)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("create table t (x)")
+        connection.exec_driver_sql("insert into t values (1)")
+        modes = {one.name: one.stat().st_mode & 0o777 for one in tmp_path.iterdir()}
+    engine.dispose()
+    assert set(modes.values()) == {0o600}
