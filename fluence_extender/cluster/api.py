@@ -88,9 +88,10 @@ class ApiCluster:
         self._discovery = Discovery(connection)
         self._groups: str | None = None
 
-    async def nominate(self, pod: Pod, node: str) -> None:
+    async def nominate(self, pod: Pod, node: str, annotations: Mapping[str, str] = {}) -> None:
         """See `Cluster.nominate`. One PATCH of pods/status."""
-        body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node or None}}
+        noted = {"annotations": dict(annotations)} if annotations else {}
+        body = {"metadata": {"uid": pod.uid, **noted}, "status": {"nominatedNodeName": node or None}}
         attempt = f"nominate a node for pod {pod.key}"
         request = ApiRequest("PATCH", _path(pod, "/status"), attempt, None, body, MERGE_PATCH, METADATA_ONLY)
         try:

@@ -279,8 +279,11 @@ class Cluster(Protocol):
     While another replica leads, a write raises `NotLeading`.
     """
 
-    async def nominate(self, pod: Pod, node: str) -> None:
-        """Set ``status.nominatedNodeName`` ("" clears it). A pod that is already bound stays as it is."""
+    async def nominate(self, pod: Pod, node: str, annotations: Mapping[str, str] = {}) -> None:
+        """Set ``status.nominatedNodeName`` ("" clears it), and ``annotations`` in the same write.
+
+        A pod that is already bound stays as it is.
+        """
         ...
 
     async def ungate(

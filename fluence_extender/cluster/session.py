@@ -15,7 +15,8 @@ from fluence_extender.cluster.api import ApiCluster, open_cluster
 from fluence_extender.cluster.budgets import PreemptionRules
 from fluence_extender.cluster.early_watch import EarlyWatch
 from fluence_extender.cluster.leader import mark_leader
-from fluence_extender.cluster.port import Cluster, Kind, Lease, OwnPods, Sink
+from fluence_extender.cluster.objects import ApiObjects
+from fluence_extender.cluster.port import Cluster, Kind, Lease, Objects, OwnPods, Sink
 from fluence_extender.cluster.reads import (
     list_own_pods,
     preemption_rules,
@@ -30,6 +31,11 @@ class ClusterSession(Protocol):
     @property
     def writes(self) -> Cluster:
         """The writes."""
+        ...
+
+    @property
+    def objects(self) -> Objects:
+        """Whole objects by their path."""
         ...
 
     def permit_writes(self, permit: Callable[[], None]) -> None:
@@ -83,6 +89,7 @@ class ApiSession:
     def __init__(self, early: EarlyWatch, writes: ApiCluster) -> None:
         connection = self._connection = early.connection
         self.writes = writes
+        self.objects = ApiObjects(connection)
         self.watch = early.watch
         self.synced = early.watcher.synced
         self.is_synced = early.watcher.is_synced

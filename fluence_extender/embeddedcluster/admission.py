@@ -34,7 +34,7 @@ def admit(
     node = node_at_birth(pod, gated_jobs) if waits else ""
     draft = Draft(pod)
     if waits:
-        take_off_copies(draft, born=bool(node))
+        take_off_copies(draft)
     if waits and not node:
         draft.add_gate(GATE)
     request = AdmissionRequest(namespace=pod["metadata"]["namespace"], name=pod["metadata"]["name"])

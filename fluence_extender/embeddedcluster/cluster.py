@@ -39,6 +39,7 @@ from fluence_extender.cluster.port import (
     Sink,
     Watched,
 )
+from fluence_extender.embeddedcluster.kept_objects import KeptObjects
 from fluence_extender.model.devices import DeviceClass, ResourceSlice
 from fluence_extender.model.names import (
     KEEPING,
@@ -113,6 +114,7 @@ class EmbeddedCluster:
         self.first_pods: dict[str, tuple[Pod, ...]] = {}
         self.gated: dict[str, str] = {}
         self.bound_until: dict[str, float] = {}
+        self.kept = KeptObjects()
         self.unserved = {Kind.KUEUE_QUEUE}
         self._objects: dict[Kind, dict[Key, Watched]] = {kind: {} for kind in Kind}
         self._sinks: list[Sink] = []
@@ -227,11 +229,12 @@ class EmbeddedCluster:
 
     # The writes of the port.
 
-    async def nominate(self, pod: Pod, node: str) -> None:
+    async def nominate(self, pod: Pod, node: str, annotations: Mapping[str, str] = {}) -> None:
         """See `Cluster.nominate`."""
         now = await self._accept("nominate", pod)
         if not now.node:
-            self._update(now, lambda p: replace(p, nominated=node))
+            noted = {**now.annotations, **annotations}
+            self._update(now, lambda p: replace(p, nominated=node, annotations=noted))
 
     async def ungate(
         self, pod: Pod, gate: str, annotations: Mapping[str, str] = {}, pin: Pin | None = None

@@ -21,7 +21,6 @@ from fluence_extender.model.names import (
     MARK_RESOURCE,
     NODES_ANNOTATION,
     PINNED_ANNOTATION,
-    PLACED_ANNOTATION,
     RESOURCE_PREFIX,
 )
 from fluence_extender.webhook.contract import Json
@@ -45,13 +44,9 @@ def mark(draft: Draft, always: bool = False) -> None:
         draft.put("spec", "containers", 0, "resources", kind, MARK_RESOURCE, value="0")
 
 
-def take_off_copies(draft: Draft, born: bool) -> None:
-    """Remove the annotations that say when another pod came, and with which gang and on which node it was placed.
-
-    A pod that is ``born`` on its node keeps what its Job's template says of its gang.
-    """
-    kept = () if born else (PLACED_ANNOTATION,)
-    for name in (PINNED_ANNOTATION, *kept, NODES_ANNOTATION):
+def take_off_copies(draft: Draft) -> None:
+    """Remove the annotations that say on which node another pod was placed, and what the plan of its Job was."""
+    for name in (PINNED_ANNOTATION, NODES_ANNOTATION):
         if name in (draft.get("metadata", "annotations") or {}):
             draft.remove("metadata", "annotations", name)
 

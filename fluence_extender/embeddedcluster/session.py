@@ -15,6 +15,7 @@ class EmbeddedSession:
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.writes = cluster
+        self.objects = cluster.kept
 
     def permit_writes(self, permit: Callable[[], None]) -> None:
         """Do nothing: the only extender may always write."""

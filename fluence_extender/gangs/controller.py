@@ -375,6 +375,12 @@ class Controller:
         our pods that were steered and aren't bound yet. All other pods are planned anew.
         """
         self.revision += 1
+        # The pods may have been listed before the queues and Jobs by which their records are judged.
+        for pod in [one for one in self._pods.values() if one.ours and not one.foreseen]:
+            recorded = self._births.recorded(pod)
+            if recorded != pod:
+                self._pods[pod.uid] = recorded
+                self.registry.put_pod(recorded)
         self.registry.begin()
         self.ledger.load(self.eligibility.nodes.values())
         foreign = (pod for pod in self._pods.values() if not pod.ours)

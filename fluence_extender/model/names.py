@@ -69,7 +69,8 @@ USER_ANNOTATION = f"{DOMAIN}/submitted-by"
 # Written when the pod is ungated: the planned node. The pod is confined to it and to the spare nodes of `pins.SPARES`.
 PINNED_ANNOTATION = f"{DOMAIN}/pinned-to"
 
-# Written when the pod is ungated, and in the Binding: the gang with which it got its place, and the size of that gang.
+# Written when the pod is ungated or nominated, and in the Binding: the gang with which it got its place, the size of
+# that gang and its queue, sealed (`seal`).
 PLACED_ANNOTATION = f"{DOMAIN}/placed-with"
 
 # By this label Kueue counts an object, and suspends and resumes it.

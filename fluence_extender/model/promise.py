@@ -8,8 +8,9 @@ A pod that was bound otherwise, or with another gang, uses its node and promises
 The record also names the queue to which the place is charged. Work that has places stays in that queue, whatever its
 labels, its owners or the defaults of its namespace say later, so nobody takes what runs out of a quota.
 
-Only the service may write the annotation (``deploy/base/stamps.yaml``). It is written when the pod is ungated and in
-the Binding, so that it outlives a restart. A pod that is created with its node has it from its Job's template.
+The annotation is written when the pod is ungated or nominated and in the Binding, so that it outlives a restart. A pod
+that is created with its node has it from its Job's template. The service believes a record that it has sealed (`seal`)
+and no other; what follows reads a record that is believed, with or without its seal.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import PLACED_ANNOTATION
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.seal import unsealed
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Promise:
     @classmethod
     def recorded(cls, pod: Pod, gang: GangKey) -> Promise | None:
         """Return the promise to ``gang`` that the pod's annotation records, None if it records no such promise."""
-        size, _, rest = pod.annotations.get(PLACED_ANNOTATION, "").partition(" ")
+        size, _, rest = unsealed(pod.annotations.get(PLACED_ANNOTATION, "")).partition(" ")
         identity, _, queue = rest.partition(IN_QUEUE)
         if identity != _identity(gang) or not size.isdecimal() or len(size) > LONGEST_SIZE:
             return None
@@ -47,7 +49,7 @@ class Promise:
 
 def recorded_queue(pod: Pod) -> str:
     """Return the queue to which the pod's place is charged, with whatever gang it got it; "" if none is recorded."""
-    return pod.annotations.get(PLACED_ANNOTATION, "").partition(IN_QUEUE)[2]
+    return unsealed(pod.annotations.get(PLACED_ANNOTATION, "")).partition(IN_QUEUE)[2]
 
 
 IN_QUEUE = " in "

@@ -22,6 +22,7 @@ from fluence_extender.gangs.execution.actions import (
 from fluence_extender.gangs.queue.book import AFTER_BLOCKED, BEYOND_DEPTH, BLOCKED
 from fluence_extender.model.queue import PolicyName
 from fluence_extender.model.reason import Reason, ReasonCode
+from tests.core.values import SEAL
 from tests.core.world import World
 
 DECISIONS = (Steer, Clear, NominateGated, AskBudgets, Evict, Resume, HoldJob, Requeue)
@@ -82,6 +83,7 @@ def anew(world: World) -> tuple[Controller, list[Action]]:
         calendar=world.loop.time,
         read_resources=LiveResources(lambda _, why: None).read,
     )
+    core.registry.seal = SEAL
     world.cluster.watch(core.observe)
     world.cluster.unwatch(core.observe)
     births, first_pods = core.lifecycle.births, world.cluster.first_pods

@@ -120,9 +120,9 @@ class Link:
         if not task.cancelled():
             task.exception()
 
-    async def nominate(self, pod: Pod, node: str) -> None:
+    async def nominate(self, pod: Pod, node: str, annotations: Mapping[str, str] = {}) -> None:
         """See `Cluster.nominate`."""
-        await self._send(self._cluster.nominate(pod, node))
+        await self._send(self._cluster.nominate(pod, node, annotations))
 
     async def ungate(
         self, pod: Pod, gate: str, annotations: Mapping[str, str] = {}, pin: Pin | None = None

@@ -21,6 +21,7 @@ from fluence_extender.ledger.ledger import Ledger
 from tests.core.faulty_cluster import FaultyCluster
 from tests.core.link import Link
 from tests.core.scheduler import FaultyScheduler
+from tests.core.values import SEAL
 
 DURATION, DEADLINE, RETRY = 15.0, 10.0, 2.0
 """kube-scheduler's defaults for its election, in seconds."""
@@ -97,6 +98,7 @@ class Replica:
             leading=False,
             read_resources=self.live.read,
         )
+        self.controller.registry.seal = SEAL
         self.leadership = ByLease(name, loop.time)
         self.driver = WatchedDriver(self.controller, self.link, self.leadership, on_led)
         self.election = Election(

@@ -10,10 +10,14 @@ from fluence_extender.model.claims import Claims
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod, QuotaCharge, Requirement
 from fluence_extender.model.resources import Resources
+from fluence_extender.model.seal import Seal
 from fluence_extender.model.taints import Taint, Toleration
 
 GIB = 2**30
 _numbers = itertools.count(1)
+
+SEAL = Seal((b"the key of all worlds",))
+"""By which the services of tests know their own records, also after a restart."""
 
 
 class PodFields(TypedDict, total=False):

@@ -39,7 +39,7 @@ from tests.core.engine import FINE_EMBEDDED, CoreEngine
 from tests.core.faulty_cluster import FaultyCluster
 from tests.core.job_controller import JobController
 from tests.core.scheduler import FaultyScheduler
-from tests.core.values import PodFields
+from tests.core.values import SEAL, PodFields
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -127,6 +127,7 @@ class World:
             sink=self.sink,
             on_waited=self.on_waited,
         )
+        self.controller.registry.seal = SEAL
         self._watch_for_crashes(self.controller)
         self.driver = Driver(self.controller, self.cluster, clock=self.loop.time)
         rebuilder = GraphRebuilder(self.controller, live.reject_adopted, self.driver.wake, self._beside)

@@ -164,7 +164,6 @@ def pinned_to(pod: Manifest) -> str:
     gates = pod["spec"].get("schedulingGates") or []
     node = annotations_of(pod).get(PINNED_ANNOTATION, "")
     assert NODES_ANNOTATION not in annotations_of(pod)
-    assert not gates or PLACED_ANNOTATION not in annotations_of(pod)
     assert bool(gates) != bool(node), (gates, node)
     assert not node or all(named(node) in one["matchFields"] for one in terms_of(pod) if one)
     return node

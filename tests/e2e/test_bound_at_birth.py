@@ -129,7 +129,6 @@ def test_pod_that_a_user_creates_like_that_is_not_bound(leader: Leader, namespac
     stored = tried(namespace, born(FRESH))
     assert pinned_to(stored) == "a"
     assert "nodeName" not in stored["spec"]
-    assert PLACED_ANNOTATION not in annotations_of(stored)
 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "Job"])

@@ -10,7 +10,10 @@ import pytest
 
 from fluence_extender.model.names import (
     COMPLETION_INDEX,
+    GATE,
     GROUP_LABEL,
+    GROUP_SIZE_ANNOTATION,
+    INTAKE_LABEL,
     NODES_ANNOTATION,
     PINNED_ANNOTATION,
     PLACED_ANNOTATION,
@@ -20,7 +23,7 @@ from fluence_extender.model.names import (
 from tests.e2e.births import held, path_of, ranks
 from tests.e2e.editor import editor
 from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, phase_of, wait_for
-from tests.e2e.installation import Installation
+from tests.e2e.installation import Installation, gates_of
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.queue_objects import PATHS, define, queue_object
 from tests.e2e.service import Fluence
@@ -170,7 +173,7 @@ def test_user_cannot_take_what_runs_out_of_its_quota(
     namespace.wait_until_bound(3)
     wait_for_used(api, "optics", "3", None)
     recorded = [annotations_of(one)[PLACED_ANNOTATION] for one in namespace.pods()]
-    assert all(one.endswith(" in optics") for one in recorded), recorded
+    assert all(" in optics #" in one for one in recorded), recorded
 
     # The pods lose their Job, and name another queue and another gang.
     born = [one for one in namespace.pods() if "ownerReferences" in one["metadata"]]
@@ -196,7 +199,7 @@ def test_user_cannot_take_what_runs_out_of_its_quota(
     fluence.wait_for_reason(namespace.name, "optics-1", "over quota: queue optics may use 3 cpu (limit.cpu)")
     wait_for_used(api, "optics", "3", None)
 
-    # Nor does a pod that looks like a Job's bring a record of its own.
+    # Nor does a pod that looks like a Job's bring its node.
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "1", "controller": True}
     forgery = ours(
         "forgery",
@@ -206,7 +209,76 @@ def test_user_cannot_take_what_runs_out_of_its_quota(
     forgery["metadata"]["ownerReferences"] = [owner]
     stored = user.api.request("POST", path, forgery, query={"dryRun": "All"})
     assert annotations_of(stored)[PINNED_ANNOTATION] == node
-    assert PLACED_ANNOTATION not in annotations_of(stored)
+    assert "nodeName" not in stored["spec"]
 
     namespace.delete_pod("optics-0")
     namespace.wait_for_phase("optics-1", "Running")
+
+
+def test_forged_record_is_not_believed_after_a_restart_where_all_pods_are_taken_in(
+    control_plane: ControlPlane,
+    api: Api,
+    fluence: Fluence,
+    namespace: Namespace,
+    own_nodes: NodeFactory,
+    installation: Installation,
+) -> None:
+    (node,) = own_nodes(1, cpu="8")
+    make(api, "optics", limit={"cpu": "1"}, defaultFor=[namespace.name])
+    make(api, "plasma", namespaces={"names": ["elsewhere"]})
+    api.patch(f"/api/v1/namespaces/{namespace.name}", {"metadata": {"labels": {INTAKE_LABEL: "all"}}})
+    namespace.create(of("optics", 0))
+    namespace.wait_for_phase("optics-0", "Running")
+
+    def taken_in() -> bool:
+        probe = ours("probe", schedulerName="default-scheduler")
+        path = f"/api/v1/namespaces/{namespace.name}/pods"
+        return gates_of(api.request("POST", path, probe, query={"dryRun": "All"})) == [GATE]
+
+    wait_for(taken_in, what="the intake to be in force")
+    user = editor(control_plane, namespace)
+    body = ranks(
+        "forger",
+        2,
+        ours(
+            "x",
+            cpu="1",
+            schedulerName="default-scheduler",
+            labels={PLACED_LABEL: "at-birth", GROUP_LABEL: "forged"},
+            annotations={
+                GROUP_SIZE_ANNOTATION: "2",
+                PINNED_ANNOTATION: node,
+                PLACED_ANNOTATION: "2 group/forged in plasma #AAAAAAAAAAAAAAAA",
+            },
+            affinity={
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [
+                            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+                        ]
+                    }
+                }
+            },
+        ),
+    )
+    wait_for(lambda: not refused(user, body), what="the user's rights to be in force")
+    pods = [
+        one for one in namespace.wait_for_pods(lambda found: len(found) == 3, "all pods") if gates_of(one)
+    ]
+    assert len(pods) == 2
+    for one in pods:
+        path = f"/api/v1/namespaces/{namespace.name}/pods/{one['metadata']['name']}"
+        user.api.patch(path, {"spec": {"schedulingGates": None}})
+    installation.crash()
+    installation.revive()
+    fluence.wait_for_reason(namespace.name, "forged", "over quota: queue optics may use 1 cpu (limit.cpu)")
+    assert [node_of(one) for one in namespace.pods() if "forger" in one["metadata"]["name"]] == ["", ""]
+    wait_for_used(api, "optics", "1", None)
+
+
+def refused(user: Namespace, body: Manifest) -> bool:
+    try:
+        user.create(body)
+    except ApiError:
+        return True
+    return False

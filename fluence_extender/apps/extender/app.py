@@ -1,7 +1,7 @@
 """The extender's composition root: one process that watches, decides, writes and answers.
 
-Order of a start: read the resources, choose the engine, list the cluster, replay what runs, then report ready. The
-verbs answer from the first moment, with an error until the service is ready.
+Order of a start: read the resources, choose the engine, read the key of records, list the cluster, replay what runs,
+then report ready. The verbs answer from the first moment, with an error until the service is ready.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from fluence_extender.http.scheduler.app import VerbsApp
 from fluence_extender.http.server import Listeners, serve
 from fluence_extender.http.state.app import api_app
 from fluence_extender.http.state.service import ServiceState
+from fluence_extender.identity.record_key import shared_seal
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.names import RESOURCES_CONFIGMAP
@@ -141,9 +142,8 @@ async def _run(
     )
     leadership: Leadership = ByLease(settings.identity) if settings.lease else ALONE
     driver = Driver(controller, session.writes, leadership)
-    # Reads came first; from here on each write needs the lead.
-    session.permit_writes(driver.fence.demand)
     evaluator = Evaluator(judge, driver.wake)
+    following = asyncio.Event()
     rebuilder = GraphRebuilder(controller, live.reject_adopted, driver.wake)
     auditor = Auditor(
         controller,
@@ -166,8 +166,10 @@ async def _run(
     try:
         # "follow the cluster" comes first: its first step delivers what has been listed, and "start" waits for that.
         work = {
-            "follow the cluster": session.watch(driver.sink),
-            "start": _start(session, controller, driver, live, evaluator),
+            "follow the cluster": _follow(
+                session, controller, driver, settings.resources_namespace, following
+            ),
+            "start": _start(session, controller, driver, live, evaluator, following),
             "decide": driver.run(),
             "evaluate selectors": evaluator.run(),
             "rebuild": rebuilder.run(),
@@ -195,17 +197,30 @@ async def _run(
         ledger.close()
 
 
+async def _follow(
+    session: ClusterSession, controller: Controller, driver: Driver, namespace: str, following: asyncio.Event
+) -> None:
+    """Read the key of our records, by which pods and Jobs are judged as they are seen; then follow the cluster."""
+    controller.registry.seal = await shared_seal(session.objects, namespace)
+    # From here on each write needs the lead.
+    session.permit_writes(driver.fence.demand)
+    following.set()
+    await session.watch(driver.sink)
+
+
 async def _start(
     session: ClusterSession,
     controller: Controller,
     driver: Driver,
     live: LiveResources,
     evaluator: Evaluator,
+    following: asyncio.Event,
 ) -> None:
     """Replay once everything has been listed. Raises `StartRefused`."""
     gc.set_threshold(GARBAGE_AT_START, 50, 100)
     telling = asyncio.create_task(tell_progress(session))
     collecting = asyncio.get_running_loop().call_later(LONGEST_START, gc.enable)
+    await following.wait()
     await session.synced(*LISTED_FIRST)
     if live.fault is not None:
         raise faulty_resources(live.fault)

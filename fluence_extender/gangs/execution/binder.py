@@ -94,9 +94,9 @@ class Binder:
 
     async def _bind(self, gang: Gang, member: Member, node: str) -> None:
         assert member.assignment is not None
-        annotations = binding_annotations(
-            gang.key, member.assignment, member.pod.annotations, str(member.promise or "")
-        )
+        pod = member.pod
+        record = self._registry.seal.on_pod(pod, str(member.promise or ""))
+        annotations = binding_annotations(gang.key, member.assignment, pod.annotations, record)
         try:
             async with asyncio.timeout(BIND_LIMIT):
                 await self._bind_with_retries(member.pod, node, annotations)

@@ -206,12 +206,14 @@ class Executor:
             return
         _, member = found
         latest = member.pod
-        annotations = {PLACED_ANNOTATION: str(member.promise)} if member.promise is not None else {}
+        annotations = {PLACED_ANNOTATION: self._registry.seal.on_pod(latest, str(member.promise or ""))}
+        recorded = GATE in latest.gates or annotations.items() <= latest.annotations.items()
         pin = pin if latest.affinity == pod.affinity and not latest.nominated else None
         try:
             if pin is None or not await self._pinned(latest, pin, annotations):
-                if latest.nominated != node:
-                    await self._fence.write(lambda cluster: cluster.nominate(latest, node))
+                if latest.nominated != node or not recorded:
+                    with_record = {} if recorded else annotations
+                    await self._fence.write(lambda cluster: cluster.nominate(latest, node, with_record))
                 if GATE in latest.gates:
                     await self._fence.write(lambda cluster: cluster.ungate(latest, GATE, annotations))
             self._lifecycle.note(pod.uid, HistoryKind.STEERED, f"to {node}")

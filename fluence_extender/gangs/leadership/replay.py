@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable
 from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.member_states import BOUND, MemberEvent, move, update
 from fluence_extender.gangs.membership.assembly import foreign_gates
+from fluence_extender.gangs.membership.foreseen import completion_index
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.ledger.accounts import Strength
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.model.gang import GangState
+from fluence_extender.model.gang import GangKey, GangState
 from fluence_extender.model.names import GATE, PLACED_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -36,11 +38,15 @@ def take_over_bound(registry: Registry, ledger: Ledger) -> list[Member]:
     return bound
 
 
-def resume_steered(registry: Registry, ledger: Ledger, node: Callable[[str], Node | None]) -> None:
+def resume_steered(
+    registry: Registry, ledger: Ledger, node: Callable[[str], Node | None], admission: QueueAdmission
+) -> None:
     """Have the ledger hold the nodes to which members of committed gangs were steered, the oldest members first.
 
     A gang is committed once one of its members was placed with it and is bound, or was steered. In such a gang, a
-    nomination counts even if the member still has our gate.
+    nomination counts even if the member still has our gate. A gang without any bound member needs room in its queue:
+    its place may have been dropped since, and given to another gang. An index of a Job has one place, because the plan
+    on the Job's template counts for each pod that says it has that index.
     """
     for gang in registry.gangs.values():
         gang.whole = gang.whole or _has_begun(gang)
@@ -53,8 +59,22 @@ def resume_steered(registry: Registry, ledger: Ledger, node: Callable[[str], Nod
         if gang.begun or any(map(steered_node, gang.alive()))
         for member in gang.pending()
     ]
+    admission.take_up()
+    for gang in registry.gangs.values():
+        admission.note(gang)
+    bound = (member.pod for _, member in registry.members() if member.state is BOUND and member.alive)
+    taken = {index for pod in bound if (index := completion_index(pod)) is not None}
+    may_run: dict[GangKey, bool] = {}
     for gang, member in sorted(pending, key=lambda one: (one[1].pod.created, one[1].pod.uid)):
-        resume(ledger, node, gang, member)
+        index = completion_index(member.pod)
+        if gang.key not in may_run:
+            may_run[gang.key] = may_resume(admission, gang)
+        if not may_run[gang.key] or index in taken or not resume(ledger, node, gang, member):
+            continue
+        if index is not None:
+            taken.add(index)
+        if not admission.runs(gang.key):
+            admission.note(gang)
 
 
 def _has_begun(gang: Gang) -> bool:
@@ -101,16 +121,26 @@ def take_up_devices(registry: Registry, ledger: Ledger) -> None:
         move(gang, member, MemberEvent.SEEN_BOUND, assignment, f"to {member.pod.node}", node=member.pod.node)
 
 
-def resume(ledger: Ledger, find: Callable[[str], Node | None], gang: Gang, member: Member) -> None:
-    """Have the ledger hold the node to which the member was steered, if that is still possible."""
+def may_resume(admission: QueueAdmission, gang: Gang) -> bool:
+    """Return whether members of the gang may get the nodes to which they were steered before.
+
+    What was begun is completed. A user who suspended a Job and resumes it later finds its plan on the template still.
+    """
+    return gang.begun or admission.has_room_to_run(gang)
+
+
+def resume(ledger: Ledger, find: Callable[[str], Node | None], gang: Gang, member: Member) -> bool:
+    """Have the ledger hold the node to which the member was steered, and return whether that is still possible."""
     pod = member.pod
     if foreign_gates(pod) or pod.problem or not pod.steered_to:
-        return
+        return False
     node = find(pod.steered_to)
     if node is None or refusal(pod, node) is not None or node.name in ledger.closed(gang.key):
-        return
+        return False
     assignment = ledger.resume(pod, gang.key)
-    if assignment is not None:
-        event = MemberEvent.PLAN if GATE in pod.gates else MemberEvent.RESUME
-        move(gang, member, event, assignment, nomination_seen=bool(pod.nominated))
-        gang.state = GangState.COMMITTED
+    if assignment is None:
+        return False
+    event = MemberEvent.PLAN if GATE in pod.gates else MemberEvent.RESUME
+    move(gang, member, event, assignment, nomination_seen=bool(pod.nominated))
+    gang.state = GangState.COMMITTED
+    return True

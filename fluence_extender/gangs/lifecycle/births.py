@@ -55,11 +55,7 @@ LOOK_EVERY = 0.5
 """Seconds between two checks whether a resumed Job has lost a place; each check goes through all its pods."""
 
 LONGEST_PLAN = 200 * 1024 - 32
-"""The most bytes that all node names of a plan may have.
-
-The API server limits all annotations of an object together to 256 KiB. The policy takes at most 200 KiB; these include
-the time until which pods are bound at birth.
-"""
+"""The most bytes of a plan's node names: the policy takes at most 200 KiB, with the time until which it binds pods."""
 
 
 class Births:
@@ -103,6 +99,7 @@ class Births:
 
     def job_seen(self, job: Resumable) -> list[Pod]:
         """Take in a workload; return its real pods if what its template records for them has changed."""
+        job = self._registry.seal.believed_job(job) if isinstance(job, Job) else job
         known = self._jobs.get(job.uid)
         kept = job.held_for_placement or job.nodes or (known is not None and self._claims(known, job))
         if not job.ours or job.finished or not kept:
@@ -172,7 +169,8 @@ class Births:
                 self._changed.add(uid)
 
     def recorded(self, pod: Pod) -> Pod:
-        """Return a real pod with what its Job's template records for it."""
+        """Return a real pod with what the service recorded on it or on its Job's template, and no other record."""
+        pod = self._admission.believed(pod)
         place = completion_index(pod)
         known = self._job(pod, place[0]) if place is not None else None
         if place is None or known is None or GATE in pod.gates:
@@ -429,7 +427,8 @@ class Births:
             return Resume(job, uids=uids)
         fragile = isinstance(job, Job) and job.fragile
         apart = fragile or any(one.pod.claims for one in members) or self.repelling.keeps_away(job.namespace)
-        return Resume(job, plan, str(members[0].promise or ""), uids, not apart)
+        record = self._registry.seal.on_job(job.namespace, job.uid, str(members[0].promise or ""))
+        return Resume(job, plan, record, uids, not apart)
 
     def actions(self, now: float) -> list[Action]:
         """Return the other actions that unsettled Jobs need."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from fluence_extender.gangs.execution.actions import Action
-from fluence_extender.gangs.leadership.replay import resume, resume_steered, take_over_bound
+from fluence_extender.gangs.leadership.replay import may_resume, resume, resume_steered, take_over_bound
 from fluence_extender.gangs.lifecycle.attempts import Attempts
 from fluence_extender.gangs.lifecycle.births import Births
 from fluence_extender.gangs.lifecycle.deadlines import falls_late, undo
@@ -389,7 +389,7 @@ class Lifecycle:
         """Begin to decide, after only following facts; keep the places to which the last leader steered pods."""
         self._places.clears()
         self.namespace_quotas.forget_all()
-        resume_steered(self._registry, self._ledger, self._planner.node)
+        resume_steered(self._registry, self._ledger, self._planner.node, self.admission)
         self.preemption.take_over()
         self.growth.take_over(self._clock())
         for gang in self._registry.gangs.values():
@@ -404,7 +404,7 @@ class Lifecycle:
     def resume_place(self, uid: str) -> None:
         """Hold the node to which a foreseen pod is confined by its Job's plan, if it still has room."""
         found = self._registry.member(uid)
-        if found is not None and found[1].assignment is None:
+        if found is not None and found[1].assignment is None and may_resume(self.admission, found[0]):
             resume(self._ledger, self._planner.node, *found)
 
     # Decisions.

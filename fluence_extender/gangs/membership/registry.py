@@ -23,6 +23,7 @@ from fluence_extender.model.gang import Convention, GangKey, HistoryKind
 from fluence_extender.model.multimap import Multimap
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.seal import Seal
 from fluence_extender.model.submission import NOTHING_SAID
 from fluence_extender.model.workload import (
     CoschedulingGroup,
@@ -57,9 +58,11 @@ class Registry:
     up. ``awaited`` says which gangs wait for the end of others. ``revision`` grows with every change of any gang.
     ``on_restated`` is called for each pod of which a workload has changed. ``late`` are the uids of pods, by namespace,
     of which a workload with many pods has changed since they were looked at. ``clock`` returns seconds since the epoch.
+    By ``seal`` the service knows its own records on pods and Jobs; the shared one is set before anything is observed.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.seal = Seal.of_this_process()
         self.gangs: dict[GangKey, Gang] = {}
         self.gone: Memory[Gang] = Memory(clock)
         self.left: set[GangKey] = set()

@@ -23,6 +23,7 @@ from fluence_extender.gangs.queue.obstacles import (
     hold_obstacle,
     limit_obstacle,
     queue_obstacle,
+    running_obstacle,
 )
 from fluence_extender.gangs.queue.quotas import Quotas
 from fluence_extender.gangs.queue.settings import Queues, usual_seconds
@@ -34,9 +35,11 @@ from fluence_extender.model.access import Caller
 from fluence_extender.model.dependency import Ending, Target, parse_dependencies
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.promise import recorded_queue
 from fluence_extender.model.queue import PastUse, Queue, QueueLimits
 from fluence_extender.model.reason import Reason, ReasonCode, waits_for
 from fluence_extender.model.resources import NOTHING, Resources
+from fluence_extender.model.seal import without_record
 from fluence_extender.model.submission import Submission
 from fluence_extender.model.workload import Job, Resumable
 from fluence_extender.queueing.entry import EQUAL, Age
@@ -189,6 +192,27 @@ class QueueAdmission:
     def _declared(self, gang: Gang) -> Iterator[float | None]:
         workloads = self._registry.workloads
         return (declared(one.pod, workloads) for one in gang.alive())
+
+    def runs(self, key: GangKey) -> bool:
+        """Return whether a gang counts as running."""
+        place = self.usage.place(key)
+        return place is not None and place.runs
+
+    def has_room_to_run(self, gang: Gang) -> bool:
+        """Return whether the queue of a gang that waits may run it beside what runs, whoever is in line before it."""
+        self.note(gang)
+        place = self.usage.place(gang.key)
+        queue = None if place is None or place.runs else self._queues.queues.get(place.queue)
+        if place is None or queue is None:
+            return True
+        over = self.quotas.obstacle(queue.name, place.asks)
+        return over is None and running_obstacle(queue, place.user, self.usage) is None
+
+    def believed(self, pod: Pod) -> Pod:
+        """Return a pod with no record but one of ours, whose queue takes work of the pod's namespace."""
+        pod = self._registry.seal.believed(pod)
+        queue = self._queues.made.get(recorded_queue(pod))
+        return pod if queue is None or self._queues.admits(queue, pod.namespace) else without_record(pod)
 
     def is_limited(self, gang: Gang) -> bool:
         """Return whether limits of its queue keep a gang waiting now."""

@@ -81,6 +81,13 @@ def limit_obstacle(key: GangKey, queue: Queue, user: str, usage: Usage) -> Reaso
             name,
             f"{user} has as many gangs in line as one user may (max.queuedPerUser: {limits.queued_per_user})",
         )
+    return running_obstacle(queue, user, usage)
+
+
+def running_obstacle(queue: Queue, user: str, usage: Usage) -> Reason | None:
+    """Return why a queue runs no more of ``user`` now, None if it does."""
+    limits, name = queue.limits, queue.name
+    whole, own = (name, None), (name, user)
     if limits.running and usage.running(whole) >= limits.running:
         return queued(f"queue {name} runs as many gangs as it may (max.running: {limits.running})")
     if limits.running_per_user and usage.running(own) >= limits.running_per_user:

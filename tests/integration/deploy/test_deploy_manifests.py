@@ -275,6 +275,7 @@ def test_the_service_account_gets_no_further_roles(objects: Objects) -> None:
         ("Role", "fluence-resources"),
         ("Role", GATED_JOBS),
         ("Role", "fluence-state-authority"),
+        ("Role", "fluence-record-key"),
         ("Role", "fluence-leader-election"),
         ("ClusterRole", "system:kube-scheduler"),
         ("ClusterRole", "system:volume-scheduler"),
@@ -535,7 +536,7 @@ def test_policies_know_the_annotations_that_the_service_writes(objects: Objects)
     gate = objects["MutatingAdmissionPolicy", "fluence-gate"]["spec"]
     rules = {entry["name"]: entry["expression"] for entry in gate["variables"]}
     assert f"size() > {MOST_LOOKED_AT}" in rules["toMark"]
-    for name in (*WHILE_PLACED, NODES_ANNOTATION, USER_ANNOTATION):
+    for name in (PINNED_ANNOTATION, NODES_ANNOTATION, USER_ANNOTATION):
         assert f"'{name.rpartition('/')[2]}'" in rules["copied"]
         assert f"'{name}'" in gate["matchConditions"][-1]["expression"]
 

@@ -70,10 +70,11 @@ COPIES = {
 }
 
 
-def test_records_of_another_pod_are_taken_off() -> None:
+def test_plans_of_another_pod_are_taken_off() -> None:
     draft = Draft(pod({"annotations": {**COPIES, "users": "own"}}))
-    take_off_copies(draft, born=False)
-    assert draft.object["metadata"]["annotations"] == {"users": "own"}
+    take_off_copies(draft)
+    kept = {PLACED_ANNOTATION: COPIES[PLACED_ANNOTATION], "users": "own"}
+    assert draft.object["metadata"]["annotations"] == kept
 
 
 def test_records_on_a_pod_with_a_node_are_left_for_the_policy_to_refuse() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -234,7 +234,7 @@ def test_nomination_that_is_not_taken_back_is_found_at_the_second_audit(world: M
     assert w.run(auditor.audit()) == w.run(auditor.audit()) == []
 
 
-async def ignored(pod: Pod, node: str) -> None:
+async def ignored(pod: Pod, node: str, annotations: Mapping[str, str] = {}) -> None:
     """A nomination that comes to nothing."""
 
 

@@ -15,7 +15,7 @@ from fluence_extender.model.workload import Job, PodGroup
 from fluence_extender.placement.demand import Demand, SettledMember
 from fluence_extender.placement.plan import Planner
 from tests.core.invariants import check_at_rest
-from tests.core.values import PodFields, asks, node
+from tests.core.values import SEAL, PodFields, asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang
 
@@ -270,7 +270,7 @@ def test_begun_gang_is_completed_beside_its_bound_members(world: MakeWorld) -> N
 def test_begun_gang_comes_before_all_others(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1", unschedulable=True), scheduling=False)
     late = gang(w, "g", 3000, 3000)
-    notes = {**late[0].annotations, PLACED_ANNOTATION: "2 group/g"}
+    notes = {**late[0].annotations, PLACED_ANNOTATION: SEAL.on_pod(late[0], "2 group/g")}
     w.change(late[0], node="n0", annotations=notes)
     important = gang(w, "a", 3000, priority=1000, preempts=False)
     w.advance(1)

@@ -22,8 +22,9 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.pod import NodeTerm, Pod, Requirement
 from fluence_extender.model.promise import Promise
+from fluence_extender.model.seal import unsealed
 from tests.core.invariants import check
-from tests.core.values import asks, node
+from tests.core.values import SEAL, asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import MakeWorld, gang
 
@@ -205,7 +206,8 @@ def test_members_beyond_the_size_wait_for_their_turn(world: MakeWorld) -> None:
 def test_restart_knows_by_the_record_which_gang_began(world: MakeWorld, record: str, ahead: bool) -> None:
     w = closed_world(world)
     w.disturb("n0")
-    w.pod("bound", node="n0", requests=asks(4000), **labelled(2, placed_with=record))
+    bound = w.pod("bound", node="n0", requests=asks(4000), **labelled(2))
+    w.change(bound, **labelled(2, placed_with=SEAL.on_pod(bound, record)))
     (late,) = gang(w, "big", 3000, size=2)
     first = important(w, 3000)
     w.restart()
@@ -218,7 +220,7 @@ def test_what_is_recorded_when_a_pod_is_placed_outlives_a_restart(world: MakeWor
     w = world(node("n0"), node("n1"))
     pods = gang(w, "big", 3000, 3000)
     w.advance(3)
-    assert [w.now(pod).annotations[PLACED_ANNOTATION] for pod in pods] == ["2 group/big"] * 2
+    assert [unsealed(w.now(pod).annotations[PLACED_ANNOTATION]) for pod in pods] == ["2 group/big"] * 2
     w.restart()
     assert w.gang("big").begun
 

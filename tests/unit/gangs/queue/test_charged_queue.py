@@ -11,6 +11,7 @@ from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, PLA
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import Queue, Quota
+from fluence_extender.model.seal import unsealed
 from tests.core.shapes import allocatable, requests
 from tests.core.world import World
 
@@ -90,7 +91,7 @@ def test_pod_that_runs_stays_charged_to_its_queue(world: World, attempt: str, re
 def test_member_that_joins_a_gang_that_runs_is_charged_to_its_queue(world: World) -> None:
     pod(world, "a0", "g")
     late = pod(world, "a1", "g", "b")
-    assert world.now(late).annotations[PLACED_ANNOTATION].endswith(" in a")
+    assert unsealed(world.now(late).annotations[PLACED_ANNOTATION]).endswith(" in a")
     assert cores(world) == (2, 0)
     world.restart()
     assert cores(world) == (2, 0)

@@ -1,0 +1,122 @@
+"""What the service writes on users' objects about places, sealed so that nobody else can write it.
+
+A record says with which gang a pod got its place, how large that gang was, and to which queue the place is charged
+(`promise`). Users may write any annotation. So a record ends with a *seal*: a keyed digest over the record and the
+object for which it was written. The record of a pod is sealed for the pod's uid and namespace. That of a Job's
+template is sealed for the Job, because the pods that are made of the template carry it: the seal names the Job by a
+digest of its uid.
+
+Invariants: a record whose seal isn't right is treated as if it weren't there. A record that was copied to another pod,
+to another Job or into another namespace, or that says another gang, size or queue, isn't right. A Job's record counts
+for pods that this Job controls. On a bound pod it counts whatever controls the pod: users may take a pod's owner away,
+and no pod is bound with a record that another pod brought, because the service overwrites it when it places the pod.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fluence_extender.model.names import PINNED_ANNOTATION, PLACED_ANNOTATION
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.workload import Job
+
+KEY_BYTES = 32
+"""The length of a key, that of SHA-256's digest."""
+
+SEALED = " #"
+"""Stands between a record and its seal. No part of a record has this character."""
+
+OF_JOB = "."
+"""Stands in the seal of a Job's record, between the digest of the Job's uid and the seal itself."""
+
+OF_THE_PLACE = (PLACED_ANNOTATION, PINNED_ANNOTATION)
+"""The annotations that are written together, so that the seal of the first stands for both."""
+
+SEAL_BYTES = 12
+NAME_BYTES = 9
+LONGEST_RECORD = 1024
+"""The most characters of a record; a longer one isn't read. Names of gangs and queues have 253 at most."""
+
+
+class Seal:
+    """Seals records with the first of ``keys``, and believes those that any of them has sealed."""
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        self._keys = tuple(keys)
+
+    @classmethod
+    def of_this_process(cls) -> Seal:
+        """Return a seal that no other process believes."""
+        return cls((secrets.token_bytes(KEY_BYTES),))
+
+    def on_pod(self, pod: Pod, record: str) -> str:
+        """Return a record of what the pod was promised, sealed for it; "" stays as it is."""
+        return f"{record}{SEALED}{_digest(self._keys[0], pod.namespace, pod.uid, record)}" if record else ""
+
+    def on_job(self, namespace: str, uid: str, record: str) -> str:
+        """Return a record for the template of the Job ``uid``, sealed for its pods; "" stays as it is."""
+        if not record:
+            return ""
+        name = _name(uid)
+        return f"{record}{SEALED}{name}{OF_JOB}{_digest(self._keys[0], namespace, name + OF_JOB, record)}"
+
+    def believed(self, pod: Pod) -> Pod:
+        """Return the pod without a record, and its pin, that the service hasn't sealed for it."""
+        return pod if self._is_right(pod, pod.annotations.get(PLACED_ANNOTATION, "")) else without_record(pod)
+
+    def believed_job(self, job: Job) -> Job:
+        """Return the Job without the plan on its template if that has no record which was sealed for this Job."""
+        if not (job.nodes or job.placed_with):
+            return job
+        record, name, seal = _parts(job.placed_with)
+        if name == _name(job.uid) and self._sealed(seal, job.namespace, name + OF_JOB, record):
+            return job
+        return replace(job, nodes=(), placed_with="")
+
+    def _is_right(self, pod: Pod, text: str) -> bool:
+        record, name, seal = _parts(text)
+        if not name:
+            return self._sealed(seal, pod.namespace, pod.uid, record)
+        owner = pod.owner
+        controlled = owner is not None and owner.is_a("Job", "batch") and name == _name(owner.uid)
+        return (controlled or bool(pod.node)) and self._sealed(seal, pod.namespace, name + OF_JOB, record)
+
+    def _sealed(self, seal: str, namespace: str, whose: str, record: str) -> bool:
+        if not seal or not seal.isascii():
+            return False
+        return any(hmac.compare_digest(seal, _digest(key, namespace, whose, record)) for key in self._keys)
+
+
+def without_record(pod: Pod) -> Pod:
+    """Return the pod as if it said nothing of a place."""
+    if pod.annotations.keys().isdisjoint(OF_THE_PLACE):
+        return pod
+    rest = {key: value for key, value in pod.annotations.items() if key not in OF_THE_PLACE}
+    return replace(pod, annotations=rest)
+
+
+def unsealed(text: str) -> str:
+    """Return a record without its seal."""
+    return text.rpartition(SEALED)[0] if SEALED in text else text
+
+
+def _parts(text: str) -> tuple[str, str, str]:
+    """Return a record, the digest of the Job's uid for which it was sealed or "" for a pod's, and the seal."""
+    record, _, end = text.rpartition(SEALED) if len(text) <= LONGEST_RECORD else ("", "", "")
+    name, _, seal = end.rpartition(OF_JOB)
+    return record, name, seal
+
+
+def _digest(key: bytes, namespace: str, whose: str, record: str) -> str:
+    """Return the seal. Neither a namespace nor ``whose`` has a line's end."""
+    said = "\n".join((namespace, whose, record)).encode()
+    return base64.urlsafe_b64encode(hmac.digest(key, said, "sha256")[:SEAL_BYTES]).decode()
+
+
+def _name(uid: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(uid.encode()).digest()[:NAME_BYTES]).decode()
