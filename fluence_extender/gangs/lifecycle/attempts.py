@@ -295,6 +295,8 @@ class Attempts:
         # Members that replace lost ones of a gang that runs, and members beyond its size, are placed one by one.
         fewest = 1 if gang.begun and gang.whole else max(missing, 1)
         limit = self._queue.admission.limit(gang)
+        few, (ready, rule) = min(fewest, len(ready)), self._queue.admission.joining(gang, ready)
+        limit = limit or (rule if len(ready) < few else None)
         obstacle = (
             limit
             or invalid(ready)
@@ -333,7 +335,7 @@ class Attempts:
             else:
                 reason = self._make_room(gang, ready, needed, reason, now)
             reason = self._preemption.behind(gang, reason)
-        reason = reason or over
+        reason = reason or over or rule
         if not needed:
             self._preemption.end(gang.key)
         if later and reason is None:

@@ -24,6 +24,7 @@ from fluence_extender.gangs.queue.obstacles import (
     limit_obstacle,
     queue_obstacle,
     running_obstacle,
+    stop_obstacle,
 )
 from fluence_extender.gangs.queue.quotas import Quotas
 from fluence_extender.gangs.queue.settings import Queues, usual_seconds
@@ -128,9 +129,10 @@ class QueueAdmission:
         return submission_of(gang, self._registry.workloads).user or self.user_of(gang)
 
     def obstacle(self, gang: Gang) -> Reason | None:
-        """Return why the gang, which was just counted, may not start; None if it may or has places already."""
+        """Return why the gang, which was just counted, may not start, or get more places than it was promised."""
         if _runs(gang):
-            return None
+            due, rule = self.joining(gang, gang.placeless())
+            return None if due else rule
         own = partial(_names, gang)
         submission = submission_of(gang, self._registry.workloads)
         held = hold_obstacle(submission.hold)
@@ -145,6 +147,34 @@ class QueueAdmission:
         return queue_obstacle(
             gang.key, queue, user_for(gang.key, submission), gang.created, durations, self.usage
         )
+
+    def joining(self, gang: Gang, ready: Sequence[Member]) -> tuple[list[Member], Reason | None]:
+        """Return which of the ``ready`` members of a gang may get places now, and why not all.
+
+        What was promised is completed, whatever its queue says since. Each further place is judged as a gang of its own
+        would be: a stopped queue gives none, and it counts as one more that runs.
+        """
+        owed = max(promised_size(gang) - sum(map(_is_placed, gang.alive())) - gang.ended, 0)
+        due, beyond = list(ready[:owed]), ready[owed:]
+        if not beyond:
+            return due, None
+        submission = submission_of(gang, self._registry.workloads)
+        queue = self.queue_of(gang, submission)
+        if isinstance(queue, Reason):
+            return due, queue
+        # A gang that is yet to start takes one place of the limits itself.
+        user, started, reason = user_for(gang.key, submission), int(not self.runs(gang.key)), None
+        for member in beyond:
+            durations = [declared(member.pod, self._registry.workloads)]
+            why = (
+                stop_obstacle(queue, member.age)
+                or duration_obstacle(queue, durations)
+                or running_obstacle(queue, user, self.usage, len(due) - owed + started)
+            )
+            if why is None:
+                due.append(member)
+            reason = reason or why
+        return due, reason
 
     def counts_alone(self, gang: Gang) -> bool:
         """Return whether a gang can get no obstacle by what others do, as long as its queue stays as it is."""
@@ -273,6 +303,9 @@ class QueueAdmission:
         if _runs(gang):
             self._dependencies.forget(gang.key, partial(_names, gang))
         if before is not None and before.runs and (leaving or _runs(gang)):
+            if before.beyond != (beyond := beyond_promise(gang)):
+                before = replace(before, beyond=beyond)
+                self._put(gang.key, before)
             if self.quotas.active:
                 held = self.quotas.held(gang, before.queue, before)
                 elsewhere = self.quotas.elsewhere(gang, before.queue)
@@ -323,7 +356,9 @@ class QueueAdmission:
         held = self.quotas.held(gang, name, before) if runs or leaves else NOTHING
         elsewhere = self.quotas.elsewhere(gang, name) if runs or leaves else ()
         asks = NOTHING if runs else self.quotas.asks(gang)
-        place = Place(name, user_for(gang.key, submission), runs, gang.created, held, asks, elsewhere)
+        beyond = beyond_promise(gang) if runs else 0
+        user = user_for(gang.key, submission)
+        place = Place(name, user, runs, gang.created, held, asks, elsewhere, beyond)
         self._put(gang.key, place)
         if before is not None and not before.runs and before != place:
             self._wake(before)
@@ -402,6 +437,27 @@ def charged_queue(gang: Gang) -> str:
     placed = [one for one in gang.members.values() if one.charged and not one.pod.finished]
     own = [one for one in placed if one.promise is not None and one.promise.gang == gang.key]
     return min(((one.age, one.charged) for one in own or placed), default=((), ""))[1]
+
+
+def promised_size(gang: Gang) -> int:
+    """Return how many places the gang was promised with those that it has; its size if it has none."""
+    return max(_promised(gang), default=0 if _runs(gang) else gang.size)
+
+
+def beyond_promise(gang: Gang) -> int:
+    """Return how many places the gang has beyond those with which it began."""
+    sizes = _promised(gang)
+    return max(len(sizes) - min(sizes), 0) if sizes else 0
+
+
+def _promised(gang: Gang) -> list[int]:
+    """Return the sizes that were promised with the places of the gang's own members."""
+    promises = (one.promise for one in gang.members.values() if _is_placed(one) and one.alive)
+    return [one.size for one in promises if one is not None and one.gang == gang.key]
+
+
+def _is_placed(member: Member) -> bool:
+    return member.assignment is not None or member.state is BOUND
 
 
 def _runs(gang: Gang) -> bool:

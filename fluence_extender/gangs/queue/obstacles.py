@@ -84,14 +84,20 @@ def limit_obstacle(key: GangKey, queue: Queue, user: str, usage: Usage) -> Reaso
     return running_obstacle(queue, user, usage)
 
 
-def running_obstacle(queue: Queue, user: str, usage: Usage) -> Reason | None:
-    """Return why a queue runs no more of ``user`` now, None if it does."""
+def running_obstacle(queue: Queue, user: str, usage: Usage, more: int | None = None) -> Reason | None:
+    """Return why a queue runs no more of ``user`` now, None if it does.
+
+    A gang counts as one, and so does each of its places beyond those with which it began. For such a place, ``more``
+    are those that get their places at the same time.
+    """
+    joining = (
+        "" if more is None else "; a member that joins a gang beyond what it was promised counts as one more"
+    )
     limits, name = queue.limits, queue.name
     whole, own = (name, None), (name, user)
-    if limits.running and usage.running(whole) >= limits.running:
-        return queued(f"queue {name} runs as many gangs as it may (max.running: {limits.running})")
-    if limits.running_per_user and usage.running(own) >= limits.running_per_user:
-        return over_user_limit(
-            name, f"{user} runs as many gangs as one user may (max.runningPerUser: {limits.running_per_user})"
-        )
+    if limits.running and usage.running(whole) + (more or 0) >= limits.running:
+        return queued(f"queue {name} runs as many gangs as it may (max.running: {limits.running}){joining}")
+    if limits.running_per_user and usage.running(own) + (more or 0) >= limits.running_per_user:
+        most = f"max.runningPerUser: {limits.running_per_user}"
+        return over_user_limit(name, f"{user} runs as many gangs as one user may ({most}){joining}")
     return None

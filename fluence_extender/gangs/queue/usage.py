@@ -28,7 +28,8 @@ class Place:
 
     ``created`` orders waiting gangs. ``held`` is what the gang holds of its queue's quota. ``asks`` is what it asks for
     while it waits. Both are empty unless some queue has a quota or a weight. ``elsewhere`` is what members hold of the
-    quotas of other queues, in which they got their places.
+    quotas of other queues, in which they got their places. ``beyond`` are the places that it has beyond those with
+    which it began; each counts as one more gang that runs.
     """
 
     queue: str
@@ -38,6 +39,7 @@ class Place:
     held: Resources = NOTHING
     asks: Resources = NOTHING
     elsewhere: tuple[tuple[str, Resources], ...] = ()
+    beyond: int = 0
 
     @property
     def groups(self) -> tuple[Group, Group]:
@@ -76,7 +78,7 @@ class Usage:
         return self._places.get(key)
 
     def running(self, group: Group) -> int:
-        """Return how many gangs run."""
+        """Return how many gangs run, and places beyond those with which gangs began."""
         return self._running[group]
 
     def held(self, group: Group) -> Resources:
@@ -114,7 +116,7 @@ class Usage:
         age = place.created, key
         for group in place.groups:
             if place.runs:
-                self._running[group] += 1
+                self._running[group] += 1 + place.beyond
             else:
                 insort(self._waiting.setdefault(group, []), age)
 
@@ -127,7 +129,7 @@ class Usage:
                     del self._held[group]
         for group in place.groups:
             if place.runs:
-                self._running[group] -= 1
+                self._running[group] -= 1 + place.beyond
                 if not self._running[group]:
                     del self._running[group]
                 continue
