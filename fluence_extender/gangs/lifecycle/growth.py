@@ -5,12 +5,17 @@ Unschedulable, gated or not. The conditions state since when the gang asks, so a
 stopped. Nodes that join after that time are held for the gang; if several gangs ask, for the first in line. A gang that
 isn't placed within a limit stops asking and gives up these nodes.
 
+Nodes that are held and not enough keep others waiting. So none is held for a gang that nodes can't complete: one with a
+member that fits on no node, or that needs more nodes than its namespace's share. If no further node joins for a while,
+or the last ones take too long, they are open to all, and for some time none is held for that namespace.
+
 Invariants: a gang asks only if each of its members would fit on a node that is known or stated. No node is held for a
 gang that doesn't ask.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -29,6 +34,7 @@ from fluence_extender.model.names import GATE
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
+from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import EligibilityIndex, passes, refusal, signature
 
 ASKED, LET_GO = "AskedForNodes", "NoNodesCame"
@@ -39,6 +45,22 @@ LACKING = (ReasonCode.BUSY, ReasonCode.UNSATISFIABLE)
 STILL_LACKING = (*LACKING, ReasonCode.BEHIND_RESERVATION, ReasonCode.QUEUED, ReasonCode.PREEMPTING)
 """The reasons with which a gang that already asks goes on asking."""
 
+HOLD_LASTS = 120.0
+LONGEST_HOLD = 300.0
+"""Seconds since the last node joined, and since the first, after which nodes that complete no gang are open to all."""
+
+HOLDS_AGAIN = 600.0
+"""Seconds from then on whose new nodes aren't held for gangs of that namespace."""
+
+LEAST_SHARE = 32
+"""So many nodes may be held for the gangs of one namespace, or half of the cluster's if those are more."""
+
+MOST_KINDS = 16
+"""No node is held for a gang with more kinds of members: each kind is compared with each node."""
+
+MOST_JUDGED = 8
+"""So many gangs of a namespace that can't be completed are found whenever nodes change; no node is held for others."""
+
 FORGOTTEN_AFTER = 60.0
 """Seconds for which a gang without pods is remembered as asking: a Job's pods may be yet to come."""
 
@@ -48,13 +70,21 @@ class Growing:
     """The state of a gang that lacks nodes.
 
     ``seen`` is when it was looked at last, and ``again_at`` when it may ask, on the controller's clock. It has asked
-    since ``asks_since``, in seconds since the epoch, 0 if it doesn't ask. ``nodes`` are the new nodes held for it.
+    since ``asks_since``, in seconds since the epoch, 0 if it doesn't ask. ``nodes`` are the new nodes held for it, of
+    which the first joined at ``first`` and the last at ``last``, on the controller's clock.
     """
 
     seen: float
     again_at: float
     asks_since: float = 0.0
     nodes: set[str] = field(default_factory=set)
+    first: float = 0.0
+    last: float = 0.0
+
+    @property
+    def lapses(self) -> float:
+        """When the nodes that are held are open to all, on the controller's clock."""
+        return min(self.last + HOLD_LASTS, self.first + LONGEST_HOLD) if self.nodes else NEVER
 
 
 class ClusterGrowth:
@@ -83,6 +113,8 @@ class ClusterGrowth:
         self.sizes = NodeSizes(limits.largest_node)
         self._gangs: dict[GangKey, Growing] = {}
         self._handed_out: object = None
+        self._not_before: dict[str, float] = {}
+        """By namespace, until when new nodes aren't held for its gangs, in seconds since the epoch."""
 
     def passes(self, gang: Gang) -> frozenset[object]:
         """Return the gangs that ask and that ``gang`` is ahead of: the nodes held for them are open to it."""
@@ -107,6 +139,7 @@ class ClusterGrowth:
 
     def forget(self) -> None:
         """Hold nothing any more, because another replica leads."""
+        self._not_before.clear()
         for key in list(self._gangs):
             self._end(key)
 
@@ -116,7 +149,14 @@ class ClusterGrowth:
         for key in [key for key, one in self._gangs.items() if key not in gangs]:
             if now > self._gangs[key].seen + FORGOTTEN_AFTER:
                 self._end(key)
+        for key, one in self._gangs.items():
+            if now >= one.lapses:
+                self._release(key, one)
+                self._not_before[key.namespace] = self._calendar() + HOLDS_AGAIN
         asking = [key for key, one in self._gangs.items() if one.asks_since and key in gangs]
+        present, wait = {key.namespace for key in asking}, self._not_before
+        for namespace in [one for one in wait if one not in present and wait[one] < self._calendar()]:
+            del wait[namespace]
         basis = self._eligibility.journal.now, tuple(asking)
         if not asking or basis == self._handed_out:
             return
@@ -125,15 +165,49 @@ class ClusterGrowth:
         for key in sorted(asking, key=lambda key: turn(gangs[key])):
             one = self._gangs[key]
             one.nodes &= nodes.keys()
+            self._ledger.preemptor_holds.keep(key, one.nodes)
             taken |= one.nodes
         first = min(self._gangs[key].asks_since for key in asking)
         new = [node for node in nodes.values() if node.created >= int(first) and node.name not in taken]
-        for key in sorted(asking, key=lambda key: turn(gangs[key])):
+        share = max(LEAST_SHARE, -(-len(nodes) // 2))
+        left = Counter(dict.fromkeys({key.namespace for key in asking}, share))
+        for key in asking:
+            left[key.namespace] -= len(self._gangs[key].nodes)
+        failed = Counter[str]()
+        for key in sorted(asking, key=lambda key: turn(gangs[key])) if new else ():
             one, lacking = self._gangs[key], gangs[key].placeless()
-            mine = {node.name for node in new if suits(node, one.asks_since, lacking)}
+            since = max(one.asks_since, self._not_before.get(key.namespace, 0.0))
+            fitting = [node for node in new if suits(node, since, lacking)]
+            mine = {node.name for node in fitting[: max(left[key.namespace], 0)]}
+            if not mine or failed[key.namespace] >= MOST_JUDGED:
+                continue
+            if not self._may_complete(lacking, share):
+                failed[key.namespace] += 1
+                continue
             new = [node for node in new if node.name not in mine]
+            left[key.namespace] -= len(mine)
+            one.first, one.last = one.first if one.nodes else now, now
             one.nodes |= mine
             self._ledger.preemptor_holds.keep(key, one.nodes)
+
+    def _may_complete(self, lacking: Sequence[Member], share: int) -> bool:
+        """Return whether ``share`` further nodes may be enough for these members, each of which fits on some node."""
+        kinds = {(one.pod.requests, signature(one.pod)): one.pod for one in lacking}
+        nodes, possible = self._eligibility.nodes, self._eligibility.possible
+        if len(kinds) > MOST_KINDS or not all(
+            any(pod.requests.fits(nodes[name].allocatable) for name in possible(pod))
+            for pod in kinds.values()
+        ):
+            return False
+        free = self._ledger.free.now()
+        wanted = Resources.total(one.pod.requests for one in lacking)
+        for name in {kind for pod in kinds.values() for kind, _ in pod.requests.items()}:
+            column = free.columns.get(name)
+            there = int(free.free[:, column].clip(0).sum()) if column is not None else 0
+            largest = max((node.allocatable[name] for node in nodes.values()), default=0)
+            if wanted[name] > there + share * largest:
+                return False
+        return True
 
     def due(self, gang: Gang, now: float) -> tuple[list[Action], float]:
         """Return the actions for a gang that was looked at, and when to look at it again."""
@@ -152,7 +226,7 @@ class ClusterGrowth:
         if one is not None:
             one.seen = now
             actions += self._proceed(gang, one, lacking, now)
-            look = self._asks_until(one, now) if one.asks_since else one.again_at
+            look = min(self._asks_until(one, now), one.lapses) if one.asks_since else one.again_at
         gang.asks_since = one.asks_since if one is not None else 0.0
         writes = list(self._wrong_conditions(gang, lacking, now))
         return [*actions, *writes], min(look, now + self._limits.asked_again) if writes else look

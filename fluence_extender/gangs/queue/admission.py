@@ -20,6 +20,7 @@ from fluence_extender.gangs.queue.dependencies import Dependee, Dependencies, un
 from fluence_extender.gangs.queue.ends import declared
 from fluence_extender.gangs.queue.fair_shares import FairShares
 from fluence_extender.gangs.queue.obstacles import (
+    duration_obstacle,
     hold_obstacle,
     limit_obstacle,
     queue_obstacle,

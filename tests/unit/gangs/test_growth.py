@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.gangs.lifecycle.growth import ASKED, LET_GO
+from fluence_extender.gangs.lifecycle import growth
+from fluence_extender.gangs.lifecycle.growth import ASKED, HOLD_LASTS, HOLDS_AGAIN, LET_GO, LONGEST_HOLD
+from fluence_extender.model.names import GATE
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import Resources
 from fluence_extender.model.taints import Taint, Toleration
-from tests.core.values import node
+from tests.core.values import asks, node
 from tests.core.world import LIMITS, World
 from tests.unit.gangs.conftest import MakeWorld, announced, gang
 
@@ -246,3 +248,97 @@ def test_pods_with_devices_ask_only_where_nodes_lack_amounts(growing: World) -> 
     pods = gang(growing, "train", 1000, 1000, devices={"qpu": 1})
     growing.advance(60)
     assert not any(asking(growing, *pods))
+
+
+@pytest.fixture
+def hostile(growing: World) -> World:
+    """A cluster whose only node is taken, so that all that comes waits for nodes."""
+    gang(growing, "running", 4000)
+    growing.advance(2)
+    return growing
+
+
+def others(w: World, cpu: int = 3000) -> Pod:
+    """A pod of another namespace."""
+    made = w.pod("other", "others", gates=(GATE,), requests=asks(cpu, 1))
+    w.advance(5)
+    return made
+
+
+def test_node_is_not_kept_for_a_gang_of_which_a_member_fits_on_no_node(hostile: World) -> None:
+    w = hostile
+    (one,) = gang(w, "train", 3000, size=2)
+    w.pod(
+        "never",
+        labels=one.labels,
+        annotations=one.annotations,
+        gates=(GATE,),
+        requests=asks(3000, 1),
+        node_selector={"kind": "none"},
+    )
+    w.advance(30)
+    assert asking(w, one) == [True]
+    join(w, "new-1")
+    assert w.nodes_of(others(w)) == ["new-1"]
+
+
+def test_node_is_not_kept_for_a_gang_that_needs_more_than_its_namespaces_share(hostile: World) -> None:
+    w = hostile
+    pods = gang(w, "train", *[3000] * 50)
+    w.advance(30)
+    assert all(asking(w, *pods))
+    join(w, "new-1")
+    assert w.nodes_of(others(w)) == ["new-1"]
+
+
+def test_incomplete_gang_keeps_nodes_for_a_while_and_its_namespace_none_for_longer(world: MakeWorld) -> None:
+    w = world(node("n0"), limits=replace(GROWING, grow_within=10_000.0))
+    gang(w, "running", 4000)
+    pods = gang(w, "train", *[3000] * 4)
+    w.advance(20)
+    join(w, "new-1")
+    waits = others(w)
+    assert w.nodes_of(waits) == [""]
+    w.advance(HOLD_LASTS)
+    assert w.nodes_of(waits) == ["new-1"]
+    assert all(asking(w, *pods))
+    more = gang(w, "more", *[3000] * 3)
+    w.advance(20)
+    join(w, "new-2")
+    late = w.pod("late", "others", gates=(GATE,), requests=asks(3000, 1))
+    w.advance(5)
+    assert w.nodes_of(late) == ["new-2"]
+    w.advance(HOLDS_AGAIN)
+    join(w, "new-3")
+    last = w.pod("last", "others", gates=(GATE,), requests=asks(3000, 1))
+    w.advance(5)
+    assert w.nodes_of(last, *more) == ["", "", "", ""]
+
+
+def test_nodes_that_go_on_coming_are_kept_no_longer_than_a_limit(world: MakeWorld) -> None:
+    w = world(node("n0"), limits=replace(GROWING, grow_within=10_000.0))
+    gang(w, "running", 4000)
+    gang(w, "train", *[3000] * 20)
+    w.advance(20)
+    waits = others(w)
+    for number in range(int(LONGEST_HOLD / 60) + 2):
+        join(w, f"new-{number}")
+        w.advance(58)
+    assert all(w.nodes_of(waits))
+
+
+def test_gangs_of_one_namespace_share_what_is_kept_for_it(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(growth, "LEAST_SHARE", 2)
+    w = world(node("n0"), limits=GROWING)
+    gang(w, "running", 4000)
+    w.advance(2)
+    for number in range(4):
+        gang(w, f"train-{number}", 3000, 3000)
+    w.advance(20)
+    for number in range(6):
+        w.cluster.put(replace(node(f"new-{number}", ready=False), created=float(int(w.loop.time()))))
+        w.advance(2)
+    kept = [w.ledger.preemptor_holds.kept_for(w.gang(f"train-{number}").key) for number in range(4)]
+    assert len(frozenset().union(*kept)) == 4
