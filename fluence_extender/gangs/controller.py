@@ -376,11 +376,11 @@ class Controller:
         """
         self.revision += 1
         # The pods may have been listed before the queues and Jobs by which their records are judged.
-        for pod in [one for one in self._pods.values() if one.ours and not one.foreseen]:
-            recorded = self._births.recorded(pod)
-            if recorded != pod:
-                self._pods[pod.uid] = recorded
-                self.registry.put_pod(recorded)
+        for pod in [
+            self._births.recorded(one) for one in self._pods.values() if one.ours and not one.foreseen
+        ]:
+            self._pods[pod.uid] = pod
+            self.registry.put_pod(pod)
         self.registry.begin()
         self.ledger.load(self.eligibility.nodes.values())
         foreign = (pod for pod in self._pods.values() if not pod.ours)
@@ -472,8 +472,7 @@ class Controller:
         if not self.started:
             return []
         self.take_decided()
-        for pod in self._foresee():
-            self.lifecycle.resume_place(pod.uid)
+        self.lifecycle.resume_places(self._foresee())
         if not self.leading:
             self._standby.step()
             return []

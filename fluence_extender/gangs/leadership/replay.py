@@ -6,7 +6,7 @@ their node again if it still suits them. All other pods are planned anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.member_states import BOUND, MemberEvent, move, update
@@ -64,17 +64,8 @@ def resume_steered(
         admission.note(gang)
     bound = (member.pod for _, member in registry.members() if member.state is BOUND and member.alive)
     taken = {index for pod in bound if (index := completion_index(pod)) is not None}
-    may_run: dict[GangKey, bool] = {}
-    for gang, member in sorted(pending, key=lambda one: (one[1].pod.created, one[1].pod.uid)):
-        index = completion_index(member.pod)
-        if gang.key not in may_run:
-            may_run[gang.key] = may_resume(admission, gang)
-        if not may_run[gang.key] or index in taken or not resume(ledger, node, gang, member):
-            continue
-        if index is not None:
-            taken.add(index)
-        if not admission.runs(gang.key):
-            admission.note(gang)
+    pending.sort(key=lambda one: (one[1].pod.created, one[1].pod.uid))
+    resume_all(pending, ledger, node, admission, taken)
 
 
 def _has_begun(gang: Gang) -> bool:
@@ -121,12 +112,30 @@ def take_up_devices(registry: Registry, ledger: Ledger) -> None:
         move(gang, member, MemberEvent.SEEN_BOUND, assignment, f"to {member.pod.node}", node=member.pod.node)
 
 
-def may_resume(admission: QueueAdmission, gang: Gang) -> bool:
-    """Return whether members of the gang may get the nodes to which they were steered before.
+def resume_all(
+    members: Iterable[tuple[Gang, Member]],
+    ledger: Ledger,
+    node: Callable[[str], Node | None],
+    admission: QueueAdmission,
+    taken: Collection[tuple[str, int]] = (),
+) -> None:
+    """Have the ledger hold the nodes to which members without a place were steered, where their gangs may run.
 
-    What was begun is completed. A user who suspended a Job and resumes it later finds its plan on the template still.
+    What was begun is completed. Other gangs need room in their queues: a user who suspended a Job and resumes it later
+    finds its plan on the template still. ``taken`` are the indexes of Jobs that have pods with places.
     """
-    return gang.begun or admission.has_room_to_run(gang)
+    gone, may_run = set(taken), dict[GangKey, bool]()
+    for gang, member in members:
+        index = completion_index(member.pod)
+        if gang.key not in may_run:
+            may_run[gang.key] = gang.begun or admission.has_room_to_run(gang)
+        if member.assignment is not None or index in gone or not may_run[gang.key]:
+            continue
+        if resume(ledger, node, gang, member):
+            if index is not None:
+                gone.add(index)
+            if not admission.runs(gang.key):
+                admission.note(gang)
 
 
 def resume(ledger: Ledger, find: Callable[[str], Node | None], gang: Gang, member: Member) -> bool:

@@ -363,7 +363,9 @@ class Attempts:
         room, or if the queue takes back what the members need.
         """
         over = self._quotas.obstacle(gang, ready)
-        if over is None:
+        if over is not None:
+            gang.attempt.again_at = self._quotas.refused.until(gang.key.namespace)
+        else:
             allowed, over = self._queue.admission.within_quota(gang, ready, fewest)
             if over is None or allowed >= fewest or self._preemption.takes_back(gang, ready[:fewest]):
                 return None

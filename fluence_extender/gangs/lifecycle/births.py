@@ -28,6 +28,7 @@ from fluence_extender.gangs.execution.actions import Action, Foresee, GateJobs, 
 from fluence_extender.gangs.lifecycle.foreseen_allowance import MOST_AT_ONCE, Allowance, split
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.lifecycle.member_states import STEERING, MemberEvent, move, steer_again
+from fluence_extender.gangs.lifecycle.refused_births import RefusedBirths
 from fluence_extender.gangs.membership.conventions.operators import mpi_job_name
 from fluence_extender.gangs.membership.foreseen import (
     ANY_INDEX,
@@ -71,12 +72,14 @@ class Births:
         limits: Limits,
         clock: Callable[[], float],
         admission: QueueAdmission,
+        refused: RefusedBirths,
     ) -> None:
         self._registry = registry
         self._ledger = ledger
         self._limits = limits
         self._clock = clock
         self._admission = admission
+        self._refused = refused
         self._jobs: dict[str, JobPods] = {}
         self._pods: dict[tuple[str, str], dict[int, dict[str, Pod]]] = {}
         """The real pods of Jobs, by the uid of the Job, the index and the uid of the pod."""
@@ -467,10 +470,11 @@ class Births:
         pods = (member.pod for gang in gangs for member in gang.alive() if not member.pod.foreseen)
         return any(self._workload_of(pod) is known for pod in pods)
 
-    def _patience(self, gangs: Iterable[Gang]) -> float:
+    def _patience(self, namespace: str, gangs: Iterable[Gang]) -> float:
         """Return for how many seconds these gangs keep their places while their pods aren't created."""
         unborn, stated = self._limits.unborn, map(self._admission.admission_timeout, gangs)
-        return min((unborn if one is None else one for one in stated), default=unborn)
+        usual = min((unborn if one is None else one for one in stated), default=unborn)
+        return self._refused.patience(namespace, usual)
 
     def _given_up(self, known: JobPods, now: float) -> list[JobPods]:
         """Give up the plan of a Job that has lost a place or whose pods aren't created; return the Jobs to suspend.
@@ -485,7 +489,9 @@ class Births:
         members = [found for uid in known.pending() if (found := self._registry.member(uid)) is not None]
         gangs = {gang.key: gang for gang, _ in members}
         if not known.pinned:
-            if now >= known.born + self._patience(gangs.values()):
+            if now >= known.born + self._patience(known.job.namespace, gangs.values()):
+                if any(one.pod.foreseen and one.assignment is not None for _, one in members):
+                    self._refused.failed(known.job.namespace)
                 known.claims = frozenset()
                 self._changed.add(known.job.uid)
             return []
@@ -494,8 +500,10 @@ class Births:
         lost = next((pod for key, pod in placeless.items() if _complete(gangs[key])), None)
         why = f"{lost.name} has no place on {lost.pinned_to} any more" if lost is not None else ""
         if not why and known.foreseen and not whole:
-            timeout = self._patience(gangs.values())
+            timeout = self._patience(known.job.namespace, gangs.values())
             why = f"its pods weren't created within {timeout:g} s" if now >= known.born + timeout else ""
+            if why:
+                self._refused.failed(known.job.namespace)
         if why and whole:
             self.gate(known.job.uid, why)
         if whole or not why:

@@ -8,11 +8,11 @@ being whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from fluence_extender.gangs.execution.actions import Action
-from fluence_extender.gangs.leadership.replay import may_resume, resume, resume_steered, take_over_bound
+from fluence_extender.gangs.leadership.replay import resume_all, resume_steered, take_over_bound
 from fluence_extender.gangs.lifecycle.attempts import Attempts
 from fluence_extender.gangs.lifecycle.births import Births
 from fluence_extender.gangs.lifecycle.deadlines import falls_late, undo
@@ -47,6 +47,7 @@ from fluence_extender.gangs.lifecycle.node_holds import NodeHolds
 from fluence_extender.gangs.lifecycle.pins import forget_displaced
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.lifecycle.refusals import last_verdicts
+from fluence_extender.gangs.lifecycle.refused_births import RefusedBirths
 from fluence_extender.gangs.lifecycle.requeues import Requeues
 from fluence_extender.gangs.lifecycle.resting import (
     Resting,
@@ -106,10 +107,11 @@ class Lifecycle:
             registry, ledger, self._places, planner, limits, clock, *taking, on_preempted
         )
         self._displacement = Displacement(self._places, planner, ledger, registry.workloads, limits)
-        quotas = self.namespace_quotas = NamespaceQuotas(registry.look_at)
+        refused = RefusedBirths(clock)
+        quotas = self.namespace_quotas = NamespaceQuotas(registry.look_at, refused)
         waiting = registry, ledger, self._places, self.preemption, self._displacement, self.queue
         self._attempts = Attempts(*waiting, quotas, planner.eligibility, clock)
-        self.births = Births(registry, ledger, limits, clock, self.admission)
+        self.births = Births(registry, ledger, limits, clock, self.admission, refused)
         eligibility = planner.eligibility
         self.growth = ClusterGrowth(
             registry, ledger, eligibility, self.births, quotas, limits, registry.gone.clock
@@ -401,11 +403,10 @@ class Lifecycle:
                 update(member, displaced_since=NEVER)
         self._look_at_all_first()
 
-    def resume_place(self, uid: str) -> None:
-        """Hold the node to which a foreseen pod is confined by its Job's plan, if it still has room."""
-        found = self._registry.member(uid)
-        if found is not None and found[1].assignment is None and may_resume(self.admission, found[0]):
-            resume(self._ledger, self._planner.node, *found)
+    def resume_places(self, foreseen: Iterable[Pod]) -> None:
+        """Hold the nodes to which foreseen pods are confined by their Jobs' plans, where these still have room."""
+        members = [found for pod in foreseen if pod.steered_to and (found := self._registry.member(pod.uid))]
+        resume_all(members, self._ledger, self._planner.node, self.admission)
 
     # Decisions.
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from fluence_extender.cluster.port import Changed, Deleted, Listed, Observation
+from fluence_extender.gangs.lifecycle.refused_births import RefusedBirths
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import QuotaCharge
@@ -24,10 +25,11 @@ Charges = Counter[QuotaCharge]
 class NamespaceQuotas:
     """The ResourceQuotas by namespace, and what foreseen pods will count for in them.
 
-    ``look_at`` has gangs tried again.
+    ``look_at`` has gangs tried again. ``refused`` knows the namespaces whose pods weren't created before.
     """
 
-    def __init__(self, look_at: Callable[[Iterable[GangKey]], None]) -> None:
+    def __init__(self, look_at: Callable[[Iterable[GangKey]], None], refused: RefusedBirths) -> None:
+        self.refused = refused
         self._look_at = look_at
         self._quotas: dict[str, dict[str, ResourceQuota]] = {}
         self._charged: dict[GangKey, Charges] = {}
@@ -74,8 +76,15 @@ class NamespaceQuotas:
         self._sums.clear()
 
     def obstacle(self, gang: Gang, ready: Sequence[Member]) -> Reason | None:
-        """Return which quota has no room for the pods of ``ready`` that don't exist yet, None if all have."""
+        """Return why the pods of ``ready`` that don't exist yet may get no places, None if they may.
+
+        A quota has no room for them, or what the namespace had places for before wasn't created.
+        """
         quotas = self._quotas.get(gang.key.namespace)
+        if any(one.pod.foreseen for one in ready) and not gang.begun:
+            barred = self.refused.obstacle(gang.key.namespace)
+            if barred is not None:
+                return barred
         if not quotas:
             return None
         own = _charges(ready)
