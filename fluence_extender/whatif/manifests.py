@@ -112,6 +112,10 @@ class SimulationRequest:
     notes: list[str] = field(default_factory=list)
 
 
+MOST_NAMESPACES = 16
+"""The most namespaces of the objects of a question: for each, the caller's right to see it is looked up."""
+
+
 class _Index(WorkloadIndex):
     """The objects among the manifests, and the existing PodGroups of the ``cluster``."""
 
@@ -124,6 +128,20 @@ class _Index(WorkloadIndex):
         if found is None and self._cluster is not None and kind in (PodGroup, CoschedulingGroup):
             return self._cluster.find(kind, namespace, name)
         return found
+
+
+def namespaces_of(manifests: Iterable[Manifest], namespace: str) -> list[str]:
+    """Return the namespaces of the objects, ``namespace`` for those without one. Raise `BadManifest`."""
+    found: dict[str, None] = {}
+    for manifest in manifests:
+        meta = manifest.get("metadata") or {}
+        named = (meta.get("namespace") or namespace) if isinstance(meta, dict) else namespace
+        if not isinstance(named, str):
+            raise BadManifest(f"{manifest['kind']}: metadata.namespace is not the name of a namespace")
+        found[named] = None
+    if len(found) > MOST_NAMESPACES:
+        raise BadManifest(f"objects in {len(found)} namespaces; ask about at most {MOST_NAMESPACES} at once")
+    return list(found)
 
 
 def requested_gangs(
@@ -197,7 +215,7 @@ def _named(manifests: Iterable[Manifest], namespace: str, notes: list[str]) -> I
         meta = manifest.setdefault("metadata", {})
         if not isinstance(meta, dict):
             raise BadManifest(f"{manifest['kind']}: metadata is not a mapping")
-        meta.setdefault("namespace", namespace)
+        meta["namespace"] = meta.get("namespace") or namespace
         meta["name"] = meta.get("name") or names.generate(manifest["kind"], meta)
         if names.is_repeated(manifest):
             notes.append(

@@ -25,8 +25,8 @@ from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason
 from fluence_extender.queueing.ends import expected_end
 from fluence_extender.queueing.entry import NEVER
-from fluence_extender.whatif.documents import read_manifests
-from fluence_extender.whatif.manifests import SimulationRequest, TooManyPods, requested_gangs
+from fluence_extender.whatif.documents import Manifest, read_manifests
+from fluence_extender.whatif.manifests import SimulationRequest, TooManyPods, namespaces_of, requested_gangs
 from fluence_extender.whatif.preemption_preview import PreemptionContext
 from fluence_extender.whatif.queue_terms import queue_terms
 from fluence_extender.whatif.result_json import results_as_json
@@ -53,6 +53,9 @@ LONGEST_EVALUATION, LOOK = 5.0, 0.01
 
 Rules = Callable[[], Awaitable[PreemptionRules]]
 
+Permit = Callable[[str], Awaitable[None]]
+"""Raises what is to be answered if the client may not see what is in a namespace."""
+
 _intervals_before: list[float] = []
 """The switch interval before the first computation, once for each computation that is under way."""
 
@@ -64,6 +67,10 @@ class TooManyQuestions(Exception):
 async def no_rules() -> PreemptionRules:
     """Return the rules where there is no cluster to read them from."""
     return PreemptionRules()
+
+
+async def anything(_: str) -> None:
+    """Permit every namespace, where clients may see all of them."""
 
 
 @contextmanager
@@ -102,10 +109,16 @@ class Simulator:
         self._turn = asyncio.Lock()
         self._waiting: Counter[str] = Counter()
 
-    async def answer(self, body: bytes, namespace: str = "default", client: str = "") -> dict[str, Any]:
+    async def answer(
+        self, body: bytes, namespace: str = "default", client: str = "", permit: Permit = anything
+    ) -> dict[str, Any]:
         """Return the answer as JSON values.
 
-        Raise `BadManifest`, or `TooManyQuestions` if too many of all clients or of this one wait.
+        An answer tells of PodGroups, claims, dependencies and users in the namespaces of the objects, so ``permit`` is
+        asked about each of them before anything is looked up.
+
+        Raise `BadManifest`, what ``permit`` raises, or `TooManyQuestions` if too many of all clients or of this one
+        wait.
         """
         if (waiting := self._waiting.total()) >= MOST_WAITING:
             raise TooManyQuestions(f"{waiting} other questions are waiting to be answered")
@@ -114,16 +127,19 @@ class Simulator:
         self._waiting[client] += 1
         try:
             async with self._turn:
-                return await self._answer(body, namespace, client)
+                return await self._answer(body, namespace, client, permit)
         finally:
             self._waiting -= Counter([client])
 
-    async def _answer(self, body: bytes, namespace: str, client: str) -> dict[str, Any]:
+    async def _answer(self, body: bytes, namespace: str, client: str, permit: Permit) -> dict[str, Any]:
         rules = await self._rules()
         workloads = self._controller.registry.workloads
         # A garbage collection over all objects of a large question would block the event loop.
         with short_switch_interval(), paused_collector():
-            request = await asyncio.to_thread(_read, body, namespace, rules, workloads, self._controller)
+            manifests = await asyncio.to_thread(read_manifests, body)
+            for one in namespaces_of(manifests, namespace):
+                await permit(one)
+            request = await asyncio.to_thread(_read, manifests, namespace, rules, workloads, self._controller)
             _check_size(request, len(self._controller.eligibility.nodes))
             await self._judge(request, client)
             context = await self._context(request, rules)
@@ -175,10 +191,14 @@ class Simulator:
 
 
 def _read(
-    body: bytes, namespace: str, rules: PreemptionRules, workloads: Workloads, controller: Controller
+    manifests: list[Manifest],
+    namespace: str,
+    rules: PreemptionRules,
+    workloads: Workloads,
+    controller: Controller,
 ) -> SimulationRequest:
     """Read the gangs and look up their claims, outside of the event loop."""
-    request = requested_gangs(read_manifests(body), namespace, rules.classes, workloads)
+    request = requested_gangs(manifests, namespace, rules.classes, workloads)
     _claim(request, controller)
     return request
 

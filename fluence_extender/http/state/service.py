@@ -21,7 +21,7 @@ from fluence_extender.http.state.nodes import node_detail, node_listing
 from fluence_extender.http.state.queue import line_listing, queue_listing, reservation_listing
 from fluence_extender.http.state.v1_queue import QueueEntry, QueueSummary, ReservedNodes
 from fluence_extender.model.accounting import AccountReader
-from fluence_extender.whatif.simulator import Rules, Simulator, no_rules
+from fluence_extender.whatif.simulator import Permit, Rules, Simulator, no_rules
 
 
 class ServiceState:
@@ -113,6 +113,6 @@ class ServiceState:
         """Return the namespaces of all pods that hold something."""
         return frozenset(held.namespace for held in self._controller.ledger.allocations.values())
 
-    async def simulate(self, manifests: bytes, namespace: str, client: str) -> dict[str, Any]:
+    async def simulate(self, manifests: bytes, namespace: str, client: str, permit: Permit) -> dict[str, Any]:
         """Return what would happen to the gangs of ``manifests``. Raises as `Simulator.answer` does."""
-        return await self._simulator.answer(manifests, namespace, client)
+        return await self._simulator.answer(manifests, namespace, client, permit)

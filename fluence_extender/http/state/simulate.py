@@ -13,7 +13,7 @@ from fluence_extender.http.readiness import not_ready
 from fluence_extender.http.state import sighted, v1
 from fluence_extender.http.state.problems import JSON, only_known, refusal
 from fluence_extender.http.state.service import ServiceState
-from fluence_extender.model.access import namespaces_in
+from fluence_extender.model.access import namespaces_in, pods_in
 from fluence_extender.whatif.documents import BadManifest
 from fluence_extender.whatif.simulator import TooManyQuestions
 
@@ -63,6 +63,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
         "description": "The manifests can't be read, make no pods or too many, or a parameter isn't known.",
     },
     401: {"model": v1.Refusal, "description": "The caller isn't identified."},
+    403: {"model": v1.Refusal, "description": "The caller may not list pods in a namespace of the objects."},
     422: {"model": v1.Refusal, "description": "A parameter has no possible value."},
     408: {"model": v1.Refusal, "description": "The body didn't arrive within 10 s."},
     413: {"model": v1.Refusal, "description": "More than 4 MiB."},
@@ -92,7 +93,8 @@ def simulate_route(service: ServiceState, gate: AccessGate) -> APIRouter:
     ) -> Response:
         """Plan the gangs of an array of objects on a copy of the ledger: where, or why not and until when.
 
-        A single object is taken as well, and so are Lists.
+        A single object is taken as well, and so are Lists. The caller needs the right to list pods in the namespaces of
+        the objects.
         """
         caller = await gate.admit(request.scope)
         if service.readiness.not_ready_reason:
@@ -102,9 +104,13 @@ def simulate_route(service: ServiceState, gate: AccessGate) -> APIRouter:
             return refusal(415, NOT_JSON)
         address = request.client.host if request.client is not None else ""
         client = f"user {caller.share}" if caller is not None else f"address {address}"
+
+        async def permit(namespace: str) -> None:
+            await gate.demand(request.scope, pods_in(namespace))
+
         try:
             body = await bodies.read(request.receive)
-            answer = await service.simulate(body, namespace, client)
+            answer = await service.simulate(body, namespace, client, permit)
         except RequestRefused as error:
             return refusal(error.status, str(error))
         except Disconnected:

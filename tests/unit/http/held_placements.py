@@ -17,6 +17,7 @@ from fluence_extender.http.state.listings import GraphExport, Items, Listing, Pi
 from fluence_extender.http.state.service import ServiceState
 from fluence_extender.http.state.v1_queue import QueueEntry, QueueSummary, ReservedNodes
 from fluence_extender.model.gang import Convention, HistoryKind
+from fluence_extender.whatif.simulator import Permit
 
 CREATED = datetime(2026, 6, 30, 12, tzinfo=UTC)
 LATER = CREATED + timedelta(milliseconds=125)
@@ -206,7 +207,7 @@ class HeldPlacements(ServiceState):
             raise self.failure
         return not self.protected.intersection(uids)
 
-    async def simulate(self, manifests: bytes, namespace: str, client: str) -> dict[str, Any]:
+    async def simulate(self, manifests: bytes, namespace: str, client: str, permit: Permit) -> dict[str, Any]:
         if self.failure is not None:
             raise self.failure
         return {"fits": True, "gangs": [], "ignored": [manifests.decode()], "notes": [namespace]}

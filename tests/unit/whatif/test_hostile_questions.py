@@ -18,7 +18,7 @@ from fluence_extender.http.listeners.gate import ReviewingGate
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.state.app import api_app
 from fluence_extender.http.state.simulate import NOT_JSON
-from fluence_extender.model.access import Caller, question
+from fluence_extender.model.access import Caller, pods_in, question
 from fluence_extender.whatif import simulation, simulator
 from fluence_extender.whatif.documents import BadManifest, read_manifests
 from fluence_extender.whatif.manifests import RequestedGang, requested_gangs
@@ -257,7 +257,9 @@ async def test_one_user_leaves_room_for_others_behind_the_same_address(
 ) -> None:
     users = [*greedy, "bert"]
     simulates = question("POST", "/v1/simulate")
-    callers = KnownCallers({user: Caller(user) for user in users}, {user: {simulates} for user in users})
+    callers = KnownCallers(
+        {user: Caller(user) for user in users}, {user: {simulates, pods_in("default")} for user in users}
+    )
     app = api_app(world.state, Metrics(), gate=ReviewingGate(callers))
     proxied = [("10.0.0.1", {"Authorization": f"Bearer {user}"}) for user in users]
     found = await answered(monkeypatch, app, proxied[:-1], proxied[-1])
@@ -268,7 +270,7 @@ async def test_one_user_at_several_addresses_is_one_client(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     simulates = question("POST", "/v1/simulate")
-    callers = KnownCallers({"anna": Caller("anna")}, {"anna": {simulates}})
+    callers = KnownCallers({"anna": Caller("anna")}, {"anna": {simulates, pods_in("default")}})
     app = api_app(world.state, Metrics(), gate=ReviewingGate(callers))
     askers = [(f"10.0.0.{at}", {"Authorization": "Bearer anna"}) for at in range(MOST_WAITING)]
     found = await answered(monkeypatch, app, askers, askers[0])
