@@ -67,8 +67,9 @@ class _Numbers:
             self.live.append(0)
             self._values.append(None)
         else:
-            for table in _tables.values():
-                table.forget(number)
+            for known_table in _tables.valuerefs():
+                if (found := known_table()) is not None:
+                    found.forget(number)
         capacity = {name: Capacity(amount) for name, amount in amounts.items()}
         plain = NodeDevice(device.driver, "", "", device.attributes, capacity, shareable=device.shareable)
         self.revision += 1
@@ -150,10 +151,11 @@ class Table:
     @property
     def complete(self) -> bool:
         """Whether the verdicts for all devices are known."""
-        if not self.fault and self._known_at != _numbers.revision:
+        revision = _numbers.revision
+        if not self.fault and self._known_at != revision:
             if len(self._unknown()):
                 return False
-            self._known_at = _numbers.revision
+            self._known_at = revision
         return True
 
     def lacking(self, most: int) -> list[Values]:
@@ -162,9 +164,10 @@ class Table:
         return [one for one in found if one is not None]
 
     def _unknown(self) -> np.ndarray[Any, np.dtype[np.intp]]:
-        self._grow()
-        codes = np.frombuffer(self._codes, dtype=np.uint8)
-        return np.flatnonzero((codes == UNKNOWN) & (np.frombuffer(_numbers.live, dtype=np.uint8) != 0))
+        # Copies, because what-if questions look from threads, and a buffer that is looked at can't grow.
+        live = np.frombuffer(bytes(_numbers.live), dtype=np.uint8) != 0
+        codes = np.frombuffer(bytes(self._codes).ljust(len(live), b"\0"), dtype=np.uint8)
+        return np.flatnonzero((codes[: len(live)] == UNKNOWN) & live)
 
     def _grow(self) -> None:
         more = len(_numbers.live) - len(self._codes)

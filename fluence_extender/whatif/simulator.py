@@ -11,8 +11,8 @@ import asyncio
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from fluence_extender.cluster.budgets import PreemptionRules
@@ -141,24 +141,29 @@ class Simulator:
                 await permit(one)
             request = await asyncio.to_thread(_read, manifests, namespace, rules, workloads, self._controller)
             _check_size(request, len(self._controller.eligibility.nodes))
-            await self._judge(request, client)
-            context = await self._context(request, rules)
-            terms = await self._terms(request)
-            taken, ends = snapshot_with_ends(self._controller, time.time())
-            return await asyncio.to_thread(_simulated, taken, request, time.time(), ends, context, terms)
+            async with self._judged(request, client):
+                context = await self._context(request, rules)
+                terms = await self._terms(request)
+                taken, ends = snapshot_with_ends(self._controller, time.time())
+                return await asyncio.to_thread(_simulated, taken, request, time.time(), ends, context, terms)
 
-    async def _judge(self, request: SimulationRequest, client: str) -> None:
-        """Have the selectors of the pods' claims evaluated, on the client's account, and wait a while for that."""
-        pods = (pod for gang in request.gangs for pod in gang.pods if pod.undecided)
+    @asynccontextmanager
+    async def _judged(self, request: SimulationRequest, client: str) -> AsyncIterator[None]:
+        """Have the selectors of the pods' claims evaluated, on the client's account, and wait a while for that.
+
+        The verdicts are kept within this context.
+        """
+        pods = (pod for gang in request.gangs for pod in gang.pods if pod.claims)
         wanted = list(dict.fromkeys(selectors_of(pod.claims) for pod in pods))
         judge, until = self._controller.devices.judge, time.monotonic() + LONGEST_EVALUATION
         try:
             while any(judge.want((self, at), f"client {client}", one)[1] for at, one in enumerate(wanted)):
                 if time.monotonic() > until:
-                    return
+                    break
                 await asyncio.sleep(LOOK)
             if wanted:
                 await asyncio.to_thread(_claim, request, self._controller)
+            yield
         finally:
             for at in range(len(wanted)):
                 judge.drop((self, at))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +20,8 @@ from fluence_extender.model.claims import Choice, ClaimSpec, DeviceRequest
 from fluence_extender.model.devices import DeviceClass, NodeDevice, ResourceClaimTemplate, ResourceSlice
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import ClaimRef, Pod
+from fluence_extender.whatif import simulator
+from fluence_extender.whatif.simulator import Simulator
 from tests.core.engine import FINE_EMBEDDED
 from tests.core.values import asks, node
 
@@ -222,3 +226,49 @@ def test_claims_are_compared_with_many_devices_a_little_at_a_time() -> None:
     assert steps > 5
     assert scene.is_placed("p")
     assert scene.is_placed("h")
+
+
+def question(expression: str) -> bytes:
+    """Return a what-if question: would a pod with such a claim fit?"""
+    exactly = {"deviceClassName": "gpus", "selectors": [{"cel": {"expression": expression}}]}
+    spec = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
+    template = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "t"},
+        "spec": {"spec": spec},
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {
+            "schedulerName": "fluence",
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+            "resourceClaims": [{"name": "c", "resourceClaimTemplateName": "t"}],
+        },
+    }
+    return json.dumps([template, pod]).encode()
+
+
+async def test_question_waits_for_the_verdicts_on_its_claims() -> None:
+    scene = Scene()
+    answers = []
+    for expression in (f'{ATTRIBUTES}.uuid == "u7"', f'{ATTRIBUTES}.uuid == "none"'):
+        asking = asyncio.create_task(
+            Simulator(scene.controller).answer(question(expression), client="user a")
+        )
+        while not asking.done():
+            scene.evaluate()
+            await asyncio.sleep(0.01)
+        answers.append((await asking)["fits"])
+    assert answers == [True, False]
+    assert scene.judge.idle
+
+
+async def test_question_says_so_if_its_verdicts_dont_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulator, "LONGEST_EVALUATION", 0.05)
+    scene = Scene()
+    answer = await Simulator(scene.controller).answer(question(f'{ATTRIBUTES}.uuid == "u8"'))
+    assert (answer["fits"], answer["gangs"][0]["why"]) == (False, "SelectingDevices")
+    assert scene.judge.next(0.0) is None
