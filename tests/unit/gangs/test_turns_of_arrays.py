@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fluence_extender.cluster.port import Kind
+from fluence_extender.gangs.lifecycle.refused_births import FIRST_PAUSE
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import COMPLETION_INDEX, GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.queue import Queue, SchedulingOptions
@@ -169,8 +170,12 @@ def test_room_of_an_array_whose_pods_do_not_come_is_given_back(world: MakeWorld)
     w.advance(2)
     other = w.jobs.submit_array("b", 1, 1)
     w.advance(20)
+    elsewhere = w.pod("p", "others", gates=(GATE,), requests=asks(1000, 1))
     assert w.cluster.job(other).suspended
     w.advance(15)
+    assert w.nodes_of(elsewhere) == ["n0"]
+    assert w.cluster.job(other).suspended
+    w.advance(FIRST_PAUSE)
     assert not w.cluster.job(other).suspended
     check(w)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from fluence_extender.gangs.lifecycle.refused_births import FIRST_PAUSE
 from fluence_extender.model.dependency import Ending
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import (
@@ -106,8 +107,12 @@ def test_room_of_a_workload_whose_pods_do_not_come_is_given_back(world: MakeWorl
     w.advance(2)
     other = mpi(w, "b", 1000, 1000, 1)
     w.advance(20)
+    elsewhere = w.pod("p", "others", gates=(GATE,), requests=asks(1000, 1))
     assert not resumed(w, other)
     w.advance(15)
+    assert w.nodes_of(elsewhere) == ["n0"]
+    assert not resumed(w, other)
+    w.advance(FIRST_PAUSE)
     assert resumed(w, other)
     check(w)
 
