@@ -67,9 +67,9 @@ def shown(url: URL) -> str:
 
 
 def _make_private(path: str) -> None:
-    """Make the file readable for us alone, and so the files that SQLite makes beside it: it says what all users ran."""
+    """Make the file private, and with it the files that SQLite makes beside it: they say what all users ran."""
     with contextlib.suppress(OSError):
-        # What can't be done here fails again when the database is opened, with its reason.
+        # If this fails, opening the database fails as well, and says why.
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.fchmod(file, 0o600)

@@ -44,7 +44,7 @@ the same way.
 
 
 class Work(threading.local):
-    """Counts what claims make this thread do: looks at a device for one choice, and states that searches examine."""
+    """Counts this thread's work for claims: looks at a device for one choice, and states that searches examine."""
 
     done = 0
 

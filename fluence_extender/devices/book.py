@@ -65,7 +65,7 @@ ClaimKey = tuple[str, str]
 class Touched:
     """Nodes by name and pods by uid that have to be taken in again.
 
-    ``counts``: what nodes host has to be counted anew, because verdicts have come in that were lacking.
+    ``counts`` says that missing verdicts have arrived, so what nodes host has to be counted again.
     """
 
     nodes: set[str] = field(default_factory=set)
@@ -76,8 +76,8 @@ class Touched:
 class DeviceBook:
     """Slices, classes, claims and templates, and the nodes and pods that they are joined with.
 
-    ``judge`` has selectors evaluated. A node whose devices have changed is
-    touched once it is known which classes they have, and a pod waits until it is known which devices it may have.
+    ``judge`` has selectors evaluated. If the devices of a node change, the node is touched once their classes are
+    known. A pod waits until it is known which devices it may have.
     """
 
     def __init__(self, judge: Judge) -> None:
@@ -253,14 +253,14 @@ class DeviceBook:
         return self._once_counted(Touched(self._pools.nodes() & self._nodes.keys(), set(self._pods)))
 
     def _once_counted(self, touched: Touched) -> Touched:
-        """Return what is touched, without the nodes if it isn't known yet which classes their devices have."""
+        """Return what is touched, but put the nodes off while the classes of some devices aren't known."""
         if touched.nodes and not self._classes.known:
             self._uncounted |= touched.nodes
             touched.nodes = set()
         return touched
 
     def decided(self) -> Touched:
-        """Return what is touched by the verdicts that have come in."""
+        """Return what the verdicts that have arrived touch."""
         settled = {one for one in self.judge.settled if isinstance(one, str)}
         touched = Touched(pods=settled, counts=self.judge.missed)
         if (self._uncounted or self._unclassed) and self._classes.known:
@@ -286,7 +286,7 @@ class DeviceBook:
             touched.pods.update(self._users.of(key))
             self._hold(one, one is new, touched)
             if one.extended_for:
-                # A claim may name any pod as its owner.
+                # A claim may name a pod of another namespace as its owner.
                 owner, pod = (one.namespace, one.extended_for), self._pods.get(one.extended_for)
                 if pod is not None and pod.namespace == one.namespace:
                     touched.pods.add(pod.uid)
@@ -469,7 +469,7 @@ class DeviceBook:
 
 
 def _asker(device_class: str) -> tuple[str, str]:
-    """Return by what name a class asks; pods ask by their uids."""
+    """Return the name under which a class asks the judge; pods ask under their uids."""
     return "class", device_class
 
 

@@ -51,7 +51,7 @@ class CelError(Exception):
 class Program:
     """A compiled expression. Raises `CelError` if it can't be read.
 
-    ``steps`` is what its last evaluation took, and ``costly`` the part of it beyond a few.
+    ``steps`` are those of its last evaluation, and ``costly`` is how many of them count as costly.
     """
 
     def __init__(self, expression: str) -> None:

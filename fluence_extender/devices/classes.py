@@ -37,7 +37,7 @@ class Classes:
 
     @property
     def known(self) -> bool:
-        """Whether it is known of all devices which classes they have."""
+        """Whether the classes of all devices are known."""
         return all(table(one).complete for kind in self.by_name.values() for one in kind.selectors)
 
     def backing(self, resource: str) -> DeviceClass | None:

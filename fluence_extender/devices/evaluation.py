@@ -28,13 +28,13 @@ MOST_REMEMBERED = 10_000
 """The most verdicts that are cached for one expression."""
 
 SECONDS = 0.05
-"""The processor time of one piece of work, after which the rest of its devices is left for later."""
+"""Seconds of processor time for one piece of work; after that, the rest of its devices is left for later."""
 
 LONGEST_ERROR = 1_000
 """The most characters of an error."""
 
 STEPS_OF_A_CHARACTER = 10
-"""The steps that compiling one character of an expression counts as."""
+"""Compiling one character of an expression counts as so many steps."""
 
 Place = tuple[str, str, str]
 """What is read: see `cel.Read`."""
@@ -42,9 +42,9 @@ Place = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Findings:
-    """What a piece of work has found: the verdicts of the first devices, at least one, or the fault of the expression.
+    """The result of a piece of work: verdicts for the first devices, at least for one, or the fault of the expression.
 
-    ``steps`` is what it took, and ``costly`` the steps beyond a few for each evaluation.
+    ``steps`` are those that it took, and ``costly`` is how many of them count as costly.
     """
 
     verdicts: list[bool | str] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Findings:
 
 
 class Evaluations:
-    """Compiled expressions, with what is known of them."""
+    """Compiled expressions with their earlier verdicts."""
 
     def __init__(self) -> None:
         self._selectors: OrderedDict[str, _Selector] = OrderedDict()
@@ -111,7 +111,7 @@ class _Selector:
             self.fault = str(error)[:LONGEST_ERROR]
 
     def verdict(self, device: NodeDevice, answer: Findings) -> bool | str:
-        """Return whether it selects the device, or why that can't be decided; add what it took to ``answer``."""
+        """Return whether it selects the device, or why that can't be decided; add its steps to ``answer``."""
         at = self._known
         while isinstance(at, _Branch):
             at = at.by_value.get(_value_at(device, at.place))
@@ -157,7 +157,7 @@ class _Selector:
 
 
 def _value_at(device: NodeDevice, place: Place) -> object:
-    """Return what an evaluation reads there: one value with its type, or the names and values of a domain or of all."""
+    """Return what is read at ``place``: one value with its type, or the names and values of one domain or of all."""
     kind, domain, name = place
     if kind == "driver":
         return device.driver

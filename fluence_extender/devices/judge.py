@@ -1,8 +1,9 @@
-"""Who may have how much evaluated: the asks of pods and classes, in turn by namespace, within their budgets.
+"""Decides which selectors are evaluated next, and how much each namespace may have evaluated.
 
-An *ask* is the selectors of one pod's claims. Equal asks of a namespace are one. It is settled once all verdicts are
-known, or once it has used up its budget. Each piece of work is one expression for some devices; namespaces take turns,
-and so do the asks of one namespace. The classes' selectors, which administrators write, come first and have no budget.
+An *ask* holds the selectors of one pod's claims. Pods of a namespace with equal selectors share one ask. An ask is
+settled once all its verdicts are known, or once it has used up its budget. Each piece of work is one expression for
+some devices; namespaces take turns, and so do the asks of one namespace. The classes' selectors, which administrators
+write, come first and have no budget.
 
 The judge does no I/O: its owner takes a piece, has it evaluated elsewhere, and brings the answer back.
 """
@@ -33,7 +34,7 @@ STEPS_AT_ONCE, STEPS_A_SECOND = 1_000_000, 50_000
 """The steps that a namespace may take at once, and how many it gets back each second."""
 
 STEPS_OF_A_LOSS = 2 * STEPS_AT_ONCE
-"""The steps that an expression costs which ends the process that evaluates it."""
+"""The steps that an expression is charged if it ends the process that evaluates it."""
 
 DEVICES_AT_ONCE = 500
 """The most devices of one piece of work."""
@@ -42,7 +43,7 @@ LOOKS = 100
 """The most asks that are looked at for the next piece of work; more looks follow after a break."""
 
 ADMINISTRATORS = ""
-"""The namespace of what administrators ask."""
+"""The namespace under which the selectors of classes are kept; administrators write them."""
 
 UNDER_WAY = "the CEL selectors of its claims are being evaluated"
 HELD = (
@@ -71,7 +72,7 @@ class Piece:
 
 @dataclass(slots=True, eq=False)
 class _Ask:
-    """Selectors, for the pods ``askers``; those of ``told`` have been told that they wait. No ``tables``: held back."""
+    """The selectors of the pods ``askers``. Pods in ``told`` know that they wait. A held ask has no ``tables``."""
 
     namespace: str
     selectors: tuple[str, ...]
@@ -98,7 +99,7 @@ class _Ask:
 
 @dataclass(slots=True)
 class _Account:
-    """What one namespace asks for and has used: ``steps`` are those that it had left at the time ``at``."""
+    """What one namespace asks for and has used. It had ``steps`` left at the time ``at``."""
 
     asks: dict[tuple[str, ...], _Ask] = field(default_factory=dict)
     open: OrderedDict[_Ask, None] = field(default_factory=OrderedDict)
@@ -126,7 +127,7 @@ class _Account:
 
 
 class Judge:
-    """Keeps the asks. With ``evaluate``, everything is evaluated at once: there is no loop to keep free.
+    """Keeps the asks. With ``evaluate``, it evaluates them at once, because there is no event loop to keep free.
 
     ``on_work`` is called when there may be work.
     """
@@ -144,7 +145,7 @@ class Judge:
     # What is asked.
 
     def want(self, asker: Hashable, namespace: str, selectors: tuple[str, ...]) -> tuple[str, str]:
-        """Ask for selectors; return why the asker can't be served (""), and what it has to wait for ("")."""
+        """Ask for selectors; return why the asker can't be served, and why it has to wait; "" if it needn't."""
         known = self._ask_of.get(asker)
         if known is None or (known.namespace, known.selectors) != (namespace, selectors):
             self.drop(asker)
@@ -213,13 +214,13 @@ class Judge:
 
     @property
     def settled(self) -> list[Hashable]:
-        """Those who waited and needn't any longer; each is returned once."""
+        """The askers that waited and have their verdicts; each is returned once."""
         found, self._settled = list(self._settled), {}
         return found
 
     @property
     def missed(self) -> bool:
-        """Whether somebody looked for verdicts that have come in since; said once."""
+        """Whether verdicts have arrived that somebody had looked for in vain; it is true only once."""
         found, self._missed = self._missed, False
         return found
 
@@ -234,7 +235,7 @@ class Judge:
         return not self._outdated and not any(one.open for one in self._accounts.values())
 
     def next(self, now: float) -> Piece | None:
-        """Return the next piece of work, None if no namespace may have one now; if `restless`, ask once more."""
+        """Return the next piece of work, None if there is none now. If `restless`, call it again soon."""
         if self._outdated:
             self._outdated = False
             for account in self._accounts.values():
@@ -271,7 +272,7 @@ class Judge:
             one.missed = False
 
     def take(self, piece: Piece, answer: Findings, now: float) -> None:
-        """Take in what the evaluation of a piece has found."""
+        """Record the verdicts for a piece, and charge its steps."""
         if answer.fault:
             piece.table.fail(answer.fault)
         for values, found in zip(piece.values, answer.verdicts, strict=False):
@@ -280,7 +281,7 @@ class Judge:
         self._count(piece, answer.steps, now)
 
     def lose(self, piece: Piece, why: str, now: float) -> None:
-        """Take in that the evaluation of a piece ended the process that did it."""
+        """Record that a piece ended the process that evaluated it."""
         piece.table.fail(why)
         self._count(piece, STEPS_OF_A_LOSS, now)
 

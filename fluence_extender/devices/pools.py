@@ -23,7 +23,7 @@ from fluence_extender.model.devices import (
 from fluence_extender.model.multimap import Multimap
 
 MOST_REMEMBERED = 4096
-"""The most claims of which it is cached whether they could get a shared device."""
+"""The most claims for which the service caches whether they could get a shared device."""
 
 Pool = tuple[str, str]
 """Driver and name."""

@@ -1,10 +1,10 @@
-"""What is known of CEL selectors: for which devices each of them holds.
+"""The known verdicts of CEL selectors: which devices each of them selects.
 
-Nothing is evaluated here: users write expressions, so a process of its own evaluates them (`evaluation`), as far as the
-`judge` lets it. A verdict that isn't known yet is None.
+Nothing is evaluated here. Users write expressions, so a separate process evaluates them (`evaluation`) when the `judge`
+allows it. A verdict that isn't known yet is None.
 
 Devices are told apart by the values that an expression can read. Equal values have one number while a device has them,
-and an expression's verdicts are one byte for each number. So it takes little to find out what isn't known yet.
+and an expression's verdicts are one byte for each number. So missing verdicts are found fast.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNKNOWN, NO, YES, FAILED = range(4)
 class Values:
     """What an expression can read of a device. ``device`` is a device with these values alone.
 
-    ``serial`` is theirs for good, ``number`` while a device has them.
+    ``serial`` never changes. ``number`` is theirs only while some device has them.
     """
 
     __slots__ = ("__weakref__", "device", "number", "serial")
@@ -83,7 +83,7 @@ class _Numbers:
         self._free.append(number)
 
     def at(self, number: int) -> Values | None:
-        """Return the values with a number, None if no device has them any more."""
+        """Return the values with a number, None if no device has them."""
         known = self._values[number]
         return known() if known is not None else None
 
@@ -96,7 +96,7 @@ class Table:
     """The verdicts of one expression.
 
     ``fault`` is its error for all devices, "" if there is none. ``costly`` counts the steps beyond a few for each
-    evaluation. ``missed``: somebody asked for a verdict that wasn't known.
+    evaluation. ``missed`` says that somebody asked for a verdict that wasn't known.
     """
 
     __slots__ = ("__weakref__", "_codes", "_known_at", "_texts", "costly", "expression", "fault", "missed")
@@ -144,7 +144,7 @@ class Table:
         return f"the selector {_cut(self.expression)} {_cut(why)}"
 
     def forget(self, number: int) -> None:
-        """Forget the verdict for a number, which gets other values."""
+        """Forget the verdict for a number that is about to stand for other values."""
         if number < len(self._codes):
             self._codes[number] = UNKNOWN
 
@@ -164,7 +164,7 @@ class Table:
         return [one for one in found if one is not None]
 
     def _unknown(self) -> np.ndarray[Any, np.dtype[np.intp]]:
-        # Copies, because what-if questions look from threads, and a buffer that is looked at can't grow.
+        # Copy the verdicts: threads of what-if questions read them, and a buffer can't grow while it is read.
         live = np.frombuffer(bytes(_numbers.live), dtype=np.uint8) != 0
         codes = np.frombuffer(bytes(self._codes).ljust(len(live), b"\0"), dtype=np.uint8)
         return np.flatnonzero((codes[: len(live)] == UNKNOWN) & live)
@@ -176,7 +176,7 @@ class Table:
 
 
 def table(expression: str) -> Table:
-    """Return the table of an expression, which lives while somebody keeps it."""
+    """Return the table of an expression. It is dropped once nobody refers to it."""
     known = _tables.get(expression)
     if known is None:
         known = _tables[expression] = Table(expression)
@@ -184,12 +184,12 @@ def table(expression: str) -> Table:
 
 
 def values_of(device: NodeDevice) -> Values:
-    """Return the values of a device; those of published devices are known already."""
+    """Return the values of a device; published devices have them already."""
     return device.values if isinstance(device.values, Values) else _numbers.of(device)
 
 
 def numbered(described: ResourceSlice) -> ResourceSlice:
-    """Return a slice whose devices have their values."""
+    """Return the slice with the values of its devices set."""
     devices = tuple(replace(one, values=_numbers.of(one)) for one in described.devices)
     return replace(described, devices=devices)
 

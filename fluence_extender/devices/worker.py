@@ -1,7 +1,7 @@
-"""The process that evaluates users' selectors: a question a line comes in, an answer a line goes out.
+"""The process that evaluates users' selectors: it reads one question a line, and writes one answer a line.
 
-Whatever an expression does to it, it ends itself: the kernel ends it after `PROCESSOR_SECONDS` of one question and
-refuses it memory beyond `MOST_ADDRESSES`. It also ends once it has grown, or once nobody asks any more.
+No expression can keep it busy for good: the kernel ends it after `PROCESSOR_SECONDS` of one question, and refuses it
+memory beyond `MOST_ADDRESSES`. It ends itself once it has grown too large, or once its input ends.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ MOST_ADDRESSES = 2**30
 """Bytes of its address space."""
 
 GROWN = 256 * 2**10
-"""KiB of memory after which it ends, so that another begins."""
+"""KiB of memory beyond which it ends, so that a new one replaces it."""
 
 NO_MEMORY = "needs too much memory"
 
 
 class Described(msgspec.Struct, array_like=True):
-    """What can be read of a device, by its serial number; versions are apart because they look like texts."""
+    """What an expression can read of a device. Versions are kept apart from texts, because in JSON they look alike."""
 
     serial: int
     driver: str
@@ -39,7 +39,7 @@ class Described(msgspec.Struct, array_like=True):
 
 
 class Question(msgspec.Struct, array_like=True):
-    """For which devices, given by serial numbers, does an expression hold? ``described`` are those that are new."""
+    """Which devices, given by serial numbers, does the expression select? ``described`` has those that are new."""
 
     expression: str
     devices: list[int]
@@ -54,7 +54,7 @@ def describe(serial: int, device: NodeDevice) -> Described:
 
 
 def device_of(one: Described) -> NodeDevice:
-    """Return a device of which the same can be read."""
+    """Return a device with what was described."""
     attributes: dict[str, Attribute] = {**one.attributes}
     attributes.update((name, Version(text)) for name, text in one.versions.items())
     capacity = {name: Capacity(amount) for name, amount in one.amounts.items()}
@@ -62,14 +62,14 @@ def device_of(one: Described) -> NodeDevice:
 
 
 def main() -> None:
-    """Findings until nobody asks any more."""
+    """Answer questions until the input ends."""
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_AS, (MOST_ADDRESSES, MOST_ADDRESSES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     decode, encode = msgspec.json.Decoder(Question).decode, msgspec.json.Encoder().encode
     evaluations, known = Evaluations(), dict[int, NodeDevice]()
-    # What the library makes once isn't charged to the first question.
+    # The one-time work of the library isn't charged to the first question.
     evaluations.judge("true", ())
     for line in sys.stdin.buffer:
         signal.setitimer(signal.ITIMER_PROF, PROCESSOR_SECONDS)

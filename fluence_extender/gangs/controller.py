@@ -48,7 +48,7 @@ from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
 
 PODS_AT_ONCE = 64
-"""The most pods that are taken in again before others have their turn."""
+"""The most pods that are taken in again before other work has its turn."""
 
 ReadResources = Callable[[ResourcesFile], VirtualResources | None]
 
@@ -170,7 +170,7 @@ class Controller:
         self._take_touched(touched)
 
     def take_decided(self) -> None:
-        """Take in what new verdicts on selectors say of nodes and pods."""
+        """Bring nodes and pods up to date with new verdicts on selectors."""
         self._take_touched(self.devices.decided())
 
     def _take_touched(self, touched: Touched) -> None:
@@ -330,7 +330,7 @@ class Controller:
             self._accounts.changed(pod)
 
     def _foresee(self, whole: bool = False) -> list[Pod]:
-        """Bring the foreseen pods up to date, a bounded part unless ``whole``; return those that are new or changed."""
+        """Bring foreseen pods up to date, only a part unless ``whole``; return those that are new or changed."""
         gone, coming = self._births.changes(whole)
         for pod in gone:
             self._drop_pod(pod)
@@ -375,7 +375,7 @@ class Controller:
         our pods that were steered and aren't bound yet. All other pods are planned anew.
         """
         self.revision += 1
-        # The pods may have been listed before the queues and Jobs by which their records are judged.
+        # The pods may have been listed before the queues and Jobs that decide which records count.
         for pod in [
             self._births.recorded(one) for one in self._pods.values() if one.ours and not one.foreseen
         ]:

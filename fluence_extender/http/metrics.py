@@ -78,7 +78,7 @@ class Metrics:
         )
         self._untried = Gauge(
             "fluence_oldest_untried_seconds",
-            "How long the gang that has waited the longest for an attempt has waited for it; 0 if all were tried.",
+            "The longest time for which a gang that may start has waited for an attempt; 0 if all were tried.",
             registry=registry,
         )
         self._ready = Gauge(
@@ -177,7 +177,7 @@ class Metrics:
     def set_queues(self, queues: Mapping[str, QueueCount], untried: float) -> None:
         """Set the gauges of the queues, by name; queues that are gone have none.
 
-        ``untried`` is for how many seconds some gang that may start hasn't been tried.
+        ``untried`` is the longest time, in seconds, for which a gang that may start has waited for an attempt.
         """
         self._untried.set(untried)
         for gauge in (self._queue_waiting, self._queue_running, self._queue_oldest):

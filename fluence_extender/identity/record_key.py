@@ -1,11 +1,11 @@
-"""The key by which all replicas know the service's own records on users' objects, in a Secret.
+"""The key with which all replicas seal the service's records on users' objects. It is kept in a Secret.
 
-The Secret holds ``key``, by which records are sealed, and may hold ``former``, by which records are believed that were
-sealed before. Each is the text of 32 bytes in hexadecimal digits. The replica that finds no key makes one. It is read
-once, when a replica starts, and held in memory. So a Secret that is changed or deleted changes nothing for a process
-that runs.
+The Secret holds ``key``, which seals records. It may also hold ``former``: records that this older key sealed are
+believed as well. Each is 32 bytes, written in hexadecimal digits. A replica that finds no key makes one. A replica
+reads the Secret once, when it starts, and keeps the keys in memory. So a change of the Secret has no effect on a
+running process.
 
-Invariant: a key is only written where there is none, and of several replicas that make one all use the first.
+Invariant: a key is written only where there is none. If several replicas make one, all use the first that was written.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PAUSE = 1.0
 """Seconds until the Secret is asked for again while the API server doesn't answer."""
 
 REFUSED = range(400, 500)
-"""The HTTP statuses of answers that asking again doesn't change, but for those below."""
+"""The HTTP statuses after which it doesn't help to ask again, except for those below."""
 
 LATER = (401, 408, 409, 429)
 
@@ -40,8 +40,8 @@ LATER = (401, 408, 409, 429)
 async def shared_seal(objects: Objects, namespace: str) -> Seal:
     """Return the seal of all replicas, after making its key if there is none.
 
-    Where the Secret may not be read or written, or its content is no key, return a seal of this process alone: after a
-    restart its records count for nothing.
+    If the Secret may not be read or written, or its content isn't a key, return a seal of this process alone: its
+    records count for nothing after a restart.
     """
     path = f"/api/v1/namespaces/{namespace}/secrets/{SECRET}"
     while True:

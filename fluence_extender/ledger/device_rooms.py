@@ -26,13 +26,14 @@ MOST = 128
 """The most pods with the same claims that are counted on one node."""
 
 WORK_AT_ONCE = 4_000
-"""The work (`allocator.Work`) of counting before others have their turn."""
+"""The most work (`allocator.Work`) of one count before other tasks have their turn."""
 
 WORK_OF_A_PLAN = 20_000
-"""The work of one attempt to place a gang once its claims are counted; a node that isn't counted then hosts none."""
+"""The most work of one attempt to place a gang after its claims are counted; a node that isn't counted by then hosts
+none."""
 
 WORK_OF_A_REASON = 20_000
-"""The looks at devices for the reason why claims can't be planned."""
+"""The most looks at devices to find out why claims can't be planned."""
 
 MOST_PREPARED = 256
 """The most different claims of one gang that are counted before it is tried."""
@@ -129,7 +130,8 @@ class _Hosted:
         return known
 
     def fill(self, nodes: Collection[str], until: int) -> bool:
-        """Count the nodes that weren't counted yet until so much work is done; return whether all are counted."""
+        """Count nodes that aren't counted yet, until the work done reaches ``until``; return whether all are
+        counted."""
         if len(self.nodes) >= len(nodes):
             return True
         for node in nodes:
@@ -277,7 +279,7 @@ class DeviceRooms:
 
     @property
     def is_spent(self) -> bool:
-        """Whether the work of an attempt is done, so that nothing more is counted for it."""
+        """Whether the attempt has used up its work, so that nothing more is counted for it."""
         return work.done >= self._until
 
     def prepare(self, some: Iterable[Claims]) -> bool:

@@ -1,7 +1,7 @@
-"""Which known word users mean by one that isn't known, for a bounded number of words of each namespace.
+"""Hints: which known word a user may have meant by an unknown one. Each namespace gets a bounded number of them.
 
-To compare two words takes the product of their lengths, so no decision waits for it: a hint is made when a text is
-shown. Users choose the words, and they may choose thousands.
+To compare two words takes time in proportion to the product of their lengths. So no decision waits for a hint: it is
+made when a text is shown. The number is bounded because users may write thousands of words.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 MOST_WORDS = 8
-"""The words of one namespace that get a hint."""
+"""The most words of one namespace that get a hint."""
 
 MOST_NAMESPACES = 1000
-"""The namespaces whose hints are kept: those that asked for one last."""
+"""The most namespaces whose hints are kept: those that asked most recently."""
 
 
 class Hints:
@@ -24,7 +24,7 @@ class Hints:
         self._found: OrderedDict[str, dict[str, str]] = OrderedDict()
 
     def of(self, namespace: str, word: str, otherwise: str) -> str:
-        """Return the hint for a word, ``otherwise`` if too many other words of the namespace have one."""
+        """Return the hint for a word, or ``otherwise`` if too many other words of the namespace have one."""
         found = self._found.setdefault(namespace, {})
         self._found.move_to_end(namespace)
         if len(self._found) > MOST_NAMESPACES:

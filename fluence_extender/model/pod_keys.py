@@ -188,7 +188,7 @@ def _elsewhere(key: str, elsewhere: bool, where: str) -> str:
 
 @lru_cache(maxsize=1024)
 def meant(key: str) -> str:
-    """Return which key users may mean by an unknown one. It takes time, so bound how often it is asked."""
+    """Return which key a user may have meant by an unknown one. This takes time, so bound the number of calls."""
     known = {one.removeprefix(OURS): "label" for one in REQUESTED_LABELS}
     known |= {one.removeprefix(OURS): "annotation" for one in REQUESTED}
     word = key.removeprefix(OURS).lower().replace("_", "-")

@@ -68,7 +68,7 @@ class Reason:
     ``text`` is for everyone who sees the gang, so it names no object of another namespace. ``with_names`` is the same
     sentence with those names, "" if there are none. Where a gang lacks amounts of nodes, ``fitting`` is how many of its
     members fit, and ``lacking`` are the resources which the next member lacks. ``gathering``: the gang isn't whole
-    yet. ``advice`` returns the end of the sentence; it takes time, so it is asked only when the reason is shown.
+    yet. ``advice`` returns the end of the sentence; it takes time, so it is called only when the reason is shown.
     """
 
     code: ReasonCode
@@ -94,7 +94,7 @@ class Reason:
 
     @property
     def shown(self) -> Reason:
-        """The reason with its advice, for somebody who reads it."""
+        """The reason with its advice, as users read it."""
         advice = self.advice() if self.advice is not None else ""
         return replace(self, advice=None).followed_by(advice) if advice else self
 

@@ -1,4 +1,4 @@
-"""What the service writes on users' objects about places, sealed so that nobody else can write it.
+"""Seals on the records of places that the service writes on users' objects: nobody else can write such a record.
 
 A record says with which gang a pod got its place, how large that gang was, and to which queue the place is charged
 (`promise`). Users may write any annotation. So a record ends with a *seal*: a keyed digest over the record and the
@@ -6,10 +6,10 @@ object for which it was written. The record of a pod is sealed for the pod's uid
 template is sealed for the Job, because the pods that are made of the template carry it: the seal names the Job by a
 digest of its uid.
 
-Invariants: a record whose seal isn't right is treated as if it weren't there. A record that was copied to another pod,
-to another Job or into another namespace, or that says another gang, size or queue, isn't right. A Job's record counts
-for pods that this Job controls. On a bound pod it counts whatever controls the pod: users may take a pod's owner away,
-and no pod is bound with a record that another pod brought, because the service overwrites it when it places the pod.
+Invariants: a record whose seal isn't right is treated as if it weren't there. The seal isn't right if the record was
+copied to another pod, Job or namespace, or if its gang, size or queue was changed. A Job's record counts for pods that
+this Job controls. On a bound pod it counts whatever controls the pod: users may take a pod's owner away, and no pod is
+bound with a record that another pod brought, because the service overwrites it when it places the pod.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ class Seal:
         return f"{record}{SEALED}{name}{OF_JOB}{_digest(self._keys[0], namespace, name + OF_JOB, record)}"
 
     def believed(self, pod: Pod) -> Pod:
-        """Return the pod without a record, and its pin, that the service hasn't sealed for it."""
+        """Return the pod; without its record and pin if the service hasn't sealed the record for it."""
         return pod if self._is_right(pod, pod.annotations.get(PLACED_ANNOTATION, "")) else without_record(pod)
 
     def believed_job(self, job: Job) -> Job:
-        """Return the Job without the plan on its template if that has no record which was sealed for this Job."""
+        """Return the Job; without the plan on its template if the record there isn't sealed for this Job."""
         if not (job.nodes or job.placed_with):
             return job
         record, name, seal = _parts(job.placed_with)
@@ -106,14 +106,14 @@ def unsealed(text: str) -> str:
 
 
 def _parts(text: str) -> tuple[str, str, str]:
-    """Return a record, the digest of the Job's uid for which it was sealed or "" for a pod's, and the seal."""
+    """Return a record, the digest of its Job's uid ("" if it was sealed for a pod), and the seal."""
     record, _, end = text.rpartition(SEALED) if len(text) <= LONGEST_RECORD else ("", "", "")
     name, _, seal = end.rpartition(OF_JOB)
     return record, name, seal
 
 
 def _digest(key: bytes, namespace: str, whose: str, record: str) -> str:
-    """Return the seal. Neither a namespace nor ``whose`` has a line's end."""
+    """Return the seal. Neither a namespace nor ``whose`` contains a newline."""
     said = "\n".join((namespace, whose, record)).encode()
     return base64.urlsafe_b64encode(hmac.digest(key, said, "sha256")[:SEAL_BYTES]).decode()
 

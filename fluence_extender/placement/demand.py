@@ -73,7 +73,7 @@ def grouped(demands: Sequence[Demand], pins: Mapping[str, str] | None = None) ->
 
 
 def unplannable(pods: Iterable[Pod]) -> Reason | None:
-    """Return why pods can't be planned as they are, or not yet, None if they can."""
+    """Return why some pods can't be planned as they are, or can't be planned yet; None if all can."""
     for pod in pods:
         if pod.problem:
             return Reason(ReasonCode.INVALID_REQUEST, f"pod {pod.name}: {pod.problem}")

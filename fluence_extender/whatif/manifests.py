@@ -113,7 +113,7 @@ class SimulationRequest:
 
 
 MOST_NAMESPACES = 16
-"""The most namespaces of the objects of a question: for each, the caller's right to see it is looked up."""
+"""The most namespaces that the objects of a question may have. The caller's right to see each of them is looked up."""
 
 
 class _Index(WorkloadIndex):
@@ -131,7 +131,7 @@ class _Index(WorkloadIndex):
 
 
 def namespaces_of(manifests: Iterable[Manifest], namespace: str) -> list[str]:
-    """Return the namespaces of the objects, ``namespace`` for those without one. Raise `BadManifest`."""
+    """Return the namespaces of the objects; an object without one counts as in ``namespace``. Raise `BadManifest`."""
     found: dict[str, None] = {}
     for manifest in manifests:
         meta = manifest.get("metadata") or {}

@@ -49,12 +49,12 @@ SWITCH_INTERVAL = 0.0005
 """Seconds after which a computing thread hands the interpreter over to one that waits for it."""
 
 LONGEST_EVALUATION, LOOK = 5.0, 0.01
-"""Seconds in which the selectors of a question's claims have to be evaluated, and between looks at that."""
+"""Seconds that a question waits for the verdicts on its claims' selectors, and seconds between looks at them."""
 
 Rules = Callable[[], Awaitable[PreemptionRules]]
 
 Permit = Callable[[str], Awaitable[None]]
-"""Raises what is to be answered if the client may not see what is in a namespace."""
+"""Raises the error to answer with if the client may not see what is in a namespace."""
 
 _intervals_before: list[float] = []
 """The switch interval before the first computation, once for each computation that is under way."""
@@ -70,7 +70,7 @@ async def no_rules() -> PreemptionRules:
 
 
 async def anything(_: str) -> None:
-    """Permit every namespace, where clients may see all of them."""
+    """Permit every namespace. It serves where clients may see all of them."""
 
 
 @contextmanager
@@ -149,7 +149,7 @@ class Simulator:
 
     @asynccontextmanager
     async def _judged(self, request: SimulationRequest, client: str) -> AsyncIterator[None]:
-        """Have the selectors of the pods' claims evaluated, on the client's account, and wait a while for that.
+        """Have the selectors of the pods' claims evaluated at the client's expense, and wait a while for the verdicts.
 
         The verdicts are kept within this context.
         """

@@ -1,7 +1,7 @@
 """What a user with the role ``edit`` in one namespace may try against all others.
 
-Each attack takes a scene and fills or changes what the user may. It runs until it has done all it wants, or until the
-scene is over.
+Each attack takes a scene, and creates or changes what the user may. It runs until it is done, or until the scene is
+over.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ QUEUES = 60
 
 @dataclass(slots=True)
 class Scene:
-    """The user's namespace as the user reaches it, the cluster as its administrator does, and the service's address."""
+    """The user's access to the namespace, the administrator's access to the cluster, and the service's address."""
 
     user: Namespace
     admin: Api
     url: str
     over: threading.Event = field(default_factory=threading.Event)
     made: list[str] = field(default_factory=list)
-    """Paths of what isn't in a namespace, to be deleted at the end."""
+    """Paths of objects outside namespaces, which are deleted at the end."""
 
     def create(self, manifests: Iterable[Manifest]) -> int:
         """Create objects as the user, several at a time, until the scene is over; return how many are created."""
@@ -169,7 +169,7 @@ def hold(scene: Scene, pods: int) -> None:
 
 
 def edit(scene: Scene, paths: Sequence[str]) -> None:
-    """Change an annotation of one object after the other, 20 a second, until the scene is over."""
+    """Change an annotation of one object after another, 20 objects a second, until the scene is over."""
     for number in count():
         if scene.over.wait(0.05):
             return

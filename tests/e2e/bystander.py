@@ -1,4 +1,5 @@
-"""What an attack costs another tenant: how long his small pods wait for their node, and `/readyz` for its answer."""
+"""What an attack costs another tenant: how long small pods wait for their nodes, and probes of `/readyz` for
+answers."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ PAUSE = 0.1
 """Seconds between a pod and the next, and between a probe and the next."""
 
 NEVER = 60.0
-"""Seconds after which a pod without a node, or a probe without an answer, counts as one that waited for so long."""
+"""A pod without a node, or a probe without an answer, counts as having waited for this many seconds."""
 
 
 @dataclass(slots=True)
@@ -48,7 +49,7 @@ def quantile(seconds: Sequence[float], part: float) -> float:
 def measured(namespace: Namespace, url: str) -> Iterator[Waits]:
     """Create small pods in ``namespace`` and probe the service at ``url`` while this lasts, and measure the waits.
 
-    What waits at the end is waited for: up to `NEVER` seconds.
+    At the end it waits for the last pod and the last probe, up to `NEVER` seconds.
     """
     waits, over = Waits(), threading.Event()
     number = count()

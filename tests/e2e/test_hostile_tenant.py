@@ -1,8 +1,8 @@
-"""A user with the role ``edit`` in one namespace doesn't delay the pods of another tenant, whatever he creates.
+"""A user with the role ``edit`` in one namespace can't delay the pods of another tenant, whatever the user creates.
 
 During attacks in full size (`make attacks`, on a machine that does nothing else), 99 of 100 pods of another tenant are
 bound within a second, and 99 of 100 probes of `/readyz` are answered within 0.3 s. The short form shares its machine
-with other tests. So both are measured before the attack too, and what the machine takes anyway is added.
+with other tests. So both are also measured before the attack, and the allowance grows by what the machine takes anyway.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tests.localcluster import ApiError, ControlPlane
 
 BOUND_WITHIN, READY_WITHIN = 1.0, 0.3
 SHARED_MACHINE = 3.0
-"""How many times as long the short form may take, beyond what was measured before it began."""
+"""How many times as long the waits of the short form may be, beyond what was measured before it began."""
 
 CALM, ATTACKED = (10.0, 60.0) if FULL else (2.0, 5.0)
-"""Seconds for which is measured before the attack, and at least during it."""
+"""Seconds of measurement before the attack, and the fewest seconds of measurement during it."""
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def other(control_plane: ControlPlane, namespace: Namespace) -> Iterator[Namespa
 def test_reviews_are_answered_during_a_flood_of_forged_ones(
     control_plane: ControlPlane, installation: Installation, scene: Scene, other: Namespace
 ) -> None:
-    """Any pod may call the webhook. What it is asked by the API server meanwhile concerns everybody's pods."""
+    """Any pod may call the webhook. Meanwhile the API server asks it about everybody's pods."""
     with running(control_plane) as admission:
         admission.wait_until_called(quantum())
 
@@ -104,7 +104,7 @@ def test_other_tenants_are_served_during(
     with measured(other, scene.url) as during:
         attacker.start()
         attacker.join(ATTACKED)
-        # What has been created goes on to work for some time.
+        # The objects keep the service at work for some time.
         time.sleep(CALM)
         scene.over.set()
     attacker.join()

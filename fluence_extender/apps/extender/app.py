@@ -51,8 +51,8 @@ log = structlog.get_logger(__name__)
 
 LISTED_FIRST = (Kind.NODE, Kind.POD, Kind.JOB, Kind.RESOURCES_FILE)
 GROUPS_TIMEOUT = 5.0
-"""Seconds to wait for the lists of PodGroups and other workloads, which we may not be allowed to read, and as many for
-the selectors of claims."""
+"""Seconds to wait for the lists of PodGroups and other workloads, which we may not be allowed to read. After that, the
+start waits as long for the selectors of claims."""
 
 GARBAGE = 20_000
 """The number of new objects between two runs of the collector, which finds little: reference counts free nearly all of
@@ -200,7 +200,7 @@ async def _run(
 async def _follow(
     session: ClusterSession, controller: Controller, driver: Driver, namespace: str, following: asyncio.Event
 ) -> None:
-    """Read the key of our records, by which pods and Jobs are judged as they are seen; then follow the cluster."""
+    """Read the key that tells which records on pods and Jobs are ours; then follow the cluster."""
     controller.registry.seal = await shared_seal(session.objects, namespace)
     # From here on each write needs the lead.
     session.permit_writes(driver.fence.demand)

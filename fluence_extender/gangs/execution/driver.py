@@ -36,7 +36,7 @@ RESTS = 2
 """The gathering time is this many times as long as the last decision: a large gang causes thousands of changes."""
 
 YIELDS = 8
-"""How often other work of the loop has its turn between two steps while gangs are left that a step could try."""
+"""How often other work of the loop has its turn between two steps while some gangs aren't tried yet."""
 
 TICK = 1.0
 """Seconds between looks at the clock when nothing is observed."""
@@ -195,7 +195,7 @@ class Driver:
             await self.executor.finish()
 
     async def _rest(self) -> None:
-        """Wait until a decision is due: at once, but for other work, if the last one was cut short."""
+        """Wait until a decision is due. If the last one was cut short, only give other work its turn."""
         if self._cut_short:
             for _ in range(YIELDS):
                 await asyncio.sleep(0)

@@ -1,7 +1,8 @@
-"""Users' selectors are evaluated in a process of its own, which this module starts, asks and, if need be, kills.
+"""Has users' selectors evaluated in a separate process, which it starts, asks and, if need be, kills.
 
-It starts when there is something to evaluate, and anew after it has ended. If it ends over a question, the question is
-asked once more; if it ends again, or at once where it says that it took too long, the expression selects nothing.
+The process starts when there is something to evaluate, and again after it has ended. If it ends during a question, a
+new process gets the question once more. If that one ends too, or if the first says that the question took too long, the
+expression selects nothing.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ log = structlog.get_logger(__name__)
 COMMAND = (sys.executable, "-m", "fluence_extender.devices.worker")
 
 LONGEST = 20.0
-"""Seconds after which a process that doesn't answer is killed; processor time ends most of them before."""
+"""Seconds after which a process that doesn't answer is killed; the limit on processor time mostly ends it earlier."""
 
 PAUSE = 5.0
-"""Seconds before another process is started after one couldn't be."""
+"""Seconds to wait after a process couldn't be started."""
 
 BREAK = 0.005
-"""Seconds in which others have the loop where many asks are looked at."""
+"""Seconds for which other work has the loop, between looks at many asks."""
 
 LOOK = 0.5
 """Seconds between looks at namespaces that have used up their steps."""
@@ -52,7 +53,7 @@ _decode = msgspec.json.Decoder(Findings).decode
 
 
 class _Lost(Exception):
-    """The process has ended, or had to be ended, over a question; the text says why."""
+    """The process has ended, or was killed, during a question; the text says why."""
 
 
 class Evaluator:
@@ -97,7 +98,7 @@ class Evaluator:
                 await self._rests.wait()
 
     async def _wait(self) -> None:
-        """Wait for work, but not long while somebody waits until a namespace has steps again."""
+        """Wait for work, but only shortly while asks wait until their namespace has steps again."""
         idle = self._judge.idle
         if idle:
             self._rests.set()

@@ -121,8 +121,8 @@ def resume_all(
 ) -> None:
     """Have the ledger hold the nodes to which members without a place were steered, where their gangs may run.
 
-    What was begun is completed. Other gangs need room in their queues: a user who suspended a Job and resumes it later
-    finds its plan on the template still. ``taken`` are the indexes of Jobs that have pods with places.
+    Gangs that have begun are completed. Other gangs need room in their queues: a Job's plan stays on its template while
+    a user suspends the Job, and such a plan may be old. ``taken`` are the indexes of Jobs that have pods with places.
     """
     gone, may_run = set(taken), dict[GangKey, bool]()
     for gang, member in members:

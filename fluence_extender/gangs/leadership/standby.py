@@ -28,7 +28,7 @@ LEADER_PLACES = Reason(
 
 
 SETTLED_WITHIN = 0.004
-"""Seconds after which a step settles no more gangs that have changed."""
+"""The most seconds that a step spends on settling gangs that have changed."""
 
 
 class Standby:

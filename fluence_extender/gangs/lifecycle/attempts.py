@@ -5,9 +5,9 @@ promised gang is tried first with the members that it lacks, and then by itself 
 
 Invariant: a step tries gangs for a bounded time, however many wait. So gangs that can't be placed delay neither the
 placed ones nor other work. Half of the time is for the first gangs in order. Unless the last of these gets its places,
-the rest is for further gangs, of which the namespaces have one after the other, and at least for one of them. So each
-gang gets its attempt, even if the ledger changes before a pass is through. While reservations are searched for, only
-some steps try further gangs, and those that the queue has stopped are tried again after all reservations are found.
+the rest is for further gangs, for which the namespaces take turns. At least one further gang is tried. So each gang
+gets its attempt, even if the ledger changes before a pass is through. While reservations are searched for, only some
+steps try further gangs, and those that the queue has stopped are tried again after all reservations are found.
 
 Gangs that a rule keeps waiting aren't tried: `rules` says why when they are looked at. A limit may be reached during a
 step, so it is looked at again here.
@@ -110,7 +110,7 @@ class Attempts:
         return self._round.unfinished
 
     def untried_for(self, now: float) -> float:
-        """Return for how many seconds the gang that has waited the longest for an attempt has waited for it."""
+        """Return the longest time, in seconds, for which a gang has waited for an attempt."""
         oldest = min((place.gang.attempt.since for place in self._round.left()), default=now)
         return max(0.0, now - max(oldest, self._behind_since))
 

@@ -56,7 +56,7 @@ LOOK_EVERY = 0.5
 """Seconds between two checks whether a resumed Job has lost a place; each check goes through all its pods."""
 
 LONGEST_PLAN = 200 * 1024 - 32
-"""The most bytes of a plan's node names: the policy takes at most 200 KiB, with the time until which it binds pods."""
+"""The most bytes of a plan's node names. The policy takes 200 KiB, which include the time until which it binds pods."""
 
 
 class Births:
@@ -172,7 +172,7 @@ class Births:
                 self._changed.add(uid)
 
     def recorded(self, pod: Pod) -> Pod:
-        """Return a real pod with what the service recorded on it or on its Job's template, and no other record."""
+        """Return a real pod with the record that the service sealed for it or for its Job, and with no other record."""
         pod = self._admission.believed(pod)
         place = completion_index(pod)
         known = self._job(pod, place[0]) if place is not None else None
@@ -219,7 +219,7 @@ class Births:
         return known, ANY_INDEX, known is not None and self._registry.member(pod.uid) is None
 
     def _job(self, pod: Pod, uid: str) -> JobPods | None:
-        """Return the tracked workload of that uid if it is in the pod's namespace: pods may name owners of others."""
+        """Return the tracked workload with that uid if it is in the pod's namespace: pods may name any owner."""
         known = self._jobs.get(uid)
         return known if known is not None and known.job.namespace == pod.namespace else None
 
@@ -319,7 +319,7 @@ class Births:
 
     @property
     def unfinished(self) -> bool:
-        """Whether pods are to be foreseen or removed that the last `changes` left for the next one."""
+        """Whether the last `changes` left pods that the next one has to foresee or remove."""
         return any(self._is_due(self._jobs[uid]) for uid in self._changed)
 
     def _is_due(self, known: JobPods) -> bool:
@@ -328,8 +328,8 @@ class Births:
     def changes(self, whole: bool = False) -> tuple[list[Pod], list[Pod]]:
         """Return the foreseen pods to remove, and those that are new or have changed.
 
-        What changes for Jobs that wait or are gone is bounded for each namespace; the rest is left for the next call.
-        No bound counts if ``whole``.
+        For Jobs that wait or are gone, each namespace has a bound on changes, unless ``whole``; the rest is left for
+        the next call.
         """
         gone: list[Pod] = []
         coming: list[Pod] = []
@@ -375,7 +375,7 @@ class Births:
         return sorted(self._changed, key=key)
 
     def _settle(self, known: JobPods) -> None:
-        """Note that all of a Job's pods are foreseen that have to be, and forget a Job that is over."""
+        """Note that nothing is left to foresee for a Job, and forget a Job that is over."""
         uid = known.job.uid
         self._changed.discard(uid)
         self._open.discard(uid)

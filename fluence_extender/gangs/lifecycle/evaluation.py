@@ -27,16 +27,16 @@ EVALUATED_WITHIN = 0.004
 """Seconds after which a step evaluates no more gangs that have changed."""
 
 LARGE = 500
-"""The fewest members of a gang that isn't looked at each time it changes, but at the pace of its namespace."""
+"""A gang with this many members isn't looked at each time it changes, but at the pace of its namespace."""
 
 LOOKED_AT_FIRST, LOOKED_AT_A_SECOND = 10_000, 5_000
-"""The members of large waiting gangs of a namespace that are looked at at once, and in each second after that.
+"""For large waiting gangs of a namespace: the members that may be looked at in one go, and more of them each second.
 
 A look takes some 30 µs for each member, and users may change a gang many times a second.
 """
 
 ALL_FIRST = 16
-"""In so many steps in a row no gang is tried because changed gangs are left. After that, each step does both."""
+"""The most steps in a row that try no gang because changed gangs are left. After that, each step does both."""
 
 
 class Evaluation:
@@ -66,7 +66,7 @@ class Evaluation:
         """Whether the last step left changed gangs for the next one."""
 
     def all_first(self) -> None:
-        """Let no gang be tried before those are evaluated that have changed until now."""
+        """Let no gang be tried until all gangs that have changed so far are evaluated."""
         self._first = set(self._registry.dirty)
 
     def evaluate_changed(self, looked_at: set[GangKey], now: float) -> None:

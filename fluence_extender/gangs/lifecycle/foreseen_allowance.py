@@ -1,4 +1,4 @@
-"""How many pods may be foreseen for each namespace: a Job of a few lines may announce thousands.
+"""Bounds how many pods are foreseen for each namespace: a Job of a few lines may announce thousands.
 
 No quota counts pods that don't exist, but each takes memory and time of the service. So the number of a namespace's
 foreseen pods is bounded, and so is the rate at which they are made. Invariant: whatever the other namespaces have
@@ -19,10 +19,10 @@ MOST_FORESEEN = 100_000
 """The most foreseen pods of all namespaces. A namespace may have at most half of what the others leave of them."""
 
 MOST_AT_ONCE = 500
-"""The most pods of one namespace that a step foresees of waiting Jobs, and that it forgets of Jobs that are gone."""
+"""The most pods of one namespace that a step foresees for waiting Jobs, and that it forgets for Jobs that are gone."""
 
 AT_FIRST, A_SECOND = 4000, 500
-"""The pods of a namespace's waiting Jobs that are foreseen at once after a quiet time, and in each later second."""
+"""For a namespace's waiting Jobs: the pods foreseen in one go after a quiet time, and more of them each second."""
 
 
 class Allowance:

@@ -5,9 +5,10 @@ Unschedulable, gated or not. The conditions state since when the gang asks, so a
 stopped. Nodes that join after that time are held for the gang; if several gangs ask, for the first in line. A gang that
 isn't placed within a limit stops asking and gives up these nodes.
 
-Nodes that are held and not enough keep others waiting. So none is held for a gang that nodes can't complete: one with a
-member that fits on no node, or that needs more nodes than its namespace's share. If no further node joins for a while,
-or the last ones take too long, they are open to all, and for some time none is held for that namespace.
+Nodes that are held keep other gangs waiting, even if they aren't enough. So no node is held for a gang that new nodes
+can't complete: one with a member that fits on no node, or that needs more nodes than its namespace's share. If no
+further node joins for a while, or the last ones take too long, the held nodes open to all. For some time after that, no
+node is held for that namespace.
 
 Invariants: a gang asks only if each of its members would fit on a node that is known or stated. No node is held for a
 gang that doesn't ask.
@@ -47,19 +48,19 @@ STILL_LACKING = (*LACKING, ReasonCode.BEHIND_RESERVATION, ReasonCode.QUEUED, Rea
 
 HOLD_LASTS = 120.0
 LONGEST_HOLD = 300.0
-"""Seconds since the last node joined, and since the first, after which nodes that complete no gang are open to all."""
+"""Held nodes that don't complete a gang open to all this many seconds after the last joined, or after the first."""
 
 HOLDS_AGAIN = 600.0
-"""Seconds from then on whose new nodes aren't held for gangs of that namespace."""
+"""Seconds after that during which new nodes aren't held for gangs of that namespace."""
 
 LEAST_SHARE = 32
-"""So many nodes may be held for the gangs of one namespace, or half of the cluster's if those are more."""
+"""The most nodes held for the gangs of one namespace: this number, or half of the cluster's nodes if that is more."""
 
 MOST_KINDS = 16
 """No node is held for a gang with more kinds of members: each kind is compared with each node."""
 
 MOST_JUDGED = 8
-"""So many gangs of a namespace that can't be completed are found whenever nodes change; no node is held for others."""
+"""Once so many gangs of a namespace can't be completed by the present nodes, no node is held for its other gangs."""
 
 FORGOTTEN_AFTER = 60.0
 """Seconds for which a gang without pods is remembered as asking: a Job's pods may be yet to come."""
@@ -114,7 +115,7 @@ class ClusterGrowth:
         self._gangs: dict[GangKey, Growing] = {}
         self._handed_out: object = None
         self._not_before: dict[str, float] = {}
-        """By namespace, until when new nodes aren't held for its gangs, in seconds since the epoch."""
+        """By namespace: no new node is held for its gangs until then, in seconds since the epoch."""
 
     def passes(self, gang: Gang) -> frozenset[object]:
         """Return the gangs that ask and that ``gang`` is ahead of: the nodes held for them are open to it."""

@@ -478,11 +478,11 @@ class Lifecycle:
 
     @property
     def behind(self) -> bool:
-        """Whether the last step left gangs for the next one that it could have looked at or tried."""
+        """Whether the last step left gangs that are to be looked at or tried in the next one."""
         return self._evaluation.cut_short or self._attempts.unfinished or self.queue.unsorted
 
     def untried_for(self) -> float:
-        """Return for how many seconds the gang that has waited the longest for an attempt has waited for it."""
+        """Return the longest time, in seconds, for which a gang has waited for an attempt."""
         return self._attempts.untried_for(self._clock())
 
     def _try_waiting(self, looked_at: set[GangKey], now: float) -> set[GangKey]:

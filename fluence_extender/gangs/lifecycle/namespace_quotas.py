@@ -78,7 +78,7 @@ class NamespaceQuotas:
     def obstacle(self, gang: Gang, ready: Sequence[Member]) -> Reason | None:
         """Return why the pods of ``ready`` that don't exist yet may get no places, None if they may.
 
-        A quota has no room for them, or what the namespace had places for before wasn't created.
+        Either a quota has no room for them, or earlier pods of the namespace had places and weren't created.
         """
         quotas = self._quotas.get(gang.key.namespace)
         if any(one.pod.foreseen for one in ready) and not gang.begun:

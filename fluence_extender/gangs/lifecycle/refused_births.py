@@ -1,13 +1,13 @@
 """Namespaces whose pods weren't created although they had places: the next ones get places only after a pause.
 
-Places are held for pods that don't exist yet. What the API server will refuse is mostly known before: quotas are
-compared, and a pod is tried by a dry run. Anything else that refuses pods (a quota that fills up meanwhile, a missing
-ServiceAccount, another webhook) is known only when they don't come. Then the places were held for nothing, and who
-makes such Jobs again and again would hold them all the time.
+Places are held for pods that don't exist yet. Mostly the service knows beforehand what the API server will refuse: it
+compares quotas, and tries a pod in a dry run. Other causes (a quota that fills up meanwhile, a missing ServiceAccount,
+another webhook) show only when the pods don't appear. Then the places were held for nothing, and a user who makes such
+Jobs again and again would hold them all the time.
 
 So after each failure the foreseen pods of the namespace get no places for a while, which doubles each time. And its
-places are held for half as long as before. Both end slowly: an hour without a failure takes one failure back. Pods that
-exist aren't concerned.
+places are held for half as long as before. Both effects fade: an hour without a failure cancels one failure. Pods that
+exist aren't affected.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.model.reason import Reason, queued
 
 FIRST_PAUSE, LONGEST_PAUSE = 30.0, 1800.0
-"""Seconds without places after the first failure, and at most."""
+"""The shortest and the longest pause, in seconds."""
 
 LEAST_PATIENCE = 10.0
 """The Job controller needs a moment to create many pods, so places are held at least for so many seconds."""
 
 FORGIVEN_AFTER = 3600.0
-"""Seconds without a failure after which one failure is taken back."""
+"""Seconds without a failure that cancel one failure."""
 
 REFUSED = (
     "pods of this namespace weren't created after they had got places (the Events of their Jobs say why: "

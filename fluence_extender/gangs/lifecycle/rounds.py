@@ -17,7 +17,7 @@ from fluence_extender.gangs.queue.turns import RANK, InLine, Turns
 from fluence_extender.model.gang import GangKey
 
 MOST_PASSED = 1024
-"""So many gangs that were passed are kept in the list of a pass at least, before it is shortened."""
+"""The list of a pass is shortened only after so many of its gangs have been passed."""
 
 
 class Round:

@@ -1,7 +1,7 @@
 """Why a gang isn't tried, however much room there is: it isn't whole, a pod is invalid, or the queue doesn't admit it.
 
-These rules depend on nothing that happens in the ledger. So they are asked when a gang is looked at, which is after
-each event that may change an answer, and a gang that one of them keeps waiting isn't in the line that is tried.
+These rules depend on nothing that happens in the ledger. So they are checked when a gang is looked at, which is after
+each event that may change the result. A gang that a rule keeps waiting isn't in the line that is tried.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Rules:
         self._gathering: set[GangKey] = set()
 
     def apply(self, gang: Gang, now: float) -> None:
-        """Count a gang as it is now, and say why it isn't tried if a rule keeps it waiting."""
+        """Count a gang in its present state, and record which rule, if any, keeps it from being tried."""
         self._admission.note(gang)
         before = gang.obstacle
         gang.obstacle = self._obstacle(gang) if waits(gang) else None
@@ -59,7 +59,7 @@ class Rules:
         return (None if gang.promised else invalid(ready)) or self._admission.obstacle(gang)
 
     def _not_whole(self, gang: Gang, size: int, missing: int) -> Reason:
-        """Return why a gang waits that has too few members without gates of others."""
+        """Return why a gang waits that lacks members, or whose members have gates of others."""
         present = len(gang.alive()) + gang.ended
         if present >= size:
             return waiting_for_gates(gang.alive()) or waiting(present, size)
@@ -85,5 +85,5 @@ def size_of(gang: Gang) -> int | Reason:
 
 
 def invalid(ready: Iterable[Member]) -> Reason | None:
-    """Return why pods can't be planned as they are, or not yet, None if they can."""
+    """Return why some pods can't be planned as they are, or can't be planned yet; None if all can."""
     return unplannable(member.pod for member in ready)

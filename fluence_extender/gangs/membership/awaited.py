@@ -15,7 +15,7 @@ class Awaited:
     """Jobs and gangs that others of their namespace wait for.
 
     ``outcomes`` says for gangs that are waited for how they had ended when they were last looked at. ``to_follow`` are
-    the gangs to look at for which the chains of dependencies may have become circles, or circles may have opened.
+    the gangs whose chains of dependencies may have become circles, or whose circles may have opened.
     """
 
     outcomes: dict[tuple[str, Target], Ending | None] = field(default_factory=dict)

@@ -1,8 +1,8 @@
-"""The gangs that have changed and weren't looked at since then, taken one by one with the namespaces in turn.
+"""The gangs that have changed and weren't looked at since then. They are taken one by one; the namespaces take turns.
 
 So a namespace with thousands of changed gangs delays those of another namespace by one gang at a time. Within a
-namespace, the gang that has waited the longest comes first. A gang that is put off has changed, and isn't taken before
-its namespace is called.
+namespace, the gang that has waited the longest comes first. A gang that is put off isn't taken until `call` names its
+namespace.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ChangedGangs:
             del self._namespaces[key.namespace]
 
     def take(self) -> GangKey:
-        """Take the next gang: of the namespace that was served the longest ago, the one that changed first."""
+        """Take the next gang: the one that changed first in the namespace whose turn it is."""
         namespace, keys = next(iter(self._namespaces.items()))
         key, _ = keys.popitem(last=False)
         self._count -= 1
@@ -81,7 +81,7 @@ class ChangedGangs:
         self.put_off.setdefault(key.namespace, set()).add(key)
 
     def call(self, namespace: str) -> None:
-        """Let the gangs of a namespace be taken that are put off."""
+        """Let the gangs of a namespace that are put off be taken."""
         self.update(sorted(self.put_off.pop(namespace, ())))
 
     def clear(self) -> None:

@@ -135,7 +135,7 @@ class JobPods:
     pods by index and uid. ``refused`` is why its pods can't be foreseen. ``held`` is how often it was suspended again.
     ``born`` is when it was seen resumed, or when the last of its pods appeared. ``look_at`` is when to check next
     whether it has lost a place; both are on the controller's clock. ``claims`` are the indexes of its claims.
-    ``counted`` is how many of its pods are foreseen or are to be.
+    ``counted`` is how many of its pods are foreseen or will be.
 
     States: if ``asked``, the API server is being asked for the shapes. If ``written``, the workload is being resumed
     without a plan, or suspended again. If ``over``, it has ended or is gone, or its user has resumed it. If ``paused``,

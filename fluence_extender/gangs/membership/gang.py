@@ -248,12 +248,12 @@ class Gang:
 
     Queue: ``queue`` is the name of its queue, "" if that queue doesn't exist. ``usual_priority`` is the priority that
     the queue gives to work without a PriorityClass, and ``usual_duration`` how many seconds work runs there that
-    declares nothing; None if it says nothing. ``head_start`` is how many seconds of
-    waiting its priority is worth, None if the higher priority always comes first. ``entitlement`` is that of its queue
-    with this gang. ``foretold`` are the starts that the queue has promised, for the account of past work. ``met`` are
-    its dependencies that were met, each as its annotation names it. ``obstacle`` is the rule that keeps it out of the
-    line that is tried, None if it is in it. ``limited`` is the queue and user of whose running gangs one has to end
-    before it is tried, None if that isn't its obstacle.
+    declares nothing; None if it says nothing. ``head_start`` is how many seconds of waiting its priority is worth, None
+    if the higher priority always comes first. ``entitlement`` is that of its queue with this gang. ``foretold`` are the
+    starts that the queue has promised, for the account of past work. ``met`` are its dependencies that were met, each
+    as its annotation names it. ``obstacle`` is the rule that keeps it from being tried, None if it may be tried. If a
+    limit on running gangs is its obstacle, ``limited`` is the queue and user to which that limit applies; else it is
+    None.
     """
 
     key: GangKey

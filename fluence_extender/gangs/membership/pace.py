@@ -1,4 +1,4 @@
-"""How much of a thing each namespace may have: some at once, and then so much a second."""
+"""Limits how much each namespace may have: an amount at once, and then more each second."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Pace:
         self._a_second = a_second
         self._clock = clock
         self._owed: dict[str, tuple[float, float]] = {}
-        """By namespace: what it had, less what it was allowed since, and when that was computed."""
+        """By namespace: how much of what it has had still counts, and when that was computed."""
 
     def left(self, namespace: str) -> int:
-        """Return how much a namespace may have now; negative if it had more than that."""
+        """Return how much a namespace may have now; negative if it has had too much."""
         return int(self._at_first - self._owed_now(namespace))
 
     def spend(self, namespace: str, amount: int) -> None:

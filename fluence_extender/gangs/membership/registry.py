@@ -39,7 +39,7 @@ from fluence_extender.model.workload import (
 )
 
 MANY = 500
-"""So many pods of a workload that changes aren't looked at while it is observed, but when their namespace may be."""
+"""If a workload with this many pods changes, the pods aren't looked at at once but at the pace of their namespace."""
 
 LINKED = (Convention.POD_GROUP, Convention.COSCHEDULING)
 """The conventions of the PodGroups to which admission links pods with our label, under the label's name."""
@@ -56,9 +56,9 @@ class Registry:
     scheduling.x-k8s.io with a change since the last report. ``gone`` keeps the gangs without any member left, so that
     users can look up what happened to them. ``left`` are the keys of gangs that have gone since the last step took them
     up. ``awaited`` says which gangs wait for the end of others. ``revision`` grows with every change of any gang.
-    ``on_restated`` is called for each pod of which a workload has changed. ``late`` are the uids of pods, by namespace,
-    of which a workload with many pods has changed since they were looked at. ``clock`` returns seconds since the epoch.
-    By ``seal`` the service knows its own records on pods and Jobs; the shared one is set before anything is observed.
+    ``on_restated`` is called for each pod of which a workload has changed. ``late`` are, by namespace, the uids of pods
+    that weren't looked at since their workload with many pods changed. ``clock`` returns seconds since the epoch.
+    ``seal`` tells which records on pods and Jobs are the service's own; it is set before anything is observed.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -103,7 +103,7 @@ class Registry:
         return [gang for gang in found if gang.key.convention is Convention.COSCHEDULING]
 
     def gangs_of(self, namespace: str, owner: str) -> Collection[GangKey]:
-        """Return the gangs of a namespace with pods of the owner of that uid: pods may name owners of others."""
+        """Return the gangs with pods of the owner with that uid, in one namespace: pods may name any owner."""
         return self._by_owner.of((namespace, owner))
 
     def _alike(self, namespace: str, name: str) -> list[Gang]:
@@ -387,7 +387,7 @@ class Registry:
         return found
 
     def _recompute_soon(self, namespace: str, uids: Collection[str]) -> None:
-        """Find out again to which gangs pods belong: at once if they are few, else when `recompute_late` is called."""
+        """Find out again to which gangs pods belong: now if there are few, else when `recompute_late` is called."""
         if len(uids) < MANY:
             self._recompute(uids)
         else:

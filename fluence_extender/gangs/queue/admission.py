@@ -49,10 +49,10 @@ from fluence_extender.queueing.order import Rank, rank
 
 NO_LIMITS = QueueLimits()
 RELEASED_AT_ONCE = 8
-"""How many gangs that a limit keeps waiting are tried at a time once their group may run more."""
+"""How many gangs of a group are tried at a time once its limit lets more of them run."""
 
 MOST_CLASSED = 4096
-"""For so many queues and PriorityClasses, as namespaces' workloads name them, the rank is remembered."""
+"""For so many queues and PriorityClasses, as workloads in namespaces name them, the rank is remembered."""
 
 NO_QUEUE_NAME = ""
 """The name under which gangs without a queue count."""
@@ -76,7 +76,7 @@ class QueueAdmission:
         self._dependencies = Dependencies(registry.awaited, registry.look_at)
         self.usage = Usage()
         self.opened: dict[Group, Sequence[Gang]] = {}
-        """The groups that may run more gangs since one has ended, with the gangs that were released last."""
+        """The groups that may run more gangs because one has ended, with the gangs that were released last."""
         self.quotas = Quotas(queues, self.usage, ledger)
         self.shares = FairShares(queues, self.quotas, self.usage, registry.gone.clock)
         self._classed: tuple[int, dict[object, tuple[int, float]]] = (queues.revision, {})
@@ -130,7 +130,8 @@ class QueueAdmission:
         return submission_of(gang, self._registry.workloads).user or self.user_of(gang)
 
     def obstacle(self, gang: Gang) -> Reason | None:
-        """Return why the gang, which was just counted, may not start, or get more places than it was promised."""
+        """Return why the gang, which was just counted, may not start or may not get more places than it was
+        promised."""
         if _runs(gang):
             due, rule = self.joining(gang, gang.placeless())
             return None if due else rule
@@ -150,10 +151,10 @@ class QueueAdmission:
         )
 
     def joining(self, gang: Gang, ready: Sequence[Member]) -> tuple[list[Member], Reason | None]:
-        """Return which of the ``ready`` members of a gang may get places now, and why not all.
+        """Return which of the ``ready`` members of a gang may get places now, and why the others may not.
 
-        What was promised is completed, whatever its queue says since. Each further place is judged as a gang of its own
-        would be: a stopped queue gives none, and it counts as one more that runs.
+        A gang gets the places that it was promised, whatever its queue says later. Each further place is judged like a
+        gang of its own: a stopped queue gives none, and the place counts as one more running gang.
         """
         owed = max(promised_size(gang) - sum(map(_is_placed, gang.alive())) - gang.ended, 0)
         due, beyond = list(ready[:owed]), ready[owed:]
@@ -178,7 +179,7 @@ class QueueAdmission:
         return due, reason
 
     def counts_alone(self, gang: Gang) -> bool:
-        """Return whether a gang can get no obstacle by what others do, as long as its queue stays as it is."""
+        """Return whether other gangs can't become an obstacle to this one, as long as its queue stays as it is."""
         place = self.usage.place(gang.key)
         queue = self._queues.find(place.queue) if place is not None else None
         return queue is not None and queue.limits == NO_LIMITS and not self.quotas.active
@@ -192,7 +193,8 @@ class QueueAdmission:
         return limit_obstacle(gang.key, queue, place.user, self.usage)
 
     def full_group(self, gang: Gang, obstacle: Reason) -> Group | None:
-        """Return of whose running gangs one has to end before the gang may start, None if its obstacle is another."""
+        """Return the group of which a running gang has to end before this one may start, None if something else keeps
+        it."""
         place = self.usage.place(gang.key)
         if place is None or obstacle.code not in (ReasonCode.QUEUED, ReasonCode.OVER_USER_LIMIT):
             return None
@@ -206,9 +208,9 @@ class QueueAdmission:
         return bool(most) and self.usage.running(group) >= most
 
     def release(self, limited: Mapping[Group, Sequence[InLine]]) -> None:
-        """Have some of the ``limited`` gangs of each group looked at that may run more gangs, the first in order.
+        """For each group that may run more gangs, have the first of its ``limited`` gangs looked at.
 
-        The others have to wait until these have been tried: mostly the first of them use the room up.
+        The others wait until these have been tried, because the first ones mostly use up the room.
         """
         dirty = self._registry.dirty
         for group, last in list(self.opened.items()):
@@ -230,7 +232,8 @@ class QueueAdmission:
         return place is not None and place.runs
 
     def has_room_to_run(self, gang: Gang) -> bool:
-        """Return whether the queue of a gang that waits may run it beside what runs, whoever is in line before it."""
+        """Return whether the queue of a waiting gang may run it beside what runs, whichever gangs are ahead of it in
+        line."""
         self.note(gang)
         place = self.usage.place(gang.key)
         queue = None if place is None or place.runs else self._queues.queues.get(place.queue)
@@ -240,7 +243,8 @@ class QueueAdmission:
         return over is None and running_obstacle(queue, place.user, self.usage) is None
 
     def believed(self, pod: Pod) -> Pod:
-        """Return a pod with no record but one of ours, whose queue takes work of the pod's namespace."""
+        """Return the pod without its record, unless the record is ours and its queue takes work of the pod's
+        namespace."""
         pod = self._registry.seal.believed(pod)
         queue = self._queues.made.get(recorded_queue(pod))
         return pod if queue is None or self._queues.admits(queue, pod.namespace) else without_record(pod)
@@ -296,7 +300,7 @@ class QueueAdmission:
         )
 
     def note(self, gang: Gang) -> None:
-        """Count a gang in its present state, and have those looked at that wait for its end if it has ended."""
+        """Count a gang in its present state. If it has ended, have the gangs that wait for its end looked at."""
         self._tell_waiting(gang)
         self._note_usual(gang)
         before = self.usage.place(gang.key)
@@ -321,7 +325,7 @@ class QueueAdmission:
         self._count(gang, self.queue_of(gang, submission), submission)
 
     def _note_usual(self, gang: Gang) -> None:
-        """Note how long work of its queue runs that declares nothing, and have its members' ends found anew."""
+        """Note how long work without a declared duration runs in its queue, and have its members' ends found again."""
         queue = self.queue_of(gang) if self._queues.usual_durations else None
         usual = usual_seconds(queue) if isinstance(queue, Queue) else None
         if usual != gang.usual_duration:
@@ -407,7 +411,7 @@ class QueueAdmission:
         return self._registry.awaited.targets(gangs[0].key) if gangs else ()
 
     def _tell_waiting(self, gang: Gang) -> None:
-        """Have the gangs looked at that wait for the end of this one if it has ended, or runs again."""
+        """If the gang has ended or runs again, have the gangs that wait for its end looked at."""
         namespace, target = gang.key.namespace, _name(gang)
         awaited = self._registry.awaited
         waiting = awaited.by(namespace, target)
@@ -441,7 +445,7 @@ def charged_queue(gang: Gang) -> str:
 
 
 def promised_size(gang: Gang) -> int:
-    """Return how many places the gang was promised with those that it has; its size if it has none."""
+    """Return how many places the gang was promised when it got its places; its size if it has none."""
     return max(_promised(gang), default=0 if _runs(gang) else gang.size)
 
 

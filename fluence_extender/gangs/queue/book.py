@@ -41,7 +41,7 @@ from fluence_extender.queueing.order import Rank
 from fluence_extender.queueing.policy import PolicyName
 
 RANKED_WITHIN = 0.003
-"""Seconds for which a step gives waiting gangs their entitlements."""
+"""The most seconds that a step spends on giving waiting gangs their entitlements."""
 
 BLOCKED = (ReasonCode.BUSY, ReasonCode.BEHIND_RESERVATION)
 """The reasons of a whole gang that waits for capacity."""
@@ -240,7 +240,7 @@ class QueueBook:
         return not self.heads.blocked or self.followed.prepare()
 
     def take_up(self) -> None:
-        """Forget the gangs that are gone, and have some of those looked at that limits let start now."""
+        """Forget the gangs that are gone. Have some of the gangs looked at that limits let start now."""
         for key in self._registry.left:
             self.turns.drop(key)
         self.admission.take_up()

@@ -32,7 +32,7 @@ _NAMES = {"job": "Job", "gang": "gang"}
 
 @dataclass(frozen=True, slots=True)
 class Dependee:
-    """A Job or a gang for which others may wait: how it ended, None until then."""
+    """How a Job or gang for which others may wait has ended, None until then."""
 
     outcome: Ending | None
 
@@ -81,7 +81,7 @@ def circle(own: Set[Target], targets: Iterable[Target], follow: Follow) -> tuple
 
 
 def _way(target: Target, came: Mapping[Target, Target | None]) -> tuple[Target, ...]:
-    """Return the chain that ends at ``target``; ``came`` has the one before each."""
+    """Return the chain that ends at ``target``; ``came`` names the predecessor of each of its parts."""
     way = [target]
     while (before := came[way[-1]]) is not None:
         way.append(before)
@@ -91,8 +91,8 @@ def _way(target: Target, came: Mapping[Target, Target | None]) -> tuple[Target, 
 class Dependencies:
     """What gangs wait for, recorded in ``awaited``, and which of them wait for themselves.
 
-    A circle closes or opens where the dependencies of a gang on it change. So this gang finds it, and then those that
-    wait for it look for theirs. ``look_at`` has gangs looked at again.
+    A circle closes or opens when a gang on it changes its dependencies. So that gang is examined first, and then the
+    gangs that wait for it. ``look_at`` has gangs looked at again.
     """
 
     def __init__(self, awaited: Awaited, look_at: Callable[[Iterable[GangKey]], None]) -> None:
@@ -134,7 +134,8 @@ class Dependencies:
         return self._circles.get(key, ())
 
     def _note(self, key: GangKey, way: tuple[Target, ...], own: Names) -> None:
-        """Record the circle of a gang; if it is new or gone, have those that wait for the gang look for theirs."""
+        """Record the circle of a gang. If it is new or gone, have the gangs that wait for this one examined for
+        circles."""
         self._awaited.to_follow.discard(key)
         if self._circles.get(key, ()) == way:
             return

@@ -171,8 +171,8 @@ class FairShares:
     ) -> bool:
         """Give waiting gangs their entitlements, and return whether any may have changed.
 
-        Once it ``is_late``, the rest is left for the next calls, also if the order has changed by then. Until then
-        these gangs keep the entitlements that they have.
+        Once it ``is_late``, the remaining gangs are left for the next calls, even if the order changes in between.
+        Until then they keep the entitlements that they have.
         """
         self._resume()
         tree = self._quotas.use.tree

@@ -85,10 +85,10 @@ def limit_obstacle(key: GangKey, queue: Queue, user: str, usage: Usage) -> Reaso
 
 
 def running_obstacle(queue: Queue, user: str, usage: Usage, more: int | None = None) -> Reason | None:
-    """Return why a queue runs no more of ``user`` now, None if it does.
+    """Return why a queue may not run more gangs of ``user`` now, None if it may.
 
-    A gang counts as one, and so does each of its places beyond those with which it began. For such a place, ``more``
-    are those that get their places at the same time.
+    A gang counts as one, and so does each of its places beyond those with which it began. For such a place, ``more`` is
+    the number of those that are given at the same time.
     """
     joining = (
         "" if more is None else "; a member that joins a gang beyond what it was promised counts as one more"

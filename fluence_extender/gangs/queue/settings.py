@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 IMPLICIT = Queue(DEFAULT_QUEUE)
 MOST_COMPARED = 32
-"""The most queues with whose names one that doesn't exist is compared."""
+"""The most queues whose names are compared with an unknown name."""
 
 Named = tuple[str, str]
 """The queues that the labels of one object name: by our label, and by Kueue's; "" for none."""
@@ -260,7 +260,7 @@ class Queues:
     def _nearest_queue(self, namespace: str, name: str) -> str:
         """Return the end of a sentence that names the queue with the most similar name."""
         open_ones = (one.name for one in self.queues.values() if self.admits(one, namespace))
-        # Those that begin alike, and then those of a similar length, are the likeliest.
+        # Names with the same beginning are the likeliest, and then names of a similar length.
         likely = sorted(open_ones, key=lambda one: (one[:1] != name[:1], abs(len(one) - len(name)), one))
         nearest = get_close_matches(name, sorted(likely[:MOST_COMPARED]), 1, 0)
         return (

@@ -4,8 +4,8 @@
 preemptor nodes and devices are held, which gang loses its place on an overcommitted node, and in which order starts are
 estimated.
 
-What a rule keeps from starting isn't in the line that is tried: a gang that is held, that waits for members or for the
-end of others, that has no queue, or whose queue is stopped or runs as many gangs as it may.
+A gang that a rule keeps from starting isn't in the line that is tried: one that is held, that waits for members or for
+the end of others, that has no queue, or whose queue is stopped or runs as many gangs as it may.
 
 A gang that was promised its places counts as begun, because it has to be completed. Members beyond a gang's size were
 promised nothing. Between preemptors a promise doesn't count: nodes that are held for one of them are closed to every
@@ -66,7 +66,8 @@ NOWHERE: tuple[InLine | None, Group | None, bool] = (None, None, False)
 
 @dataclass(slots=True)
 class NamespaceLine:
-    """The gangs of one namespace that are tried, in order, and the rank of the last that was tried in its turn."""
+    """The gangs of one namespace that may be tried, in order, and the rank of the one that was last tried in its
+    turn."""
 
     line: list[InLine] = field(default_factory=list)
     reached: Rank | None = None
@@ -75,9 +76,9 @@ class NamespaceLine:
 class Turns:
     """The waiting gangs of ``registry``, kept in order so that no step has to sort thousands.
 
-    ``line`` has all of them. Those that no rule keeps waiting are in ``ready``, and those of each namespace also in
-    ``namespaces``, of which the first was served the longest ago. ``limited`` has those that a limit on running gangs
-    keeps waiting, by its queue and user.
+    ``line`` has all of them. ``ready`` has those that no rule keeps waiting, and ``namespaces`` has the same gangs by
+    namespace; its first namespace was served the longest ago. ``limited`` has the gangs that a limit on running gangs
+    keeps waiting, by the queue and user of that limit.
 
     The caller has to `put` each gang that has changed. The rank of a gang that has changed since the last step isn't
     taken from the line but computed. Invariant: a gang stands at most once in each line.
@@ -99,7 +100,7 @@ class Turns:
         return found[0].rank
 
     def find(self, key: GangKey) -> InLine | None:
-        """Return where a gang stands that is tried, None if it doesn't wait or a rule keeps it waiting."""
+        """Return where a gang stands in the line that is tried, None if it doesn't wait or a rule keeps it waiting."""
         place, _, ready = self._places.get(key, NOWHERE)
         return place if ready else None
 

@@ -78,7 +78,7 @@ class Usage:
         return self._places.get(key)
 
     def running(self, group: Group) -> int:
-        """Return how many gangs run, and places beyond those with which gangs began."""
+        """Return how many gangs run, plus the places beyond those with which gangs began."""
         return self._running[group]
 
     def held(self, group: Group) -> Resources:

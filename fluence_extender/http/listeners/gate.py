@@ -14,8 +14,8 @@ Callers identify themselves in one of two ways:
   as through the API server.
 
 Invariants: a caller who isn't identified sees nothing. While the API server can't be asked, no answer is based on a
-decision older than `REMEMBERED`. A repeated request costs no call to the API server. Tokens that it doesn't know cost
-it no more calls than `newcomers` allows, and keep no other question waiting.
+decision older than `REMEMBERED`. A repeated request costs no call to the API server. Unknown tokens cost it no more
+calls than `newcomers` allows, and delay no other question.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Bearer tokens that the API server hasn't accepted lately: how many of them it is asked about.
+"""Limits how many bearer tokens the API server is asked about, among those that it hasn't accepted lately.
 
-Whoever reaches the port can send any number of tokens, and each would be a TokenReview. So what certainly is no token
-is refused first, and the others take one from a bucket of the client's address and one from a bucket of all addresses.
-A token that was accepted lately takes nothing, so a flood of others doesn't keep its owner out.
+Whoever reaches the port can send any number of tokens, and each would cost a TokenReview. So a text that can't be a
+token is refused first. Every other token takes one unit from a bucket of the client's address, and one from a bucket of
+all addresses. A token that was accepted lately takes nothing, so a flood of other tokens doesn't keep its owner out.
 
 The API server takes more than tokens of ServiceAccounts: those of OIDC providers, bootstrap tokens, and whatever a file
-or a webhook of its administrator knows. So a form proves little: no token has spaces or characters beyond ASCII, and a
-JSON Web Token that has expired, or that nobody has signed, is accepted by none of them.
+or a webhook of its administrator knows. So the form of a token proves little. Only two things are certain: no token has
+spaces or characters beyond ASCII, and no JSON Web Token is accepted that has expired or isn't signed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def impossible(token: str, now: float) -> str:
     try:
         header, claims = _header(_decoded(parts[0])), _claims(_decoded(parts[1]))
     except (msgspec.MsgspecError, binascii.Error, ValueError, RecursionError):
-        # Whatever it is, it isn't a JSON Web Token.
+        # It isn't a JSON Web Token, but it may be a token of another form.
         return ""
     if header.alg.lower() == "none" or not parts[2]:
         return "nobody has signed it"
@@ -121,7 +121,7 @@ class Newcomers:
 
 
 def _network(address: str) -> str:
-    """Return what counts as one address: a host has 2**64 addresses of IPv6."""
+    """Return what counts as one address: of an IPv6 address the network, because a host has 2**64 addresses in it."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

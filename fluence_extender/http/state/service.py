@@ -100,7 +100,8 @@ class ServiceState:
         return found
 
     def untried_for(self) -> float:
-        """Return for how many seconds some gang that may start hasn't been tried, 0 if all have or others lead."""
+        """Return the longest time, in seconds, for which a gang that may start has waited for an attempt; 0 if others
+        lead."""
         return self._controller.lifecycle.untried_for() if self._controller.leading else 0.0
 
     def namespaces(self) -> frozenset[str]:
