@@ -183,8 +183,8 @@ class DeviceBook:
         claims = (
             self._claims.get(key) for key in (*keys, self._extended.get((pod.namespace, uid), ("", "")))
         )
-        found = {one.device for claim in claims if claim is not None for one in claim.devices or ()}
-        return tuple(sorted("/".join(one) for one in found))
+        devices = {one.device for claim in claims if claim is not None for one in claim.devices or ()}
+        return tuple(sorted("/".join(one) for one in devices))
 
     def _note_sharers(self, pod: Pod) -> None:
         """Note the pods that have to be taken in again because this one comes or goes.
@@ -261,7 +261,7 @@ class DeviceBook:
 
     def decided(self) -> Touched:
         """Return what the verdicts that have arrived touch."""
-        settled = {one for one in self.judge.settled if isinstance(one, str)}
+        settled = {asker for asker in self.judge.settled if isinstance(asker, str)}
         touched = Touched(pods=settled, counts=self.judge.missed)
         if (self._uncounted or self._unclassed) and self._classes.known:
             touched.nodes = self._uncounted & self._nodes.keys()

@@ -77,12 +77,12 @@ class Evaluations:
         return answer
 
     def _compiled(self, expression: str) -> _Selector:
-        made = self._selectors[expression] = _Selector(expression)
+        selector = self._selectors[expression] = _Selector(expression)
         self._characters += len(expression)
         while self._characters > MOST_COMPILED and len(self._selectors) > 1:
             gone, _ = self._selectors.popitem(last=False)
             self._characters -= len(gone)
-        return made
+        return selector
 
 
 @dataclass(slots=True)
@@ -127,22 +127,22 @@ class _Selector:
                 reads[kind, domain, name] = _value_at(device, (kind, domain, name))
 
         assert self._program is not None, "an expression that can't be read has a fault"
-        found: bool | str
+        verdict: bool | str
         try:
-            found = self._program.selects(device, read)
+            verdict = self._program.selects(device, read)
         except self._error as error:
-            found = str(error)[:LONGEST_ERROR]
+            verdict = str(error)[:LONGEST_ERROR]
         answer.steps += self._program.steps
         answer.costly += self._program.costly
         if self._size >= MOST_REMEMBERED:
             self._known, self._size = None, 0
         self._size += 1
-        self._remember(list(reads.items()), found)
-        return found
+        self._remember(list(reads.items()), verdict)
+        return verdict
 
-    def _remember(self, reads: list[tuple[Place, object]], found: bool | str) -> None:
+    def _remember(self, reads: list[tuple[Place, object]], verdict: bool | str) -> None:
         """Add a path to the tree; evaluations that read the same values go on with the same place."""
-        leaf: _Branch | bool | str = found
+        leaf: _Branch | bool | str = verdict
         parent: tuple[_Branch, object] | None = None
         at, depth = self._known, 0
         while isinstance(at, _Branch):

@@ -82,7 +82,7 @@ class _Ask:
 
     @property
     def characters(self) -> int:
-        return sum(max(len(one), FEWEST_CHARACTERS) for one in self.selectors)
+        return sum(max(len(text), FEWEST_CHARACTERS) for text in self.selectors)
 
     @property
     def is_over(self) -> bool:
@@ -146,31 +146,31 @@ class Judge:
 
     def want(self, asker: Hashable, namespace: str, selectors: tuple[str, ...]) -> tuple[str, str]:
         """Ask for selectors; return why the asker can't be served, and why it has to wait; "" if it needn't."""
-        known = self._ask_of.get(asker)
-        if known is None or (known.namespace, known.selectors) != (namespace, selectors):
+        ask = self._ask_of.get(asker)
+        if ask is None or (ask.namespace, ask.selectors) != (namespace, selectors):
             self.drop(asker)
             if not selectors:
                 return "", ""
             if namespace and sum(map(len, selectors)) > MOST_CHARACTERS:
                 return TOO_LONG, ""
-            known = self._begin(namespace, selectors)
-            known.askers.add(asker)
-            self._ask_of[asker] = known
+            ask = self._begin(namespace, selectors)
+            ask.askers.add(asker)
+            self._ask_of[asker] = ask
             self._work()
-        if known.is_over:
+        if ask.is_over:
             return TOO_COSTLY, ""
-        if known.is_complete:
+        if ask.is_complete:
             return "", ""
-        known.told.add(asker)
-        return "", UNDER_WAY if known.tables else HELD
+        ask.told.add(asker)
+        return "", UNDER_WAY if ask.tables else HELD
 
     def _begin(self, namespace: str, selectors: tuple[str, ...]) -> _Ask:
         account = self._accounts.setdefault(namespace, _Account())
-        known = account.asks.get(selectors)
-        if known is None:
-            known = account.asks[selectors] = _Ask(namespace, selectors)
-            account.begin(known)
-        return known
+        ask = account.asks.get(selectors)
+        if ask is None:
+            ask = account.asks[selectors] = _Ask(namespace, selectors)
+            account.begin(ask)
+        return ask
 
     def drop(self, asker: Hashable) -> None:
         """Forget what somebody asked."""
@@ -215,14 +215,14 @@ class Judge:
     @property
     def settled(self) -> list[Hashable]:
         """The askers that waited and have their verdicts; each is returned once."""
-        found, self._settled = list(self._settled), {}
-        return found
+        askers, self._settled = list(self._settled), {}
+        return askers
 
     @property
     def missed(self) -> bool:
         """Whether verdicts have arrived that somebody had looked for in vain; it is true only once."""
-        found, self._missed = self._missed, False
-        return found
+        missed, self._missed = self._missed, False
+        return missed
 
     @property
     def has_news(self) -> bool:
@@ -232,7 +232,7 @@ class Judge:
     @property
     def idle(self) -> bool:
         """Whether nothing is left to be evaluated."""
-        return not self._outdated and not any(one.open for one in self._accounts.values())
+        return not self._outdated and not any(account.open for account in self._accounts.values())
 
     def next(self, now: float) -> Piece | None:
         """Return the next piece of work, None if there is none now. If `restless`, call it again soon."""
@@ -254,8 +254,8 @@ class Judge:
                 else:
                     account.open.move_to_end(ask)
                     self._accounts.move_to_end(namespace)
-                    short = next(one for one in ask.tables if not one.complete)
-                    return Piece(namespace, short, tuple(short.lacking(DEVICES_AT_ONCE)), ask)
+                    incomplete = next(one for one in ask.tables if not one.complete)
+                    return Piece(namespace, incomplete, tuple(incomplete.lacking(DEVICES_AT_ONCE)), ask)
             if not looks:
                 self.restless = True
                 return None
@@ -275,8 +275,8 @@ class Judge:
         """Record the verdicts for a piece, and charge its steps."""
         if answer.fault:
             piece.table.fail(answer.fault)
-        for values, found in zip(piece.values, answer.verdicts, strict=False):
-            piece.table.learn(values, found)
+        for values, verdict in zip(piece.values, answer.verdicts, strict=False):
+            piece.table.learn(values, verdict)
         piece.table.costly += answer.costly
         self._count(piece, answer.steps, now)
 

@@ -101,12 +101,12 @@ class Pools:
 
     def unplannable(self, claims: Claims) -> str:
         """Return the problem of claims that could get a device which several nodes share, "" for most claims."""
-        known = self._unplannable.get(claims)
-        if known is None:
+        problem = self._unplannable.get(claims)
+        if problem is None:
             if len(self._unplannable) >= MOST_REMEMBERED:
                 self._unplannable.clear()
-            known = self._unplannable[claims] = self._could_share(claims) if self.shared else ""
-        return known
+            problem = self._unplannable[claims] = self._could_share(claims) if self.shared else ""
+        return problem
 
     def _could_share(self, claims: Claims) -> str:
         for device in self._shared_devices():

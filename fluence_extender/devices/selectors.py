@@ -121,11 +121,11 @@ class Table:
             return None
         return code == YES if code < FAILED else self._texts[code - FAILED]
 
-    def learn(self, values: Values, found: bool | str) -> None:
+    def learn(self, values: Values, verdict: bool | str) -> None:
         """Record a verdict."""
         self._grow()
-        if isinstance(found, str):
-            text = self.worded(found)
+        if isinstance(verdict, str):
+            text = self.worded(verdict)
             if text not in self._texts:
                 if len(self._texts) < MOST_TEXTS:
                     self._texts.append(text)
@@ -133,7 +133,7 @@ class Table:
                     text = self._texts[-1]
             self._codes[values.number] = FAILED + self._texts.index(text)
         else:
-            self._codes[values.number] = YES if found else NO
+            self._codes[values.number] = YES if verdict else NO
 
     def fail(self, why: str) -> None:
         """Record that the expression selects no device at all."""
@@ -160,8 +160,8 @@ class Table:
 
     def lacking(self, most: int) -> list[Values]:
         """Return the values of devices for which no verdict is known, at most so many."""
-        found = (_numbers.at(int(number)) for number in self._unknown()[:most])
-        return [one for one in found if one is not None]
+        unknown = (_numbers.at(int(number)) for number in self._unknown()[:most])
+        return [one for one in unknown if one is not None]
 
     def _unknown(self) -> np.ndarray[Any, np.dtype[np.intp]]:
         # Copy the verdicts: threads of what-if questions read them, and a buffer can't grow while it is read.
@@ -177,10 +177,10 @@ class Table:
 
 def table(expression: str) -> Table:
     """Return the table of an expression. It is dropped once nobody refers to it."""
-    known = _tables.get(expression)
-    if known is None:
-        known = _tables[expression] = Table(expression)
-    return known
+    existing = _tables.get(expression)
+    if existing is None:
+        existing = _tables[expression] = Table(expression)
+    return existing
 
 
 def values_of(device: NodeDevice) -> Values:
@@ -190,7 +190,7 @@ def values_of(device: NodeDevice) -> Values:
 
 def numbered(described: ResourceSlice) -> ResourceSlice:
     """Return the slice with the values of its devices set."""
-    devices = tuple(replace(one, values=_numbers.of(one)) for one in described.devices)
+    devices = tuple(replace(device, values=_numbers.of(device)) for device in described.devices)
     return replace(described, devices=devices)
 
 
@@ -203,9 +203,9 @@ def verdict(expression: str, device: NodeDevice) -> Verdict:
 def selects(expressions: tuple[str, ...], device: NodeDevice) -> Verdict:
     """Return whether all expressions select the device; the first that doesn't, or that fails, decides."""
     for one in expressions:
-        found = verdict(one, device)
-        if found is not True:
-            return found
+        selected = verdict(one, device)
+        if selected is not True:
+            return selected
     return True
 
 

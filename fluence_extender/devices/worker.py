@@ -53,12 +53,12 @@ def describe(serial: int, device: NodeDevice) -> Described:
     return Described(serial, device.driver, device.shareable, plain, versions, dict(device.amounts))
 
 
-def device_of(one: Described) -> NodeDevice:
+def device_of(described: Described) -> NodeDevice:
     """Return a device with what was described."""
-    attributes: dict[str, Attribute] = {**one.attributes}
-    attributes.update((name, Version(text)) for name, text in one.versions.items())
-    capacity = {name: Capacity(amount) for name, amount in one.amounts.items()}
-    return NodeDevice(one.driver, "", "", attributes, capacity, shareable=one.shareable)
+    attributes: dict[str, Attribute] = {**described.attributes}
+    attributes.update((name, Version(text)) for name, text in described.versions.items())
+    capacity = {name: Capacity(amount) for name, amount in described.amounts.items()}
+    return NodeDevice(described.driver, "", "", attributes, capacity, shareable=described.shareable)
 
 
 def main() -> None:
@@ -68,15 +68,17 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MOST_ADDRESSES, MOST_ADDRESSES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     decode, encode = msgspec.json.Decoder(Question).decode, msgspec.json.Encoder().encode
-    evaluations, known = Evaluations(), dict[int, NodeDevice]()
+    evaluations, devices_by_serial = Evaluations(), dict[int, NodeDevice]()
     # The one-time work of the library isn't charged to the first question.
     evaluations.judge("true", ())
     for line in sys.stdin.buffer:
         signal.setitimer(signal.ITIMER_PROF, PROCESSOR_SECONDS)
         question = decode(line)
-        known.update((one.serial, device_of(one)) for one in question.described)
+        devices_by_serial.update((one.serial, device_of(one)) for one in question.described)
         try:
-            answer = evaluations.judge(question.expression, [known[serial] for serial in question.devices])
+            answer = evaluations.judge(
+                question.expression, [devices_by_serial[serial] for serial in question.devices]
+            )
         except MemoryError:
             answer = Findings(fault=NO_MEMORY)
         signal.setitimer(signal.ITIMER_PROF, 0)

@@ -53,7 +53,7 @@ async def shared_seal(objects: Objects, namespace: str) -> Seal:
                 return _alone(namespace, str(error))
             log.warning("the key of records isn't known yet; asking again", secret=SECRET, error=str(error))
         except ValueError as error:
-            return _alone(namespace, f"its content is no key: {error}")
+            return _alone(namespace, f"its content isn't a key: {error}")
         await asyncio.sleep(PAUSE)
 
 
@@ -63,17 +63,17 @@ async def _keys(objects: Objects, path: str, namespace: str) -> tuple[bytes, ...
     data = (stored or {}).get("data") or {}
     if data.get(KEY):
         return tuple(_key(data, name) for name in (KEY, FORMER) if data.get(name))
-    made = secrets.token_bytes(KEY_BYTES)
-    filled = {**data, KEY: base64.b64encode(made.hex().encode()).decode()}
+    key = secrets.token_bytes(KEY_BYTES)
+    filled = {**data, KEY: base64.b64encode(key.hex().encode()).decode()}
     if stored is None:
         metadata = {"name": SECRET, "namespace": namespace}
         new: Json = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata}
         await objects.create(path, {**new, "data": filled})
     else:
         await objects.replace(path, {**stored, "data": filled})
-    log.info("a key of records is made", secret=SECRET)
+    log.info("made a key for records", secret=SECRET)
     former = (_key(data, FORMER),) if data.get(FORMER) else ()
-    return made, *former
+    return key, *former
 
 
 def _key(data: Mapping[str, str], name: str) -> bytes:

@@ -29,7 +29,7 @@ WORK_AT_ONCE = 4_000
 """The most work (`allocator.Work`) of one count before other tasks have their turn."""
 
 WORK_OF_A_PLAN = 20_000
-"""The most work of one attempt to place a gang after its claims are counted; a node that isn't counted by then hosts
+"""The most work of one attempt to place a gang after its claims are counted; beyond it, an uncounted node hosts
 none."""
 
 WORK_OF_A_REASON = 20_000
@@ -130,8 +130,7 @@ class _Hosted:
         return known
 
     def fill(self, nodes: Collection[str], until: int) -> bool:
-        """Count nodes that aren't counted yet, until the work done reaches ``until``; return whether all are
-        counted."""
+        """Count uncounted nodes until the work done reaches ``until``; return whether all are counted."""
         if len(self.nodes) >= len(nodes):
             return True
         for node in nodes:
@@ -282,10 +281,10 @@ class DeviceRooms:
         """Whether the attempt has used up its work, so that nothing more is counted for it."""
         return work.done >= self._until
 
-    def prepare(self, some: Iterable[Claims]) -> bool:
+    def prepare(self, claims_of_members: Iterable[Claims]) -> bool:
         """Count what nodes host for these claims, a little at a time; return whether all is counted."""
         until = work.done + WORK_AT_ONCE
-        wanted = list(islice(dict.fromkeys(filter(None, some)), MOST_PREPARED))
+        wanted = list(islice(dict.fromkeys(filter(None, claims_of_members)), MOST_PREPARED))
         for claims in wanted:
             for whole in (False, True):
                 if not self.hosted(claims, whole, 2 * len(wanted)).fill(self._nodes.keys(), until):

@@ -96,9 +96,9 @@ class Pod:
     """One pod. All times are in seconds since the epoch.
 
     What it asks for: ``requests`` are the effective requests that a node must cover, with ``pods`` = 1; ``devices`` are
-    the virtual resources by type (``qpu`` -> 1). ``problem`` says why its requests couldn't be read, "" if they
-    could; ``requests`` then covers the pod slot only. ``undecided`` says why it isn't known yet which devices its
-    claims may have, "" if it is.
+    the virtual resources by type (``qpu`` -> 1). ``problem`` says why its requests couldn't be read, "" if they could;
+    ``requests`` then covers the pod slot only. ``undecided`` says why it isn't known yet which devices its claims may
+    have, "" if that is known.
 
     Where it may run: ``affinity`` is its required node affinity, None without one. ``pod_affinity`` holds the label
     selectors of pods of its own namespace that it must run near. ``interdependent`` is true where kube-scheduler's

@@ -9,8 +9,8 @@ The record also names the queue to which the place is charged. Work that has pla
 labels, its owners or the defaults of its namespace say later, so nobody takes what runs out of a quota.
 
 The annotation is written when the pod is ungated or nominated and in the Binding, so that it outlives a restart. A pod
-that is created with its node has it from its Job's template. The service believes only records that it has sealed
-(`seal`). The functions here read such a record, with or without its seal.
+that is created with its node has the annotation from its Job's template. The service believes only records that it has
+sealed (`seal`). The functions here read such a record, with or without its seal.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class Case:
 
 
 def idle(name: str, **metadata: dict[str, str]) -> Manifest:
-    """A pod of ours that asks for next to nothing."""
+    """Return a pod of ours that asks for next to nothing."""
     return ours(name, cpu="1m", **metadata)
 
 
@@ -135,7 +135,7 @@ def selector(number: int) -> str:
 
 
 def claim_programs(scene: Scene, claims: int) -> None:
-    """Claims with as many selectors as a claim may have, each used by a pod."""
+    """Create claims with as many selectors as a claim may have, and a pod for each of them."""
     unlike = count(random.randrange(10**9))
     for number in range(claims):
         requests = [
@@ -149,7 +149,7 @@ def claim_programs(scene: Scene, claims: int) -> None:
 
 
 def depend_on_each_other(scene: Scene, pods: int) -> None:
-    """Idle pods that wait for 32 others each, in circles too."""
+    """Create idle pods that each wait for 32 others, some in circles."""
     rng = random.Random(1)
     scene.create(
         idle(f"after-{number}", annotations={AFTER_ANNOTATION: ", ".join(waited_for(rng, pods))})
@@ -163,7 +163,7 @@ def waited_for(rng: random.Random, pods: int) -> Iterator[str]:
 
 
 def hold(scene: Scene, pods: int) -> None:
-    """Pods that their user holds; some of them change all the time."""
+    """Create pods that their user holds, and change them all the time."""
     scene.create(idle(f"held-{number}", annotations={HOLD_ANNOTATION: "true"}) for number in range(pods))
     edit(scene, [f"/api/v1/namespaces/{scene.user.name}/pods/held-{number}" for number in range(pods)])
 
@@ -180,29 +180,29 @@ def edit(scene: Scene, paths: Sequence[str]) -> None:
 
 
 def edit_large_gang(scene: Scene, members: int) -> None:
-    """A gang that fits nowhere, and whose members change all the time."""
+    """Create a gang that fits nowhere, and change its members all the time."""
     scene.create(labelled(ours(f"m-{number}", cpu="10"), "large", members) for number in range(members))
     edit(scene, [f"/api/v1/namespaces/{scene.user.name}/pods/m-{number}" for number in range(members)])
 
 
 def edit_large_job(scene: Scene, parallelism: int) -> None:
-    """A Job of many pods that fits nowhere, and that changes all the time."""
+    """Create a Job of many pods that fits nowhere, and change it all the time."""
     scene.user.create(indexed_job("large", ours("x", cpu="10"), parallelism))
     edit(scene, [f"/apis/batch/v1/namespaces/{scene.user.name}/jobs/large"])
 
 
 def ask_for_too_much(scene: Scene, pods: int) -> None:
-    """Pods that are ready and fit nowhere, no two of one shape."""
+    """Create pods that are ready and fit nowhere, no two of one shape."""
     scene.create(ours(f"large-{number}", cpu=str(1000 + number)) for number in range(pods))
 
 
 def form_incomplete_gangs(scene: Scene, gangs: int) -> None:
-    """Gangs that wait for a member that nobody creates."""
+    """Create gangs that wait for a member that nobody creates."""
     scene.create(labelled(idle(f"lone-{number}"), f"lone-{number}", 2) for number in range(gangs))
 
 
 def make_pod_groups(scene: Scene, groups: int) -> None:
-    """PodGroups, of which one in ten has a pod."""
+    """Create PodGroups, of which one in ten has a pod."""
     scene.create(pod_group(f"group-{number}", 2) for number in range(groups))
     scene.create(labelled(idle(f"of-{number}"), f"group-{number}") for number in range(0, groups, 10))
 
@@ -217,7 +217,7 @@ def install_queues(scene: Scene) -> None:
 
 
 def name_many_queues(scene: Scene, names: int) -> None:
-    """Pods in queues that don't exist, while the administrator edits a Queue."""
+    """Create pods in queues that don't exist, while the administrator edits a Queue."""
     scene.create(idle(f"q-{number}", labels={QUEUE_LABEL: f"queue-{number}-x"}) for number in range(names))
     for number in range(4):
         change = {"spec": {"maxDuration": f"{number + 2}h"}}
@@ -231,7 +231,7 @@ def name_many_queues(scene: Scene, names: int) -> None:
 
 
 def announce_many_pods(scene: Scene, parallelism: int) -> None:
-    """Jobs of many pods, created and deleted again."""
+    """Create Jobs of many pods and delete them again."""
     path = f"/apis/batch/v1/namespaces/{scene.user.name}/jobs"
     for number in count():
         if scene.over.is_set():
@@ -248,7 +248,7 @@ def announce_many_pods(scene: Scene, parallelism: int) -> None:
 
 
 def send_tokens(scene: Scene, tokens: int) -> None:
-    """Random bearer tokens to the state API."""
+    """Send random bearer tokens to the state API."""
 
     def send(_: int) -> None:
         headers = {"Authorization": f"Bearer {token_urlsafe(60)}"}

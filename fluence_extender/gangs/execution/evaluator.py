@@ -129,9 +129,9 @@ class Evaluator:
         process = await self._started()
         assert process.stdin is not None, "it is a pipe"
         assert process.stdout is not None, "it is a pipe"
-        new = [one for one in piece.values if one.serial not in self._known]
-        described = [describe(one.serial, one.device) for one in new]
-        question = Question(piece.table.expression, [one.serial for one in piece.values], described)
+        new = [values for values in piece.values if values.serial not in self._known]
+        described = [describe(values.serial, values.device) for values in new]
+        question = Question(piece.table.expression, [values.serial for values in piece.values], described)
         try:
             async with asyncio.timeout(LONGEST):
                 process.stdin.write(_encode(question) + b"\n")
@@ -141,7 +141,7 @@ class Evaluator:
             raise await self._lost(f"doesn't answer: {error}" if str(error) else "doesn't answer") from None
         if not line.endswith(b"\n"):
             raise await self._lost(ENDED)
-        self._known.update(one.serial for one in new)
+        self._known.update(values.serial for values in new)
         try:
             return _decode(line)
         except msgspec.MsgspecError as error:

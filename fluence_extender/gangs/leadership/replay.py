@@ -124,16 +124,16 @@ def resume_all(
     Gangs that have begun are completed. Other gangs need room in their queues: a Job's plan stays on its template while
     a user suspends the Job, and such a plan may be old. ``taken`` are the indexes of Jobs that have pods with places.
     """
-    gone, may_run = set(taken), dict[GangKey, bool]()
+    used, may_run = set(taken), dict[GangKey, bool]()
     for gang, member in members:
         index = completion_index(member.pod)
         if gang.key not in may_run:
             may_run[gang.key] = gang.begun or admission.has_room_to_run(gang)
-        if member.assignment is not None or index in gone or not may_run[gang.key]:
+        if member.assignment is not None or index in used or not may_run[gang.key]:
             continue
         if resume(ledger, node, gang, member):
             if index is not None:
-                gone.add(index)
+                used.add(index)
             if not admission.runs(gang.key):
                 admission.note(gang)
 

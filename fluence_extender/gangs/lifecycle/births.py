@@ -397,7 +397,7 @@ class Births:
         """Return what `_missing` would if this replica led and the Job had no pods; refuse a Job with too many pods."""
         more = known.indexes - known.counted
         if known.waits and more > max(self._allowance.room(known.job.namespace), 0):
-            known.refused = "there are too many foreseen pods"
+            known.refused = "its namespace has too many pods that don't exist yet"
         return known.missing()
 
     def resumes(self, gang: Gang, members: Iterable[Member]) -> Iterator[Resume]:

@@ -60,7 +60,7 @@ MOST_KINDS = 16
 """No node is held for a gang with more kinds of members: each kind is compared with each node."""
 
 MOST_JUDGED = 8
-"""Once so many gangs of a namespace can't be completed by the present nodes, no node is held for its other gangs."""
+"""Once so many gangs of a namespace prove impossible to complete, its others get no node until nodes change again."""
 
 FORGOTTEN_AFTER = 60.0
 """Seconds for which a gang without pods is remembered as asking: a Job's pods may be yet to come."""
@@ -121,8 +121,8 @@ class ClusterGrowth:
         """Return the gangs that ask and that ``gang`` is ahead of: the nodes held for them are open to it."""
         gangs, order = self._registry.gangs, None
         found = set()
-        for key, one in self._gangs.items():
-            if one.nodes and key in gangs and key != gang.key:
+        for key, growing in self._gangs.items():
+            if growing.nodes and key in gangs and key != gang.key:
                 order = order or precedence(gang)
                 if order < precedence(gangs[key]):
                     found.add(key)
@@ -147,14 +147,14 @@ class ClusterGrowth:
     def begin(self, now: float) -> None:
         """Begin a step: hold for each asking gang the nodes that have joined since it asked."""
         gangs = self._registry.gangs
-        for key in [key for key, one in self._gangs.items() if key not in gangs]:
+        for key in [key for key, growing in self._gangs.items() if key not in gangs]:
             if now > self._gangs[key].seen + FORGOTTEN_AFTER:
                 self._end(key)
-        for key, one in self._gangs.items():
-            if now >= one.lapses:
-                self._release(key, one)
+        for key, growing in self._gangs.items():
+            if now >= growing.lapses:
+                self._release(key, growing)
                 self._not_before[key.namespace] = self._calendar() + HOLDS_AGAIN
-        asking = [key for key, one in self._gangs.items() if one.asks_since and key in gangs]
+        asking = [key for key, growing in self._gangs.items() if growing.asks_since and key in gangs]
         present, wait = {key.namespace for key in asking}, self._not_before
         for namespace in [one for one in wait if one not in present and wait[one] < self._calendar()]:
             del wait[namespace]
@@ -164,10 +164,10 @@ class ClusterGrowth:
         self._handed_out = basis
         nodes, taken = self._eligibility.nodes, set[str]()
         for key in sorted(asking, key=lambda key: turn(gangs[key])):
-            one = self._gangs[key]
-            one.nodes &= nodes.keys()
-            self._ledger.preemptor_holds.keep(key, one.nodes)
-            taken |= one.nodes
+            growing = self._gangs[key]
+            growing.nodes &= nodes.keys()
+            self._ledger.preemptor_holds.keep(key, growing.nodes)
+            taken |= growing.nodes
         first = min(self._gangs[key].asks_since for key in asking)
         new = [node for node in nodes.values() if node.created >= int(first) and node.name not in taken]
         share = max(LEAST_SHARE, -(-len(nodes) // 2))
@@ -176,8 +176,8 @@ class ClusterGrowth:
             left[key.namespace] -= len(self._gangs[key].nodes)
         failed = Counter[str]()
         for key in sorted(asking, key=lambda key: turn(gangs[key])) if new else ():
-            one, lacking = self._gangs[key], gangs[key].placeless()
-            since = max(one.asks_since, self._not_before.get(key.namespace, 0.0))
+            growing, lacking = self._gangs[key], gangs[key].placeless()
+            since = max(growing.asks_since, self._not_before.get(key.namespace, 0.0))
             fitting = [node for node in new if suits(node, since, lacking)]
             mine = {node.name for node in fitting[: max(left[key.namespace], 0)]}
             if not mine or failed[key.namespace] >= MOST_JUDGED:
@@ -187,9 +187,9 @@ class ClusterGrowth:
                 continue
             new = [node for node in new if node.name not in mine]
             left[key.namespace] -= len(mine)
-            one.first, one.last = one.first if one.nodes else now, now
-            one.nodes |= mine
-            self._ledger.preemptor_holds.keep(key, one.nodes)
+            growing.first, growing.last = growing.first if growing.nodes else now, now
+            growing.nodes |= mine
+            self._ledger.preemptor_holds.keep(key, growing.nodes)
 
     def _may_complete(self, lacking: Sequence[Member], share: int) -> bool:
         """Return whether ``share`` further nodes may be enough for these members, each of which fits on some node."""
@@ -212,45 +212,49 @@ class ClusterGrowth:
 
     def due(self, gang: Gang, now: float) -> tuple[list[Action], float]:
         """Return the actions for a gang that was looked at, and when to look at it again."""
-        one = self._gangs.get(gang.key)
+        growing = self._gangs.get(gang.key)
         lacking = gang.placeless()
         if gang.reason is None and lacking:
             return [], NEVER
         wanting = bool(lacking and gang.reason and gang.reason.code in STILL_LACKING)
-        if one is not None and not wanting:
+        if growing is not None and not wanting:
             self._end(gang.key)
-            one = None
-        elif one is None and self._limits.grow_after is not None and self._helps(gang, lacking):
-            one = self._gangs[gang.key] = Growing(now, now + self._limits.grow_after)
+            growing = None
+        elif growing is None and self._limits.grow_after is not None and self._helps(gang, lacking):
+            growing = self._gangs[gang.key] = Growing(now, now + self._limits.grow_after)
         actions: list[Action] = []
         look = NEVER
-        if one is not None:
-            one.seen = now
-            actions += self._proceed(gang, one, lacking, now)
-            look = min(self._asks_until(one, now), one.lapses) if one.asks_since else one.again_at
-        gang.asks_since = one.asks_since if one is not None else 0.0
+        if growing is not None:
+            growing.seen = now
+            actions += self._proceed(gang, growing, lacking, now)
+            look = (
+                min(self._asks_until(growing, now), growing.lapses)
+                if growing.asks_since
+                else growing.again_at
+            )
+        gang.asks_since = growing.asks_since if growing is not None else 0.0
         writes = list(self._wrong_conditions(gang, lacking, now))
         return [*actions, *writes], min(look, now + self._limits.asked_again) if writes else look
 
-    def _asks_until(self, one: Growing, now: float) -> float:
+    def _asks_until(self, growing: Growing, now: float) -> float:
         """Return when a gang that asks gives up, on the controller's clock."""
-        return now + one.asks_since + self._limits.grow_within - self._calendar()
+        return now + growing.asks_since + self._limits.grow_within - self._calendar()
 
-    def _proceed(self, gang: Gang, one: Growing, lacking: list[Member], now: float) -> Iterator[Action]:
+    def _proceed(self, gang: Gang, growing: Growing, lacking: list[Member], now: float) -> Iterator[Action]:
         """Let the gang begin or stop to ask; yield the events for that."""
         limits = self._limits
-        if one.asks_since and now >= self._asks_until(one, now):
-            self._release(gang.key, one)
-            one.asks_since, one.again_at = 0.0, now + limits.grow_again
+        if growing.asks_since and now >= self._asks_until(growing, now):
+            self._release(gang.key, growing)
+            growing.asks_since, growing.again_at = 0.0, now + limits.grow_again
             text = (
                 f"it isn't placed {limits.grow_within:g} s after it asked for nodes; "
                 f"it asks for nodes again in {limits.grow_again / 60:g} minutes"
             )
             yield from events(gang, limits, LET_GO, text, warning=True)
-        if not one.asks_since and now >= one.again_at and self._helps(gang, lacking):
-            one.asks_since = float(int(self._calendar()))
+        if not growing.asks_since and now >= growing.again_at and self._helps(gang, lacking):
+            growing.asks_since = float(int(self._calendar()))
             yield from events(gang, limits, ASKED, f"its pods ask autoscalers for nodes: {gang.reason}")
-        if one.asks_since:
+        if growing.asks_since:
             self._births.need_pods(gang)
 
     def _helps(self, gang: Gang, lacking: Sequence[Member]) -> bool:
@@ -270,11 +274,11 @@ class ClusterGrowth:
                 member.asked_at = now
                 yield report_pod(gang, reason, member)
 
-    def _release(self, key: GangKey, one: Growing) -> None:
+    def _release(self, key: GangKey, growing: Growing) -> None:
         """Open the nodes that were held for a gang to all others."""
-        if one.nodes:
+        if growing.nodes:
             self._ledger.preemptor_holds.keep(key, ())
-            one.nodes.clear()
+            growing.nodes.clear()
             self._ledger.changed()
 
     def _end(self, key: GangKey) -> None:

@@ -247,13 +247,13 @@ class Gang:
     nodes since ``asks_since``, 0 if they don't ask.
 
     Queue: ``queue`` is the name of its queue, "" if that queue doesn't exist. ``usual_priority`` is the priority that
-    the queue gives to work without a PriorityClass, and ``usual_duration`` how many seconds work runs there that
-    declares nothing; None if it says nothing. ``head_start`` is how many seconds of waiting its priority is worth, None
-    if the higher priority always comes first. ``entitlement`` is that of its queue with this gang. ``foretold`` are the
-    starts that the queue has promised, for the account of past work. ``met`` are its dependencies that were met, each
-    as its annotation names it. ``obstacle`` is the rule that keeps it from being tried, None if it may be tried. If a
-    limit on running gangs is its obstacle, ``limited`` is the queue and user to which that limit applies; else it is
-    None.
+    the queue gives to work without a PriorityClass, and ``usual_duration`` how many seconds work without a declared
+    duration runs there; each is None if the queue states none. ``head_start`` is how many seconds of waiting its
+    priority is worth, None if the higher priority always comes first. ``entitlement`` is that of its queue with this
+    gang. ``foretold`` are the starts that the queue has promised, for the account of past work. ``met`` are its
+    dependencies that were met, each as its annotation names it. ``obstacle`` is the rule that keeps it from being
+    tried, None if it may be tried. If a limit on running gangs is its obstacle, ``limited`` is the queue and user to
+    which that limit applies; else it is None.
     """
 
     key: GangKey

@@ -427,8 +427,8 @@ def _shared(gang: Gang, membership: Membership) -> Membership:
 
 def _owners(pod: Pod) -> list[tuple[str, str]]:
     """Return the pod's owner and the JobSet to which that one belongs, if it has them, by namespace and uid."""
-    found = (pod.owner.uid if pod.owner is not None else "", pod.labels.get(JOB_SET_UID, ""))
-    return [(pod.namespace, uid) for uid in found if uid]
+    uids = (pod.owner.uid if pod.owner is not None else "", pod.labels.get(JOB_SET_UID, ""))
+    return [(pod.namespace, uid) for uid in uids if uid]
 
 
 def _begins(namespace: str, name: str) -> tuple[str, str]:

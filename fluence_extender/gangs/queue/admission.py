@@ -130,8 +130,7 @@ class QueueAdmission:
         return submission_of(gang, self._registry.workloads).user or self.user_of(gang)
 
     def obstacle(self, gang: Gang) -> Reason | None:
-        """Return why the gang, which was just counted, may not start or may not get more places than it was
-        promised."""
+        """Return why the gang, which was just counted, may not start or may get no places beyond its promise."""
         if _runs(gang):
             due, rule = self.joining(gang, gang.placeless())
             return None if due else rule
@@ -193,8 +192,7 @@ class QueueAdmission:
         return limit_obstacle(gang.key, queue, place.user, self.usage)
 
     def full_group(self, gang: Gang, obstacle: Reason) -> Group | None:
-        """Return the group of which a running gang has to end before this one may start, None if something else keeps
-        it."""
+        """Return the group of which a running gang has to end before this one may start, None for other obstacles."""
         place = self.usage.place(gang.key)
         if place is None or obstacle.code not in (ReasonCode.QUEUED, ReasonCode.OVER_USER_LIMIT):
             return None
@@ -232,8 +230,7 @@ class QueueAdmission:
         return place is not None and place.runs
 
     def has_room_to_run(self, gang: Gang) -> bool:
-        """Return whether the queue of a waiting gang may run it beside what runs, whichever gangs are ahead of it in
-        line."""
+        """Return whether the queue of a waiting gang may run it beside what runs; its place in line doesn't matter."""
         self.note(gang)
         place = self.usage.place(gang.key)
         queue = None if place is None or place.runs else self._queues.queues.get(place.queue)
@@ -243,8 +240,7 @@ class QueueAdmission:
         return over is None and running_obstacle(queue, place.user, self.usage) is None
 
     def believed(self, pod: Pod) -> Pod:
-        """Return the pod without its record, unless the record is ours and its queue takes work of the pod's
-        namespace."""
+        """Return the pod; without its record unless that is ours and its queue takes work of the pod's namespace."""
         pod = self._registry.seal.believed(pod)
         queue = self._queues.made.get(recorded_queue(pod))
         return pod if queue is None or self._queues.admits(queue, pod.namespace) else without_record(pod)

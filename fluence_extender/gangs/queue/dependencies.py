@@ -134,8 +134,7 @@ class Dependencies:
         return self._circles.get(key, ())
 
     def _note(self, key: GangKey, way: tuple[Target, ...], own: Names) -> None:
-        """Record the circle of a gang. If it is new or gone, have the gangs that wait for this one examined for
-        circles."""
+        """Record the circle of a gang. If it is new or gone, have the gangs that wait for this one examined."""
         self._awaited.to_follow.discard(key)
         if self._circles.get(key, ()) == way:
             return

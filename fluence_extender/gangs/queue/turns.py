@@ -66,8 +66,7 @@ NOWHERE: tuple[InLine | None, Group | None, bool] = (None, None, False)
 
 @dataclass(slots=True)
 class NamespaceLine:
-    """The gangs of one namespace that may be tried, in order, and the rank of the one that was last tried in its
-    turn."""
+    """The gangs of one namespace that may be tried, in order. ``reached`` is the rank of the last one tried in turn."""
 
     line: list[InLine] = field(default_factory=list)
     reached: Rank | None = None

@@ -202,12 +202,12 @@ class ReviewingGate:
         if not self._newcomers.may_ask(key, address):
             raise AccessRefused(
                 429,
-                "too many different bearer tokens come from your address, or from all together; try again in a few "
+                "too many unknown bearer tokens come from your address, or from all addresses; try again in a few "
                 "seconds, or ask through the API server (kubectl fluence)",
             )
-        found = await self._review(lambda: self._reviews.caller(token), self._token_turns)
-        self._newcomers.answered(key, found is not None)
-        return found
+        caller = await self._review(lambda: self._reviews.caller(token), self._token_turns)
+        self._newcomers.answered(key, caller is not None)
+        return caller
 
     def _proxied(self, scope: Scope) -> Caller | None:
         """Return the user that the front proxy names, None if the request doesn't come through it."""

@@ -62,7 +62,7 @@ def impossible(token: str, now: float) -> str:
         # It isn't a JSON Web Token, but it may be a token of another form.
         return ""
     if header.alg.lower() == "none" or not parts[2]:
-        return "nobody has signed it"
+        return "it isn't signed"
     return "it has expired" if claims.exp is not None and claims.exp + LEEWAY < now else ""
 
 
@@ -123,9 +123,9 @@ class Newcomers:
 def _network(address: str) -> str:
     """Return what counts as one address: of an IPv6 address the network, because a host has 2**64 addresses in it."""
     try:
-        found = ipaddress.ip_address(address)
+        ip = ipaddress.ip_address(address)
     except ValueError:
         return address
-    if found.version == 6 and found.ipv4_mapped is None:
-        return str(ipaddress.ip_network((found, 64), strict=False))
+    if ip.version == 6 and ip.ipv4_mapped is None:
+        return str(ipaddress.ip_network((ip, 64), strict=False))
     return address

@@ -100,8 +100,7 @@ class ServiceState:
         return found
 
     def untried_for(self) -> float:
-        """Return the longest time, in seconds, for which a gang that may start has waited for an attempt; 0 if others
-        lead."""
+        """Return for how many seconds a gang that may start has waited for an attempt at most; 0 if others lead."""
         return self._controller.lifecycle.untried_for() if self._controller.leading else 0.0
 
     def namespaces(self) -> frozenset[str]:

@@ -56,7 +56,7 @@ def jwt(header: object, claims: object, signature: str = "c2ln") -> str:
 )
 def test_token_that_some_api_server_may_accept_is_asked_about(token: str) -> None:
     if token.endswith("e30."):
-        assert impossible(token, NOW) == "nobody has signed it"
+        assert impossible(token, NOW) == "it isn't signed"
     else:
         assert impossible(token, NOW) == ""
 
