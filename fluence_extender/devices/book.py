@@ -450,7 +450,7 @@ class DeviceBook:
     def _group(self, pod: Pod) -> str | None:
         """Return a name for the group of pods that unallocated claims tie together, directly or through other pods.
 
-        Return None if they are too many.
+        Return None if there are too many of them.
         """
         keys: set[ClaimKey] = set()
         new, seen = [pod], {pod.uid}

@@ -138,14 +138,14 @@ class Evaluator:
                 await process.stdin.drain()
                 line = await process.stdout.readline()
         except (TimeoutError, ConnectionError, ValueError) as error:
-            raise await self._lost(f"doesn't answer: {error}" if str(error) else "doesn't answer") from None
+            raise await self._lost(f"gets no answer: {error}" if str(error) else "gets no answer") from None
         if not line.endswith(b"\n"):
             raise await self._lost(ENDED)
         self._known.update(values.serial for values in new)
         try:
             return _decode(line)
         except msgspec.MsgspecError as error:
-            raise await self._lost(f"isn't answered: {error}") from None
+            raise await self._lost(f"gets an unreadable answer: {error}") from None
 
     async def _started(self) -> Process:
         if self._process is None or self._process.returncode is not None:

@@ -66,26 +66,26 @@ def unmet(dependencies: Iterable[Dependency], look: Look) -> Iterator[tuple[Depe
 def circle(own: Set[Target], targets: Iterable[Target], follow: Follow) -> tuple[Target, ...]:
     """Return a chain of dependencies that leads from a gang with the names ``own`` back to it.
 
-    The chain is empty where none is found within `MOST_FOLLOWED` steps. It ends at Jobs and gangs that have ended.
+    The chain is empty where none is followed within `MOST_FOLLOWED` steps. It ends at Jobs and gangs that have ended.
     """
-    came: dict[Target, Target | None] = dict.fromkeys(targets)
-    found = list(came)
-    for target in found:
+    previous: dict[Target, Target | None] = dict.fromkeys(targets)
+    followed = list(previous)
+    for target in followed:
         if target in own:
-            return _way(target, came)
-        for further in follow(target) if len(found) <= MOST_FOLLOWED else ():
-            if further not in came:
-                came[further] = target
-                found.append(further)
+            return _chain(target, previous)
+        for further in follow(target) if len(followed) <= MOST_FOLLOWED else ():
+            if further not in previous:
+                previous[further] = target
+                followed.append(further)
     return ()
 
 
-def _way(target: Target, came: Mapping[Target, Target | None]) -> tuple[Target, ...]:
-    """Return the chain that ends at ``target``; ``came`` names the predecessor of each of its parts."""
-    way = [target]
-    while (before := came[way[-1]]) is not None:
-        way.append(before)
-    return tuple(reversed(way))
+def _chain(target: Target, previous: Mapping[Target, Target | None]) -> tuple[Target, ...]:
+    """Return the chain that ends at ``target``; ``previous`` names the predecessor of each of its parts."""
+    chain = [target]
+    while (before := previous[chain[-1]]) is not None:
+        chain.append(before)
+    return tuple(reversed(chain))
 
 
 class Dependencies:
