@@ -33,8 +33,11 @@ MOST_MATCHES = 64
 Members of very many kinds are matched less often.
 """
 
-MOST_CONSTRAINTS = 256
-"""With up to this many constraints, if a later one finds no domain, another domain is tried for an earlier one."""
+MOST_CONSTRAINTS = 48
+"""With up to this many constraints, if a later one finds no domain, another domain is tried for an earlier one.
+
+Each takes a few calls deeper.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,7 @@ class Planner:
         groups = self._grouped(task)
         if len(groups) > 1:
             parts = [_Task(demands, task.depth, task.within) for demands in groups.values()]
-            if len(groups) > MOST_CONSTRAINTS:
+            if len(groups) + len(rest) > MOST_CONSTRAINTS:
                 self._in_turn([[part] for part in parts] + [list(rest)], progress)
             else:
                 self._place([*parts, *rest], progress)
@@ -170,7 +173,7 @@ class Planner:
         try:
             for tasks in parts:
                 self._place(tasks, progress)
-        except (NoPlace, GangRefused):
+        except BaseException:
             self._undo(progress, mark)
             raise
 
@@ -183,7 +186,7 @@ class Planner:
         progress.done.extend(self._matching.attempt(task.demands, progress.gang, task.within, max(budget, 1)))
         try:
             self._place(rest, progress)
-        except (NoPlace, GangRefused):
+        except BaseException:
             self._undo(progress, mark)
             raise
 

@@ -61,6 +61,12 @@ WITHOUT_FURTHER = 4
 PASSED_AT_ONCE = 64
 """For so many gangs that can't fit the time isn't looked at."""
 
+MOST_LOOKED_AT = 20_000
+"""So many members are looked at in one attempt to place members beyond a gang's size, each of them by itself.
+
+Each plan looks at all members that have places. The next attempt goes on.
+"""
+
 MOST_HOPELESS = 64
 """The most kinds of members beyond a gang's size that may fail in one attempt; after them no more are tried."""
 
@@ -446,15 +452,22 @@ class Attempts:
         beyond, start = ready[fewest:], gang.attempt.beyond
         gang.attempt.beyond = 0
         hopeless: set[object] = set()
+        plans = max(MOST_LOOKED_AT // len(gang.members), 1)
         for at, member in enumerate(beyond[start:] + beyond[:start], start + 1):
             pod = member.pod
             kind = (pod.requests, *(tuple(sorted(kinds.items())) for kinds in (pod.devices, pod.requires)))
-            if kind not in hopeless and self._places.plan(gang, [member], now, beside=beside):
+            if kind in hopeless:
+                continue
+            plans -= 1
+            if self._places.plan(gang, [member], now, beside=beside):
                 hopeless.add(kind)
-                if len(hopeless) >= MOST_HOPELESS:
-                    # The next attempt begins with the others.
-                    gang.attempt.beyond = at % len(beyond)
-                    break
+            else:
+                # More of them may fit, so the next step goes on.
+                self._registry.dirty.add(gang.key)
+            if len(hopeless) >= MOST_HOPELESS or not plans:
+                # The next attempt begins with the others.
+                gang.attempt.beyond = at % len(beyond)
+                break
         return reason
 
 

@@ -70,6 +70,8 @@ class Registry:
         self.revision = 0
         self._by_name: Multimap[tuple[str, str], GangKey] = Multimap()
         self._by_owner: Multimap[tuple[str, str], GangKey] = Multimap()
+        self._owned: Counter[tuple[tuple[str, str], GangKey]] = Counter()
+        """How many pods each owner has in each gang."""
         self.dirty = ChangedGangs()
         self._gang_of: dict[str, GangKey] = {}
         self._priorities: Counter[int] = Counter()
@@ -175,9 +177,10 @@ class Registry:
         self._priorities[pod.priority] += 1
         before, member.pod, member.membership = member.pod, pod, _shared(gang, membership)
         key = gang.key
-        if old is not None and (old != key or before.owner != pod.owner):
-            self._disown(before, old)
-        self._own(pod, key)
+        if old is None or old != key or _owners(before) != _owners(pod):
+            if old is not None:
+                self._disown(before, old)
+            self._own(pod, key)
         member.submitted = self._submitted(member)
         if pod.uid not in gang.members:
             gang.members[pod.uid] = member
@@ -253,15 +256,17 @@ class Registry:
         self._touch(key)
 
     def _own(self, pod: Pod, key: GangKey) -> None:
-        """Record that the pod's owners have a pod in that gang."""
+        """Record that the pod's owners have one more pod in that gang."""
         for owner in _owners(pod):
+            self._owned[owner, key] += 1
             self._by_owner.add(owner, key)
 
     def _disown(self, pod: Pod, key: GangKey) -> None:
-        """Forget that the pod's owners have a pod in that gang, which this pod has left, if no other pod is there."""
-        gang = self.gangs.get(key)
+        """Record that the pod's owners have one pod less in that gang."""
         for owner in _owners(pod):
-            if gang is None or not any(owner in _owners(one.pod) for one in gang.members.values()):
+            self._owned[owner, key] -= 1
+            if not self._owned[owner, key]:
+                del self._owned[owner, key]
                 self._by_owner.discard(owner, key)
 
     def _touch(self, key: GangKey) -> None:
