@@ -6,7 +6,7 @@ Amounts are those of `Resources`, and nothing is rounded here. Sums are updated 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
@@ -48,13 +48,7 @@ def ports_clash(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
 
     Two ports clash when number and protocol are equal and the addresses are equal or one of them is any address.
     """
-    return next(clashing(wanted, taken), None) is not None
-
-
-def clashing(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> Iterator[HostPort]:
-    """Yield the host ports among ``wanted`` that can't share a node with ``taken``."""
-    held = PortIndex([(0, taken)])
-    return (one for one in wanted if held.clashing((one,)))
+    return bool(PortIndex([(0, taken)]).clashing(wanted))
 
 
 class PortIndex:

@@ -6,13 +6,13 @@ a host port. Claimed devices are given by the text of their claims.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 
-from fluence_extender.ledger.accounts import clashing
+from fluence_extender.ledger.accounts import PortIndex
 from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import Resources
@@ -29,6 +29,13 @@ MOST_LACKING = 64
 
 MOST_NAMED = 63
 """The most resources of a member that can be named as short."""
+
+PORT_WORK = 250_000
+"""The most host ports that are looked at for one shortage.
+
+Counted are those in use on each node, and those that each kind of member wants there. Beyond this, nodes with host
+ports in use are passed over, and what the other nodes lack is named.
+"""
 
 EACH_BUDGET = 500
 """The most ways to fill a node that each of these searches tries."""
@@ -162,8 +169,9 @@ def _short_of(shapes: Sequence[Shape], left: CapacityTable) -> tuple[str, ...]:
     """Return what the next member is short of, on the node that lacks the fewest resources."""
     best: tuple[str, ...] | None = None
     kinds = {(one.requests, id(one.nodes), one.ports): one for one in shapes}
+    ports = _TakenPorts(left)
     for shape in islice(kinds.values(), MOST_LACKING):
-        for short in _shortages(shape, left):
+        for short in _shortages(shape, left, ports):
             if short and (best is None or (len(short), short) < (len(best), best)):
                 best = short
     return best or ()
@@ -175,7 +183,29 @@ def short_names(requests: Resources, table: CapacityTable) -> tuple[list[str], l
     return names, [table.column(name) for name in names]
 
 
-def _shortages(shape: Shape, left: CapacityTable) -> Iterator[tuple[str, ...]]:
+class _TakenPorts:
+    """The host ports in use on each row. They are indexed once for all kinds of members, within `PORT_WORK`."""
+
+    def __init__(self, left: CapacityTable) -> None:
+        self._ports = left.ports
+        self._indexes: dict[int, PortIndex] = {}
+        self._work = PORT_WORK
+
+    def clashing(self, wanted: Sequence[HostPort], rows: Iterable[int]) -> dict[int, tuple[str, ...]]:
+        """Return the host ports among ``wanted`` that are taken on each of ``rows``, as far as the work allows."""
+        found = {}
+        for row in rows:
+            index = self._indexes.get(row)
+            self._work -= len(wanted) + (len(self._ports[row]) if index is None else 0)
+            if self._work < 0:
+                break
+            if index is None:
+                index = self._indexes[row] = PortIndex([(row, self._ports[row])])
+            found[row] = tuple(f"host port {one.port}" for one in wanted if index.clashing((one,)))
+        return found
+
+
+def _shortages(shape: Shape, left: CapacityTable, ports: _TakenPorts) -> Iterator[tuple[str, ...]]:
     """Yield what each kind of node lacks for one more member."""
     names, columns = short_names(shape.requests, left)
     size = left.row_of(shape.requests)
@@ -184,8 +214,9 @@ def _shortages(shape: Shape, left: CapacityTable) -> Iterator[tuple[str, ...]]:
     codes = np.zeros(len(rows), dtype=np.int64)
     for bit, column in enumerate(columns):
         codes[left.free[rows, column] < size[column]] |= 1 << bit
-    taken = {row: _clashing(shape.ports, left.ports[row]) for row in left.ports if shape.ports}
-    apart = np.isin(rows, list(taken)) if taken else np.zeros(len(rows), dtype=bool)
+    with_ports = list(left.ports) if shape.ports else []
+    apart = np.isin(rows, with_ports) if with_ports else np.zeros(len(rows), dtype=bool)
+    taken = ports.clashing(shape.ports, rows[apart].tolist())
 
     def lacks(code: int) -> tuple[str, ...]:
         short = tuple(name for bit, name in enumerate(names) if code >> bit & 1)
@@ -193,9 +224,5 @@ def _shortages(shape: Shape, left: CapacityTable) -> Iterator[tuple[str, ...]]:
 
     yield from map(lacks, np.unique(codes[~apart]).tolist())
     for row, code in zip(rows[apart].tolist(), codes[apart].tolist(), strict=True):
-        yield lacks(code) + taken[row]
-
-
-def _clashing(wanted: Sequence[HostPort], taken: Sequence[HostPort]) -> tuple[str, ...]:
-    """Return the host ports among ``wanted`` that are taken on a node."""
-    return tuple(f"host port {one.port}" for one in clashing(wanted, taken))
+        if row in taken:
+            yield lacks(code) + taken[row]
