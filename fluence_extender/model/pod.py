@@ -168,6 +168,7 @@ class Pod:
     claims: tuple[ClaimSpec, ...] = ()
     claim_group: str = ""
     charge: QuotaCharge | None = field(default=None, compare=False)
+    _requires: dict[str, str] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def key(self) -> str:
@@ -234,13 +235,17 @@ class Pod:
         return self.nominated or self.pinned_to
 
     @property
-    def requires(self) -> dict[str, str]:
+    def requires(self) -> Mapping[str, str]:
         """The ``require-<attr>`` annotations as attribute -> value, sorted.
 
-        An empty value requires nothing and is left out.
+        An empty value requires nothing and is left out. The annotations are gone through once for each value of a pod,
+        because plans and reasons ask for this many times.
         """
-        return {
-            key.removeprefix(REQUIRE_PREFIX): value
-            for key, value in sorted(self.annotations.items())
-            if key.startswith(REQUIRE_PREFIX) and value
-        }
+        if self._requires is None:
+            object.__setattr__(self, "_requires", _required(self.annotations))
+        return self._requires or {}
+
+
+def _required(annotations: Mapping[str, str]) -> dict[str, str]:
+    wanted = {key: value for key, value in annotations.items() if key.startswith(REQUIRE_PREFIX) and value}
+    return {key.removeprefix(REQUIRE_PREFIX): wanted[key] for key in sorted(wanted)}

@@ -27,6 +27,7 @@ from fluence_extender.model.names import (
     DEFAULT_SCHEDULER,
     MARKS,
     PINNED_ANNOTATION,
+    REQUIRE_PREFIX,
 )
 from fluence_extender.model.pod import (
     ENDED,
@@ -47,7 +48,8 @@ LARGEST_CACHED = 16_384
 """The most bytes of a form whose requests are cached. Without a limit the cache could hold gigabytes."""
 
 MOST_RULES = 128
-"""The most tolerations, node selectors, and terms and expressions of affinity of a pod, which nodes are checked for."""
+"""The most tolerations, node selectors, and terms and expressions of affinity of a pod, which nodes are checked for;
+and the most ``require-<attr>`` annotations, which devices are checked for."""
 MOST_VALUES = 2048
 """The most values of all these expressions together."""
 MOST_PORTS = 256
@@ -277,7 +279,7 @@ def decode_pod(raw: bytes) -> Pod:
     affinity, host_ports = _node_affinity(spec.get("affinity")), _host_ports(spec)
     near = _pod_affinity(spec, meta.namespace)
     rules = len(tolerations) + len(node_selector) + sum(map(len, near))
-    if excess := _excess(rules, affinity, host_ports, PINNED_ANNOTATION in annotations):
+    if excess := _excess(rules, affinity, host_ports, annotations):
         tolerations, node_selector, affinity, near, problem = (), {}, None, (), problem or excess
     refusal, since = _condition(status, UNSCHEDULABLE)
     asks = refusal.startswith(ASKS_FOR_NODES)
@@ -407,9 +409,9 @@ def _node_affinity(affinity: Affinity | None) -> tuple[NodeTerm, ...] | None:
 
 
 def _excess(
-    rules: int, affinity: tuple[NodeTerm, ...] | None, ports: tuple[HostPort, ...], pinned: bool
+    rules: int, affinity: tuple[NodeTerm, ...] | None, ports: tuple[HostPort, ...], notes: Mapping[str, str]
 ) -> str:
-    """Return why the pod has too many rules to compare with every node, "" if it hasn't.
+    """Return why the pod has too many rules to compare with every node or device, "" if it hasn't.
 
     ``rules`` is the number of rules other than node affinity. The service never plans such a pod. Pinning adds a field
     to each term, so a pinned pod may have twice as many.
@@ -418,13 +420,17 @@ def _excess(
     for term in affinity or ():
         rules += 1 + len(term.expressions) + len(term.fields)
         values += sum([len(one.values) for one in (*term.expressions, *term.fields)])
-    most = MOST_RULES * (1 + pinned)
+    most = MOST_RULES * (1 + (PINNED_ANNOTATION in notes))
     if rules > most:
         return f"it has {rules} tolerations, node selectors and terms of affinity: {most} are the most"
     if values > MOST_VALUES:
         return f"the expressions of its node affinity have {values} values: {MOST_VALUES} are the most"
     if len(ports) > MOST_PORTS:
         return f"it has {len(ports)} host ports: {MOST_PORTS} are the most"
+    if (required := sum(key.startswith(REQUIRE_PREFIX) for key in notes)) > MOST_RULES:
+        return (
+            f"it has {required} annotations {REQUIRE_PREFIX}*: {MOST_RULES} are the most; remove the others"
+        )
     return ""
 
 

@@ -109,6 +109,7 @@ def test_time_to_decode_a_pod_grows_with_the_pod(kind: str) -> None:
         ("node selectors", MOST_RULES),
         ("near terms", MOST_RULES),
         ("host ports", MOST_PORTS),
+        ("require annotations", MOST_RULES),
     ],
 )
 def test_pod_with_more_rules_than_are_compared_is_never_planned(kind: str, most: int) -> None:
