@@ -22,6 +22,7 @@ import structlog
 
 from fluence_extender.gangs.lifecycle.displacement import Displacement
 from fluence_extender.gangs.lifecycle.failures import FailureRecord, Failures
+from fluence_extender.gangs.lifecycle.large_gangs import LargeGangs
 from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.namespace_quotas import NamespaceQuotas
 from fluence_extender.gangs.lifecycle.pins import pinned
@@ -85,7 +86,9 @@ class Attempts:
         quotas: NamespaceQuotas,
         eligibility: EligibilityIndex,
         clock: Callable[[], float],
+        large: LargeGangs,
     ) -> None:
+        self._large = large
         self._queue = queue
         self._quotas = quotas
         self._clock = clock
@@ -205,6 +208,9 @@ class Attempts:
         )
         lacking = gang.placeless() if known is None else []
         if known is None and not lacking:
+            return False
+        if known is None and attempt.version >= 0 and not self._large.may_look(gang):
+            self._registry.dirty.postpone(gang.key)
             return False
         attempt.version = self._ledger.version
         if known is not None:

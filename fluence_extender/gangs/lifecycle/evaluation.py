@@ -12,28 +12,19 @@ from collections.abc import Callable
 
 from fluence_extender.gangs.lifecycle.deadlines import gather
 from fluence_extender.gangs.lifecycle.incomplete import explain_begun
+from fluence_extender.gangs.lifecycle.large_gangs import LargeGangs
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.lifecycle.namespace_quotas import NamespaceQuotas
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.lifecycle.rules import Rules, size_of
 from fluence_extender.gangs.lifecycle.states import finish, settle
 from fluence_extender.gangs.membership.gang import Gang
-from fluence_extender.gangs.membership.pace import Pace
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.model.gang import GangKey, GangState
+from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason
 
 EVALUATED_WITHIN = 0.004
 """Seconds after which a step evaluates no more gangs that have changed."""
-
-LARGE = 500
-"""A gang with this many members isn't looked at each time it changes, but at the pace of its namespace."""
-
-LOOKED_AT_FIRST, LOOKED_AT_A_SECOND = 10_000, 5_000
-"""For large waiting gangs of a namespace: the members that may be looked at in one go, and more of them each second.
-
-A look takes some 30 µs for each member, and users may change a gang many times a second.
-"""
 
 ALL_FIRST = 16
 """The most steps in a row that try no gang because changed gangs are left. After that, each step does both."""
@@ -51,6 +42,7 @@ class Evaluation:
         limits: Limits,
         clock: Callable[[], float],
         on_whole: Callable[[Gang], None],
+        large: LargeGangs,
     ) -> None:
         self._registry = registry
         self._places = places
@@ -59,7 +51,7 @@ class Evaluation:
         self._limits = limits
         self._clock = clock
         self._on_whole = on_whole
-        self._pace = Pace(LOOKED_AT_FIRST, LOOKED_AT_A_SECOND, clock)
+        self._large = large
         self._first: set[GangKey] = set()
         self._behind = 0
         self.cut_short = False
@@ -72,14 +64,14 @@ class Evaluation:
     def evaluate_changed(self, looked_at: set[GangKey], now: float) -> None:
         """Evaluate gangs that have changed, and add them to ``looked_at``."""
         until, dirty = self._clock() + EVALUATED_WITHIN, self._registry.dirty
-        for namespace in [one for one in self._registry.late if self._pace.left(one) > 0]:
-            self._pace.spend(namespace, self._registry.recompute_late(namespace))
-        for namespace in [one for one in dirty.put_off if self._pace.left(one) > 0]:
+        for namespace in [one for one in self._registry.late if self._large.pace.left(one) > 0]:
+            self._large.pace.spend(namespace, self._registry.recompute_late(namespace))
+        for namespace in [one for one in dirty.put_off if self._large.pace.left(one) > 0]:
             dirty.call(namespace)
         while dirty:
             key = dirty.take()
             gang = self._registry.gangs[key]
-            if key not in self._first and not self._has_time(gang):
+            if key not in self._first and not self._large.may_look(gang):
                 dirty.postpone(key)
                 continue
             self._first.discard(key)
@@ -92,15 +84,6 @@ class Evaluation:
         self.cut_short = bool(dirty)
         self._first &= self._registry.gangs.keys() if dirty else set()
         self._behind = self._behind + 1 if dirty and not self._first else 0
-
-    def _has_time(self, gang: Gang) -> bool:
-        """Return whether a gang may be looked at now, and count the look."""
-        if len(gang.members) < LARGE or gang.state is not GangState.WAITING:
-            return True
-        if self._pace.left(gang.key.namespace) <= 0:
-            return False
-        self._pace.spend(gang.key.namespace, len(gang.members))
-        return True
 
     @property
     def may_try(self) -> bool:

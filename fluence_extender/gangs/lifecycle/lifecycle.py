@@ -29,6 +29,7 @@ from fluence_extender.gangs.lifecycle.handover import (
     marked_go_first,
     unbindable,
 )
+from fluence_extender.gangs.lifecycle.large_gangs import LargeGangs
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
 from fluence_extender.gangs.lifecycle.member_states import (
     BOUND,
@@ -110,7 +111,8 @@ class Lifecycle:
         refused = RefusedBirths(clock)
         quotas = self.namespace_quotas = NamespaceQuotas(registry.look_at, refused)
         waiting = registry, ledger, self._places, self.preemption, self._displacement, self.queue
-        self._attempts = Attempts(*waiting, quotas, planner.eligibility, clock)
+        large = LargeGangs(clock)
+        self._attempts = Attempts(*waiting, quotas, planner.eligibility, clock, large)
         self.births = Births(registry, ledger, limits, clock, self.admission, refused)
         eligibility = planner.eligibility
         self.growth = ClusterGrowth(
@@ -121,7 +123,9 @@ class Lifecycle:
         self._steering = Steering(planner, self._displacement, self.births, ledger.device_rooms)
         self._gang_index = GangIndex(registry, limits)
         self._rules = Rules(registry, self._places, self.admission)
-        self._evaluation = Evaluation(registry, self._places, self._rules, quotas, limits, clock, on_whole)
+        self._evaluation = Evaluation(
+            registry, self._places, self._rules, quotas, limits, clock, on_whole, large
+        )
 
     def pod_changed(self, member: Member, before: Pod | None = None) -> None:
         """React to a new state of a pod of ours; ``before`` is its last known state, if any."""

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from fluence_extender.gangs.lifecycle import evaluation
+from fluence_extender.gangs.lifecycle import large_gangs
+from fluence_extender.gangs.lifecycle.attempts import Attempts
 from fluence_extender.gangs.lifecycle.evaluation import Evaluation
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.model.gang import GangState
+from fluence_extender.queueing.order import Rank
 from tests.core.values import node
 from tests.unit.gangs.conftest import MakeWorld, gang
 
@@ -20,8 +22,8 @@ CHANGES_A_SECOND = 20
 
 @pytest.fixture(autouse=True)
 def slow_pace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "LOOKED_AT_FIRST", 3000)
-    monkeypatch.setattr(evaluation, "LOOKED_AT_A_SECOND", 1000)
+    monkeypatch.setattr(large_gangs, "LOOKED_AT_FIRST", 3000)
+    monkeypatch.setattr(large_gangs, "LOOKED_AT_A_SECOND", 1000)
 
 
 @pytest.fixture
@@ -31,7 +33,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     evaluate = Evaluation._evaluate
 
     def counted(self: Evaluation, gang: Gang, now: float) -> None:
-        if len(gang.members) >= evaluation.LARGE:
+        if len(gang.members) >= large_gangs.LARGE:
             looks.append(len(gang.members))
         evaluate(self, gang, now)
 
@@ -51,7 +53,7 @@ def test_members_that_change_are_looked_at_at_a_pace(world: MakeWorld, looked_at
             gang(w, f"other{step}", 100, 100)
             w.advance(0.1)
             assert w.gang(f"other{step}").state is not GangState.WAITING
-    most = evaluation.LOOKED_AT_FIRST + MEMBERS + evaluation.LOOKED_AT_A_SECOND * 12
+    most = large_gangs.LOOKED_AT_FIRST + MEMBERS + large_gangs.LOOKED_AT_A_SECOND * 12
     assert MEMBERS <= sum(looked_at) <= most
 
 
@@ -85,5 +87,31 @@ def test_workload_with_many_pods_that_changes_is_taken_in_at_a_pace(
     for step in range(10 * CHANGES_A_SECOND):
         w.change_job(job, duration=100.0 + step)
         w.advance(1 / CHANGES_A_SECOND)
-    most = evaluation.LOOKED_AT_FIRST + MEMBERS + evaluation.LOOKED_AT_A_SECOND * 11
+    most = large_gangs.LOOKED_AT_FIRST + MEMBERS + large_gangs.LOOKED_AT_A_SECOND * 11
     assert MEMBERS <= sum(taken_in) <= most
+
+
+def test_large_gang_is_tried_at_a_pace_while_room_comes_and_goes(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+    attempt = Attempts._try
+
+    def counted(self: Attempts, gang: Gang, rank: Rank, now: float) -> bool:
+        if len(gang.members) >= large_gangs.LARGE:
+            tried.append(len(gang.members))
+        return attempt(self, gang, rank, now)
+
+    monkeypatch.setattr(Attempts, "_try", counted)
+    w = world(node("n0", cpu=64_000, gib=1000, pods=500))
+    gang(w, "large", *[1000 + number for number in range(MEMBERS)])
+    w.advance(5)
+    tried.clear()
+    for step in range(100):
+        (other,) = gang(w, f"other{step}", 100)
+        w.advance(0.05)
+        assert w.nodes_of(other) != [""]
+        w.cluster.remove(other)
+        w.advance(0.05)
+    most = large_gangs.LOOKED_AT_FIRST + MEMBERS + large_gangs.LOOKED_AT_A_SECOND * 11
+    assert sum(tried) <= most
