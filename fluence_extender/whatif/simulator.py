@@ -11,21 +11,21 @@ import asyncio
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from fluence_extender.cluster.budgets import PreemptionRules
 from fluence_extender.devices.allocator import selectors_of
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.membership.conventions.membership import Workloads
 from fluence_extender.gangs.queue.beside import Beside
 from fluence_extender.matcher.collector import paused_collector
 from fluence_extender.model.gang import GangKey
+from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.queueing.ends import expected_end
 from fluence_extender.queueing.entry import NEVER
-from fluence_extender.whatif.documents import Manifest, read_manifests
+from fluence_extender.whatif.documents import read_manifests
 from fluence_extender.whatif.manifests import SimulationRequest, TooManyPods, namespaces_of, requested_gangs
 from fluence_extender.whatif.preemption_preview import PreemptionContext
 from fluence_extender.whatif.queue_terms import queue_terms
@@ -139,7 +139,7 @@ class Simulator:
             manifests = await asyncio.to_thread(read_manifests, body)
             for one in namespaces_of(manifests, namespace):
                 await permit(one)
-            request = await asyncio.to_thread(_read, manifests, namespace, rules, workloads, self._controller)
+            request = await asyncio.to_thread(requested_gangs, manifests, namespace, rules.classes, workloads)
             _check_size(request, len(self._controller.eligibility.nodes))
             async with self._judged(request, client):
                 context = await self._context(request, rules)
@@ -153,6 +153,8 @@ class Simulator:
 
         The verdicts are kept within this context.
         """
+        unclaimed = [gang.pods for gang in request.gangs]
+        await asyncio.to_thread(_claim, request, unclaimed, self._controller)
         pods = (pod for gang in request.gangs for pod in gang.pods if pod.claims)
         wanted = list(dict.fromkeys(selectors_of(pod.claims) for pod in pods))
         judge, until = self._controller.devices.judge, time.monotonic() + LONGEST_EVALUATION
@@ -162,7 +164,7 @@ class Simulator:
                     break
                 await asyncio.sleep(LOOK)
             if wanted:
-                await asyncio.to_thread(_claim, request, self._controller)
+                await asyncio.to_thread(_claim, request, unclaimed, self._controller)
             yield
         finally:
             for at in range(len(wanted)):
@@ -195,23 +197,10 @@ class Simulator:
         return PreemptionContext(gangs, state.departing, state.evicted, state.preemptors, rules.budgets)
 
 
-def _read(
-    manifests: list[Manifest],
-    namespace: str,
-    rules: PreemptionRules,
-    workloads: Workloads,
-    controller: Controller,
-) -> SimulationRequest:
-    """Read the gangs and look up their claims, outside of the event loop."""
-    request = requested_gangs(manifests, namespace, rules.classes, workloads)
-    _claim(request, controller)
-    return request
-
-
-def _claim(request: SimulationRequest, controller: Controller) -> None:
-    """Give the pods what they would claim."""
-    for gang in request.gangs:
-        gang.pods = controller.devices.asking(gang.pods, request.claims)
+def _claim(request: SimulationRequest, unclaimed: Iterable[Sequence[Pod]], controller: Controller) -> None:
+    """Give the pods of the gangs what they would claim, as far as it is known; ``unclaimed`` are they without that."""
+    for gang, pods in zip(request.gangs, unclaimed, strict=True):
+        gang.pods = controller.devices.asking(pods, request.claims)
 
 
 def _check_size(request: SimulationRequest, nodes: int) -> None:

@@ -13,6 +13,8 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from fluence_extender.identity.record_key import SECRET
+from fluence_extender.model.names import DEFAULT_NAMESPACE
 from tests.docs.clone import make_clone
 from tests.docs.kubectl import positional
 from tests.docs.reading import PAGES, commands, fences
@@ -72,8 +74,10 @@ def installed(shell: Plugin) -> None:
 
 
 def supposed() -> Iterator[Manifest]:
-    """Yield a user's namespace, and the Jobs of the pages."""
+    """Yield a user's namespace, the key that a replica of the service makes, and the Jobs of the pages."""
     yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lab"}}
+    made = {"name": SECRET, "namespace": DEFAULT_NAMESPACE}
+    yield {"apiVersion": "v1", "kind": "Secret", "metadata": made, "stringData": {"key": "0" * 32}}
     for page in PAGES:
         for fence in fences(page):
             if fence.language == "yaml" and re.search("^kind: Job$", fence.text, re.MULTILINE):
