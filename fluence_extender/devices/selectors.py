@@ -21,7 +21,7 @@ LONGEST_WHY = 240
 """The most characters of an expression, and of an error, that a verdict quotes."""
 
 MOST_TEXTS = 200
-"""The most different errors of one expression that are kept apart; further ones get the text of the last."""
+"""How many different error texts are kept for one expression. Each later error gets the last of these texts."""
 
 Verdict = bool | str | None
 """Whether a device is selected, the error if that can't be decided, or None if it isn't known yet."""

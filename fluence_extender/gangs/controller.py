@@ -376,11 +376,11 @@ class Controller:
         """
         self.revision += 1
         # The pods may have been listed before the queues and Jobs that decide which records count.
-        for pod in [
-            self._births.recorded(one) for one in self._pods.values() if one.ours and not one.foreseen
-        ]:
-            self._pods[pod.uid] = pod
-            self.registry.put_pod(pod)
+        own = [pod for pod in self._pods.values() if pod.ours and not pod.foreseen]
+        for before, pod in zip(own, map(self._births.recorded, own), strict=True):
+            if pod != before:
+                self._pods[pod.uid] = pod
+                self.registry.put_pod(pod)
         self.registry.begin()
         self.ledger.load(self.eligibility.nodes.values())
         foreign = (pod for pod in self._pods.values() if not pod.ours)

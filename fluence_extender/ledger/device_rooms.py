@@ -36,7 +36,7 @@ WORK_OF_A_REASON = 20_000
 """The most looks at devices to find out why claims can't be planned."""
 
 MOST_PREPARED = 256
-"""The most different claims of one gang that are counted before it is tried."""
+"""For how many different claims of a gang nodes are counted before the gang is tried."""
 
 Placed = Mapping[str, Mapping[Claims, int]]
 """The claims of pods that are to be placed, with the number of pods, by node."""

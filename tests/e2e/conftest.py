@@ -112,6 +112,15 @@ def namespace(cluster: Cluster, no_overcommit: None) -> Iterator[Namespace]:
     empty(cluster.api, name)
 
 
+@pytest.fixture
+def others(control_plane: ControlPlane, namespace: Namespace) -> Iterator[Namespace]:
+    """A namespace in which the user has no rights."""
+    name = f"{namespace.name}-others"
+    control_plane.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    yield Namespace(name, control_plane.api)
+    empty(control_plane.api, name)
+
+
 def empty(api: Api, namespace: str) -> None:
     """Delete a namespace, and wait until its pods are gone; what else is in it follows.
 

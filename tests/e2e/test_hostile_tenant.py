@@ -57,16 +57,8 @@ def scene(
     user.api.close()
 
 
-@pytest.fixture
-def other(control_plane: ControlPlane, namespace: Namespace) -> Iterator[Namespace]:
-    name = f"{namespace.name}-other"
-    control_plane.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    yield Namespace(name, control_plane.api)
-    empty(control_plane.api, name)
-
-
 def test_reviews_are_answered_during_a_flood_of_forged_ones(
-    control_plane: ControlPlane, installation: Installation, scene: Scene, other: Namespace
+    control_plane: ControlPlane, installation: Installation, scene: Scene, others: Namespace
 ) -> None:
     """Any pod may call the webhook. Meanwhile the API server asks it about everybody's pods."""
     with running(control_plane) as admission:
@@ -74,7 +66,7 @@ def test_reviews_are_answered_during_a_flood_of_forged_ones(
 
         def review() -> float:
             begun = time.monotonic()
-            assert environment(admission.tried(quantum(), other.name))
+            assert environment(admission.tried(quantum(), others.name))
             return time.monotonic() - begun
 
         before = [review() for _ in range(50)]
@@ -94,14 +86,14 @@ def test_reviews_are_answered_during_a_flood_of_forged_ones(
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_other_tenants_are_served_during(
-    case: Case, scene: Scene, other: Namespace, own_nodes: NodeFactory
+    case: Case, scene: Scene, others: Namespace, own_nodes: NodeFactory
 ) -> None:
     own_nodes(2, cpu="64", pods=10_000)
     case.prepare(scene)
-    with measured(other, scene.url) as before:
+    with measured(others, scene.url) as before:
         time.sleep(CALM)
     attacker = threading.Thread(target=case.attack, args=(scene, case.size))
-    with measured(other, scene.url) as during:
+    with measured(others, scene.url) as during:
         attacker.start()
         attacker.join(ATTACKED)
         # The objects keep the service at work for some time.

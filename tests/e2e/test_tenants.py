@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import islice, product
 from string import ascii_letters
@@ -22,7 +22,6 @@ from fluence_extender.model.names import (
     PLACED_LABEL,
     USER_ANNOTATION,
 )
-from tests.e2e.conftest import empty
 from tests.e2e.editor import RBAC, editor
 from tests.e2e.harness import Manifest, Namespace, annotations_of, job, node_of, pod, wait_for
 from tests.e2e.installation import Installation, gates_of
@@ -49,15 +48,6 @@ def user(control_plane: ControlPlane, namespace: Namespace) -> Namespace:
     wait_for(lambda: not refusal(seen, ours("p")), what="the user's rights to be in force")
     wait_for(lambda: refusal(seen, ours("p", nodeName="n")), what="the policy to count")
     return seen
-
-
-@pytest.fixture
-def others(control_plane: ControlPlane, namespace: Namespace) -> Iterator[Namespace]:
-    """A namespace in which the user has no rights."""
-    name = f"{namespace.name}-others"
-    control_plane.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    yield Namespace(name, control_plane.api)
-    empty(control_plane.api, name)
 
 
 def refusal(seen: Namespace, body: Manifest) -> str:

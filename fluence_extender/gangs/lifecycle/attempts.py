@@ -28,7 +28,7 @@ from fluence_extender.gangs.lifecycle.namespace_quotas import NamespaceQuotas
 from fluence_extender.gangs.lifecycle.pins import pinned
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.lifecycle.rounds import Round
-from fluence_extender.gangs.lifecycle.rules import invalid, size_of
+from fluence_extender.gangs.lifecycle.rules import invalid, need, size_of
 from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
@@ -296,9 +296,7 @@ class Attempts:
         size = size_of(gang)
         if isinstance(size, Reason):
             return False
-        ready = [member for member in gang.placeless() if not foreign_gates(member.pod)]
-        settled = sum(1 for member in gang.alive() if member.assignment is not None)
-        missing = size - settled - gang.ended
+        ready, settled, missing = need(gang, size)
         if not gang.begun and len(ready) < missing:
             return False
         self._preemption.order(gang, ready)

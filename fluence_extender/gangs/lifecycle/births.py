@@ -336,6 +336,9 @@ class Births:
         left = defaultdict[str, int](lambda: sys.maxsize if whole else MOST_AT_ONCE)
         for uid in self._in_order():
             known = self._jobs[uid]
+            if known.counted and not (whole or self._is_due(known)):
+                # Its namespace has to wait, so which pods it lacks needn't be found out now.
+                continue
             namespace = known.job.namespace
             missing = self._missing(known) if known.shaped() else {}
             surplus = [index for index in known.foreseen if index not in missing]

@@ -48,9 +48,7 @@ class Rules:
         size = size_of(gang)
         if isinstance(size, Reason):
             return size
-        ready = [member for member in gang.placeless() if not foreign_gates(member.pod)]
-        settled = sum(1 for member in gang.alive() if member.assignment is not None)
-        missing = size - settled - gang.ended
+        ready, _, missing = need(gang, size)
         if not gang.begun and len(ready) < missing:
             return self._not_whole(gang, size, missing)
         if not ready:
@@ -82,6 +80,13 @@ class Rules:
 def size_of(gang: Gang) -> int | Reason:
     """Return how many members make the gang whole, or why that isn't known."""
     return required_size(gang.key, gang.alive())
+
+
+def need(gang: Gang, size: int) -> tuple[list[Member], int, int]:
+    """Return the members that can be placed now, how many have places, and how many of ``size`` lack one."""
+    ready = [member for member in gang.placeless() if not foreign_gates(member.pod)]
+    settled = sum(1 for member in gang.alive() if member.assignment is not None)
+    return ready, settled, size - settled - gang.ended
 
 
 def invalid(ready: Iterable[Member]) -> Reason | None:

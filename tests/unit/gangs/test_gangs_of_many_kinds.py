@@ -19,7 +19,7 @@ HOST = "kubernetes.io/hostname"
 
 
 def gang_of_pod_sets(w: World, name: str, count: int, cpu: int, *, first: int = 0) -> None:
-    """Create a gang of which each member is a pod set of its own; the first has ``first`` more members."""
+    """Create a gang in which each member is its own pod set. The first pod set has ``first`` more members."""
     for number in range(count + first):
         w.pod(
             f"{name}-{number:04}",
