@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
 from fluence_extender.model.names import STATE_GROUP, STATE_VERSION
-
-HIDDEN = "[hidden]"
-"""The text in place of the name of an object that the caller may not see."""
+from fluence_extender.model.wording import WithNames
 
 SERVICE_ACCOUNT = "system:serviceaccount:"
 """The prefix of the names of service accounts; the namespace and the account's own name follow."""
-
-_NAMED = re.compile(r"(?<![\w./-])([a-z0-9][a-z0-9-]*)/[\w./-]+( \(priority -?\d+\))?")
-"""NAMESPACE/NAME in a text. Names of resources and labels have a dot before the slash. A priority follows the name of
-another gang, which may be gone for so long that its namespace isn't known any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +79,10 @@ the group."""
 
 @dataclass(frozen=True, slots=True)
 class CallerSight:
-    """The namespaces that a caller may see, of those that were asked about.
-
-    ``everything`` means all of them. ``known`` are the namespaces that texts may name.
-    """
+    """The namespaces that a caller may see, of those that were asked about; ``everything`` means all of them."""
 
     namespaces: frozenset[str] = frozenset()
     everything: bool = False
-    known: frozenset[str] = frozenset()
 
     def __contains__(self, namespace: str) -> bool:
         return self.everything or namespace in self.namespaces
@@ -106,22 +94,11 @@ class CallerSight:
             return ""
         return sha256("/".join(sorted(self.namespaces)).encode()).hexdigest()[:12]
 
-    def redacted(self, text: str) -> str:
-        """Return ``text`` without the names of objects in known namespaces that are out of sight."""
-        if self.everything or "/" not in text:
+    def wording(self, text: str, with_names: WithNames | None) -> str:
+        """Return the sentence with all names if the caller may see everything that it names, otherwise ``text``."""
+        if with_names is None or not (self.everything or with_names.namespaces <= self.namespaces):
             return text
-        return _NAMED.sub(self._shown, text)
-
-    def _shown(self, found: re.Match[str]) -> str:
-        namespace, priority = found[1], found[2] or ""
-        if namespace in self.namespaces or not (priority or namespace in self.known):
-            return found[0]
-        return HIDDEN + priority
+        return with_names.text
 
 
 EVERYTHING = CallerSight(everything=True)
-
-
-def namespaces_in(texts: Iterable[str]) -> frozenset[str]:
-    """Return the possible namespaces in these texts: the first part of each NAMESPACE/NAME."""
-    return frozenset(found[1] for text in texts for found in _NAMED.finditer(text))

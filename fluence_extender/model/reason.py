@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from fluence_extender.model.names import SCHEDULER_NAME
 from fluence_extender.model.notation import first_few
+from fluence_extender.model.wording import WithNames
 
 MOST_NAMED = 3
 """The most Reservations that one reason names."""
@@ -66,8 +67,8 @@ class Reason:
     """One reason: its kind, and the sentence that a user reads.
 
     ``text`` is for everyone who sees the gang, so it names no object of another namespace. ``with_names`` is the same
-    sentence with those names, "" if there are none. Where a gang lacks amounts of nodes, ``fitting`` is how many of its
-    members fit, and ``lacking`` are the resources which the next member lacks. ``gathering``: the gang isn't whole
+    sentence with those names, None if there are none. Where a gang lacks amounts of nodes, ``fitting`` is how many of
+    its members fit, and ``lacking`` are the resources which the next member lacks. ``gathering``: the gang isn't whole
     yet. ``advice`` returns the end of the sentence; it takes time, so it is called only when the reason is shown.
     """
 
@@ -75,7 +76,7 @@ class Reason:
     text: str
     fitting: int | None = None
     lacking: tuple[str, ...] = ()
-    with_names: str = ""
+    with_names: WithNames | None = None
     gathering: bool = False
     advice: Callable[[], str] | None = field(default=None, compare=False, repr=False)
 
@@ -89,8 +90,8 @@ class Reason:
 
     @property
     def full_text(self) -> str:
-        """The sentence with all names. What a reader may not see of it has to be left out."""
-        return self.with_names or self.text
+        """The sentence with all names, for those who may see everything."""
+        return self.text if self.with_names is None else self.with_names.text
 
     @property
     def shown(self) -> Reason:
@@ -98,10 +99,12 @@ class Reason:
         advice = self.advice() if self.advice is not None else ""
         return replace(self, advice=None).followed_by(advice) if advice else self
 
-    def followed_by(self, more: str, with_names: str = "") -> Reason:
+    def followed_by(self, more: str, with_names: WithNames | None = None) -> Reason:
         """Return this reason with ``more`` after it, and with ``with_names`` where all names are shown."""
-        full = f"{self.full_text}; {with_names or more}" if self.with_names or with_names else ""
-        return replace(self, text=f"{self.text}; {more}", with_names=full)
+        named = [one.namespaces for one in (self.with_names, with_names) if one is not None]
+        full = f"{self.full_text}; {more if with_names is None else with_names.text}"
+        joined = WithNames(full, frozenset().union(*named)) if named else None
+        return replace(self, text=f"{self.text}; {more}", with_names=joined)
 
 
 def waiting(present: int, size: int, elsewhere: Mapping[str, int] | None = None) -> Reason:

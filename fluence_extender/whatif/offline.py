@@ -27,6 +27,7 @@ from fluence_extender.ledger.accounts import Strength
 from fluence_extender.ledger.graph_matcher import MatcherSetup
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.matcher import create_matcher
+from fluence_extender.model.access import EVERYTHING
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
@@ -168,4 +169,4 @@ def simulate_offline(
     """
     request = requested_gangs(read_manifests(manifests), classes=objects.classes, cluster=objects.workloads)
     simulation = _simulation(objects, request, parse_resources(resources, source), levels, policy)
-    return results_as_json(simulation.run(), request, simulation.now)
+    return results_as_json(simulation.run(), request, simulation.now, EVERYTHING)

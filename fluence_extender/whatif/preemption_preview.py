@@ -20,6 +20,7 @@ from fluence_extender.gangs.preemption.preemptions import (
     preemptable_by,
 )
 from fluence_extender.gangs.preemption.search import Found, VictimQuery, search, usable_nodes
+from fluence_extender.gangs.preemption.search_runner import OTHERS_BUDGETS
 from fluence_extender.gangs.preemption.victims import Victim
 from fluence_extender.gangs.queue.turns import newcomer
 from fluence_extender.model.assignment import Assignment
@@ -27,6 +28,7 @@ from fluence_extender.model.gang import GangKey
 from fluence_extender.model.notation import first_few
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
+from fluence_extender.model.wording import WithNames
 from fluence_extender.placement.demand import Demand
 from fluence_extender.whatif.snapshot import CopiedGangs, LedgerCopy
 
@@ -52,7 +54,7 @@ class PreemptionOutcome(StrEnum):
 class VictimSummary:
     """The loss of one gang: ``pods`` of its ``members``. ``surplus`` means that it keeps running without them."""
 
-    gang: str
+    gang: GangKey
     priority: int
     pods: int
     members: int
@@ -61,12 +63,17 @@ class VictimSummary:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionPreview:
-    """What preemption would do, also as a sentence. ``placed`` has the gang's places after that, by pod name."""
+    """What preemption would do, also as a sentence.
+
+    ``text`` names no object of another namespace; ``with_names`` is the sentence with those names, None if there are
+    none. ``placed`` has the gang's places after that, by pod name.
+    """
 
     outcome: PreemptionOutcome
     text: str
     victims: tuple[VictimSummary, ...] = ()
     placed: tuple[tuple[str, Assignment], ...] = ()
+    with_names: WithNames | None = None
 
 
 @dataclass(slots=True)
@@ -126,19 +133,23 @@ class PreemptionPreviewer:
         found, forbidden = self._search(key, demands)
         if found is None:
             lowest = min(pod.priority for pod in pods)
-            text = _in_vain(lowest, forbidden, self._context.gangs.any_below(lowest))
-            return PreemptionPreview(PreemptionOutcome.IN_VAIN, text)
+            if not self._context.gangs.any_below(lowest):
+                text = f"would preempt no gang: none that runs has a lower priority than this one ({lowest})"
+                return PreemptionPreview(PreemptionOutcome.IN_VAIN, text)
+            text, names = _in_vain(lowest, forbidden, key.namespace)
+            return PreemptionPreview(PreemptionOutcome.IN_VAIN, text, with_names=names)
         self._remember(key, pods, found)
         placed = _by_name(pods, found.places)
         if not found.victims:
             text = "fits once the pods that are terminating or being evicted already are gone"
             return PreemptionPreview(PreemptionOutcome.WAITS, text, (), placed)
         victims = self._summaries(found.victims)
-        return PreemptionPreview(PreemptionOutcome.PREEMPTS, _would_preempt(victims), victims, placed)
+        text, names = _would_preempt(victims, key.namespace)
+        return PreemptionPreview(PreemptionOutcome.PREEMPTS, text, victims, placed, names)
 
-    def _search(self, key: GangKey, demands: Sequence[Demand]) -> tuple[Found | None, list[str]]:
+    def _search(self, key: GangKey, demands: Sequence[Demand]) -> tuple[Found | None, list[WithNames]]:
         """Return the victims that disruption budgets allow, and the budgets that forbade other victims before."""
-        forbidden: list[str] = []
+        forbidden: list[WithNames] = []
         protected: set[GangKey] = set()
         while True:
             query = self._query(key, demands, protected)
@@ -151,8 +162,9 @@ class PreemptionPreviewer:
             refused, pods = self._forbidding(work.found.victims)
             if refused is None:
                 return work.found, forbidden
-            forbidden.append(refused.reason)
-            protected.add(refused.last_concerned(pods))
+            victim = refused.last_concerned(pods)
+            forbidden.append(WithNames(refused.reason, frozenset({victim.namespace})))
+            protected.add(victim)
 
     def _query(self, key: GangKey, demands: Sequence[Demand], protected: Collection[GangKey]) -> VictimQuery:
         pods = [demand.pod for demand in demands]
@@ -202,9 +214,7 @@ class PreemptionPreviewer:
             before = found.get(victim.gang)
             pods = len(victim.uids) + (before.pods if before is not None else 0)
             members = len(self._context.gangs.gangs[victim.gang].alive())
-            found[victim.gang] = VictimSummary(
-                str(victim.gang), victim.priority, pods, members, victim.surplus
-            )
+            found[victim.gang] = VictimSummary(victim.gang, victim.priority, pods, members, victim.surplus)
         return tuple(found[key] for key in sorted(found))
 
 
@@ -213,16 +223,43 @@ def _by_name(pods: Sequence[Pod], places: Sequence[Assignment]) -> tuple[tuple[s
     return tuple((pod.name, by_uid[pod.uid]) for pod in pods)
 
 
-def _would_preempt(victims: Sequence[VictimSummary]) -> str:
-    """Return a sentence such as ``would preempt 2 gangs (12 pods): default/low-1 (8), default/low-2 (4)``."""
-    pods = sum(one.pods for one in victims)
-    names = [f"{one.gang} ({f'{one.pods} of {one.members}' if one.surplus else one.pods})" for one in victims]
-    counts = f"{len(victims)} gang{'' if len(victims) == 1 else 's'} ({pods} pod{'' if pods == 1 else 's'})"
-    return f"would preempt {counts}: {first_few(names, NAMED_GANGS)}"
+def _would_preempt(victims: Sequence[VictimSummary], namespace: str) -> tuple[str, WithNames | None]:
+    """Return a sentence such as ``would preempt 2 gangs (12 pods): default/low-1 (8), default/low-2 (4)``.
+
+    The first form is for users of ``namespace``. It counts the gangs of others, which the second form names.
+    """
+    begin = (
+        f"would preempt {_count(len(victims), 'gang')} ({_count(sum(one.pods for one in victims), 'pod')})"
+    )
+    named = first_few(list(map(_loss, victims)), NAMED_GANGS)
+    own = [one for one in victims if one.gang.namespace == namespace]
+    if len(own) == len(victims):
+        return f"{begin}: {named}", None
+    others = len(victims) - len(own)
+    counted = f"{others} of {'another namespace' if others == 1 else 'other namespaces'}"
+    listed = f"{first_few(list(map(_loss, own)), NAMED_GANGS)}, and {counted}" if own else counted
+    namespaces = frozenset(one.gang.namespace for one in victims[:NAMED_GANGS])
+    return f"{begin}: {listed}", WithNames(f"{begin}: {named}", namespaces)
 
 
-def _in_vain(priority: int, forbidden: Sequence[str], any_below: bool) -> str:
-    if not any_below:
-        return f"would preempt no gang: none that runs has a lower priority than this one ({priority})"
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _loss(victim: VictimSummary) -> str:
+    pods = f"{victim.pods} of {victim.members}" if victim.surplus else str(victim.pods)
+    return f"{victim.gang} ({pods})"
+
+
+def _in_vain(priority: int, forbidden: Sequence[WithNames], namespace: str) -> tuple[str, WithNames | None]:
+    """Return why no eviction helps a gang of ``namespace``, and the same with the budgets of other namespaces."""
     text = f"would preempt no gang: evicting gangs of lower priority (below {priority}) would not make enough room"
-    return f"{text}; {'; '.join(sorted(set(forbidden)))}" if forbidden else text
+    if not forbidden:
+        return text, None
+    own = {one.text for one in forbidden if namespace in one.namespaces}
+    all_of_them = {one.text for one in forbidden}
+    names = WithNames(
+        "; ".join([text, *sorted(all_of_them)]), frozenset().union(*(one.namespaces for one in forbidden))
+    )
+    others = [OTHERS_BUDGETS] if own != all_of_them else []
+    return "; ".join([text, *sorted(own), *others]), names

@@ -20,6 +20,7 @@ from fluence_extender.devices.allocator import selectors_of
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.queue.beside import Beside
 from fluence_extender.matcher.collector import paused_collector
+from fluence_extender.model.access import EVERYTHING, CallerSight
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
@@ -29,7 +30,7 @@ from fluence_extender.whatif.documents import read_manifests
 from fluence_extender.whatif.manifests import SimulationRequest, TooManyPods, namespaces_of, requested_gangs
 from fluence_extender.whatif.preemption_preview import PreemptionContext
 from fluence_extender.whatif.queue_terms import queue_terms
-from fluence_extender.whatif.result_json import results_as_json
+from fluence_extender.whatif.result_json import named_namespaces, results_as_json
 from fluence_extender.whatif.simulation import Simulation
 from fluence_extender.whatif.snapshot import CopiedGangs, Snapshot, copies_of_gangs, snapshot
 
@@ -56,6 +57,9 @@ Rules = Callable[[], Awaitable[PreemptionRules]]
 Permit = Callable[[str], Awaitable[None]]
 """Raises the error to answer with if the client may not see what is in a namespace."""
 
+See = Callable[[frozenset[str]], Awaitable[CallerSight]]
+"""Returns which of these namespaces the client may see."""
+
 _intervals_before: list[float] = []
 """The switch interval before the first computation, once for each computation that is under way."""
 
@@ -71,6 +75,11 @@ async def no_rules() -> PreemptionRules:
 
 async def anything(_: str) -> None:
     """Permit every namespace. It serves where clients may see all of them."""
+
+
+async def all_of_them(_: frozenset[str]) -> CallerSight:
+    """Return the sight of clients that may see every namespace."""
+    return EVERYTHING
 
 
 @contextmanager
@@ -110,15 +119,21 @@ class Simulator:
         self._waiting: Counter[str] = Counter()
 
     async def answer(
-        self, body: bytes, namespace: str = "default", client: str = "", permit: Permit = anything
+        self,
+        body: bytes,
+        namespace: str = "default",
+        client: str = "",
+        permit: Permit = anything,
+        see: See = all_of_them,
     ) -> dict[str, Any]:
         """Return the answer as JSON values.
 
         An answer tells of PodGroups, claims, dependencies and users in the namespaces of the objects, so ``permit`` is
-        asked about each of them before anything is looked up.
+        asked about each of them before anything is looked up. Before the answer is worded, ``see`` is asked about the
+        other namespaces of which it could name gangs.
 
-        Raise `BadManifest`, what ``permit`` raises, or `TooManyQuestions` if too many of all clients or of this one
-        wait.
+        Raise `BadManifest`, what ``permit`` and ``see`` raise, or `TooManyQuestions` if too many of all clients or of
+        this one wait.
         """
         if (waiting := self._waiting.total()) >= MOST_WAITING:
             raise TooManyQuestions(f"{waiting} other questions are waiting to be answered")
@@ -127,11 +142,13 @@ class Simulator:
         self._waiting[client] += 1
         try:
             async with self._turn:
-                return await self._answer(body, namespace, client, permit)
+                return await self._answer(body, namespace, client, permit, see)
         finally:
             self._waiting -= Counter([client])
 
-    async def _answer(self, body: bytes, namespace: str, client: str, permit: Permit) -> dict[str, Any]:
+    async def _answer(
+        self, body: bytes, namespace: str, client: str, permit: Permit, see: See
+    ) -> dict[str, Any]:
         rules = await self._rules()
         workloads = self._controller.registry.workloads
         # A garbage collection over all objects of a large question would block the event loop.
@@ -145,7 +162,11 @@ class Simulator:
                 context = await self._context(request, rules)
                 terms = await self._terms(request)
                 taken, ends = snapshot_with_ends(self._controller, time.time())
-                return await asyncio.to_thread(_simulated, taken, request, time.time(), ends, context, terms)
+                now = time.time()
+                simulation = Simulation(taken, request, now, ends, context, terms)
+                results = await asyncio.to_thread(simulation.run)
+                sight = await see(named_namespaces(results))
+                return await asyncio.to_thread(results_as_json, results, request, now, sight)
 
     @asynccontextmanager
     async def _judged(self, request: SimulationRequest, client: str) -> AsyncIterator[None]:
@@ -211,14 +232,3 @@ def _check_size(request: SimulationRequest, nodes: int) -> None:
             f"{pods:,} pods on {nodes:,} nodes: pods times nodes may be {MOST_PLACES:,} in one question; ask about at "
             f"most {MOST_PLACES // nodes:,} pods at once"
         )
-
-
-def _simulated(
-    taken: Snapshot,
-    request: SimulationRequest,
-    now: float,
-    ends: dict[str, float],
-    context: PreemptionContext,
-    terms: dict[GangKey, Beside | Reason],
-) -> dict[str, Any]:
-    return results_as_json(Simulation(taken, request, now, ends, context, terms).run(), request, now)

@@ -8,6 +8,7 @@ from typing import TypeVar
 from fluence_extender.http.state.listings import Listing
 from fluence_extender.http.state.responses import graph_document, list_document
 from fluence_extender.matcher.port import Jgf
+from fluence_extender.model.access import EVERYTHING
 from tests.core.world import World
 
 V = TypeVar("V")
@@ -34,16 +35,16 @@ def documents(world: World) -> dict[str, tuple[str, str]]:
     """Return the revision and the content of every document, by path."""
     state = world.state
     listings: dict[str, Listing[object]] = {
-        "/v1/gangs": state.gangs(),
-        "/v1/gangs?gone=true": state.gangs(gone=True),
+        "/v1/gangs": state.gangs(False, EVERYTHING),
+        "/v1/gangs?gone=true": state.gangs(True, EVERYTHING),
         "/v1/allocations": state.allocations(),
         "/v1/nodes": state.nodes(),
         "/v1/backends": state.backends(),
     }
     found = {path: (one.revision, _text(world, one)) for path, one in listings.items()}
     found["/v1/graph"] = (state.graph().revision, json.dumps(drawn(world)))
-    for gang in every(state.gangs(gone=True)):
-        story = state.gang(gang.namespace, gang.name, gang.convention)
+    for gang in every(state.gangs(True, EVERYTHING)):
+        story = state.gang(gang.namespace, gang.name, gang.convention, EVERYTHING)
         if story is not None:
             found[f"/v1/gangs/{gang.namespace}/{gang.name}"] = (story.revision, repr(story))
     for node in every(state.nodes()):

@@ -10,6 +10,7 @@ from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus
+from fluence_extender.model.wording import WithNames
 from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup, Resumable
 
 
@@ -62,13 +63,13 @@ class RecordEvent:
 class Evict:
     """Evict a bound member of a gang that can't be completed or that is a victim. ``again``: repeat until it is gone.
 
-    ``reason`` is for an Event on the pod. ``with_names`` is for the history, which may name other gangs.
+    ``reason`` is for an Event on the pod. ``with_names`` is for the history alone.
     """
 
     pod: Pod
     reason: str
     again: bool = False
-    with_names: str = ""
+    with_names: WithNames | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +185,8 @@ class HoldJob:
 class Requeue:
     """Send a gang back in line: suspend its workloads, ``jobs``, unless budgets protect one of its bound ``pods``.
 
-    They keep the place in line ``since``. ``reason`` is for users; ``with_names`` may name gangs of other
-    namespaces. ``again``: a failure is reported to preemption, which decides anew.
+    They keep the place in line ``since``. ``reason`` is for users, ``with_names`` for the history alone.
+    ``again``: a failure is reported to preemption, which decides anew.
     """
 
     gang: GangKey
@@ -193,7 +194,7 @@ class Requeue:
     pods: tuple[Pod, ...]
     since: tuple[float, int]
     reason: str
-    with_names: str = ""
+    with_names: WithNames | None = None
     again: bool = False
 
 

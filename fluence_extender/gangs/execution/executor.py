@@ -286,7 +286,7 @@ class Executor:
                 await self._evict_uncounted(pod, evict.reason)
             else:
                 await self._fence.write(lambda cluster: cluster.evict(pod, evict.reason))
-            self._lifecycle.note(pod.uid, HistoryKind.EVICTED, evict.with_names or evict.reason)
+            self._lifecycle.note(pod.uid, HistoryKind.EVICTED, evict.reason, evict.with_names)
             self._preemption.eviction_accepted(pod.uid)
             return
         except Disrupted as error:

@@ -20,6 +20,7 @@ from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import GATED_JOBS
+from fluence_extender.model.wording import WithNames
 from fluence_extender.model.workload import Resumable
 
 log = structlog.get_logger(__name__)
@@ -170,7 +171,7 @@ class JobWrites:
                 self._not_requeued(action, f"can't be suspended: {error}", _patience(error))
                 return
             await self._tell(job, REQUEUED, f"back in line: {action.reason}")
-        self._note(action, HistoryKind.REQUEUED, action.with_names or action.reason)
+        self._note(action, HistoryKind.REQUEUED, action.reason, action.with_names)
         for pod in action.pods:
             self._lifecycle.preemption.eviction_accepted(pod.uid)
 
@@ -186,10 +187,12 @@ class JobWrites:
             for pod in action.pods:
                 self._later(pause, failed, pod.uid)
 
-    def _note(self, action: Requeue, kind: HistoryKind, detail: str) -> None:
+    def _note(
+        self, action: Requeue, kind: HistoryKind, detail: str, with_names: WithNames | None = None
+    ) -> None:
         gang = self._registry.gangs.get(action.gang)
         if gang is not None:
-            gang.note(kind, "", detail)
+            gang.note(kind, "", detail, with_names)
 
     async def _note_job(self, action: NoteJob) -> None:
         job = action.job

@@ -73,6 +73,7 @@ from fluence_extender.model.gang import GangKey, GangState, HistoryKind
 from fluence_extender.model.names import ALLOCATION_ANNOTATION, GATE
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
+from fluence_extender.model.wording import WithNames
 from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.plan import Planner
 
@@ -179,11 +180,11 @@ class Lifecycle:
         if found is not None:
             self._registry.dirty.add(found[0].key)
 
-    def note(self, uid: str, kind: HistoryKind, detail: str) -> None:
+    def note(self, uid: str, kind: HistoryKind, detail: str, with_names: WithNames | None = None) -> None:
         """Note in the history of its gang what happened to a pod of ours."""
         found = self._registry.member(uid)
         if found is not None:
-            found[0].note(kind, found[1].pod.name, detail)
+            found[0].note(kind, found[1].pod.name, detail, with_names)
 
     def _nomination_changed(self, gang: Gang, member: Member) -> None:
         """Follow our nomination as the watch shows it: an attempt has failed once it was seen and then seen cleared."""

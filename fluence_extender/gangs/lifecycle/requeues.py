@@ -28,6 +28,7 @@ from fluence_extender.gangs.membership.registry import QUEUED, Registry
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.model.names import NEVER_SUSPEND, SUSPEND_LABEL, UNCOUNTED_ANNOTATION
 from fluence_extender.model.pod import Owner, Pod
+from fluence_extender.model.wording import WithNames
 from fluence_extender.model.workload import MpiJob, Resumable
 
 LAUNCHER = "-launcher"
@@ -71,7 +72,7 @@ class Requeues:
         gang: Gang,
         pods: Sequence[Pod],
         reason: str,
-        with_names: str = "",
+        with_names: WithNames | None = None,
         again: bool = False,
         others: Sequence[Gang] = (),
     ) -> Requeue | None:

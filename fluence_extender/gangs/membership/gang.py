@@ -32,6 +32,7 @@ from fluence_extender.model.pod import ENDED as ENDED_PHASES
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.promise import Promise, recorded_queue
 from fluence_extender.model.reason import Reason, ReasonCode, timed_out
+from fluence_extender.model.wording import WithNames
 from fluence_extender.queueing.entry import EQUAL, Entitlement
 
 JOB_SET_UID = "jobset.sigs.k8s.io/jobset-uid"
@@ -346,11 +347,13 @@ class Gang:
             self.reason = reason
             self.reports.reason_since = now
             if reason is not None:
-                self.history.wait(reason.code.value, reason.full_text)
+                self.history.wait(reason.code.value, reason.text, reason.with_names)
 
-    def note(self, kind: HistoryKind, pod: str = "", detail: str = "") -> None:
+    def note(
+        self, kind: HistoryKind, pod: str = "", detail: str = "", with_names: WithNames | None = None
+    ) -> None:
         """Note in the history what happened, to the member ``pod`` if it is named."""
-        self.history.note(kind, pod, detail, len(self.members))
+        self.history.note(kind, pod, detail, len(self.members), with_names)
 
     def begin_anew(self) -> None:
         """Forget an earlier life of the gang: members that come now have to gather again."""

@@ -257,7 +257,7 @@ class Evictions:
                     break
                 eviction.sent.add(member.pod.uid)
                 self._by_pod[member.pod.uid] = eviction
-                found.append(Evict(member.pod, eviction.why.text, True, eviction.why.full_text))
+                found.append(Evict(member.pod, eviction.why.text, True, eviction.why.with_names))
             elif member.state in MOVABLE:
                 self._places.drop(gang, member)
                 self._registry.dirty.add(key)
@@ -265,7 +265,7 @@ class Evictions:
 
     def _requeue(self, gang: Gang, eviction: GangEviction) -> Requeue | None:
         bound = [member.pod for member in gang.alive() if member.state is BOUND]
-        return self._requeues.requeue(gang, bound, eviction.why.text, eviction.why.full_text, True)
+        return self._requeues.requeue(gang, bound, eviction.why.text, eviction.why.with_names, True)
 
     def _suspensions(self, requeue: Requeue, eviction: GangEviction) -> Iterable[Requeue]:
         """Yield the suspension of those Jobs for which none was sent, or that were resumed since."""

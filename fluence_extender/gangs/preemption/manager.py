@@ -52,6 +52,7 @@ from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import GATE
 from fluence_extender.model.reason import Reason, ReasonCode
+from fluence_extender.model.wording import WithNames
 from fluence_extender.placement.plan import Planner
 
 log = structlog.get_logger(__name__)
@@ -492,7 +493,8 @@ def _preempted_by(key: GangKey, preemption: Preemption, victim: GangKey) -> Reas
     namespace = victim.namespace
     back = ", whose queue takes back what it is guaranteed" if victim in preemption.owed else ""
     text = f"preempted by {'gang ' if key.namespace == namespace else ''}{named(key, preemption, namespace)}{back}"
-    return Reason(ReasonCode.PREEMPTED, text, with_names=f"preempted by gang {named(key, preemption)}{back}")
+    names = WithNames(f"preempted by gang {named(key, preemption)}{back}", frozenset({key.namespace}))
+    return Reason(ReasonCode.PREEMPTED, text, with_names=names)
 
 
 def _may_be_nominated(member: Member) -> bool:

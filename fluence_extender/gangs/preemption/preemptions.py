@@ -21,6 +21,7 @@ from fluence_extender.model.gang import GangKey
 from fluence_extender.model.notation import first_few
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
+from fluence_extender.model.wording import WithNames
 from fluence_extender.queueing.order import Rank
 
 NAMED_GANGS = 4
@@ -128,8 +129,12 @@ class Preemption(PreemptorDemand):
         victims = {victim.gang for victim in self.victims}
         own = sorted(str(key) for key in victims if key.namespace == namespace)
         text = f"{_with_others(own, len(victims) - len(own))}: {gone}"
-        full = f"{first_few(sorted(map(str, victims)), NAMED_GANGS)}: {gone}"
-        reason = Reason(ReasonCode.PREEMPTING, f"preempting {text}", with_names=f"preempting {full}")
+        listed = sorted(victims, key=str)
+        full = WithNames(
+            f"preempting {first_few(list(map(str, listed)), NAMED_GANGS)}: {gone}",
+            frozenset(key.namespace for key in listed[:NAMED_GANGS]),
+        )
+        reason = Reason(ReasonCode.PREEMPTING, f"preempting {text}", with_names=full)
         late_pods = [self.pods[uid] for uid in late if uid in self.pods]
         if late_pods:
             pod, problem = min(late_pods, key=lambda pod: pod.key), f"has not gone within {patience:g} s"
@@ -142,7 +147,8 @@ class Preemption(PreemptorDemand):
         else:
             return reason
         shown = pod.key if pod.namespace == namespace else "a pod of another namespace"
-        return reason.followed_by(f"{shown} {problem}", f"{pod.key} {problem}")
+        names = WithNames(f"{pod.key} {problem}", frozenset({pod.namespace}))
+        return reason.followed_by(f"{shown} {problem}", names)
 
 
 class Preemptions(dict[GangKey, Preemption]):
@@ -201,7 +207,7 @@ def devices_held_for(
         shared = sorted(one.device_types.intersection(device_types))
         if shared and is_ahead(key):
             text = f"busy: {', '.join(shared)} held for"
-            names = f"{text} {named(key, one)}"
+            names = WithNames(f"{text} {named(key, one)}", frozenset({key.namespace}))
             return Reason(ReasonCode.BUSY, f"{text} {named(key, one, namespace)}", with_names=names)
     return None
 
@@ -220,7 +226,7 @@ def behind(
     first = min(ahead, key=lambda key: preemptors[key].order)
     return reason.followed_by(
         f"behind {named(first, preemptors[first], gang.namespace)}",
-        f"behind {named(first, preemptors[first])}",
+        WithNames(f"behind {named(first, preemptors[first])}", frozenset({first.namespace})),
     )
 
 

@@ -30,6 +30,7 @@ from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason
+from fluence_extender.model.wording import WithNames
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.ranks import rank_key
 
@@ -225,7 +226,10 @@ class SearchRunner:
         if not found:
             return reason
         own = [text for text, victim in found if victim.namespace == gang.key.namespace]
-        return reason.followed_by(own[0] if own else OTHERS_BUDGETS, found[0][0])
+        first, victim = found[0]
+        return reason.followed_by(
+            own[0] if own else OTHERS_BUDGETS, WithNames(first, frozenset({victim.namespace}))
+        )
 
     def forget(self) -> None:
         """Drop the search, and forget which gangs budgets protect."""

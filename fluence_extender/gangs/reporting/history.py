@@ -13,13 +13,14 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from sys import intern
 from typing import Generic, TypeVar
 
 import msgspec
 
 from fluence_extender.model.gang import HistoryKind
+from fluence_extender.model.wording import WithNames
 
 __all__ = ["History", "HistoryEntry", "Memory", "PastGang"]
 
@@ -58,8 +59,8 @@ TURNS = frozenset(
 class HistoryEntry(msgspec.Struct, gc=False):
     """One entry: ``count`` times between ``at`` and ``until`` (seconds since the epoch).
 
-    ``pod`` and ``detail`` are those of all events, "" if they differ or there is none. ``why`` is the kind of reason of
-    a wait.
+    ``pod`` and ``detail`` are those of all events, "" if they differ or there is none. ``with_names`` is the detail
+    with the names of other namespaces, None if there are none. ``why`` is the kind of reason of a wait.
     """
 
     at: float
@@ -69,13 +70,15 @@ class HistoryEntry(msgspec.Struct, gc=False):
     count: int = 1
     until: float = 0.0
     why: str = ""
+    with_names: WithNames | None = None
 
-    def again(self, now: float, pod: str, detail: str) -> None:
+    def again(self, now: float, pod: str, detail: str, with_names: WithNames | None) -> None:
         """Count another event of the same kind."""
         self.count += 1
         self.until = now
         self.pod = self.pod if self.pod == pod else ""
         self.detail = self.detail if self.detail == detail else ""
+        self.with_names = self.with_names if self.with_names == with_names else None
 
 
 class History(msgspec.Struct, gc=False):
@@ -86,45 +89,62 @@ class History(msgspec.Struct, gc=False):
     noted: int = 0
     forgotten: int = 0
 
-    def note(self, kind: HistoryKind, pod: str = "", detail: str = "", members: int = 1) -> None:
+    def note(
+        self,
+        kind: HistoryKind,
+        pod: str = "",
+        detail: str = "",
+        members: int = 1,
+        with_names: WithNames | None = None,
+    ) -> None:
         """Note that ``kind`` happened, to ``pod`` if it is named; ``members`` is the number of the gang's members."""
         now = self.clock()
         self.noted += 1
-        detail = intern(detail[:LONGEST_DETAIL])
-        same = self._same(kind, pod, detail, bool(pod) and members > FEW_MEMBERS)
+        detail, with_names = _shortened(detail, with_names)
+        of_any = bool(pod) and members > FEW_MEMBERS
+        same = self._same(kind, None if of_any else (pod, detail, with_names))
         if same is not None:
-            same.again(now, pod, detail)
+            same.again(now, pod, detail, with_names)
         else:
-            self._append(HistoryEntry(now, kind, pod, detail, 1, now))
+            self._append(HistoryEntry(now, kind, pod, detail, 1, now, "", with_names))
 
-    def _same(self, kind: HistoryKind, pod: str, detail: str, of_any: bool) -> HistoryEntry | None:
-        """Return the entry of this phase that counts such events, of any pod if ``of_any`` is set."""
+    def _same(
+        self, kind: HistoryKind, event: tuple[str, str, WithNames | None] | None
+    ) -> HistoryEntry | None:
+        """Return the entry of this phase that counts events of the kind, None for those of all pods and details."""
         for entry in reversed(self.entries):
             if entry.kind is HistoryKind.WAITING:
                 return None
-            if entry.kind is kind and (of_any or (entry.pod == pod and entry.detail == detail)):
+            if entry.kind is kind and event in (None, (entry.pod, entry.detail, entry.with_names)):
                 return entry
             if entry.kind in TURNS:
                 return None
         return None
 
-    def wait(self, why: str, detail: str) -> None:
+    def wait(self, why: str, detail: str, with_names: WithNames | None = None) -> None:
         """Note why the gang waits. A new text of the same kind of reason replaces the last one."""
         now = self.clock()
-        detail = intern(detail[:LONGEST_DETAIL])
+        detail, with_names = _shortened(detail, with_names)
         self.noted += 1
         last = self.entries[-1] if self.entries else None
         if last is not None and last.kind is HistoryKind.WAITING and last.why == why:
-            last.count += last.detail != detail
-            last.detail, last.until = detail, now
+            last.count += (last.detail, last.with_names) != (detail, with_names)
+            last.detail, last.with_names, last.until = detail, with_names, now
             return
-        self._append(HistoryEntry(now, HistoryKind.WAITING, "", detail, 1, now, why))
+        self._append(HistoryEntry(now, HistoryKind.WAITING, "", detail, 1, now, why, with_names))
 
     def _append(self, entry: HistoryEntry) -> None:
         self.entries.append(entry)
         if len(self.entries) > KEPT:
             del self.entries[KEPT_FIRST]
             self.forgotten += 1
+
+
+def _shortened(detail: str, with_names: WithNames | None) -> tuple[str, WithNames | None]:
+    """Return both forms of a detail, of bounded length."""
+    if with_names is not None and len(with_names.text) > LONGEST_DETAIL:
+        with_names = replace(with_names, text=with_names.text[:LONGEST_DETAIL])
+    return intern(detail[:LONGEST_DETAIL]), with_names
 
 
 @dataclass(frozen=True, slots=True)

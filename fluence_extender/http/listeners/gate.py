@@ -99,13 +99,8 @@ class AccessGate(Protocol):
         """Refuse a caller without this right."""
         ...
 
-    async def sight(
-        self, scope: Scope, namespaces: Names, known: Names = tuple, whole: Right | None = None
-    ) -> CallerSight:
-        """Return which of these ``namespaces`` the caller may see; texts may name the ``known``.
-
-        A caller with the right ``whole`` sees everything.
-        """
+    async def sight(self, scope: Scope, namespaces: Names, whole: Right | None = None) -> CallerSight:
+        """Return which of these ``namespaces`` the caller may see: everything, with the right ``whole``."""
         ...
 
 
@@ -118,9 +113,7 @@ class OpenGate:
     async def demand(self, scope: Scope, right: Right) -> None:
         """Let the caller in."""
 
-    async def sight(
-        self, scope: Scope, namespaces: Names, known: Names = tuple, whole: Right | None = None
-    ) -> CallerSight:
+    async def sight(self, scope: Scope, namespaces: Names, whole: Right | None = None) -> CallerSight:
         """Return the sight of everything."""
         return EVERYTHING
 
@@ -163,13 +156,8 @@ class ReviewingGate:
         if not await self._allowed(caller, right):
             raise lacking(right)
 
-    async def sight(
-        self, scope: Scope, namespaces: Names, known: Names = tuple, whole: Right | None = None
-    ) -> CallerSight:
-        """Return which of these ``namespaces`` the caller may see; texts may name the ``known``.
-
-        A caller with the right ``whole`` sees everything.
-        """
+    async def sight(self, scope: Scope, namespaces: Names, whole: Right | None = None) -> CallerSight:
+        """Return which of these ``namespaces`` the caller may see: everything, with the right ``whole``."""
         caller = await self._caller(scope)
         for right in (pods_in(""), whole):
             if right is not None and await self._allowed(caller, right):
@@ -177,7 +165,7 @@ class ReviewingGate:
         names = sorted(set(namespaces()))
         allowed = await asyncio.gather(*(self._allowed(caller, pods_in(one)) for one in names))
         seen = frozenset(one for one, yes in zip(names, allowed, strict=True) if yes)
-        return CallerSight(seen, known=frozenset(known()))
+        return CallerSight(seen)
 
     async def _caller(self, scope: Scope) -> Caller:
         found = self._proxied(scope)

@@ -17,6 +17,7 @@ from fluence_extender.http.state.listings import Items, Key, Listing, Single
 from fluence_extender.http.state.quantum import quantum_part
 from fluence_extender.http.state.v1 import amounts, moment
 from fluence_extender.ledger.accounts import Allocation
+from fluence_extender.model.access import CallerSight
 from fluence_extender.model.gang import Convention, GangKey, GangState, HistoryKind
 from fluence_extender.model.notation import format_time
 from fluence_extender.model.resources import CPU, MEMORY
@@ -27,8 +28,8 @@ PODS_GONE = "its pods are gone"
 PODS_DELETED = "its pods are being deleted"
 
 
-def gang_listing(controller: Controller, gone: bool) -> Listing[v1.Gang]:
-    """Return all gangs, with ``gone`` also the remembered ones that are gone."""
+def gang_listing(controller: Controller, gone: bool, sight: CallerSight) -> Listing[v1.Gang]:
+    """Return all gangs, with ``gone`` also the remembered ones that are gone, in words for ``sight``."""
     registry = controller.registry
     remembered = [one.gang.key for one in registry.gone] if gone else []
     positions: dict[GangKey, int] = {}
@@ -37,9 +38,11 @@ def gang_listing(controller: Controller, gone: bool) -> Listing[v1.Gang]:
         known = GangKey(key[0], key[1], Convention(key[2]), key[3], key[4])
         gang = registry.gangs.get(known)
         if gang is not None:
-            return gang_shape(gang, _queue(controller, known), positions.get(known), _end(controller, gang))
+            return gang_shape(
+                gang, sight, _queue(controller, known), positions.get(known), _end(controller, gang)
+            )
         remembered_gang = registry.gone.get(known) if gone else None
-        return None if remembered_gang is None else _gone(remembered_gang.gang)
+        return None if remembered_gang is None else _gone(remembered_gang.gang, sight)
 
     def read() -> Items[v1.Gang]:
         positions.update(_positions(controller))
@@ -48,26 +51,40 @@ def gang_listing(controller: Controller, gone: bool) -> Listing[v1.Gang]:
     return Listing(f"{_revision(controller)}-{len(remembered)}", read)
 
 
-def gang_detail(
-    controller: Controller, namespace: str, name: str, convention: str, leading: bool
-) -> Single[v1.GangDetail] | None:
-    """Return the gang of that name and its history, None if there is none and has been none lately.
+def find_gang(controller: Controller, namespace: str, name: str, convention: str) -> Gang | None:
+    """Return the gang of that name, None if there is none and has been none lately.
 
     If several (of different conventions) have the name, return a living one, or else the last one that went.
     """
     registry = controller.registry
     living = [gang for gang in registry.named(namespace, name) if convention in ("", gang.key.convention)]
-    if living:
-        key = living[0].key
-        position, end = _positions(controller).get(key), _end(controller, living[0])
-        shape = gang_shape(living[0], _queue(controller, key), position, end)
-        return _detail(controller, living[0], shape, leading)
-    found: Gang | None = None
+    found: Gang | None = living[0] if living else None
+    if found is not None:
+        return found
     for one in registry.gone:
         key = one.gang.key
         if str(key) == f"{namespace}/{name}" and convention in ("", key.convention):
             found = one.gang
-    return None if found is None else _detail(controller, found, _gone(found), leading)
+    return found
+
+
+def named_namespaces(gang: Gang) -> frozenset[str]:
+    """Return the namespaces of all objects that the gang's reason and history name."""
+    wordings = [one.with_names for one in gang.history.entries]
+    wordings.append(gang.reason.with_names if gang.reason is not None else None)
+    return frozenset().union(*(one.namespaces for one in wordings if one is not None))
+
+
+def gang_detail(
+    controller: Controller, gang: Gang, sight: CallerSight, leading: bool
+) -> Single[v1.GangDetail]:
+    """Return a gang, which may be gone, and its history in words for ``sight``."""
+    key = gang.key
+    if controller.registry.gangs.get(key) is not gang:
+        return _detail(controller, gang, _gone(gang, sight), sight, leading)
+    position, end = _positions(controller).get(key), _end(controller, gang)
+    shape = gang_shape(gang, sight, _queue(controller, key), position, end)
+    return _detail(controller, gang, shape, sight, leading)
 
 
 def _positions(controller: Controller) -> dict[GangKey, int]:
@@ -87,8 +104,13 @@ def _end(controller: Controller, gang: Gang) -> float:
     return max(controller.queue.ends.end(pod, pod.started) for pod in living)
 
 
-def gang_shape(gang: Gang, queue: str = "", position: int | None = None, end: float = NEVER) -> v1.Gang:
-    """Return a gang as lists show it; ``position`` is its place in line, and ``end`` when it is expected to end."""
+def gang_shape(
+    gang: Gang, sight: CallerSight, queue: str = "", position: int | None = None, end: float = NEVER
+) -> v1.Gang:
+    """Return a gang as lists show it to a caller with this ``sight``.
+
+    ``position`` is its place in line, and ``end`` when it is expected to end.
+    """
     members = sorted(gang.members.values(), key=lambda member: member.pod.name)
     created = min((member.pod.created for member in members), default=0.0)
     started = min(
@@ -100,7 +122,7 @@ def gang_shape(gang: Gang, queue: str = "", position: int | None = None, end: fl
         convention=gang.key.convention,
         owner=_owner(members),
         state=gang.state.value,
-        reason=_reason(gang),
+        reason=_reason(gang, sight),
         why=gang.reason.code.value if gang.reason is not None else "",
         size=gang.size,
         created=moment(created) if created else None,
@@ -197,19 +219,20 @@ def _owner(members: Sequence[Member]) -> str:
     return "/".join(owners.pop()).strip("/") if len(owners) == 1 else ""
 
 
-def _reason(gang: Gang) -> str:
+def _reason(gang: Gang, sight: CallerSight) -> str:
     """Return why the gang is in its state, "" if that needs no explanation."""
     if gang.reason is not None:
-        text = gang.reason.shown.full_text or _reason_of_state(gang)
+        reason = gang.reason.shown
+        text = sight.wording(reason.text, reason.with_names) or _reason_of_state(gang, sight)
         if gang.undone_about is not None:
             return f"{text}; the time to complete it ends at {format_time(moment(gang.undone_about))}"
         if gang.starts_about is None:
             return text
         return f"{text}; expected to start about {format_time(moment(gang.starts_about))}"
-    return _reason_of_state(gang)
+    return _reason_of_state(gang, sight)
 
 
-def _reason_of_state(gang: Gang) -> str:
+def _reason_of_state(gang: Gang, sight: CallerSight) -> str:
     match gang.state:
         case GangState.WAITING:
             return NO_PLACE_YET
@@ -218,7 +241,7 @@ def _reason_of_state(gang: Gang) -> str:
         case GangState.BOUND:
             return _missing(gang)
         case GangState.FINISHED:
-            return _being_deleted(gang) or rejection(gang.members.values())
+            return _being_deleted(gang, sight) or rejection(gang.members.values())
 
 
 def _being_bound(gang: Gang) -> str:
@@ -240,14 +263,14 @@ def _missing(gang: Gang) -> str:
     return f"{gang.size - present} {are} missing; replacements are placed with the others"
 
 
-def _being_deleted(gang: Gang) -> str:
+def _being_deleted(gang: Gang, sight: CallerSight) -> str:
     """Return why pods of a gang that no longer runs are being deleted, "" if all of them ended by themselves."""
     if any(one.pod.deleting and not one.pod.finished for one in gang.members.values()):
-        return PODS_DELETED + _eviction(gang.history.entries)
+        return PODS_DELETED + _eviction(gang.history.entries, sight)
     return ""
 
 
-def _gone(gang: Gang) -> v1.Gang:
+def _gone(gang: Gang, sight: CallerSight) -> v1.Gang:
     entries = gang.history.entries
     return v1.Gang(
         namespace=gang.key.namespace,
@@ -255,7 +278,7 @@ def _gone(gang: Gang) -> v1.Gang:
         convention=gang.key.convention,
         owner="",
         state="gone",
-        reason=PODS_GONE + _eviction(entries),
+        reason=PODS_GONE + _eviction(entries, sight),
         why="",
         size=gang.size,
         created=None,
@@ -270,21 +293,24 @@ def _gone(gang: Gang) -> v1.Gang:
     )
 
 
-def _eviction(entries: Sequence[HistoryEntry]) -> str:
+def _eviction(entries: Sequence[HistoryEntry], sight: CallerSight) -> str:
     """Return why we evicted its last pods, as the end of a sentence, "" if we didn't."""
     for entry in reversed(entries):
         if entry.kind in (HistoryKind.EVICTED, HistoryKind.REQUEUED):
-            return f": {entry.detail or entry.kind.value}"
+            return f": {sight.wording(entry.detail, entry.with_names) or entry.kind.value}"
         if entry.kind in (HistoryKind.SEEN, HistoryKind.BOUND):
             break
     return ""
 
 
-def _detail(controller: Controller, gang: Gang, shape: v1.Gang, leading: bool) -> Single[v1.GangDetail]:
+def _detail(
+    controller: Controller, gang: Gang, shape: v1.Gang, sight: CallerSight, leading: bool
+) -> Single[v1.GangDetail]:
     history = gang.history
     entries = tuple(
-        v1.Entry(moment(one.at), one.kind, one.pod, one.detail, one.count, moment(one.until))
+        v1.Entry(moment(one.at), one.kind, one.pod, detail, one.count, moment(one.until))
         for one in history.entries
+        for detail in (sight.wording(one.detail, one.with_names),)
     )
     detail = v1.GangDetail.extending(
         shape,

@@ -15,6 +15,7 @@ from fluence_extender.http.state.gangs import gang_label, list_key
 from fluence_extender.http.state.listings import Items, Key, Listing
 from fluence_extender.http.state.v1 import moment
 from fluence_extender.http.state.v1_queue import QueueEntry, QueueSummary, ReservedNodes
+from fluence_extender.model.access import CallerSight
 from fluence_extender.model.node import Node
 from fluence_extender.model.quantity import written_amount
 from fluence_extender.model.queue import NodeReservation, Queue
@@ -43,8 +44,8 @@ def queue_listing(controller: Controller) -> Listing[QueueSummary]:
     return Listing(_revision(controller), read)
 
 
-def line_listing(controller: Controller) -> Listing[QueueEntry]:
-    """Return the gangs in line, in the order in which they are served."""
+def line_listing(controller: Controller, sight: CallerSight) -> Listing[QueueEntry]:
+    """Return the gangs in line, in the order in which they are served, in words for ``sight``."""
 
     def read() -> Items[QueueEntry]:
         found: dict[Key, Standing] = {}
@@ -56,7 +57,7 @@ def line_listing(controller: Controller) -> Listing[QueueEntry]:
         def make(key: Key) -> QueueEntry | None:
             standing = found[key]
             gang = controller.registry.gangs.get(standing.gang)
-            return None if gang is None else _entry(controller, standing, gang)
+            return None if gang is None else _entry(controller, standing, gang, sight)
 
         return Items(list(found), make)
 
@@ -131,7 +132,8 @@ def _summary(controller: Controller, queue: Queue, head: Standing | None) -> Que
     )
 
 
-def _entry(controller: Controller, standing: Standing, gang: Gang) -> QueueEntry:
+def _entry(controller: Controller, standing: Standing, gang: Gang, sight: CallerSight) -> QueueEntry:
+    reason = standing.reason.shown if standing.reason is not None else None
     place = controller.lifecycle.admission.usage.place(gang.key)
     return QueueEntry(
         position=standing.position,
@@ -143,8 +145,8 @@ def _entry(controller: Controller, standing: Standing, gang: Gang) -> QueueEntry
         priority=gang.priority,
         created=_moment(gang.created[0] or None),
         held=standing.held,
-        reason=standing.reason.shown.full_text if standing.reason is not None else "",
-        why=standing.reason.code.value if standing.reason is not None else "",
+        reason=sight.wording(reason.text, reason.with_names) if reason is not None else "",
+        why=reason.code.value if reason is not None else "",
         expected_start=_moment(standing.expected_start),
         reserved_nodes=standing.reserved_nodes,
     )

@@ -76,9 +76,9 @@ def _gangs_route(router: APIRouter, service: ServiceState, gate: AccessGate, res
             (node, lambda gang: any(member.node == node for member in gang.members)),
             (backend, lambda gang: any(member.backend == backend for member in gang.members)),
         )
-        listing = service.gangs(gone or state == "gone")
         sight = await _sight(request, service, gate, namespace)
-        return responses.list(request, listing, keep, sight, sighted.gang)
+        listing = service.gangs(gone or state == "gone", sight)
+        return responses.list(request, listing, keep, sight, sighted.of_namespace)
 
 
 def _gang_route(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
@@ -102,15 +102,14 @@ def _gang_route(router: APIRouter, service: ServiceState, gate: AccessGate, resp
 
         A gang whose pods are gone is remembered for an hour.
         """
-        sight = await _sight(request, service, gate, namespace)
-        if namespace not in sight:
+        if namespace not in await _sight(request, service, gate, namespace):
             raise lacking(pods_in(namespace))
-        found = service.gang(namespace, name, convention or "")
+        about = namespace, name, convention or ""
+        sight = await gate.sight(request.scope, lambda: service.named_about(*about) | {namespace})
+        found = service.gang(*about, sight)
         if found is None:
             raise HTTPException(404, detail=f"no gang {namespace}/{name}")
-        return responses.single(
-            request, Single(found.revision, sighted.gang_detail(sight, found.item)), sight
-        )
+        return responses.single(request, found, sight)
 
 
 def _allocation_route(
@@ -131,7 +130,7 @@ def _allocation_route(
             (backend, lambda held: held.backend == backend),
         )
         sight = await _sight(request, service, gate, namespace)
-        return responses.list(request, service.allocations(), keep, sight, sighted.allocation)
+        return responses.list(request, service.allocations(), keep, sight, sighted.of_namespace)
 
 
 def _node_routes(router: APIRouter, service: ServiceState, gate: AccessGate, responses: Responses) -> None:
@@ -217,7 +216,7 @@ def _queue_routes(router: APIRouter, service: ServiceState, gate: AccessGate, re
             (queue, lambda entry: entry.queue == queue),
         )
         sight = await _sight(request, service, gate, namespace)
-        return responses.list(request, service.line(), keep, sight, sighted.queue_entry)
+        return responses.list(request, service.line(sight), keep, sight, sighted.of_namespace)
 
     @router.get("/reservations", response_model=v1.ListOf[ReservedNodes], summary="What is kept free")
     async def reservations(request: Request) -> Response:
@@ -245,9 +244,8 @@ def _graph_route(router: APIRouter, service: ServiceState, gate: AccessGate, res
 
 
 async def _sight(request: Request, service: ServiceState, gate: AccessGate, namespace: str) -> CallerSight:
-    """Return what the caller sees of ``namespace``, or of all namespaces (""). Texts may name any of them."""
-    names = (lambda: [namespace]) if namespace else service.namespaces
-    return await gate.sight(request.scope, names, service.namespaces)
+    """Return what the caller sees of ``namespace``, or of all namespaces ("")."""
+    return await gate.sight(request.scope, (lambda: [namespace]) if namespace else service.namespaces)
 
 
 async def _may(request: Request, gate: AccessGate, right: Right) -> bool:

@@ -14,14 +14,21 @@ from fluence_extender.http.metrics import QueueCount
 from fluence_extender.http.readiness import Readiness
 from fluence_extender.http.state import v1, v1_graph
 from fluence_extender.http.state.backends import backend_listing
-from fluence_extender.http.state.gangs import allocation_listing, gang_detail, gang_listing
+from fluence_extender.http.state.gangs import (
+    allocation_listing,
+    find_gang,
+    gang_detail,
+    gang_listing,
+    named_namespaces,
+)
 from fluence_extender.http.state.graph import graph
 from fluence_extender.http.state.listings import GraphExport, Listing, Single
 from fluence_extender.http.state.nodes import node_detail, node_listing
 from fluence_extender.http.state.queue import line_listing, queue_listing, reservation_listing
 from fluence_extender.http.state.v1_queue import QueueEntry, QueueSummary, ReservedNodes
+from fluence_extender.model.access import CallerSight
 from fluence_extender.model.accounting import AccountReader
-from fluence_extender.whatif.simulator import Permit, Rules, Simulator, no_rules
+from fluence_extender.whatif.simulator import Permit, Rules, See, Simulator, no_rules
 
 
 class ServiceState:
@@ -44,13 +51,21 @@ class ServiceState:
         self._controller = controller
         self._simulator = Simulator(controller, rules)
 
-    def gangs(self, gone: bool = False) -> Listing[v1.Gang]:
-        """Return all gangs by namespace and name, with those that went lately if ``gone``."""
-        return gang_listing(self._controller, gone)
+    def gangs(self, gone: bool, sight: CallerSight) -> Listing[v1.Gang]:
+        """Return all gangs by namespace and name, with those that went lately if ``gone``, in words for ``sight``."""
+        return gang_listing(self._controller, gone, sight)
 
-    def gang(self, namespace: str, name: str, convention: str = "") -> Single[v1.GangDetail] | None:
+    def gang(
+        self, namespace: str, name: str, convention: str, sight: CallerSight
+    ) -> Single[v1.GangDetail] | None:
         """Return one gang, or the last one of that name to go; ``convention`` distinguishes several of one name."""
-        return gang_detail(self._controller, namespace, name, convention, self.readiness.leading)
+        found = find_gang(self._controller, namespace, name, convention)
+        return None if found is None else gang_detail(self._controller, found, sight, self.readiness.leading)
+
+    def named_about(self, namespace: str, name: str, convention: str) -> frozenset[str]:
+        """Return the namespaces of all objects that the reason and the history of a gang name."""
+        found = find_gang(self._controller, namespace, name, convention)
+        return frozenset() if found is None else named_namespaces(found)
 
     def allocations(self) -> Listing[v1.Allocation]:
         """Return the allocations of our pods by namespace and pod, including planned and committed ones."""
@@ -72,9 +87,9 @@ class ServiceState:
         """Return all queues by name."""
         return queue_listing(self._controller)
 
-    def line(self) -> Listing[QueueEntry]:
-        """Return the gangs in line, in the order in which they are served."""
-        return line_listing(self._controller)
+    def line(self, sight: CallerSight) -> Listing[QueueEntry]:
+        """Return the gangs in line, in the order in which they are served, in words for ``sight``."""
+        return line_listing(self._controller, sight)
 
     def reservations(self, with_nodes: bool) -> Listing[ReservedNodes]:
         """Return what is kept free for gangs, and by administrators, these ``with_nodes`` or only counted."""
@@ -113,6 +128,8 @@ class ServiceState:
         """Return the namespaces of all pods that hold something."""
         return frozenset(held.namespace for held in self._controller.ledger.allocations.values())
 
-    async def simulate(self, manifests: bytes, namespace: str, client: str, permit: Permit) -> dict[str, Any]:
+    async def simulate(
+        self, manifests: bytes, namespace: str, client: str, permit: Permit, see: See
+    ) -> dict[str, Any]:
         """Return what would happen to the gangs of ``manifests``. Raises as `Simulator.answer` does."""
-        return await self._simulator.answer(manifests, namespace, client, permit)
+        return await self._simulator.answer(manifests, namespace, client, permit, see)

@@ -10,10 +10,10 @@ from fastapi.responses import JSONResponse, Response
 from fluence_extender.http.listeners.bodies import Bodies, Disconnected, RequestRefused
 from fluence_extender.http.listeners.gate import AccessGate
 from fluence_extender.http.readiness import not_ready
-from fluence_extender.http.state import sighted, v1
+from fluence_extender.http.state import v1
 from fluence_extender.http.state.problems import JSON, only_known, refusal
 from fluence_extender.http.state.service import ServiceState
-from fluence_extender.model.access import namespaces_in, pods_in
+from fluence_extender.model.access import CallerSight, pods_in
 from fluence_extender.whatif.documents import BadManifest
 from fluence_extender.whatif.simulator import TooManyQuestions
 
@@ -43,6 +43,7 @@ _ANSWER: dict[str, Any] = {
                 "victims": [
                     {"gang": "default/low", "priority": 0, "pods": 4, "members": 4, "surplus": False}
                 ],
+                "hidden": 0,
                 "placement": [{"pod": "train-0", "node": "n0", "backend": "", "devices": []}],
             },
             "reductions": [
@@ -108,9 +109,12 @@ def simulate_route(service: ServiceState, gate: AccessGate) -> APIRouter:
         async def permit(namespace: str) -> None:
             await gate.demand(request.scope, pods_in(namespace))
 
+        async def see(namespaces: frozenset[str]) -> CallerSight:
+            return await gate.sight(request.scope, lambda: namespaces)
+
         try:
             body = await bodies.read(request.receive)
-            answer = await service.simulate(body, namespace, client, permit)
+            return JSONResponse(await service.simulate(body, namespace, client, permit, see))
         except RequestRefused as error:
             return refusal(error.status, str(error))
         except Disconnected:
@@ -119,11 +123,5 @@ def simulate_route(service: ServiceState, gate: AccessGate) -> APIRouter:
             return refusal(400, str(error))
         except TooManyQuestions as error:
             return refusal(429, str(error))
-
-        def named() -> frozenset[str]:
-            return service.namespaces() & namespaces_in(sighted.simulation_texts(answer))
-
-        sight = await gate.sight(request.scope, named, named)
-        return JSONResponse(sighted.simulation(sight, answer))
 
     return router

@@ -12,6 +12,7 @@ from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.http.scheduler.port import Anywhere, Nowhere, On, RequestedPod, Undecided
 from fluence_extender.http.state.v1 import Allocation
+from fluence_extender.model.access import EVERYTHING
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
 from tests.core.engine import FINE_EMBEDDED
@@ -70,7 +71,7 @@ def test_gangs_are_listed_with_state_reason_and_members(w: World) -> None:
     gang(w, "b", 9000)
     pods = gang(w, "a", 1000, 1000, devices={"simulator": 1})
     w.advance(1)
-    first, second = every(w.state.gangs())
+    first, second = every(w.state.gangs(False, EVERYTHING))
     assert (first.namespace, first.name, first.state, first.size) == ("default", "a", "committed", 2)
     assert [(one.pod, one.uid, one.node, one.backend) for one in first.members] == [
         (pod.name, pod.uid, "n0", "sv1") for pod in pods
@@ -133,5 +134,5 @@ def test_a_placed_gang_shows_why_kube_scheduler_refuses_a_member(w: World) -> No
     first = gang(w, "g", 1000, 1000)[0]
     w.advance(1)
     w.change(first, refusal="no PersistentVolumeClaim data")
-    (view,) = every(w.state.gangs())
+    (view,) = every(w.state.gangs(False, EVERYTHING))
     assert view.reason == "placed; kube-scheduler refuses g-0: no PersistentVolumeClaim data"

@@ -6,6 +6,7 @@ import pytest
 
 from fluence_extender.cluster.errors import Denied
 from fluence_extender.http.state.gangs import gang_shape
+from fluence_extender.model.access import EVERYTHING
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.pod import Owner
 from fluence_extender.model.reason import Reason, ReasonCode
@@ -32,7 +33,7 @@ def test_reason_says_what_the_api_server_has_against_the_binding(
         seen.add(w.gang("g").reason)
     assert seen == {Reason(ReasonCode.CANNOT_BIND, TEXT)}
     assert f"gang default/g: {TEXT}" in w.told()
-    assert gang_shape(w.gang("g")).why == "CannotBind"
+    assert gang_shape(w.gang("g"), EVERYTHING).why == "CannotBind"
     w.cluster._failures.clear()
     w.advance(10)
     assert all(w.nodes_of(*pods))

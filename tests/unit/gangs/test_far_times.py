@@ -9,6 +9,7 @@ import pytest
 from fluence_extender.gangs.queue.ends import LATEST
 from fluence_extender.http.state.listings import Listing
 from fluence_extender.http.state.queue import line_listing, queue_listing, reservation_listing
+from fluence_extender.model.access import EVERYTHING
 from fluence_extender.model.queue import DEFAULT_QUEUE, NodeReservation, PolicyName, Queue, SchedulingOptions
 from tests.core.values import node
 from tests.core.world import World
@@ -52,6 +53,6 @@ def test_starts_that_add_up_to_too_late_a_time_are_told_as_the_latest(world: Mak
     assert w.gang("wide-0").starts_about is not None
     assert w.gang("wide-1").starts_about == LATEST
     assert [one.end for one in w.controller.queue.reservations()] == [LATEST, LATEST]
-    assert len(shown(line_listing(w.controller))) == 2
+    assert len(shown(line_listing(w.controller, EVERYTHING))) == 2
     w.controller.queue.settings.put(NodeReservation("always", start=0.0, duration=2 * LATEST))
     assert len(shown(reservation_listing(w.controller, with_nodes=True))) == 3

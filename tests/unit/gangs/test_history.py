@@ -13,6 +13,7 @@ from fluence_extender.gangs.reporting.history import (
     History,
     Memory,
 )
+from fluence_extender.model.access import EVERYTHING
 from fluence_extender.model.gang import Convention, HistoryKind
 from tests.core.values import node
 from tests.unit.gangs.conftest import MakeWorld, gang
@@ -127,7 +128,7 @@ def test_history_covers_the_life_of_a_gang_from_its_first_pod_to_its_last(world:
     w = world(node("n0"), node("n1"))
     pods = gang(w, "g", 3000, 3000)
     w.advance(5)
-    story = w.state.gang("default", "g")
+    story = w.state.gang("default", "g", "", EVERYTHING)
     assert story is not None
     assert [(one.what, one.pod) for one in story.item.history if one.what not in ("filtered", "steered")] == [
         ("seen", "g-0"),
@@ -145,14 +146,14 @@ def test_history_covers_the_life_of_a_gang_from_its_first_pod_to_its_last(world:
     for pod in pods:
         w.cluster.remove(w.now(pod))
     w.advance(1)
-    story = w.state.gang("default", "g")
+    story = w.state.gang("default", "g", "", EVERYTHING)
     assert story is not None
     assert (story.item.state, story.item.members) == ("gone", ())
     assert (story.item.reason, story.item.former) == ("its pods are gone", ("g-0", "g-1"))
     assert [one.what for one in story.item.history][-3:] == ["released", "released", "gone"]
     gang(w, "g", 1000)
     w.advance(1)
-    story = w.state.gang("default", "g")
+    story = w.state.gang("default", "g", "", EVERYTHING)
     assert story is not None
     assert (story.item.state, story.item.size) == ("bound", 1)
     assert "gone" in [one.what for one in story.item.history]
@@ -162,7 +163,7 @@ def test_history_has_waits_refusals_and_the_end(world: MakeWorld) -> None:
     w = world(node("n0"), scheduling=False)
     one = gang(w, "g", 1000, size=2)[0]
     w.advance(1)
-    story = w.state.gang("default", "g")
+    story = w.state.gang("default", "g", "", EVERYTHING)
     assert story is not None
     assert (story.item.history[-1].what, story.item.history[-1].detail) == (
         "waiting",
@@ -174,7 +175,7 @@ def test_history_has_waits_refusals_and_the_end(world: MakeWorld) -> None:
     w.change(one, phase="Failed")
     w.change(other, phase="Succeeded")
     w.advance(1)
-    story = w.state.gang("default", "g")
+    story = w.state.gang("default", "g", "", EVERYTHING)
     assert story is not None
     told_ = [(entry.what, entry.pod, entry.detail) for entry in story.item.history]
     assert ("refused", "g-1", "n0: not offered") in told_
@@ -189,7 +190,7 @@ def test_history_after_a_restart_has_what_was_bound_before(world: MakeWorld) -> 
     w.advance(5)
     w.restart()
     w.advance(1)
-    story = w.state.gang("default", "g")
+    story = w.state.gang("default", "g", "", EVERYTHING)
     assert story is not None
     assert [(one.what, one.detail) for one in story.item.history][1] == (
         "taken-over",
@@ -203,7 +204,7 @@ def test_namesakes_are_told_apart_by_their_convention(convention: str, world: Ma
     gang(w, "twin", 1000)
     w.pod("twin")
     w.advance(3)
-    story = w.state.gang("default", "twin", convention)
+    story = w.state.gang("default", "twin", convention, EVERYTHING)
     assert story is not None
     assert story.item.convention == (convention or Convention.LABEL)
-    assert w.state.gang("default", "twin", Convention.POD_GROUP) is None
+    assert w.state.gang("default", "twin", Convention.POD_GROUP, EVERYTHING) is None

@@ -6,6 +6,7 @@ from fluence_extender.cluster.errors import Disrupted
 from fluence_extender.gangs.preemption.preemptions import PreemptorDemand, devices_held_for
 from fluence_extender.gangs.queue.turns import newcomer
 from fluence_extender.http.scheduler.port import Nowhere
+from fluence_extender.model.access import EVERYTHING
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Pod
@@ -29,8 +30,8 @@ def written(w: World, namespace: str) -> str:
 def shown(w: World, namespace: str) -> str:
     """Return the reasons and histories of the namespace's gangs as the state API shows them to who may see all."""
     found = []
-    for one in every(w.state.gangs(gone=True)):
-        story = w.state.gang(one.namespace, one.name)
+    for one in every(w.state.gangs(True, EVERYTHING)):
+        story = w.state.gang(one.namespace, one.name, "", EVERYTHING)
         if one.namespace == namespace and story is not None:
             found += [story.item.reason, *(entry.detail for entry in story.item.history)]
     return "\n".join(found)

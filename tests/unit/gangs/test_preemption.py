@@ -6,6 +6,7 @@ from dataclasses import fields
 
 import pytest
 
+from fluence_extender.model.access import EVERYTHING
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Pod
@@ -51,7 +52,7 @@ def test_evicted_gang_names_its_preemptor_and_its_former_pods(world: MakeWorld) 
     w.advance(2)
     gang(w, "high", 3000, priority=10)
     w.advance(2)
-    terminating_gang = w.state.gang("default", "low")
+    terminating_gang = w.state.gang("default", "low", "", EVERYTHING)
     assert terminating_gang is not None
     assert terminating_gang.item.state == "finished"
     assert terminating_gang.item.reason.startswith(
@@ -59,11 +60,11 @@ def test_evicted_gang_names_its_preemptor_and_its_former_pods(world: MakeWorld) 
     )
     w.cluster.reap()
     w.advance(3)
-    story = w.state.gang("default", "low")
+    story = w.state.gang("default", "low", "", EVERYTHING)
     assert story is not None
     assert story.item.reason.startswith("its pods are gone: preempted by gang default/high")
     assert story.item.former == (low.name,)
-    listed = {one.name: one for one in every(w.state.gangs(gone=True))}
+    listed = {one.name: one for one in every(w.state.gangs(True, EVERYTHING))}
     assert all(
         getattr(story.item, one.name) == getattr(listed["low"], one.name) for one in fields(listed["low"])
     )

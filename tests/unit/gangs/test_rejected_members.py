@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fluence_extender.http.state.gangs import gang_shape
 from fluence_extender.http.state.v1 import moment
+from fluence_extender.model.access import EVERYTHING
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.notation import format_time
@@ -129,7 +130,7 @@ def test_reason_names_the_rejected_pod_at_once(world: MakeWorld) -> None:
     pods = running(w)
     reject(w, pods[-1])
     w.advance(0.1)
-    reason, shown = w.gang("g").reason, gang_shape(w.gang("g"))
+    reason, shown = w.gang("g").reason, gang_shape(w.gang("g"), EVERYTHING)
     assert reason == Reason(ReasonCode.REJECTED, f"{REJECTED}; another pod has to take its place")
     assert (shown.state, shown.why, shown.reason) == ("committed", "Rejected", str(reason))
     w.advance(5)
@@ -143,7 +144,7 @@ def test_evicted_members_are_told_of_the_rejection_and_not_of_the_time_that_was_
     w, pods = begun(world)
     reject(w, pods[1])
     w.advance(1)
-    reason, shown = w.gang("g").reason, gang_shape(w.gang("g"))
+    reason, shown = w.gang("g").reason, gang_shape(w.gang("g"), EVERYTHING)
     rejected = f"kubelet rejected g-1 on n0 ({WHY}); another pod has to take its place"
     risk = "1 of 3 member is bound and evicted unless the gang is completed within 25 s"
     assert reason == Reason(ReasonCode.REJECTED, f"{rejected}; {risk}")
@@ -161,7 +162,7 @@ def test_reason_goes_once_another_pod_takes_the_place(world: MakeWorld) -> None:
     w.advance(1)
     create(w, 3)
     w.advance(3)
-    shown = gang_shape(w.gang("g"))
+    shown = gang_shape(w.gang("g"), EVERYTHING)
     assert (shown.state, shown.reason, w.gang("g").undone_about) == ("bound", "", None)
 
 
@@ -200,7 +201,7 @@ def test_gang_of_which_all_are_rejected_says_why(world: MakeWorld) -> None:
     for one in reversed(running(w)):
         reject(w, one)
     w.advance(3)
-    shown = gang_shape(w.gang("g"))
+    shown = gang_shape(w.gang("g"), EVERYTHING)
     assert shown.state == "finished"
     assert shown.reason == f"kubelet rejected g-0 on n0 ({WHY}), and 2 more"
 
@@ -212,7 +213,7 @@ def test_gang_that_waits_for_members_again_names_the_rejected_one(world: MakeWor
         reject(w, one)
     create(w, 3)
     w.advance(3)
-    shown = gang_shape(w.gang("g"))
+    shown = gang_shape(w.gang("g"), EVERYTHING)
     assert (
         shown.reason == f"waiting for members (1 of 3 exist); kubelet rejected g-0 on n0 ({WHY}), and 2 more"
     )

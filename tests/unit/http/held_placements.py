@@ -16,8 +16,9 @@ from fluence_extender.http.state import v1, v1_graph
 from fluence_extender.http.state.listings import GraphExport, Items, Listing, Pieces, Single
 from fluence_extender.http.state.service import ServiceState
 from fluence_extender.http.state.v1_queue import QueueEntry, QueueSummary, ReservedNodes
+from fluence_extender.model.access import CallerSight
 from fluence_extender.model.gang import Convention, HistoryKind
-from fluence_extender.whatif.simulator import Permit
+from fluence_extender.whatif.simulator import Permit, See
 
 CREATED = datetime(2026, 6, 30, 12, tzinfo=UTC)
 LATER = CREATED + timedelta(milliseconds=125)
@@ -207,15 +208,22 @@ class HeldPlacements(ServiceState):
             raise self.failure
         return not self.protected.intersection(uids)
 
-    async def simulate(self, manifests: bytes, namespace: str, client: str, permit: Permit) -> dict[str, Any]:
+    async def simulate(
+        self, manifests: bytes, namespace: str, client: str, permit: Permit, see: See
+    ) -> dict[str, Any]:
         if self.failure is not None:
             raise self.failure
         return {"fits": True, "gangs": [], "ignored": [manifests.decode()], "notes": [namespace]}
 
-    def gangs(self, gone: bool = False) -> Listing[v1.Gang]:
+    def gangs(self, gone: bool, sight: CallerSight) -> Listing[v1.Gang]:
         return self._listing((*GANGS, GONE) if gone else GANGS)
 
-    def gang(self, namespace: str, name: str, convention: str = "") -> Single[v1.GangDetail] | None:
+    def named_about(self, namespace: str, name: str, convention: str) -> frozenset[str]:
+        return frozenset()
+
+    def gang(
+        self, namespace: str, name: str, convention: str, sight: CallerSight
+    ) -> Single[v1.GangDetail] | None:
         for gang in (*GANGS, GONE):
             if (gang.namespace, gang.name) == (namespace, name) and convention in ("", gang.convention):
                 detail = v1.GangDetail.extending(
@@ -250,7 +258,7 @@ class HeldPlacements(ServiceState):
     def queues(self) -> Listing[QueueSummary]:
         return self._listing(QUEUES)
 
-    def line(self) -> Listing[QueueEntry]:
+    def line(self, sight: CallerSight) -> Listing[QueueEntry]:
         return self._listing(LINE)
 
     def reservations(self, with_nodes: bool) -> Listing[ReservedNodes]:

@@ -26,15 +26,15 @@ from fluence_extender.http.listeners.gate import (
 )
 from fluence_extender.identity.certificates import KeyPair, make_authority, make_leaf, pem
 from fluence_extender.model.access import (
+    EVERYTHING,
     METRICS,
     NODES,
     Caller,
     CallerSight,
-    namespaces_in,
     pods_in,
     question,
 )
-from tests.core.growth import assert_linear
+from fluence_extender.model.wording import WithNames
 from tests.unit.http.callers import KnownCallers, request_of
 
 NOW = datetime.now(UTC)
@@ -124,17 +124,19 @@ async def test_header_without_a_usable_token_names_no_one(
 
 
 async def test_caller_sees_the_namespaces_whose_pods_he_may_list(gate: ReviewingGate) -> None:
-    sight = await gate.sight(request_of("annas"), lambda: ["lab", "bank"], lambda: ["lab", "bank"])
+    sight = await gate.sight(request_of("annas"), lambda: ["lab", "bank"])
     assert ("lab" in sight, "bank" in sight, sight.everything) == (True, False, False)
-    assert sight.redacted("behind bank/secret (priority 5)") == "behind [hidden] (priority 5)"
-    assert (
-        sight.redacted("behind lab/mine; short of nvidia.com/gpu")
-        == "behind lab/mine; short of nvidia.com/gpu"
-    )
-    forgotten = "evicted: preempted by gang long-gone/secret (priority -5)"
-    assert sight.redacted(forgotten) == "evicted: preempted by gang [hidden] (priority -5)"
     everything = await gate.sight(request_of("admins"), lambda: ["lab", "bank"])
     assert everything.everything
+
+
+def test_names_are_read_by_those_who_may_see_all_that_they_are_of() -> None:
+    named = WithNames("behind lab/first, bank/second", frozenset({"lab", "bank"}))
+    for seen in ((), ("lab",), ("bank",), ("lab", "vault")):
+        assert CallerSight(frozenset(seen)).wording("behind 2 gangs", named) == "behind 2 gangs"
+    for sight in (EVERYTHING, CallerSight(frozenset({"lab", "bank", "vault"}))):
+        assert sight.wording("behind 2 gangs", named) == named.text
+        assert sight.wording("behind 2 gangs", None) == "behind 2 gangs"
 
 
 async def test_metrics_need_the_right_to_get_their_path(gate: ReviewingGate) -> None:
@@ -323,12 +325,3 @@ def test_loopback_is_told_from_other_addresses(host: str, local: bool) -> None:
 def test_leaf_for_tests_has_the_name_that_the_settings_allow() -> None:
     (name,) = x509.load_der_x509_certificate(certificate()).subject.rfc4514_string().split(",")
     assert name == "CN=fluence"
-
-
-@pytest.mark.parametrize(
-    "part", ["a", "a-", "a/", "a/b ", "a/b (priority ", "/", "-/", "(priority 1)", "A", "\u00e9"]
-)
-def test_time_to_redact_a_text_grows_with_the_text(part: str) -> None:
-    sight = CallerSight(frozenset({"lab"}), known=frozenset({"a", "bank"}))
-    assert_linear(sight.redacted, lambda count: part * count)
-    assert_linear(lambda text: namespaces_in([text]), lambda count: part * count)

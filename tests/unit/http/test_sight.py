@@ -11,10 +11,9 @@ import pytest
 
 from fluence_extender.http.listeners.gate import ReviewingGate
 from fluence_extender.http.metrics import Metrics
-from fluence_extender.http.state import sighted
 from fluence_extender.http.state.aggregation import PREFIX
 from fluence_extender.http.state.app import api_app
-from fluence_extender.model.access import METRICS, NODES, Caller, CallerSight, pods_in, question
+from fluence_extender.model.access import METRICS, NODES, Caller, pods_in, question
 from tests.unit.http.callers import KnownCallers
 from tests.unit.http.held_placements import HeldPlacements
 
@@ -199,18 +198,3 @@ async def test_paths_of_the_api_server_are_our_own(guarded: httpx.AsyncClient) -
     assert (await guarded.get(f"{PREFIX}/openapi.json")).json()["info"]["title"] == "fluence-extender"
     listed = (await guarded.get(PREFIX)).json()
     assert (listed["kind"], listed["resources"]) == ("APIResourceList", [])
-
-
-def test_simulation_names_no_gang_of_others() -> None:
-    victims = [
-        {"gang": "bank/secret", "priority": 1, "pods": 4},
-        {"gang": "team/mine", "priority": 1, "pods": 2},
-    ]
-    text = "would preempt 2 gangs (6 pods): bank/secret (4), team/mine (2)"
-    reason = "busy: short of nvidia.com/gpu; behind bank/first (priority 9)"
-    answer = {"gangs": [{"reason": reason, "preemption": {"text": text, "victims": victims}}], "fits": False}
-    sight = CallerSight(frozenset({"team"}), known=frozenset({"team", "bank"}))
-    (gang,) = sighted.simulation(sight, answer)["gangs"]
-    assert gang["reason"] == "busy: short of nvidia.com/gpu; behind [hidden] (priority 9)"
-    assert gang["preemption"]["text"] == "would preempt 2 gangs (6 pods): [hidden] (4), team/mine (2)"
-    assert [one["gang"] for one in gang["preemption"]["victims"]] == ["[hidden]", "team/mine"]

@@ -13,10 +13,11 @@ from fluence_extender.cluster.decode.objects import Metadata
 from fluence_extender.cluster.decode.pod import LabelSelector
 from fluence_extender.gangs.preemption.preemptions import PreemptorDemand
 from fluence_extender.gangs.queue.turns import newcomer
+from fluence_extender.model.access import EVERYTHING, CallerSight
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.whatif.preemption_preview import PreemptionOutcome, PreemptionPreview
-from fluence_extender.whatif.result_json import results_as_json
+from fluence_extender.whatif.result_json import named_namespaces, results_as_json
 from fluence_extender.whatif.simulation import SimulationResult
 from tests.core.values import node, pod
 from tests.unit.whatif.conftest import NOW, RACK, Cluster, job
@@ -60,7 +61,7 @@ def test_victims_are_named_and_places_given(cluster: type[Cluster]) -> None:
     found = preemption(answer)
     assert found.outcome is PreemptionOutcome.PREEMPTS
     assert found.text == "would preempt 2 gangs (3 pods): default/low-1 (2), default/low-2 (1)"
-    assert [(one.gang, one.pods, one.members, one.surplus) for one in found.victims] == [
+    assert [(str(one.gang), one.pods, one.members, one.surplus) for one in found.victims] == [
         ("default/low-1", 2, 2, False),
         ("default/low-2", 1, 1, False),
     ]
@@ -300,7 +301,7 @@ def test_preemption_is_in_the_text_and_in_the_json(cluster: type[Cluster]) -> No
     there = cluster([node("n0")])
     there.run_gang(low("low", 2, 2000))
     answers = there.ask(high("train", 2, "2"), HIGH)
-    document = results_as_json(answers, there.request, NOW)
+    document = results_as_json(answers, there.request, NOW, EVERYTHING)
     assert list(answer_lines(document)) == [
         "default/train (2 pods): doesn't fit now",
         "  busy: 0 of 2 fit now, short of cpu",
@@ -314,10 +315,32 @@ def test_preemption_is_in_the_text_and_in_the_json(cluster: type[Cluster]) -> No
         "victims": [
             {"gang": "default/low", "priority": 0, "pods": 2, "members": 2, "surplus": False},
         ],
+        "hidden": 0,
         "placement": [
             {"pod": f"train-{number}", "node": "n0", "backend": "", "devices": []} for number in range(2)
         ],
     }
+
+
+def test_gangs_of_namespaces_out_of_sight_are_counted(cluster: type[Cluster]) -> None:
+    there = cluster([node("n0")])
+    for namespace in ("bank", "default", "vault"):
+        there.run_gang([replace(one, namespace=namespace) for one in low("low", 1, 1000)])
+    answers = there.ask(high("train", 1, "4"), HIGH)
+
+    def shown(*namespaces: str) -> Any:
+        sight = CallerSight(frozenset(namespaces))
+        gangs: Any = results_as_json(answers, there.request, NOW, sight)["gangs"]
+        return gangs[0]["preemption"]
+
+    begin = "would preempt 3 gangs (3 pods): "
+    own, other, every = shown("default"), shown("default", "bank"), shown("default", "bank", "vault")
+    assert own["text"] == other["text"] == f"{begin}default/low (1), and 2 of other namespaces"
+    assert every["text"] == f"{begin}bank/low (1), default/low (1), vault/low (1)"
+    assert [one["gang"] for one in own["victims"]] == ["default/low"]
+    assert [one["gang"] for one in other["victims"]] == ["bank/low", "default/low"]
+    assert [one["hidden"] for one in (own, other, every)] == [2, 1, 0]
+    assert named_namespaces(answers) == {"bank", "default", "vault"}
 
 
 def test_many_equal_gangs_that_do_not_fit_get_one_result(cluster: type[Cluster]) -> None:
@@ -338,7 +361,7 @@ def test_gangs_with_the_same_result_are_printed_once(cluster: type[Cluster]) -> 
     template = job("any", 1, "1")["spec"]["template"]
     template["metadata"]["labels"] = {}
     answers = there.ask({**web, "spec": {"replicas": 20, "template": template}})
-    assert list(answer_lines(results_as_json(answers, there.request, NOW))) == [
+    assert list(answer_lines(results_as_json(answers, there.request, NOW, EVERYTHING))) == [
         "default/web-0 to default/web-7 (8 times 1 pod): fits now",
         "  on n0 (4), n1 (4)",
         "default/web-8 to default/web-19 (12 times 1 pod): doesn't fit now",

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fluence_extender.apps.kubectl.simulate import answer_lines
+from fluence_extender.model.access import EVERYTHING
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.reason import ReasonCode
@@ -190,7 +191,7 @@ def test_answer_says_that_only_the_first_gangs_that_do_not_fit_have_advice(
     assert [bool(one.reductions) for one in answers] == [number < with_advice for number in range(gangs)]
     notes = [
         line
-        for line in answer_lines(results_as_json(answers, there.request, NOW))
+        for line in answer_lines(results_as_json(answers, there.request, NOW, EVERYTHING))
         if "only the first" in line
     ]
     wanted = (

@@ -8,6 +8,7 @@ from fluence_extender.gangs.lifecycle.member_states import Bound, MemberState
 from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.http.state.gangs import gang_shape
+from fluence_extender.model.access import EVERYTHING
 from fluence_extender.model.gang import Convention, GangKey, GangState
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
@@ -36,12 +37,12 @@ def gang(*phases: str, size: int = 3, state: GangState = GangState.BOUND) -> Gan
     ],
 )
 def test_a_running_gang_with_missing_members_has_a_reason(phases: tuple[str, ...], reason: str) -> None:
-    seen = gang_shape(gang(*phases))
+    seen = gang_shape(gang(*phases), EVERYTHING)
     assert (seen.state, seen.reason, seen.why) == ("bound", reason, "")
 
 
 def test_a_recorded_reason_has_priority_over_missing_members() -> None:
     waits = gang("Running", state=GangState.COMMITTED)
     waits.reason = Reason(ReasonCode.BUSY, "busy: 0 of 1 fit now")
-    assert gang_shape(waits).reason == "busy: 0 of 1 fit now"
-    assert gang_shape(gang("Succeeded", state=GangState.FINISHED)).reason == ""
+    assert gang_shape(waits, EVERYTHING).reason == "busy: 0 of 1 fit now"
+    assert gang_shape(gang("Succeeded", state=GangState.FINISHED), EVERYTHING).reason == ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fluence_extender.http.state.v1_graph import Node
+from fluence_extender.model.access import EVERYTHING
 from fluence_extender.model.taints import Taint
 from tests.core.state_api import every
 from tests.core.values import GIB, asks, node
@@ -56,7 +57,10 @@ def test_gang_shows_which_amounts_of_nodes_it_lacks(world: MakeWorld) -> None:
     gang(w, "g", 3000, 3000)
     gang(w, "partial", 1000, size=2)
     w.advance(1)
-    short, waiting = w.state.gang("default", "g"), w.state.gang("default", "partial")
+    short, waiting = (
+        w.state.gang("default", "g", "", EVERYTHING),
+        w.state.gang("default", "partial", "", EVERYTHING),
+    )
     assert short is not None
     assert waiting is not None
     assert (short.item.fitting, short.item.lacking) == (1, ("cpu",))

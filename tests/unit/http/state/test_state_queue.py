@@ -6,6 +6,7 @@ import pytest
 
 from fluence_extender.gangs.queue.book import GangReservation
 from fluence_extender.http.metrics import Metrics
+from fluence_extender.model.access import EVERYTHING
 from fluence_extender.model.names import GATE, HOLD_ANNOTATION, USER_ANNOTATION
 from fluence_extender.model.pod import Requirement
 from fluence_extender.model.queue import DEFAULT_QUEUE, NodeReservation, Queue, QueueLimits, Stop
@@ -33,7 +34,7 @@ def test_line_is_in_the_order_in_which_gangs_are_served(world: MakeWorld) -> Non
     single(w, "second", {HOLD_ANNOTATION: "true"})
     single(w, "higher", priority=7)
     w.advance(2)
-    line = w.state.line().read()
+    line = w.state.line(EVERYTHING).read()
     entries = [line.make(key) for key in line.keys]
     shown = [(one.position, one.name, one.user, one.why, one.held) for one in entries if one is not None]
     assert shown == [
