@@ -170,12 +170,11 @@ def members_patch(group: CoschedulingGroup, status: MemberStatus) -> dict[str, A
 
 def queue_patch(queue: Queue, status: QueueStatus) -> dict[str, Any]:
     """Return the merge patch that sets the status of a Queue."""
-    head = {"name": status.head, "expectedStart": status.expected_start or None}
     counts = {"waiting": status.waiting, "admitted": status.admitted}
     stopped = status.stopped_since
     since = None if stopped is None else format_time(datetime.fromtimestamp(stopped, UTC))
     conditions = [_accepted(status.problem, status.since)]
-    fields: dict[str, Any] = {**counts, "head": head, "stoppedSince": since, "conditions": conditions}
+    fields: dict[str, Any] = {**counts, "stoppedSince": since, "conditions": conditions}
     before = queue.status or QueueStatus()
     fields["used"] = _replaced(before.used, status.used)
     fields["borrowed"] = _replaced(before.borrowed, status.borrowed)

@@ -147,18 +147,15 @@ def digest(user: str) -> str:
 class QueueStatus:
     """The status that the service reports of a Queue.
 
-    ``waiting`` and ``admitted`` count entries. ``head`` is the entry that is served next (namespace/name), "" for none,
-    and ``expected_start`` when it is expected to start (RFC 3339), "" if that isn't known. ``stopped_since`` is when
-    the queue was first seen to be stopped (seconds since the epoch), None if it isn't. ``problem`` says which part of
-    the object isn't in force, "" if all of it is, and ``since`` when that began or ended (RFC 3339). ``used`` and
-    ``borrowed`` are quantities by resource, and ``share`` is the part of the cluster that the queue has, by its weight.
-    Neither ``since`` nor ``past`` is compared.
+    ``waiting`` and ``admitted`` count entries; users of all namespaces read the status, so it names none.
+    ``stopped_since`` is when the queue was first seen to be stopped (seconds since the epoch), None if it isn't.
+    ``problem`` says which part of the object isn't in force, "" if all of it is, and ``since`` when that began or ended
+    (RFC 3339). ``used`` and ``borrowed`` are quantities by resource, and ``share`` is the part of the cluster that the
+    queue has, by its weight. Neither ``since`` nor ``past`` is compared.
     """
 
     waiting: int = 0
     admitted: int = 0
-    head: str = ""
-    expected_start: str = ""
     stopped_since: float | None = None
     problem: str = ""
     used: Mapping[str, str] = field(default_factory=dict)

@@ -133,11 +133,6 @@ class _Condition(StatusCondition, rename="camel"):
     last_transition_time: str = ""
 
 
-class _Head(msgspec.Struct, rename="camel"):
-    name: str | None = None
-    expected_start: str | None = None
-
-
 class _PastUse(msgspec.Struct):
     at: Time | None = None
     amounts: dict[str, float] | None = None
@@ -148,7 +143,6 @@ class _QueueStatus(msgspec.Struct, rename="camel"):
     conditions: list[_Condition] | None = None
     waiting: Int64 | None = None
     admitted: Int64 | None = None
-    head: _Head | None = None
     stopped_since: Time | None = None
     used: dict[str, str] | None = None
     borrowed: dict[str, str] | None = None
@@ -356,15 +350,13 @@ def _preemption(stated: _Preemption, reader: _Reader) -> QueuePreemption:
 
 
 def _queue_status(status: _QueueStatus) -> QueueStatus | None:
-    accepted, head = _accepted(status.conditions), status.head or _Head()
+    accepted = _accepted(status.conditions)
     if accepted is None:
         return None
     since = status.stopped_since
     return QueueStatus(
         status.waiting or 0,
         status.admitted or 0,
-        head.name or "",
-        head.expected_start or "",
         since.timestamp() if since else None,
         accepted[0],
         status.used or {},

@@ -1,8 +1,7 @@
 """The status of Queues and Reservations, for those who look at the objects with kubectl.
 
 Invariants: a status is written only if it differs from the one in the cluster, and seldom for one object. While there
-is no such object, nothing is computed. Expected starts are whole minutes, so that a small change of an estimate causes
-no write.
+is no such object, nothing is computed. Users of all namespaces read a status, so it names no gang.
 """
 
 from __future__ import annotations
@@ -14,14 +13,12 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from fluence_extender.gangs.execution.actions import Report, ReportQueue, ReportReservation
-from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.queue.book import QueueBook
 from fluence_extender.gangs.queue.operators import covered
 from fluence_extender.gangs.queue.usage import Usage
 from fluence_extender.model.node import Node
 from fluence_extender.model.notation import first_few, format_time, natural_order
 from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus, Stop
-from fluence_extender.model.reason import ReasonCode
 
 BETWEEN = 2.0
 """Seconds between two looks at the queues."""
@@ -32,7 +29,6 @@ AGAIN = 10.0
 KEPT = 180.0
 """Seconds after which the past use of a queue is written anew although nothing else has changed."""
 
-MINUTE = 60.0
 FEW = 3
 
 
@@ -63,11 +59,10 @@ class QueueReports:
         today = self._calendar()
         since = format_time(datetime.fromtimestamp(today, UTC))
         found: list[Report] = []
-        heads = self._heads() if settings.made else {}
         for queue in settings.made.values():
             whole = queue.name, None
             counts = self._usage.waiting(whole), self._usage.running(whole)
-            said = queue_status(queue, counts, heads.get(queue.name), self._book.problems(queue), today)
+            said = queue_status(queue, counts, self._book.problems(queue), today)
             said = replace(said, **self._book.admission.account(queue.name))
             # Until it is known since when a queue drains, everything starts.
             urgent = said.stopped_since != (queue.status or QueueStatus()).stopped_since
@@ -86,32 +81,13 @@ class QueueReports:
             self._written[key] = now
         return self._written.setdefault(key, now) == now
 
-    def _heads(self) -> dict[str, Gang]:
-        """Return the first gang of each queue that waits and isn't held."""
-        found: dict[str, Gang] = {}
-        wanted = {name for name in self._book.settings.made if self._usage.waiting((name, None))}
-        for _, gang in self._book.turns.line:
-            if not wanted:
-                break
-            place = self._usage.place(gang.key)
-            held = gang.reason is not None and gang.reason.code is ReasonCode.HELD
-            if place is not None and place.queue in wanted and not held:
-                found[place.queue] = gang
-                wanted.discard(place.queue)
-        return found
 
-
-def queue_status(
-    queue: Queue, counts: tuple[int, int], head: Gang | None, problems: Sequence[str], now: float
-) -> QueueStatus:
+def queue_status(queue: Queue, counts: tuple[int, int], problems: Sequence[str], now: float) -> QueueStatus:
     """Return the status of a queue. ``counts`` says how many of its gangs wait, and how many have places."""
-    name = "" if head is None else f"{head.key.namespace}/{head.key.name}"
-    start = None if head is None else head.starts_about
     stopped = None
     if queue.stop is not Stop.NONE:
         stopped = float(math.floor(now)) if queue.stopped_since is None else queue.stopped_since
-    expected = "" if start is None else _next_minute(start)
-    return QueueStatus(*counts, name, expected, stopped, "; ".join(problems))
+    return QueueStatus(*counts, stopped, "; ".join(problems))
 
 
 def reservation_status(
@@ -132,10 +108,6 @@ def _old(before: QueueStatus | None, status: QueueStatus) -> bool:
     if status.past is None:
         return False
     return before is None or before.past is None or status.past.at - before.past.at >= KEPT
-
-
-def _next_minute(time: float) -> str:
-    return format_time(datetime.fromtimestamp(math.ceil(time / MINUTE) * MINUTE, UTC))
 
 
 Status = TypeVar("Status", QueueStatus, ReservationStatus)

@@ -174,11 +174,10 @@ def test_status_of_a_queue_is_read_back() -> None:
     status = {
         "waiting": 3,
         "admitted": 1,
-        "head": {"name": "a/b", "expectedStart": START},
         "conditions": conditions,
     }
     found = decode_queue(raw({}, status)).status
-    assert found == QueueStatus(3, 1, "a/b", START, None, "why")
+    assert found == QueueStatus(3, 1, None, "why")
     assert found is not None
     assert found.since == START
     assert decode_queue(raw({}, {"waiting": 3})).status is None

@@ -16,7 +16,7 @@ import pytest
 
 from fluence_extender.cluster.budgets import PreemptionRules, decode_budget
 from fluence_extender.cluster.errors import Disrupted
-from fluence_extender.cluster.port import ResourcesFile
+from fluence_extender.cluster.port import Kind, ResourcesFile
 from fluence_extender.gangs.reporting import history
 from fluence_extender.http.listeners.gate import ReviewingGate
 from fluence_extender.http.metrics import Metrics
@@ -25,7 +25,7 @@ from fluence_extender.http.state.app import api_app
 from fluence_extender.http.state.service import ServiceState
 from fluence_extender.model.access import NODES, Caller, pods_in, question
 from fluence_extender.model.names import AFTER_ANNOTATION, GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
-from fluence_extender.model.queue import Queue, Stop
+from fluence_extender.model.queue import NodeReservation, Queue, Stop
 from tests.core.values import asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import gang
@@ -155,6 +155,7 @@ def stopped(w: World, _: pytest.MonkeyPatch) -> None:
     w.advance(1)
     low(w, 1000)
     high(w, 1000)
+    w.advance(15)
 
 
 SCENES: dict[str, Scene] = {
@@ -219,7 +220,14 @@ async def read(w: World, caller: str, *seen: str) -> Iterator[str]:
 
 
 def written(w: World, namespace: str) -> Iterator[str]:
-    """Yield what users of the namespace read on their objects, and what filter answers about their pods."""
+    """Yield what users of the namespace read on objects, and what filter answers about their pods.
+
+    They read their own objects, and the status of those of the cluster.
+    """
+    for kind in (Kind.QUEUE, Kind.RESERVATION):
+        for one in w.cluster._objects[kind].values():
+            assert isinstance(one, Queue | NodeReservation)
+            yield repr(one.status)
     for event in w.cluster.events:
         if event.regarding.namespace == namespace:
             yield event.message

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fluence_extender.cluster.port import Kind
-from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.reporting.queue_status import queue_status, reservation_status
-from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import GATE, QUEUE_LABEL
 from fluence_extender.model.queue import NodeReservation, Queue, QueueStatus, ReservationStatus, Stop
 from tests.core.values import asks, node
@@ -18,20 +16,15 @@ PHYSICS = Queue("physics", uid="q")
 RACK = NodeReservation("rack7", 1e9, 60.0, frozenset({"n1", "n7"}), queues=frozenset({"phisics"}), uid="r")
 
 
-def test_head_is_named_and_its_start_a_whole_minute() -> None:
-    head = Gang(GangKey("ns", "b", Convention.LABEL), starts_about=61.0)
-    status = queue_status(PHYSICS, (3, 2), head, ["why"], 0.0)
-    assert status == QueueStatus(3, 2, "ns/b", "1970-01-01T00:02:00Z", None, "why")
-
-
-def test_empty_queue_has_no_head() -> None:
-    assert queue_status(PHYSICS, (0, 0), None, [], 0.0) == QueueStatus()
+def test_gangs_are_counted_and_problems_told() -> None:
+    assert queue_status(PHYSICS, (3, 2), ["why"], 0.0) == QueueStatus(3, 2, None, "why")
+    assert queue_status(PHYSICS, (0, 0), [], 0.0) == QueueStatus()
 
 
 def test_time_at_which_a_queue_was_stopped_stays() -> None:
     drained = replace(PHYSICS, stop=Stop.DRAIN)
-    assert queue_status(drained, (0, 0), None, [], 7.9).stopped_since == 7.0
-    assert queue_status(replace(drained, stopped_since=7.0), (0, 0), None, [], 90.0).stopped_since == 7.0
+    assert queue_status(drained, (0, 0), [], 7.9).stopped_since == 7.0
+    assert queue_status(replace(drained, stopped_since=7.0), (0, 0), [], 90.0).stopped_since == 7.0
 
 
 def test_reservation_counts_its_nodes_and_names_what_is_not_there() -> None:
@@ -59,7 +52,7 @@ def test_status_is_written_and_written_again_when_it_differs(world: MakeWorld) -
     w.advance(15)
     found = status(w, Kind.QUEUE)
     assert isinstance(found, QueueStatus)
-    assert (found.waiting, found.admitted, found.head) == (1, 1, "default/b")
+    assert (found.waiting, found.admitted) == (1, 1)
 
 
 def test_status_that_stays_is_not_written_again(world: MakeWorld) -> None:
