@@ -26,6 +26,9 @@ MOST_DEVICES = 32
 MOST_WAYS = 128
 """Pods with more different choices and selectors aren't planned, because each device is checked for all of them."""
 
+COMPARED_PER_STATE = 8
+"""So many devices that are compared with the constraints of a claim count as one more state."""
+
 MOST_LENSES = 256
 """The most sets of claims whose lenses are cached."""
 
@@ -44,7 +47,7 @@ the same way.
 
 
 class Work(threading.local):
-    """Counts this thread's work for claims: looks at a device for one choice, and states that searches examine."""
+    """Counts this thread's work for claims: selectors compared with a device, and states that searches examine."""
 
     done = 0
 
@@ -135,6 +138,7 @@ class Lens:
                 if claim.extended:
                     self.extended[claim.extended] = None
         self._kinds = tuple((kind, dict(kind.capacity)) for kind in kinds)
+        self._looks = sum(max(len(kind.selectors), 1) for kind in kinds)
         self.attributes: Mapping[str, int] = attributes
         self._views: dict[object, View] = {}
         self._seen: dict[str, tuple[Node, View]] = {}
@@ -153,7 +157,7 @@ class Lens:
         """Return the view of a node, and whether all verdicts that it needs are known."""
         given = frozenset(name for name in self.extended if node.has_by_itself(name))
         build = _Building(dict(node.counters))
-        work.done += len(node.devices) * len(self._kinds)
+        work.done += len(node.devices) * self._looks
         for device in node.devices:
             self._see(device, build)
         start = State(build.taken, tuple(build.left))
@@ -256,6 +260,7 @@ class DeviceAllocator:
         self._lens = lens
         self._view = view
         self._most = most
+        self._compared = 0
         self._begun = view.start
 
     def after(self, state: State, claims: Claims) -> State | None:
@@ -295,6 +300,12 @@ class DeviceAllocator:
         self._most -= 1
         if self._most < 0:
             raise Spent
+
+    def compare(self) -> None:
+        """Count one more device that is compared with the constraints of a claim; several count as one state."""
+        self._compared += 1
+        if self._compared % COMPARED_PER_STATE == 0:
+            self.spend()
 
     @property
     def parts(self) -> tuple[DevicePart, ...]:
@@ -426,6 +437,7 @@ class _Serving:
         """Return the values that are bound once this device is taken, None if a constraint doesn't hold then."""
         if not self._constraints:
             return bound
+        self._allocator.compare()
         request = self._claims[self._at].requests[number].name
         agreed = list(bound)
         for at, (constraint, place) in enumerate(self._constraints):
@@ -443,6 +455,11 @@ class _Serving:
 def choices(claims: Claims) -> Iterator[Choice]:
     """Yield all choices of all requests."""
     return (choice for claim in claims for request in claim.requests for choice in request.choices)
+
+
+def kinds_of(claims: Claims) -> Iterator[tuple[tuple[str, ...], tuple[tuple[str, str], ...]]]:
+    """Yield the selectors and the required attributes of all choices, equal ones once."""
+    return iter(dict.fromkeys((one.selectors, one.requires) for one in choices(claims)))
 
 
 def selectors_of(claims: Claims) -> tuple[str, ...]:

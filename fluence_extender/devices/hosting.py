@@ -13,13 +13,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from fluence_extender.devices.allocator import DeviceAllocator, Spent, State, View, choices, lens
+from fluence_extender.devices.allocator import (
+    DeviceAllocator,
+    Spent,
+    State,
+    View,
+    choices,
+    kinds_of,
+    lens,
+    work,
+)
 from fluence_extender.devices.selectors import selects
 from fluence_extender.model.claims import Claims
 from fluence_extender.model.node import Node
 
 MOST_STATES, STATES_OF_A_POD = 2_000, 64
-"""The most states of devices that the search examines for one node, and how many more for each waiting pod."""
+"""The most states of devices that the search examines for one node, and how many more for each waiting pod.
+
+However many pods wait, it examines at most twice as many as without any.
+"""
 
 REMEMBERED = 10_000
 """The most answers about different states of nodes that are cached."""
@@ -64,14 +76,15 @@ def failure(node: Node, claims: Claims) -> str:
             continue
         if claim.problem:
             return claim.problem
-        for choice in choices((claim,)):
+        for selectors, requires in kinds_of((claim,)):
             for device in node.devices:
-                found = selects(choice.selectors, device)
+                work.done += max(len(selectors), 1)
+                found = selects(selectors, device)
                 if isinstance(found, str):
                     return found
                 if found is None:
                     return "its selectors are being evaluated"
-                lacking = [f"{key}={value}" for key, value in choice.requires if not device.has(key, value)]
+                lacking = [f"{key}={value}" for key, value in requires if not device.has(key, value)]
                 if found and lacking:
                     return f"{device.name} hasn't {lacking[0]}"
     return ""
@@ -99,7 +112,8 @@ class _Orders:
     def __init__(self, kinds: Sequence[Claims], view: View, pods: int) -> None:
         self._kinds = kinds
         self._start = view.start
-        self._allocator = DeviceAllocator(lens(tuple(kinds)), view, MOST_STATES + STATES_OF_A_POD * pods)
+        most = MOST_STATES + min(STATES_OF_A_POD * pods, MOST_STATES)
+        self._allocator = DeviceAllocator(lens(tuple(kinds)), view, most)
         self._after: dict[tuple[State, int], State | None] = {}
 
     def serve(self, waiting: Pods, first: Claims = ()) -> bool:

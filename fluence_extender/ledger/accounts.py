@@ -52,10 +52,14 @@ def ports_clash(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
 
 
 class PortIndex:
-    """The holders of host ports by port, protocol and address. ``held`` has the ports of each holder."""
+    """The holders of host ports by port, protocol and address. ``held`` has the ports of each holder.
+
+    ``beyond`` are holders that aren't indexed and count as clashing with everybody.
+    """
 
     def __init__(self, held: Iterable[tuple[int, Iterable[HostPort]]]) -> None:
         self._holders: dict[tuple[int, str], dict[str, set[int]]] = {}
+        self.beyond: set[int] = set()
         for holder, ports in held:
             for one in ports:
                 by_address = self._holders.setdefault((one.port, one.protocol), {})
@@ -63,7 +67,7 @@ class PortIndex:
 
     def clashing(self, wanted: Iterable[HostPort]) -> set[int]:
         """Return the holders that can't share a node with a pod that takes the ports ``wanted``."""
-        found: set[int] = set()
+        found = set(self.beyond)
         for one in wanted:
             by_address = self._holders.get((one.port, one.protocol))
             if by_address is None:

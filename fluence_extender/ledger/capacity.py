@@ -10,13 +10,13 @@ don't add columns.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fluence_extender.ledger.accounts import Journal, NodeAccount
+from fluence_extender.ledger.accounts import Journal, NodeAccount, PortIndex
 from fluence_extender.model.assignment import DeviceShare
 from fluence_extender.model.pod import HostPort
 from fluence_extender.model.resources import NOTHING, Resources
@@ -30,6 +30,9 @@ ABSENT = 0
 
 REMEMBERED = 4
 """The number of tuples of nodes whose rows a table caches."""
+
+PORTS_INDEXED = 250_000
+"""The most host ports in use that are compared with those of pods; see `CapacityTable.clashing`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class CapacityTable:
     _remembered: deque[tuple[tuple[str, ...], NDArray[np.intp]]] = field(
         default_factory=lambda: deque(maxlen=REMEMBERED), repr=False, compare=False
     )
+    _holders: PortIndex | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(cls, nodes: Mapping[str, NodeCapacity]) -> CapacityTable:
@@ -80,10 +84,33 @@ class CapacityTable:
         for resource, amount in capacity.free.items():
             if resource in columns:
                 amounts[columns[resource]] = min(max(amount, -LARGEST), LARGEST)
-        if capacity.ports:
-            self.ports[row] = capacity.ports
+        if self.ports.get(row, ()) != capacity.ports:
+            self.set_ports(row, capacity.ports)
+
+    def set_ports(self, row: int, ports: tuple[HostPort, ...]) -> None:
+        """Set the host ports in use on a row."""
+        self._holders = None
+        if ports:
+            self.ports[row] = ports
         else:
             self.ports.pop(row, None)
+
+    def clashing(self, wanted: Iterable[HostPort]) -> set[int]:
+        """Return the rows that a pod with host ports can't use.
+
+        The ports in use are indexed once for each state of the table, at most `PORTS_INDEXED` of them. The rows with
+        the most ports are passed over beyond that: nobody with host ports can use them.
+        """
+        if self._holders is None:
+            left = PORTS_INDEXED
+            indexed = []
+            for row, ports in sorted(self.ports.items(), key=lambda item: (len(item[1]), item[0])):
+                left -= len(ports)
+                if left >= 0:
+                    indexed.append((row, ports))
+            self._holders = PortIndex(indexed)
+            self._holders.beyond.update(self.ports.keys() - {row for row, _ in indexed})
+        return self._holders.clashing(wanted)
 
     def _grow(self, rows: int, capacity: NodeCapacity) -> None:
         for resource, amount in (*capacity.kinds.items(), *capacity.free.items()):
@@ -264,22 +291,21 @@ class CopiedCapacity:
             return
         kinds: dict[Resources, int] = {}
         rows, at = self._table.rows, []
+        changed: dict[int, list[HostPort]] = {}
         for node, requests, ports in pods:
             row = rows.get(node)
             if row is not None:
                 at.append((row, kinds.setdefault(requests, len(kinds))))
                 if ports:
-                    self._change_ports(row, ports, sign)
+                    changed.setdefault(row, []).extend(ports)
+        for row, some in changed.items():
+            self._change_ports(row, some, sign)
         sizes = np.array([self._table.use_of(requests) for requests in kinds])
         places = np.array(at, dtype=np.intp).reshape(-1, 2)
         np.add.at(self._table.free, places[:, 0], sign * sizes[places[:, 1]])
         self.revision += 1
 
-    def _change_ports(self, row: int, ports: tuple[HostPort, ...], sign: int) -> None:
+    def _change_ports(self, row: int, ports: Sequence[HostPort], sign: int) -> None:
         used = Counter(self._table.ports.get(row, ()))
         (used.update if sign < 0 else used.subtract)(ports)
-        left = tuple((+used).elements())
-        if left:
-            self._table.ports[row] = left
-        else:
-            self._table.ports.pop(row, None)
+        self._table.set_ports(row, tuple((+used).elements()))

@@ -16,7 +16,7 @@ from itertools import islice
 import numpy as np
 
 from fluence_extender.devices import hosting
-from fluence_extender.devices.allocator import selectors_of, work
+from fluence_extender.devices.allocator import work
 from fluence_extender.devices.hosting import Pods
 from fluence_extender.ledger.capacity import Amounts
 from fluence_extender.model.claims import Claims
@@ -28,12 +28,12 @@ MOST = 128
 WORK_AT_ONCE = 4_000
 """The most work (`allocator.Work`) of one count before other tasks have their turn."""
 
-WORK_OF_A_PLAN = 20_000
+WORK_OF_A_PLAN = 6_000
 """The most work of one attempt to place a gang after its claims are counted; beyond it, an uncounted node hosts
 none."""
 
 WORK_OF_A_REASON = 20_000
-"""The most looks at devices to find out why claims can't be planned."""
+"""The work after which the search ends for why claims can't be planned."""
 
 MOST_PREPARED = 256
 """For how many different claims of a gang nodes are counted before the gang is tried."""
@@ -330,11 +330,10 @@ class DeviceRooms:
 
     def failure(self, claims: Claims, nodes: Iterable[str]) -> str:
         """Return why the claims can't be planned on any of the nodes."""
-        left = WORK_OF_A_REASON
+        until = work.done + WORK_OF_A_REASON
         for node in filter(None, (self._node(name, False) for name in nodes)):
             found = hosting.failure(node, claims)
-            left -= len(node.devices) * len(selectors_of(claims))
-            if found or left < 0:
+            if found or work.done > until:
                 return found
         return next((one.problem for one in claims if one.problem), "")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from fluence_extender.model.claims import ClaimSpec
 from fluence_extender.model.names import (
@@ -47,9 +48,8 @@ class NodeTerm:
     fields: tuple[Requirement, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class HostPort:
-    """A port that the pod takes on the node itself."""
+class HostPort(NamedTuple):
+    """A port that the pod takes on the node itself. It is a tuple, because tuples are hashed and compared fast."""
 
     port: int
     protocol: str = "TCP"

@@ -13,6 +13,14 @@ from fluence_extender.placement.eligibility import Signature, signature
 from fluence_extender.placement.search import Shape
 from fluence_extender.placement.topology_constraints import TopologyConstraint, topology_constraints
 
+MOST_PORTS = 50_000
+"""The most host ports of the members of a gang that are planned together. Each is compared with all others."""
+
+TOO_MANY_PORTS = (
+    f"its members that need a place have more than {MOST_PORTS:,} host ports together; "
+    "make smaller gangs, or give their pods fewer host ports"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Demand:
@@ -74,7 +82,11 @@ def grouped(demands: Sequence[Demand], pins: Mapping[str, str] | None = None) ->
 
 def unplannable(pods: Iterable[Pod]) -> Reason | None:
     """Return why some pods can't be planned as they are, or can't be planned yet; None if all can."""
+    ports = 0
     for pod in pods:
+        ports += len(pod.host_ports)
+        if ports > MOST_PORTS:
+            return Reason(ReasonCode.INVALID_REQUEST, TOO_MANY_PORTS)
         if pod.problem:
             return Reason(ReasonCode.INVALID_REQUEST, f"pod {pod.name}: {pod.problem}")
         if pod.undecided:

@@ -21,6 +21,9 @@ from fluence_extender.model.pod import Pod
 BUDGET = 20_000
 """The most choices of a device that a search makes."""
 
+PORTS_PER_CHOICE = 32
+"""To compare a pod's host ports with so many of a node counts as one more choice."""
+
 Chosen = tuple[tuple[Device, int], ...]
 """Devices, with the number of units of each."""
 
@@ -181,6 +184,8 @@ class DeviceSearch:
             free = self._table.free[self._table.rows[node]].copy()
         needed = size > 0
         ports = self._ports.get(node, ())
+        if pod.host_ports:
+            self.budget -= (len(ports) + len(pod.host_ports)) // PORTS_PER_CHOICE
         if (free[needed] < size[needed]).any() or ports_clash(pod.host_ports, ports):
             return False
         self._free[node] = free - size

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from operator import gt
 from typing import TypeVar
 
@@ -31,7 +32,7 @@ from fluence_extender.placement.errors import SearchBudgetSpent
 from fluence_extender.placement.packing import EXACT, Bins, pack
 from fluence_extender.queueing.freed_slots import slots_by_row
 
-BUDGET = 20_000
+BUDGET = 5_000
 """The most ways to fill a node that the exact search looks at, in a fraction of a second; see `packing`."""
 
 CELLS_PER_WAY, MOST_CELLS = 100, 500_000
@@ -46,8 +47,11 @@ FIRST_FIT_WORK = 2_500_000
 DOMAINS_WORK = 5_000_000
 """The most work for several domains, most of which have only some of the nodes."""
 
-SHAPE_WORK = 500
-"""The fixed work for a shape, in nodes."""
+SHAPE_WORK, FILL_WORK = 500, 2_500
+"""The fixed work for a shape, in nodes: for a single member that only amounts limit, and for other shapes."""
+
+SEARCHES_ALIKE = 4
+"""For so many gangs it is cached whose host ports clash, because one attempt searches several times."""
 
 PART = 1024
 """The number of nodes that are examined together."""
@@ -78,6 +82,11 @@ class Shape:
         """Whether only amounts limit how many members a node takes."""
         return not self.ports and self.room is None
 
+    @property
+    def single(self) -> bool:
+        """Whether this is one member, and only amounts limit where it goes."""
+        return self.count == 1 and self.free
+
 
 Counts = list[dict[str, int]]
 """For each shape: node -> members placed there."""
@@ -85,7 +94,7 @@ Counts = list[dict[str, int]]
 
 def work(shapes: Sequence[Shape]) -> int:
     """Return the work of placing the shapes once, in nodes times shapes."""
-    return sum(len(shape.nodes) + SHAPE_WORK for shape in shapes)
+    return sum(len(shape.nodes) + (SHAPE_WORK if shape.single else FILL_WORK) for shape in shapes)
 
 
 def affordable(ways: Sequence[T], shapes: Sequence[Shape], most: int = FIRST_FIT_WORK) -> Sequence[T]:
@@ -93,11 +102,22 @@ def affordable(ways: Sequence[T], shapes: Sequence[Shape], most: int = FIRST_FIT
     return ways[: max(most // max(work(shapes), 1), 1)]
 
 
+@lru_cache(maxsize=SEARCHES_ALIKE)
+def _clashes(ports: tuple[tuple[HostPort, ...], ...]) -> tuple[int, ...]:
+    """Return for each of some sets of host ports the bits of those that clash with it."""
+    some = [(at, wanted) for at, wanted in enumerate(ports) if wanted]
+    index = PortIndex(some)
+    found = [0] * len(ports)
+    for at, wanted in some:
+        for other in index.clashing(wanted):
+            found[at] |= 1 << other
+    return tuple(found)
+
+
 class _Problem:
     """Shapes and capacity as arrays: ``rows[i]`` are the rows of shape i's nodes, in order.
 
-    ``closed[i]`` are the rows on which a host port of shape i is taken. ``clashes[i]`` are the bits of the shapes whose
-    host ports clash with those of shape i.
+    ``closed[i]`` are the rows on which a host port of shape i is taken.
     """
 
     def __init__(self, shapes: Sequence[Shape], table: CapacityTable) -> None:
@@ -109,17 +129,13 @@ class _Problem:
             if id(shape.nodes) not in known:
                 known[id(shape.nodes)] = table.at(shape.nodes)
         self.rows = [known[id(shape.nodes)] for shape in shapes]
-        with_ports = [(i, shape.ports) for i, shape in enumerate(shapes) if shape.exclusive]
-        holders = PortIndex(table.ports.items() if with_ports else ())
-        self.closed: list[set[int]] = [set() for _ in shapes]
-        alike = PortIndex(with_ports)
-        clashes = [0] * len(shapes)
-        for i, ports in with_ports:
-            self.closed[i] = holders.clashing(ports)
-            for j in alike.clashing(ports):
-                clashes[i] |= 1 << j
+        self.closed = [table.clashing(shape.ports) if shape.exclusive else set() for shape in shapes]
         self.rooms = [shape.room.most(shape.nodes) if shape.room is not None else None for shape in shapes]
-        self.clashes = tuple(clashes)
+
+    @cached_property
+    def clashes(self) -> tuple[int, ...]:
+        """For each shape the bits of the shapes whose host ports clash with its own."""
+        return _clashes(tuple(shape.ports for shape in self.shapes))
 
     def hosted(self, index: int, row: int, placed: Mapping[int, Mapping[int, int]]) -> int:
         """Return how many members of a shape with claims a row hosts beside those ``placed``, by row and shape."""
@@ -191,7 +207,7 @@ class _Filling:
     def fill(self, index: int, tight: bool = False) -> dict[str, int]:
         """Place as many members of a shape as fit, in the order of its nodes or, if ``tight``, the fullest first."""
         problem, shape = self.problem, self.problem.shapes[index]
-        if shape.count == 1 and shape.free and not tight:
+        if shape.single and not tight:
             return self._put_one(index)
         count = len(problem.rows[index])
         step = max(count, 1) if tight else PART

@@ -30,14 +30,14 @@ MOST_LACKING = 64
 MOST_NAMED = 63
 """The most resources of a member that can be named as short."""
 
-PORT_WORK = 250_000
+PORT_WORK = 50_000
 """The most host ports that are looked at for one shortage.
 
 Counted are those in use on each node, and those that each kind of member wants there. Beyond this, nodes with host
 ports in use are passed over, and what the other nodes lack is named.
 """
 
-EACH_BUDGET = 500
+EACH_BUDGET = 200
 """The most ways to fill a node that each of these searches tries."""
 
 
