@@ -49,6 +49,7 @@ def check(world: World) -> None:
     demand_that_has_failed_is_still_the_same(world)
     an_audit_finds_nothing(world)
     equal_revisions_are_equal_answers(world)
+    texts_name_what_their_readers_may_see(world)
     assert not world.scheduler.premature, world.scheduler.premature
     assert not world.scheduler.overcommitted, world.scheduler.overcommitted
 
@@ -72,6 +73,30 @@ def an_audit_finds_nothing(world: World) -> None:
     auditor = Auditor(world.controller, world.drifted.append)
     drift = [one for differences in auditor.comparisons() for one in differences]
     assert not drift, drift
+
+
+def texts_name_what_their_readers_may_see(world: World) -> None:
+    """Texts for everyone name their own namespace alone. The other form says of which namespaces it names something."""
+    pods, gangs = world.cluster.pods(), world.controller.registry.gangs
+    namespaces = {pod.namespace for pod in pods} | {key.namespace for key in gangs}
+    for key, gang in gangs.items():
+        told = [(one.detail, one.with_names) for one in gang.history.entries]
+        told += [(gang.reason.text, gang.reason.with_names)] if gang.reason is not None else []
+        for text, with_names in told:
+            assert _named(text, namespaces) <= {key.namespace}, text
+            if with_names is not None:
+                assert _named(with_names.text, namespaces) <= with_names.namespaces | {key.namespace}, (
+                    with_names
+                )
+    for event in world.cluster.events:
+        assert _named(event.message, namespaces) <= {event.regarding.namespace}, event
+    for pod in pods:
+        assert _named(world.cluster.waiting.get(pod.uid, ""), namespaces) <= {pod.namespace}, pod.key
+
+
+def _named(text: str, namespaces: set[str]) -> set[str]:
+    """Return those of the namespaces of which a text names an object as NAMESPACE/NAME."""
+    return {word.partition("/")[0].lstrip("(") for word in text.split() if "/" in word} & namespaces
 
 
 def no_gang_breaks_the_planning(world: World) -> None:
