@@ -212,7 +212,7 @@ class _Filling:
         count = len(problem.rows[index])
         step = max(count, 1) if tight else PART
         placed: dict[str, int] = {}
-        left = shape.count
+        left = min(shape.count, LARGEST)
         for first in range(0, count, step):
             some = self._fill(index, slice(first, first + step), left, tight)
             placed |= some

@@ -28,7 +28,7 @@ from fluence_extender.gangs.lifecycle.namespace_quotas import NamespaceQuotas
 from fluence_extender.gangs.lifecycle.pins import pinned
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.lifecycle.rounds import Round
-from fluence_extender.gangs.lifecycle.rules import invalid, need, size_of
+from fluence_extender.gangs.lifecycle.rules import invalid, need, planning_failed, size_of
 from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
@@ -233,8 +233,7 @@ class Attempts:
         except Exception as error:
             # One gang that can't be planned must not keep the others from being placed.
             log.exception("a gang could not be planned", gang=str(gang.key))
-            why = f"the service's fault, not yours: {self._ledger.graph.fault or repr(error)} (see its log)"
-            gang.explain(Reason(ReasonCode.PLANNING_FAILED, f"planning failed, which is {why}"), now)
+            gang.explain(planning_failed(error, self._ledger.graph.fault), now)
         if not blocked:
             self._queue.unblock(gang)
         self._queue.admission.shares.explained(gang)

@@ -10,18 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import structlog
+
 from fluence_extender.gangs.lifecycle.deadlines import gather
 from fluence_extender.gangs.lifecycle.incomplete import explain_begun
 from fluence_extender.gangs.lifecycle.large_gangs import LargeGangs
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.lifecycle.namespace_quotas import NamespaceQuotas
 from fluence_extender.gangs.lifecycle.places import Places
-from fluence_extender.gangs.lifecycle.rules import Rules, size_of
+from fluence_extender.gangs.lifecycle.rules import Rules, planning_failed, size_of
 from fluence_extender.gangs.lifecycle.states import finish, settle
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason
+
+log = structlog.get_logger(__name__)
 
 EVALUATED_WITHIN = 0.004
 """Seconds after which a step evaluates no more gangs that have changed."""
@@ -75,9 +79,14 @@ class Evaluation:
                 dirty.postpone(key)
                 continue
             self._first.discard(key)
-            self._evaluate(gang, now)
-            self._rules.apply(gang, now)
-            self._quotas.note(gang)
+            try:
+                self._evaluate(gang, now)
+                self._rules.apply(gang, now)
+                self._quotas.note(gang)
+            except Exception as error:
+                # One gang that can't be judged must not keep the others from being looked at.
+                log.exception("a gang could not be judged", gang=str(key))
+                gang.explain(planning_failed(error), now)
             looked_at.add(key)
             if dirty and self._clock() >= until:
                 break

@@ -17,7 +17,7 @@ from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.gangs.queue.turns import waits
 from fluence_extender.model.gang import GangKey
-from fluence_extender.model.reason import Reason, named_elsewhere, waiting
+from fluence_extender.model.reason import Reason, ReasonCode, named_elsewhere, waiting
 from fluence_extender.placement.demand import unplannable
 
 
@@ -75,6 +75,12 @@ class Rules:
         """Have the gangs looked at that lack members: whether these could ever fit depends on the nodes."""
         self._registry.look_at(self._gathering)
         self._gathering.clear()
+
+
+def planning_failed(error: Exception, fault: str | None = None) -> Reason:
+    """Return the reason of a gang for which the service itself fails, with what is wrong with its graph if anything."""
+    why = f"the service's fault, not yours: {fault or repr(error)} (see its log)"
+    return Reason(ReasonCode.PLANNING_FAILED, f"planning failed, which is {why}")
 
 
 def size_of(gang: Gang) -> int | Reason:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fluence_extender.gangs.membership.conventions.membership import Membership
+from fluence_extender.gangs.membership.conventions.membership import LARGEST_SIZE, Membership
 from fluence_extender.gangs.membership.gang import Member
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import GATE
@@ -21,6 +21,12 @@ def agreed_size(key: GangKey, memberships: Iterable[tuple[str, Membership]]) -> 
     for name, membership in memberships:
         if isinstance(membership.size, Reason):
             return membership.size
+        if membership.size > LARGEST_SIZE:
+            stating = membership.source.replace("{pod}", name)
+            return Reason(
+                ReasonCode.INVALID_REQUEST,
+                f"{stating} says {membership.size}: the largest gang has {LARGEST_SIZE} members",
+            )
         by_size.setdefault(membership.size, []).append((name, membership))
     if len(by_size) <= 1:
         return next(iter(by_size), 1)
