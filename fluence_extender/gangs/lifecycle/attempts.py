@@ -9,8 +9,8 @@ the rest is for further gangs, for which the namespaces take turns. At least one
 gets its attempt, even if the ledger changes before a pass is through. While reservations are searched for, only some
 steps try further gangs, and those that the queue has stopped are tried again after all reservations are found.
 
-Gangs that a rule keeps waiting aren't tried: `rules` says why when they are looked at. A limit may be reached during a
-step, so it is looked at again here.
+Gangs that a rule keeps waiting aren't tried: `rules` says why when they are looked at. A limit or a quota may be
+reached during a step, so it is looked at again here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fluence_extender.gangs.lifecycle.namespace_quotas import NamespaceQuotas
 from fluence_extender.gangs.lifecycle.pins import pinned
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.lifecycle.rounds import Round
-from fluence_extender.gangs.lifecycle.rules import invalid, need, planning_failed, size_of
+from fluence_extender.gangs.lifecycle.rules import invalid, need, planning_failed, size_of, together
 from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
@@ -70,6 +70,10 @@ Each plan looks at all members that have places. The next attempt goes on.
 
 MOST_HOPELESS = 64
 """The most kinds of members beyond a gang's size that may fail in one attempt; after them no more are tried."""
+
+
+LIMITED = (ReasonCode.QUEUED, ReasonCode.OVER_USER_LIMIT, ReasonCode.OVER_QUOTA)
+"""The reasons of gangs that a limit or a quota keeps waiting; what may let them start has them looked at again."""
 
 
 class Attempts:
@@ -300,9 +304,7 @@ class Attempts:
             return False
         self._preemption.order(gang, ready)
         apart = bool(settled or len(ready) != missing)
-        ready, later = (ready[:missing], ready[missing:]) if gang.promised and missing > 0 else (ready, [])
-        # Members that replace lost ones of a gang that runs, and members beyond its size, are placed one by one.
-        fewest = 1 if gang.begun and gang.whole else max(missing, 1)
+        ready, later, fewest = together(gang, ready, missing)
         limit = self._queue.admission.limit(gang)
         few, (ready, rule) = min(fewest, len(ready)), self._queue.admission.joining(gang, ready)
         limit = limit or (rule if len(ready) < few else None)
@@ -315,8 +317,8 @@ class Attempts:
         )
         if obstacle is not None:
             gang.explain(obstacle, now)
-            if limit is not None:
-                self._queue.set_aside(gang, limit)
+            if obstacle.code in LIMITED:
+                self._queue.set_aside(gang, obstacle)
             return False
         if not settled:
             _note_whole(gang, ready, size)
@@ -371,19 +373,20 @@ class Attempts:
         In the namespace these are all whose pods don't exist yet, in the queue the ``fewest``. Return None if there is
         room, or if the queue takes back what the members need.
         """
-        over = self._quotas.obstacle(gang, ready)
-        if over is not None:
+        reason = self._quotas.obstacle(gang, ready)
+        if reason is not None:
             gang.attempt.again_at = self._quotas.refused.until(gang.key.namespace)
         else:
-            allowed, over = self._queue.admission.within_quota(gang, ready, fewest)
-            if over is None or allowed >= fewest or self._preemption.takes_back(gang, ready[:fewest]):
+            over = self._queue.admission.over_quota(gang, ready, fewest)
+            if over is None or self._preemption.takes_back(gang, ready[:fewest]):
                 return None
+            reason, gang.limited, gang.shortage = over
         settled = any(one.assignment is not None for one in gang.pending())
         if settled and not gang.begun and _needed(gang, gang.size):
             # Some have places that the others can't join, so all give them back.
             self._places.withdraw(gang)
             self._registry.dirty.add(gang.key)
-        return over
+        return reason
 
     def _blocks(self, gang: Gang, rank: Rank, lacking: Sequence[Member], now: float) -> bool:
         """Tell the queue that the gang is blocked, if it is and if that counts there; return whether both hold."""

@@ -119,11 +119,12 @@ class Lifecycle:
         self.growth = ClusterGrowth(
             registry, ledger, eligibility, self.births, quotas, limits, registry.gone.clock
         )
+        self.admission.ahead = preemptions
         preemptions.keepers = self.growth.passes
         self.node_holds = NodeHolds(ledger, self.queue, limits.grow_after is not None)
         self._steering = Steering(planner, self._displacement, self.births, ledger.device_rooms)
         self._gang_index = GangIndex(registry, limits)
-        self._rules = Rules(registry, self._places, self.admission)
+        self._rules = Rules(registry, self._places, self.admission, self.preemption)
         self._evaluation = Evaluation(
             registry, self._places, self._rules, quotas, limits, clock, on_whole, large
         )
@@ -431,8 +432,15 @@ class Lifecycle:
                 self._places.leave_if_unfit(gang, member)
                 self._registry.dirty.add(gang.key)
         known = self._gang_index.existing(looked_at)
-        self._registry.dirty.update(gang.key for gang in known if falls_late(gang, now, self.limits))
+        self._registry.dirty.update(
+            gang.key
+            for gang in known
+            if falls_late(gang, now, self.limits) or (gang.obstacle and gang.attempt.again_at <= now)
+        )
         self._evaluation.evaluate_changed(looked_at, now)
+        if self.queue.release(looked_at):
+            # Otherwise a gang behind these that has just come might be placed before them.
+            self._evaluation.evaluate_changed(looked_at, now)
         all_evaluated = not self._registry.dirty
         for gang in self._gang_index.existing(looked_at):
             self._resting.give_up_stalled(gang, now)

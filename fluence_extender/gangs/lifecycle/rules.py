@@ -1,7 +1,8 @@
 """Why a gang isn't tried, however much room there is: it isn't whole, a pod is invalid, or the queue doesn't admit it.
 
 These rules depend on nothing that happens in the ledger. So they are checked when a gang is looked at, which is after
-each event that may change the result. A gang that a rule keeps waiting isn't in the line that is tried.
+each event that may change the result: `queue.releases` finds the gangs for which a limit or a quota may have room
+again. A gang that a rule keeps waiting isn't in the line that is tried.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.membership.assembly import foreign_gates, required_size, waiting_for_gates
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.preemption.manager import PreemptionManager
 from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.gangs.queue.turns import waits
 from fluence_extender.model.gang import GangKey
@@ -24,7 +26,10 @@ from fluence_extender.placement.demand import unplannable
 class Rules:
     """Finds what keeps gangs of ``registry`` from being tried."""
 
-    def __init__(self, registry: Registry, places: Places, admission: QueueAdmission) -> None:
+    def __init__(
+        self, registry: Registry, places: Places, admission: QueueAdmission, preemption: PreemptionManager
+    ) -> None:
+        self._preemption = preemption
         self._registry = registry
         self._places = places
         self._admission = admission
@@ -34,14 +39,14 @@ class Rules:
         """Count a gang in its present state, and record which rule, if any, keeps it from being tried."""
         self._admission.note(gang)
         before = gang.obstacle
+        gang.limited = gang.shortage = None
         gang.obstacle = self._obstacle(gang) if waits(gang) else None
-        gang.limited = None
         if gang.obstacle is None:
             if before is not None:
                 gang.attempt.since = now
             return
         gang.attempt.again_at = NEVER
-        gang.limited = self._admission.full_group(gang, gang.obstacle)
+        gang.limited = gang.limited or self._admission.full_group(gang, gang.obstacle)
         gang.explain(gang.obstacle, now)
 
     def _obstacle(self, gang: Gang) -> Reason | None:
@@ -54,7 +59,26 @@ class Rules:
         if not ready:
             return waiting_for_gates(gang.alive())
         # A gang that has begun may be completed without its invalid members.
-        return (None if gang.promised else invalid(ready)) or self._admission.obstacle(gang)
+        return (
+            (None if gang.promised else invalid(ready))
+            or self._admission.obstacle(gang)
+            or self._over_quota(gang, ready, missing)
+        )
+
+    def _over_quota(self, gang: Gang, ready: list[Member], missing: int) -> Reason | None:
+        """Return why the quota of its queue keeps a gang waiting, and record where it waits; None if it doesn't."""
+        if not self._admission.quotas.active:
+            return None
+        self._preemption.order(gang, ready)
+        ready, _, fewest = together(gang, ready, missing)
+        ready, _ = self._admission.joining(gang, ready)
+        over = self._admission.over_quota(gang, ready, fewest)
+        settled = any(one.assignment is not None for one in gang.pending())
+        if over is None or (settled and not gang.begun) or self._preemption.takes_back(gang, ready[:fewest]):
+            # An attempt takes the places back that a gang can't complete.
+            return None
+        reason, gang.limited, gang.shortage = over
+        return reason
 
     def _not_whole(self, gang: Gang, size: int, missing: int) -> Reason:
         """Return why a gang waits that lacks members, or whose members have gates of others."""
@@ -93,6 +117,15 @@ def need(gang: Gang, size: int) -> tuple[list[Member], int, int]:
     ready = [member for member in gang.placeless() if not foreign_gates(member.pod)]
     settled = sum(1 for member in gang.alive() if member.assignment is not None)
     return ready, settled, size - settled - gang.ended
+
+
+def together(gang: Gang, ready: list[Member], missing: int) -> tuple[list[Member], list[Member], int]:
+    """Return which ``ready`` members are placed now, which later, and how many of the former need places together.
+
+    Members that replace lost ones of a gang that runs, and members beyond its size, are placed one by one.
+    """
+    first = missing if gang.promised and missing > 0 else len(ready)
+    return ready[:first], ready[first:], 1 if gang.begun and gang.whole else max(missing, 1)
 
 
 def invalid(ready: Iterable[Member]) -> Reason | None:

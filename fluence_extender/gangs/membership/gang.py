@@ -34,6 +34,7 @@ from fluence_extender.model.promise import Promise, recorded_queue
 from fluence_extender.model.reason import Reason, ReasonCode, timed_out
 from fluence_extender.model.wording import WithNames
 from fluence_extender.queueing.entry import EQUAL, Entitlement
+from fluence_extender.queueing.quota import LimitLine, Shortage
 
 JOB_SET_UID = "jobset.sigs.k8s.io/jobset-uid"
 RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
@@ -253,8 +254,8 @@ class Gang:
     priority is worth, None if the higher priority always comes first. ``entitlement`` is that of its queue with this
     gang. ``foretold`` are the starts that the queue has promised, for the account of past work. ``met`` are its
     dependencies that were met, each as its annotation names it. ``obstacle`` is the rule that keeps it from being
-    tried, None if it may be tried. If a limit on running gangs is its obstacle, ``limited`` is the queue and user to
-    which that limit applies; else it is None.
+    tried, None if it may be tried. If a limit or the quota of its queue is its obstacle, ``limited`` names the line in
+    which it waits for that; else it is None. ``shortage`` is what it lacks of a quota.
     """
 
     key: GangKey
@@ -283,7 +284,8 @@ class Gang:
     asks_since: float = 0.0
     met: frozenset[str] = frozenset()
     obstacle: Reason | None = None
-    limited: tuple[str, str | None] | None = None
+    limited: LimitLine | None = None
+    shortage: Shortage | None = None
 
     def alive(self) -> list[Member]:
         """Return the members that count."""

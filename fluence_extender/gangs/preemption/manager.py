@@ -304,6 +304,7 @@ class PreemptionManager:
         if self._preemptions.pop(key, None) is None and not holds.nodes_for(key):
             return
         self._evictions.reconsider(key)
+        self._searches.gave_way(key)
         holds.hold(key, ())
         self._ledger.changed()
         gang = self._registry.gangs.get(key)

@@ -30,6 +30,7 @@ from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import Assignment
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.reason import Reason
+from fluence_extender.model.resources import Resources
 from fluence_extender.model.wording import WithNames
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.ranks import rank_key
@@ -91,7 +92,11 @@ class SearchRunner:
 
     def may_take_back(self, gang: Gang, members: Sequence[Member]) -> bool:
         """Return whether the gang may take gangs of other queues regardless of their priority."""
-        return self._reclaims.is_owed(gang, members, self._preemptions)
+        return self._reclaims.is_owed(gang.key, Resources.total(one.pod.amounts for one in members))
+
+    def gave_way(self, key: GangKey) -> None:
+        """Note that a gang takes no places any more that others in its queue may want."""
+        self._reclaims.gave_way(key)
 
     def quota_room(self, gang: Gang, members: Sequence[Member]) -> QuotaRoom | None:
         """Return a function that says whether quotas have room without some pods, None if they have room anyway."""
@@ -211,7 +216,7 @@ class SearchRunner:
         if not self._reclaims.active:
             return NO_CLAIM
         taken = {victim.gang for one in self._preemptions.values() for victim in one.victims}
-        return self._reclaims.claim(gang, members, self._evictions.gangs | taken, self._preemptions)
+        return self._reclaims.claim(gang, members, self._evictions.gangs | taken)
 
     def protect(self, key: GangKey, victim: GangKey, until: float, why: str) -> None:
         """Note that disruption budgets forbid evicting ``victim`` for the gang ``key``, up to the time ``until``."""

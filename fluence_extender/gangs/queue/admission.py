@@ -7,7 +7,7 @@ each, and a gang that gets its places counts at once, so no limit is exceeded wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from sys import intern
@@ -30,7 +30,6 @@ from fluence_extender.gangs.queue.obstacles import (
 from fluence_extender.gangs.queue.quotas import Quotas
 from fluence_extender.gangs.queue.settings import Queues, usual_seconds
 from fluence_extender.gangs.queue.submissions import submission_of
-from fluence_extender.gangs.queue.turns import InLine
 from fluence_extender.gangs.queue.usage import Group, Place, Usage
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.access import Caller
@@ -46,10 +45,9 @@ from fluence_extender.model.submission import Submission
 from fluence_extender.model.workload import Job, Resumable
 from fluence_extender.queueing.entry import EQUAL, Age
 from fluence_extender.queueing.order import Rank, rank
+from fluence_extender.queueing.quota import QuotaLine, Shortage
 
 NO_LIMITS = QueueLimits()
-RELEASED_AT_ONCE = 8
-"""How many gangs of a group are tried at a time once its limit lets more of them run."""
 
 MOST_CLASSED = 4096
 """For so many queues and PriorityClasses, as workloads in namespaces name them, the rank is remembered."""
@@ -75,8 +73,9 @@ class QueueAdmission:
         self._queues = queues
         self._dependencies = Dependencies(registry.awaited, registry.look_at)
         self.usage = Usage()
-        self.opened: dict[Group, Sequence[Gang]] = {}
-        """The groups that may run more gangs because one has ended, with the gangs that were released last."""
+        self.ahead: Collection[GangKey] = ()
+        """The gangs that take places back, or places of others by priority: they have what they ask for first."""
+        self._ended: set[Group] = set()
         self.quotas = Quotas(queues, self.usage, ledger)
         self.shares = FairShares(queues, self.quotas, self.usage, registry.gone.clock)
         self._classed: tuple[int, dict[object, tuple[int, float]]] = (queues.revision, {})
@@ -191,34 +190,25 @@ class QueueAdmission:
             return None
         return limit_obstacle(gang.key, queue, place.user, self.usage)
 
+    def take_ended(self) -> set[Group]:
+        """Return the groups of which a running gang has ended or has fewer places since this was last asked."""
+        ended, self._ended = self._ended, set()
+        return ended
+
     def full_group(self, gang: Gang, obstacle: Reason) -> Group | None:
         """Return the group of which a running gang has to end before this one may start, None for other obstacles."""
         place = self.usage.place(gang.key)
         if place is None or obstacle.code not in (ReasonCode.QUEUED, ReasonCode.OVER_USER_LIMIT):
             return None
-        return next(filter(self._is_full, place.groups), None)
+        return next(filter(self.is_full, place.groups), None)
 
-    def _is_full(self, group: Group) -> bool:
+    def is_full(self, group: Group) -> bool:
+        """Return whether a queue runs as many gangs, of all users or of one, as it may."""
         queue = self._queues.find(group[0])
         if queue is None:
             return False
         most = queue.limits.running if group[1] is None else queue.limits.running_per_user
         return bool(most) and self.usage.running(group) >= most
-
-    def release(self, limited: Mapping[Group, Sequence[InLine]]) -> None:
-        """For each group that may run more gangs, have the first of its ``limited`` gangs looked at.
-
-        The others wait until these have been tried, because the first ones mostly use up the room.
-        """
-        dirty = self._registry.dirty
-        for group, last in list(self.opened.items()):
-            if group not in limited or self._is_full(group):
-                del self.opened[group]
-            elif not any(
-                one.key in dirty or (one.obstacle is None and one.attempt.version < 0) for one in last
-            ):
-                self.opened[group] = [place.gang for place in limited[group][:RELEASED_AT_ONCE]]
-                self._registry.look_at(one.key for one in self.opened[group])
 
     def _declared(self, gang: Gang) -> Iterator[float | None]:
         workloads = self._registry.workloads
@@ -281,7 +271,25 @@ class QueueAdmission:
         ``fewest`` of them have to be placed together.
         """
         place = self.usage.place(gang.key) if self.quotas.active else None
-        return (len(ready), None) if place is None else self.quotas.fitting(gang, ready, fewest, place)
+        if place is None:
+            return len(ready), None
+        count, shortage = self.quotas.fitting(gang, ready, fewest, place)
+        return count, None if shortage is None else self.quotas.reason(shortage, place.queue)
+
+    def over_quota(
+        self, gang: Gang, ready: Sequence[Member], fewest: int
+    ) -> tuple[Reason, QuotaLine, Shortage] | None:
+        """Return why the quota of its queue has no room for the ``fewest`` of the ``ready`` members of a gang.
+
+        The reason comes with the line in which the gang waits, and what it lacks. Return None if there is room.
+        """
+        place = self.usage.place(gang.key) if self.quotas.active else None
+        if place is None:
+            return None
+        count, shortage = self.quotas.fitting(gang, ready, fewest, place)
+        if shortage is None or count >= fewest:
+            return None
+        return self.quotas.reason(shortage, place.queue), QuotaLine(place.queue), shortage
 
     def account(self, queue: str) -> QueueAccount:
         """Return what a queue has of the cluster."""
@@ -371,8 +379,9 @@ class QueueAdmission:
             self.usage.put(key, place)
             self.quotas.moved(before, place)
             if before is not None and before.runs:
-                for group in before.groups:
-                    self.opened.setdefault(group, ())
+                self._ended.update(before.groups)
+            elif before is not None and key in self.ahead:
+                self.quotas.loosen(before.queue)
 
     def _wake(self, left: Place) -> None:
         """Mark the gangs that come within a queue's limits because another gang has left its line."""

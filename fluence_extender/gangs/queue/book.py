@@ -26,6 +26,7 @@ from fluence_extender.gangs.queue.future import FuturePlanner, Request
 from fluence_extender.gangs.queue.heads import Head, Heads
 from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
 from fluence_extender.gangs.queue.reclaims import Reclaims
+from fluence_extender.gangs.queue.releases import Releases
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.gangs.queue.turns import Turns, entry_key, waits
 from fluence_extender.ledger.capacity import KeptRoom
@@ -112,6 +113,7 @@ class QueueBook:
         self.settings = Queues()
         self.admission = QueueAdmission(registry, self.settings, ledger)
         self.reclaims = Reclaims(registry, self.settings, self.admission)
+        self._releases = Releases(registry, self.admission, self.reclaims)
         self._stated = self.settings.revision
         self.turns = Turns(registry)
         self._registry = registry
@@ -231,25 +233,32 @@ class QueueBook:
     @property
     def unsorted(self) -> bool:
         """Whether gangs have yet to be ranked, or to be released because limits may let them start."""
-        return self.admission.shares.unfinished or any(
-            group in self.turns.limited for group in self.admission.opened
-        )
+        return self.admission.shares.unfinished or self._releases.unfinished
 
     def ready(self) -> bool:
         """Return whether gangs behind blocked ones can be tried; if the timeline is missing, build a part of it."""
         return not self.heads.blocked or self.followed.prepare()
 
     def take_up(self) -> None:
-        """Forget the gangs that are gone. Have some of the gangs looked at that limits let start now."""
+        """Forget the gangs that are gone."""
         for key in self._registry.left:
             self.turns.drop(key)
         self.admission.take_up()
-        self.admission.release(self.turns.limited)
 
     def set_aside(self, gang: Gang, limit: Reason) -> None:
-        """Take a gang out of the line that is tried, because a limit of its queue was reached."""
-        gang.obstacle, gang.limited = limit, self.admission.full_group(gang, limit)
+        """Take a gang out of the line that is tried, because a limit or a quota was reached."""
+        gang.obstacle = limit
+        gang.limited = gang.limited or self.admission.full_group(gang, limit)
         self.turns.put(gang)
+
+    def release(self, looked_at: Set[GangKey]) -> bool:
+        """Have some of the gangs looked at that limits and quotas may let start; return whether there are any.
+
+        The gangs that were just ``looked_at`` may have changed.
+        """
+        for key in looked_at & self._registry.gangs.keys():
+            self.turns.put(self._registry.gangs[key])
+        return self._releases.release(self.turns.limited)
 
     def begin(self, looked_at: Set[GangKey]) -> None:
         """Begin a step, before which the gangs that were just ``looked_at`` may have changed."""

@@ -11,7 +11,8 @@ and a gang that gets its places counts at once, so no quota is exceeded within a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.queue.settings import Queues
@@ -22,14 +23,14 @@ from fluence_extender.model.names import RESOURCE_PREFIX
 from fluence_extender.model.quantity import written_amount
 from fluence_extender.model.reason import Reason, over_quota
 from fluence_extender.model.resources import NOTHING, PODS, Resources
-from fluence_extender.queueing.quota import Excess, QuotaUse
+from fluence_extender.queueing.quota import Excess, QuotaUse, Shortage
 from fluence_extender.queueing.tree import QuotaTree, grow, states_quota
 
 
 class Quotas:
     """Judges gangs by the quotas in ``settings``; ``usage`` has what gangs hold.
 
-    ``version`` grows whenever a queue may have room for more than before.
+    ``version`` grows whenever a queue may have room for more than before; `take_loosened` names those queues.
     """
 
     def __init__(self, settings: Queues, usage: Usage, ledger: Ledger) -> None:
@@ -46,6 +47,7 @@ class Quotas:
         self._use = QuotaUse(QuotaTree({}, {}))
         self.active = False
         self.version = 0
+        self._loosened: set[str] = set()
 
     def follow(self) -> None:
         """Read the present settings of the queues, and the capacity of the cluster."""
@@ -68,6 +70,7 @@ class Quotas:
             for queue in self._usage.queues():
                 self._use.add(queue, self._usage.held((queue, None)))
             self.version += 1
+            self._loosened.update(tree.branches)
 
     def capacity(self) -> dict[str, int]:
         """Return the cluster's capacity for our pods: its devices, and its nodes less the use of foreign pods."""
@@ -105,11 +108,43 @@ class Quotas:
             return
         for queue, amounts in () if before is None else before.holdings:
             self._use.add(queue, amounts, -1)
-            self.version += not amounts.fits(
-                dict(after.holdings if after is not None else ()).get(queue, NOTHING)
-            )
+            if not amounts.fits(dict(after.holdings if after is not None else ()).get(queue, NOTHING)):
+                self.version += 1
+                self.loosen(queue)
         for queue, amounts in () if after is None else after.holdings:
             self._use.add(queue, amounts)
+
+    def loosen(self, queue: str) -> None:
+        """Record that gangs of a queue use less, or that one of them takes nothing back any more."""
+        if self.active:
+            self._loosened.add(queue)
+
+    def take_loosened(self) -> set[str]:
+        """Return the queues that may have come to use less since this was last asked."""
+        loosened, self._loosened = self._loosened, set()
+        return loosened
+
+    def concerns(self, loosened: Iterable[str], queue: str) -> bool:
+        """Return whether a queue may have more room once others use less."""
+        tree = self._use.tree
+        # What one queue keeps for itself, all others lack.
+        root = tree.branch(queue).path[-1]
+        return bool(tree.kept) or any(tree.branch(other).path[-1] == root for other in loosened)
+
+    @contextmanager
+    def pretending(self) -> Iterator[Callable[[str, Mapping[str, int]], None]]:
+        """Give a function that counts amounts as used by a queue until the end of the context."""
+        taken: list[tuple[str, Mapping[str, int]]] = []
+
+        def take(queue: str, amounts: Mapping[str, int]) -> None:
+            self._use.add(queue, amounts)
+            taken.append((queue, amounts))
+
+        try:
+            yield take
+        finally:
+            for queue, amounts in taken:
+                self._use.add(queue, amounts, -1)
 
     def elsewhere(self, gang: Gang, queue: str) -> tuple[tuple[str, Resources], ...]:
         """Return the amounts that members of a gang of ``queue`` hold of the quotas of other queues."""
@@ -143,8 +178,8 @@ class Quotas:
 
     def fitting(
         self, gang: Gang, ready: Sequence[Member], fewest: int, place: Place
-    ) -> tuple[int, Reason | None]:
-        """Return for how many of the ``ready`` members of a gang its quota has room, and why not for more.
+    ) -> tuple[int, Shortage | None]:
+        """Return for how many of the ``ready`` members of a gang its quota has room, and what it lacks for more.
 
         If the ``fewest`` that have to be placed together never fit, there is no reason here: the planner gives one.
         """
@@ -153,11 +188,17 @@ class Quotas:
             for kind, amount in member.pod.amounts.items():
                 if kind in more:
                     more[kind] += amount
-            judge = self._excess if count < fewest else self._use.excess
+            judge = self.excess if count < fewest else self._use.excess
             excess = judge(place.queue, more)
             if excess is not None:
-                return count, _excess_reason(excess, place.queue, self._use.tree)
+                return count, Shortage(
+                    more, excess, Resources.total(one.pod.amounts for one in ready[:fewest])
+                )
         return len(ready), None
+
+    def reason(self, shortage: Shortage, queue: str) -> Reason:
+        """Return why a gang of a queue waits that lacks this."""
+        return _excess_reason(shortage.excess, queue, self._use.tree)
 
     def allows(
         self,
@@ -177,7 +218,7 @@ class Quotas:
             for member in members:
                 for kind in more:
                     more[kind] += member.pod.amounts[kind]
-            return self._excess(place.queue, more) is None
+            return self.excess(place.queue, more) is None
         finally:
             for queue, amounts in less:
                 self._use.add(queue, amounts)
@@ -192,10 +233,10 @@ class Quotas:
 
     def obstacle(self, queue: str, requests: Resources) -> Reason | None:
         """Return why a gang without places that asks for ``requests`` would exceed a quota, None if it wouldn't."""
-        excess = self._excess(queue, requests) if self.active else None
+        excess = self.excess(queue, requests) if self.active else None
         return None if excess is None else _excess_reason(excess, queue, self._use.tree)
 
-    def _excess(self, queue: str, more: Mapping[str, int]) -> Excess | None:
+    def excess(self, queue: str, more: Mapping[str, int]) -> Excess | None:
         """Return the resource that a queue would use too much of. Amounts that never fit are left to the planner."""
         excess = self._use.excess(queue, more)
         if excess is None or excess.most is not None:

@@ -67,41 +67,43 @@ class Reclaims:
             self._active = any(one.preemption != usual for one in self._settings.made.values())
         return self._active
 
-    def is_owed(self, gang: Gang, members: Iterable[Member], ahead: Iterable[GangKey]) -> bool:
-        """Return whether the queue of a gang takes places back for its ``members``, after the gangs ``ahead`` of it."""
-        place = self._admission.usage.place(gang.key) if self.active else None
+    def is_owed(self, key: GangKey, asks: Resources) -> bool:
+        """Return whether the queue of a gang takes back what it ``asks`` for, after the gangs ahead of it."""
+        place = self._admission.usage.place(key) if self.active else None
         if place is None or self._preemption(place.queue).reclaim is not Reclaim.BORROWED:
             return False
-        asks = Resources.total(one.pod.amounts for one in members)
-        return is_owed(self._admission.quotas.use, place.queue, asks, self._soon(gang.key, ahead))
+        return is_owed(self._admission.quotas.use, place.queue, asks, self._soon(key))
+
+    def gave_way(self, key: GangKey) -> None:
+        """Note that a gang isn't ahead of others any more."""
+        place = self._admission.usage.place(key)
+        if place is not None:
+            self._admission.quotas.loosen(place.queue)
 
     def claim(
         self,
         gang: Gang,
         members: Sequence[Member],
         leaving: Collection[GangKey],
-        ahead: Iterable[GangKey],
     ) -> VictimClaim:
-        """Return the victims that a gang may have to place ``members``.
-
-        The gangs ``leaving`` are gone soon, and those ``ahead`` of it take places for themselves.
-        """
+        """Return the victims that a gang may have to place ``members``; the gangs ``leaving`` are gone soon."""
         place = self._admission.usage.place(gang.key) if self.active else None
         if place is None:
             return NO_CLAIM
         own, usage = self._preemption(place.queue), self._admission.usage
+        asks = Resources.total(one.pod.amounts for one in members)
         running = [one for one in self._running() if one.key not in leaving]
         beyond = beyond_guarantees(
             self._admission.quotas.use,
             {queue: usage.held((queue, None)) for queue in usage.queues()},
             place.queue,
-            Resources.total(one.pod.amounts for one in members),
+            asks,
             [one for one in self._running() if one.key in leaving],
             running,
         )
         owed: dict[GangKey, float] = {}
         again_in = math.inf
-        for one in beyond if self.is_owed(gang, members, ahead) else ():
+        for one in beyond if self.is_owed(gang.key, asks) else ():
             left = own.min_runtime - self._ran(one.key)
             if left > 0:
                 again_in = min(again_in, left)
@@ -166,10 +168,10 @@ class Reclaims:
             self._began = {key: at for key, at in self._began.items() if key in running}
         return self._known[1]
 
-    def _soon(self, key: GangKey, ahead: Iterable[GangKey]) -> dict[str, dict[str, int]]:
-        """Return the amounts that the gangs ``ahead`` will take, by branch."""
+    def _soon(self, key: GangKey) -> dict[str, dict[str, int]]:
+        """Return the amounts that the gangs ahead of a gang will take, by branch."""
         found: dict[str, dict[str, int]] = {}
-        for other in ahead:
+        for other in self._admission.ahead:
             place = self._admission.usage.place(other)
             if other == key or place is None or place.runs:
                 continue

@@ -5,7 +5,8 @@ preemptor nodes and devices are held, which gang loses its place on an overcommi
 estimated.
 
 A gang that a rule keeps from starting isn't in the line that is tried: one that is held, that waits for members or for
-the end of others, that has no queue, or whose queue is stopped or runs as many gangs as it may.
+the end of others, that has no queue, or whose queue is stopped, runs as many gangs as it may, or has no quota left for
+it.
 
 A gang that was promised its places counts as begun, because it has to be completed. Members beyond a gang's size were
 promised nothing. Between preemptors a promise doesn't count: nodes that are held for one of them are closed to every
@@ -23,10 +24,10 @@ from typing import NamedTuple
 
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.gangs.queue.usage import Group
 from fluence_extender.model.gang import GangKey
 from fluence_extender.queueing.entry import EQUAL, NEVER, Age, Entitlement
 from fluence_extender.queueing.order import Rank, rank
+from fluence_extender.queueing.quota import LimitLine
 
 NEWEST: Age = (NEVER, 0)
 """The age of a gang that doesn't exist yet."""
@@ -61,7 +62,7 @@ class InLine(NamedTuple):
     gang: Gang
 
 
-NOWHERE: tuple[InLine | None, Group | None, bool] = (None, None, False)
+NOWHERE: tuple[InLine | None, LimitLine | None, bool] = (None, None, False)
 
 
 @dataclass(slots=True)
@@ -77,7 +78,7 @@ class Turns:
 
     ``line`` has all of them. ``ready`` has those that no rule keeps waiting, and ``namespaces`` has the same gangs by
     namespace; its first namespace was served the longest ago. ``limited`` has the gangs that a limit on running gangs
-    keeps waiting, by the queue and user of that limit.
+    keeps waiting, by the queue and user of that limit, and those that a quota keeps waiting, by queue.
 
     The caller has to `put` each gang that has changed. The rank of a gang that has changed since the last step isn't
     taken from the line but computed. Invariant: a gang stands at most once in each line.
@@ -85,11 +86,11 @@ class Turns:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._places: dict[GangKey, tuple[InLine, Group | None, bool]] = {}
+        self._places: dict[GangKey, tuple[InLine, LimitLine | None, bool]] = {}
         self.line: list[InLine] = []
         self.ready: list[InLine] = []
         self.namespaces: OrderedDict[str, NamespaceLine] = OrderedDict()
-        self.limited: dict[Group, list[InLine]] = {}
+        self.limited: dict[LimitLine, list[InLine]] = {}
 
     def of(self, gang: Gang) -> Rank:
         """Return a gang's present rank."""
@@ -135,7 +136,7 @@ class Turns:
         if ready and not self.namespaces[key.namespace].line:
             del self.namespaces[key.namespace]
 
-    def _lines(self, key: GangKey, limited: Group | None, ready: bool) -> Iterator[list[InLine]]:
+    def _lines(self, key: GangKey, limited: LimitLine | None, ready: bool) -> Iterator[list[InLine]]:
         """Yield the lines in which a gang stands."""
         yield self.line
         if limited is not None:

@@ -29,7 +29,7 @@ from fluence_extender.model.names import (
     QUEUE_LABEL,
 )
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import DEFAULT_QUEUE, Queue, QueueLimits, Stop
+from fluence_extender.model.queue import DEFAULT_QUEUE, Queue, QueueLimits, Quota, Stop
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
 from tests.core.values import node
@@ -113,6 +113,11 @@ BLOCKED: dict[str, tuple[Callable[[int], Fields], Queue | None, ReasonCode]] = {
         of_team,
         limited(QueueLimits(running_per_user=1)),
         ReasonCode.OVER_USER_LIMIT,
+    ),
+    "over the quota of their queue": (
+        of_team,
+        Queue(TEAM, quota=Quota(limit={"cpu": 150}), uid="team"),
+        ReasonCode.OVER_QUOTA,
     ),
     "without all members": (incomplete, None, ReasonCode.WAITING_FOR_MEMBERS),
     "gated by others": (gated, None, ReasonCode.WAITING_FOR_GATES),

@@ -10,15 +10,19 @@ from typing import Any
 import pytest
 
 from fluence_extender.cluster.port import Changed, Deleted, Kind
+from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.lifecycle.attempts import TRIED_WITHIN
 from fluence_extender.gangs.lifecycle.evaluation import EVALUATED_WITHIN
 from fluence_extender.gangs.queue import settings
 from fluence_extender.gangs.queue.book import RANKED_WITHIN
 from fluence_extender.gangs.queue.turns import turn
 from fluence_extender.model import pod_keys
+from fluence_extender.model.gang import GangKey
 from fluence_extender.model.hints import MOST_WORDS
 from fluence_extender.model.names import AFTER_ANNOTATION, DOMAIN, HOLD_ANNOTATION
-from fluence_extender.model.queue import Queue, QueueLimits, Stop
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.queue import Queue, QueueLimits, Quota, Stop
+from fluence_extender.model.resources import Resources
 from fluence_extender.queueing.shares import Ranking
 from tests.unit.gangs.crowds import (
     BLOCKED,
@@ -282,3 +286,51 @@ def test_circle_is_found_by_all_on_it_when_it_closes_and_when_it_opens(
     controller.observe(Changed(Kind.POD, last))
     settle(controller)
     assert in_circle() == 0
+
+
+def test_room_that_comes_in_a_queue_is_given_in_order_and_tried_by_a_bounded_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work = Work(monkeypatch)
+    quota = Quota(limit={"cpu": 350})
+    controller = cluster(work, Queue(TEAM, quota=quota, uid="team"))
+    pods = crowd(controller, lambda number: {**of_team(number), "requests": millicores(100 + number % 7)})
+    running = [one for one in pods if controller.registry.gangs[key_of(controller, one)].obstacle is None]
+    assert running == pods[:3]
+    work.reset()
+    controller.observe(Deleted(Kind.POD, pods[1]))
+    assert settle(controller) == ["crowd/c0003"]
+    assert work.done["attempts"] <= 2
+    work.reset()
+    controller.observe(Deleted(Kind.POD, pods[3]))
+    controller.observe(Changed(Kind.POD, pod("crowd", CROWD, **of_team(0))))
+    # The newest fits as well, but it is the last in order.
+    assert settle(controller) == ["crowd/c0004"]
+    assert work.done["attempts"] <= 3
+
+
+def test_reason_of_a_gang_over_quota_follows_its_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Work(monkeypatch)
+    queue = Queue(TEAM, quota=Quota(limit={"cpu": 150}), uid="team")
+    controller = cluster(work, queue)
+    pods = crowd(controller, of_team)
+    last = controller.registry.gangs[key_of(controller, pods[-1])]
+    assert last.reason is not None
+    assert "queue team may use 150m cpu (limit.cpu)" in last.reason.text
+    controller.observe(Changed(Kind.QUEUE, replace(queue, quota=Quota(limit={"cpu": 180}))))
+    settle(controller)
+    assert "queue team may use 180m cpu (limit.cpu)" in last.reason.text
+    work.reset()
+    controller.observe(Changed(Kind.QUEUE, replace(queue, quota=Quota(limit={"cpu": 250}))))
+    assert settle(controller) == ["crowd/c0001"]
+    assert "queue team may use 250m cpu (limit.cpu)" in last.reason.text
+
+
+def millicores(amount: int) -> Resources:
+    return Resources({"cpu": amount, "pods": 1})
+
+
+def key_of(controller: Controller, one: Pod) -> GangKey:
+    found = controller.member(one.uid)
+    assert found is not None
+    return found[0].key
