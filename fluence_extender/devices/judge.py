@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from fluence_extender.devices.evaluation import Findings
 from fluence_extender.devices.selectors import Table, Values, table
 from fluence_extender.model.devices import NodeDevice
+from fluence_extender.model.pace import Pace
 
 MOST_CHARACTERS = 20_000
 """The most characters of the selectors of one pod's claims."""
@@ -99,20 +100,12 @@ class _Ask:
 
 @dataclass(slots=True)
 class _Account:
-    """What one namespace asks for and has used. It had ``steps`` left at the time ``at``."""
+    """What one namespace asks for."""
 
     asks: dict[tuple[str, ...], _Ask] = field(default_factory=dict)
     open: OrderedDict[_Ask, None] = field(default_factory=OrderedDict)
     held: OrderedDict[_Ask, None] = field(default_factory=OrderedDict)
     characters: int = 0
-    steps: float = STEPS_AT_ONCE
-    at: float = 0.0
-
-    def left(self, now: float) -> float:
-        """Return the steps that are left."""
-        self.steps = min(self.steps + STEPS_A_SECOND * max(now - self.at, 0.0), STEPS_AT_ONCE)
-        self.at = now
-        return self.steps
 
     def begin(self, ask: _Ask) -> bool:
         """Begin with an ask if the namespace's characters allow it."""
@@ -137,6 +130,8 @@ class Judge:
         self._accounts: OrderedDict[str, _Account] = OrderedDict()
         self._ask_of: dict[Hashable, _Ask] = {}
         self._settled: dict[Hashable, None] = {}
+        self._now = 0.0
+        self._steps = Pace(STEPS_AT_ONCE, STEPS_A_SECOND, lambda: self._now)
         self._outdated = False
         self._missed = False
         self.restless = False
@@ -240,7 +235,7 @@ class Judge:
             self._outdated = False
             for account in self._accounts.values():
                 account.open.update(dict.fromkeys(one for one in account.asks.values() if one.tables))
-        looks = LOOKS
+        looks, self._now = LOOKS, now
         self.restless = False
         for namespace in sorted(self._accounts, key=bool):
             account = self._accounts[namespace]
@@ -249,7 +244,7 @@ class Judge:
                 ask = next(iter(account.open))
                 if ask.is_settled:
                     self._settle(account, ask)
-                elif namespace and account.left(now) <= 0:
+                elif namespace and self._steps.left(namespace) <= 0:
                     break
                 else:
                     account.open.move_to_end(ask)
@@ -259,7 +254,7 @@ class Judge:
             if not looks:
                 self.restless = True
                 return None
-            if not account.asks and account.left(now) == STEPS_AT_ONCE:
+            if not account.asks:
                 del self._accounts[namespace]
         return None
 
@@ -286,8 +281,8 @@ class Judge:
         self._count(piece, STEPS_OF_A_LOSS, now)
 
     def _count(self, piece: Piece, steps: int, now: float) -> None:
+        self._now = now
+        self._steps.spend(piece.namespace, steps)
         account = self._accounts.get(piece.namespace)
-        if account is not None:
-            account.steps = account.left(now) - steps
-            if piece.ask in account.open and piece.ask.is_settled:
-                self._settle(account, piece.ask)
+        if account is not None and piece.ask in account.open and piece.ask.is_settled:
+            self._settle(account, piece.ask)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from fluence_extender.gangs.membership.pace import Pace
+from fluence_extender.model.pace import Pace
 
 MOST_OF_NAMESPACE = 20_000
 """The most foreseen pods of a namespace. The pods of further Jobs wait at the gate, where quotas count them."""
@@ -49,7 +49,7 @@ class Allowance:
 
         Each time that pods join a gang, all of the gang is looked at.
         """
-        left = self._pace.left(namespace)
+        left = int(self._pace.left(namespace))
         return left if left >= MOST_AT_ONCE else 0
 
     def spend(self, namespace: str, pods: int) -> None:

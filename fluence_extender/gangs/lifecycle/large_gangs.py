@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fluence_extender.gangs.membership.gang import Gang
-from fluence_extender.gangs.membership.pace import Pace
 from fluence_extender.model.gang import GangState
+from fluence_extender.model.pace import Pace
 
 LARGE = 500
 """The fewest members of such a gang."""

@@ -20,13 +20,16 @@ from collections.abc import Callable
 
 import msgspec
 
+from fluence_extender.model.pace import Pace
+
 AT_ONCE, A_SECOND = 50, 2.0
 """The tokens of one address that the API server is asked about at once, and how many more each second."""
 
 ALL_AT_ONCE, ALL_A_SECOND = 200, 20.0
 """The same for all addresses together."""
 
-MOST_ADDRESSES = 10_000
+ALL = "all"
+
 MOST_ACCEPTED = 1_000
 ACCEPTED_FOR = 3_600.0
 """Seconds for which a token that was accepted takes nothing from the buckets."""
@@ -70,45 +73,24 @@ def _decoded(part: str) -> bytes:
     return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
 
 
-class _Bucket:
-    __slots__ = ("_at", "_left")
-
-    def __init__(self, most: float, now: float) -> None:
-        self._left = most
-        self._at = now
-
-    def left(self, most: float, rate: float, now: float) -> float:
-        self._left = min(self._left + rate * max(now - self._at, 0.0), most)
-        self._at = now
-        return self._left
-
-    def take(self) -> None:
-        self._left -= 1
-
-
 class Newcomers:
     """Says which tokens the API server may be asked about; ``clock`` returns seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._all = _Bucket(ALL_AT_ONCE, clock())
-        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._all = Pace(ALL_AT_ONCE, ALL_A_SECOND, clock)
+        self._by_network = Pace(AT_ONCE, A_SECOND, clock)
         self._accepted: OrderedDict[bytes, float] = OrderedDict()
 
     def may_ask(self, key: bytes, address: str) -> bool:
         """Return whether the API server may be asked about the token ``key`` of a client, and count that."""
-        now = self._clock()
-        if self._accepted.get(key, 0.0) > now:
+        if self._accepted.get(key, 0.0) > self._clock():
             return True
         network = _network(address)
-        bucket = self._buckets.setdefault(network, _Bucket(AT_ONCE, now))
-        self._buckets.move_to_end(network)
-        if len(self._buckets) > MOST_ADDRESSES:
-            self._buckets.popitem(last=False)
-        if bucket.left(AT_ONCE, A_SECOND, now) < 1 or self._all.left(ALL_AT_ONCE, ALL_A_SECOND, now) < 1:
+        if self._by_network.left(network) < 1 or self._all.left(ALL) < 1:
             return False
-        bucket.take()
-        self._all.take()
+        self._by_network.spend(network, 1)
+        self._all.spend(ALL, 1)
         return True
 
     def answered(self, key: bytes, accepted: bool) -> None:

@@ -7,14 +7,14 @@ import json
 
 import pytest
 
-from fluence_extender.http.listeners import newcomers as module
 from fluence_extender.http.listeners.gate import REMEMBERED, AccessRefused, ReviewingGate
 from fluence_extender.http.listeners.newcomers import (
     A_SECOND,
+    ALL_A_SECOND,
     ALL_AT_ONCE,
     AT_ONCE,
     LEEWAY,
-    MOST_ADDRESSES,
+    Newcomers,
     impossible,
 )
 from fluence_extender.model.access import Caller, question
@@ -139,8 +139,9 @@ async def test_addresses_of_one_ipv6_network_count_as_one(server: KnownCallers, 
     assert found.count(429) == 5
 
 
-def test_addresses_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = module.Newcomers(Seconds())
-    for number in range(MOST_ADDRESSES + 10):
+def test_addresses_that_are_remembered_are_bounded(clock: Seconds) -> None:
+    counted = Newcomers(clock)
+    for number in range(10_000):
+        clock.now += 0.05
         counted.may_ask(b"key", f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
-    assert len(counted._buckets) == MOST_ADDRESSES
+    assert len(counted._by_network) <= ALL_AT_ONCE + 2 * ALL_A_SECOND * AT_ONCE / A_SECOND
