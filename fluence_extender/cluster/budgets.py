@@ -10,8 +10,6 @@ status is older than its spec forbids evictions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -67,14 +65,6 @@ class Budget(msgspec.Struct, frozen=True):
         if self.spec.unhealthy_policy == ALWAYS_ALLOW:
             return False
         return not 0 < self.status.desired_healthy <= self.status.current_healthy
-
-
-@dataclass(frozen=True, slots=True)
-class PreemptionRules:
-    """The PriorityClasses and PodDisruptionBudgets that govern preemption, None if they aren't known."""
-
-    classes: Sequence[dict[str, Any]] | None = None
-    budgets: Sequence[Budget] | None = None
 
 
 class _BudgetList(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -64,12 +65,19 @@ and never arrives later (tcp(7))."""
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer; ``retry_after`` is the Retry-After header, "" without one."""
+    """A whole answer.
+
+    ``retry_after`` is the Retry-After header, "" without one. ``warnings`` are the texts of its Warning headers.
+    """
 
     status: int
     body: bytes
     retry_after: str = ""
+    warnings: tuple[str, ...] = ()
 
+
+QUOTED, ESCAPED = re.compile(r'"((?:[^"\\]|\\.)*)"'), re.compile(r"\\(.)")
+"""A quoted string, and a character of it that is escaped (RFC 9110, 5.6.4)."""
 
 Response = TypeVar("Response", Answer, aiohttp.ClientResponse)
 
@@ -129,7 +137,9 @@ class _Transport(RESTClientObject):
         try:
             async with await self.begin(method, target, headers, sent, CALL_TIMEOUT) as response:
                 answered = await response.read()
-                return Answer(response.status, answered, response.headers.get("Retry-After", ""))
+                retry_after = response.headers.get("Retry-After", "")
+                warnings = tuple(map(_warning, response.headers.getall("Warning", ())))
+                return Answer(response.status, answered, retry_after, warnings)
         except aiohttp.ClientError:
             if sent is not None and sent.refused is not None:
                 raise sent.refused from None
@@ -244,7 +254,13 @@ class Connection:
     async def call(
         self, request: ApiRequest, limit: float = CALL_LIMIT, patient: bool = True, urgent: bool = False
     ) -> bytes:
-        """Send a request and return the body of the answer; all tries together take at most ``limit`` seconds.
+        """Send a request and return the body of the answer; see `ask`."""
+        return (await self.ask(request, limit, patient, urgent)).body
+
+    async def ask(
+        self, request: ApiRequest, limit: float = CALL_LIMIT, patient: bool = True, urgent: bool = False
+    ) -> Answer:
+        """Send a request and return the answer; all tries together take at most ``limit`` seconds.
 
         A ``patient`` call is repeated after a 429 or 503. An ``urgent`` call doesn't queue behind other calls. Raise a
         `ClusterError`.
@@ -258,7 +274,7 @@ class Connection:
             reason = str(error) or type(error).__name__
             raise NoAnswer(f"{request.attempt}: {self.server} can't be reached: {reason}") from error
 
-    async def _repeat(self, request: ApiRequest, patient: bool) -> bytes:
+    async def _repeat(self, request: ApiRequest, patient: bool) -> Answer:
         cuts = 0
         while True:
             try:
@@ -269,7 +285,7 @@ class Connection:
                     raise
                 continue
             if answer.status < 300:
-                return answer.body
+                return answer
             refusal = _refusal(answer, request.attempt)
             if not patient or not isinstance(refusal, TooManyRequests):
                 raise refusal
@@ -371,6 +387,12 @@ def _open(credentials: Credentials) -> tuple[_Transport, str]:
         raise BadKubeconfig(
             f"{credentials.origin}: its TLS certificates or key can't be used: {error}"
         ) from error
+
+
+def _warning(header: str) -> str:
+    """Return the text of a Warning header, which is quoted after a code and an agent (RFC 7234, 5.5)."""
+    found = QUOTED.search(header)
+    return ESCAPED.sub(r"\1", found[1]) if found else header
 
 
 def _always() -> None:

@@ -29,7 +29,12 @@ import msgspec
 
 
 class ClusterError(Exception):
-    """A call to the API server failed; ``status`` is the HTTP status, 0 if no answer came."""
+    """A call to the API server failed; ``status`` is the HTTP status, 0 if no answer came.
+
+    ``words`` are the API server's own, without what we add to them.
+    """
+
+    words: str = ""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -141,7 +146,13 @@ def error_from(code: int, status: Status, attempt: str, retry_after: float = 1.0
 
     ``attempt`` says what was tried ("bind pod a/b"); ``retry_after`` is in seconds.
     """
-    text = f"{attempt}: {status.message or status.reason or 'no reason given'} (HTTP {code})"
+    words = status.message or status.reason or "no reason given"
+    error = _error(code, status, f"{attempt}: {words} (HTTP {code})", retry_after)
+    error.words = words
+    return error
+
+
+def _error(code: int, status: Status, text: str, retry_after: float) -> ClusterError:
     match code:
         case 401:
             return Unauthenticated(

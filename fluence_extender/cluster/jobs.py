@@ -20,18 +20,17 @@ from fluence_extender.cluster.connection import MERGE_PATCH, METADATA_ONLY, ApiR
 from fluence_extender.cluster.decode.objects import Metadata, readable
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.decode.resource_quota import decode_charge
-from fluence_extender.cluster.errors import ClusterError, Conflict, Gone, Invalid, NoAnswer, Unforeseeable
+from fluence_extender.cluster.errors import Conflict, Gone, Invalid, NoAnswer, Unforeseeable
 from fluence_extender.cluster.port import BINDS_FOR, Json
+from fluence_extender.cluster.reads import try_pod
 from fluence_extender.cluster.resumables import RESUMABLES
+from fluence_extender.kinds.pod_sets import BadManifest
 from fluence_extender.model.names import GATED_JOBS, GATED_JOBS_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job, Resumable
 
-UNFIT = (msgspec.MsgspecError, LookupError, TypeError, AttributeError)
+UNFIT = (msgspec.MsgspecError, BadManifest, LookupError, TypeError, AttributeError)
 """The errors that reading a manifest of another form raises."""
-
-NO_DRY_RUN = 400
-"""The HTTP status for a trial that an admission webhook doesn't allow (its side effects aren't declared as none)."""
 
 
 class _Status(msgspec.Struct):
@@ -63,14 +62,7 @@ class ApiJobs:
     async def _tried(self, job: Resumable, manifest: Json) -> Pod:
         """Return the pod that the API server would make, which is ours to place."""
         named = f"a pod of {_key(job)}"
-        path = f"/api/v1/namespaces/{job.namespace}/pods"
-        request = ApiRequest("POST", path, f"try {named}", {"dryRun": "All"}, manifest)
-        try:
-            raw = await self._connection.call(request)
-        except ClusterError as error:
-            if error.status != NO_DRY_RUN:
-                raise
-            raise Unforeseeable(str(error), error.status) from error
+        raw = (await try_pod(self._connection, manifest, f"try {named}")).raw
         pod = decode_pod(raw)
         if pod.node:
             raise Unforeseeable(f"{named} would be created on node {pod.node} (spec.nodeName)")
@@ -162,9 +154,7 @@ def _first_pods(job: Resumable, raw: bytes) -> list[Json]:
     if kind.decode(raw).generation != job.generation:
         raise Conflict(f"{_key(job)} has changed", 409)
     try:
-        return list(
-            kind.first_pods({"apiVersion": job.api_version, "kind": job.kind, **msgspec.json.decode(raw)})
-        )
+        return kind.first_pods({"apiVersion": job.api_version, "kind": job.kind, **msgspec.json.decode(raw)})
     except UNFIT as error:
         raise Unforeseeable(f"the pods of {_key(job)} can't be told from its spec: {error!r}") from error
 

@@ -195,6 +195,26 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
+class TriedPod:
+    """A pod as the API server would make it, as JSON, and what it and its webhooks warn of."""
+
+    raw: bytes
+    warnings: tuple[str, ...] = ()
+
+
+class TryPod(Protocol):
+    """Makes a dry run of the creation of a pod."""
+
+    def __call__(self, manifest: Json, attempt: str, strict: bool = False) -> Awaitable[TriedPod]:
+        """Return the pod that the API server would make of ``manifest``; ``attempt`` says for messages what it does.
+
+        ``strict``: a field that doesn't exist is refused. Raise `ClusterError`, and `Unforeseeable` where a webhook
+        allows no trial.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class OwnPods:
     """The pods of this scheduler as the API server had them at ``version``.
 

@@ -1,21 +1,23 @@
-"""Read once, when it is needed: the version of the cluster, the Lease, our pods, and the rules of preemption."""
+"""Read once, when it is needed: the version of the cluster, the Lease, our pods, and disruption budgets.
+
+A dry run belongs here, too, because it changes nothing.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
 
 import msgspec
 import structlog
 
-from fluence_extender.cluster.budgets import PreemptionRules, decode_budgets
+from fluence_extender.cluster.budgets import Budget, decode_budgets
 from fluence_extender.cluster.connection import ApiRequest, Connection
 from fluence_extender.cluster.decode.objects import decode_headed, decode_page
 from fluence_extender.cluster.decode.pod import decode_pod
-from fluence_extender.cluster.errors import ClusterError, Gone
-from fluence_extender.cluster.port import Lease, OwnPods
+from fluence_extender.cluster.errors import ClusterError, Gone, Unforeseeable
+from fluence_extender.cluster.port import Json, Lease, OwnPods, TriedPod
 from fluence_extender.model.names import SCHEDULER_NAME
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.requirement import NEEDS, is_too_old
@@ -26,13 +28,16 @@ PAGE = 1000
 PAGE_LIMIT = 30.0
 PODS_BETWEEN_YIELDS = 256
 
-RULES_LIMIT = 3.0
-"""Seconds for the lists of preemption rules. Rules that don't arrive in time count as unknown."""
+BUDGETS_LIMIT = 3.0
+"""Seconds for the list of budgets. Budgets that don't arrive in time count as unknown."""
 
-CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+NO_DRY_RUN = 400
+"""The HTTP status for a trial that an admission webhook doesn't allow (its side effects aren't declared as none)."""
+
+UNKNOWN_FIELD = "strict decoding error"
+"""What the API server says with that status of a field that doesn't exist."""
+
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
-
-Rules = TypeVar("Rules")
 
 
 class _LeaseSpec(msgspec.Struct):
@@ -46,17 +51,12 @@ class _LeaseObject(msgspec.Struct):
     spec: _LeaseSpec | None = None
 
 
-class _ClassList(msgspec.Struct):
-    items: list[dict[str, Any]] = []
-
-
 class _Version(msgspec.Struct):
     text: str = msgspec.field(name="gitVersion")
 
 
 _lease = msgspec.json.Decoder(_LeaseObject).decode
 _version = msgspec.json.Decoder(_Version).decode
-_classes = msgspec.json.Decoder(_ClassList).decode
 
 
 async def warn_of_old_cluster(connection: Connection) -> None:
@@ -110,31 +110,32 @@ async def list_own_pods(connection: Connection, known: Mapping[str, str]) -> Own
         query["continue"] = page.metadata.next_page
 
 
-async def preemption_rules(connection: Connection) -> PreemptionRules:
-    """Return all PriorityClasses and PodDisruptionBudgets, None for those that can't be read in time."""
-    classes, budgets = await asyncio.gather(
-        _listed(connection, CLASSES, "PriorityClasses", _decode_classes),
-        _listed(connection, BUDGETS, "PodDisruptionBudgets", decode_budgets),
-    )
-    return PreemptionRules(classes, budgets)
-
-
-def _decode_classes(raw: bytes) -> list[dict[str, Any]]:
-    return [{**one, "kind": "PriorityClass"} for one in _classes(raw).items]
-
-
-async def _listed(
-    connection: Connection, path: str, objects: str, decode: Callable[[bytes], Rules]
-) -> Rules | None:
+async def disruption_budgets(connection: Connection) -> tuple[Budget, ...] | None:
+    """Return all PodDisruptionBudgets, None if they can't be read in time."""
+    request = ApiRequest("GET", BUDGETS, "list the PodDisruptionBudgets")
     try:
-        async with asyncio.timeout(RULES_LIMIT):
-            return decode(
-                await connection.call(ApiRequest("GET", path, f"list the {objects}"), patient=False)
-            )
+        async with asyncio.timeout(BUDGETS_LIMIT):
+            return decode_budgets(await connection.call(request, patient=False))
     except (ClusterError, TimeoutError) as error:
         log.warning(
-            "simulations don't take these objects into account, because they can't be listed",
-            missing=objects,
-            error=str(error) or f"no answer within {RULES_LIMIT:g} s",
+            "simulations don't take PodDisruptionBudgets into account, because they can't be listed",
+            error=str(error) or f"no answer within {BUDGETS_LIMIT:g} s",
         )
         return None
+
+
+async def try_pod(connection: Connection, manifest: Json, attempt: str, strict: bool = False) -> TriedPod:
+    """Return the pod that the API server would make of ``manifest``. One POST, a dry run.
+
+    ``strict``: a field that doesn't exist is refused. Raise `ClusterError`, and `Unforeseeable` where a webhook allows
+    no trial.
+    """
+    path = f"/api/v1/namespaces/{manifest['metadata']['namespace']}/pods"
+    query = {"dryRun": "All", **({"fieldValidation": "Strict"} if strict else {})}
+    try:
+        answer = await connection.ask(ApiRequest("POST", path, attempt, query, manifest))
+    except ClusterError as error:
+        if error.status != NO_DRY_RUN or (strict and UNKNOWN_FIELD in error.words):
+            raise
+        raise Unforeseeable(str(error), error.status) from error
+    return TriedPod(answer.body, answer.warnings)

@@ -6,21 +6,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Protocol
 
 from fluence_extender.cluster.api import ApiCluster, open_cluster
-from fluence_extender.cluster.budgets import PreemptionRules
+from fluence_extender.cluster.budgets import Budget
 from fluence_extender.cluster.early_watch import EarlyWatch
 from fluence_extender.cluster.leader import mark_leader
 from fluence_extender.cluster.objects import ApiObjects
-from fluence_extender.cluster.port import Cluster, Kind, Lease, Objects, OwnPods, Sink
+from fluence_extender.cluster.port import Cluster, Kind, Lease, Objects, OwnPods, Sink, TryPod
 from fluence_extender.cluster.reads import (
+    disruption_budgets,
     list_own_pods,
-    preemption_rules,
     read_lease,
+    try_pod,
     warn_of_old_cluster,
 )
 
@@ -78,8 +79,13 @@ class ClusterSession(Protocol):
         """Label the pod ``name`` as the one that leads; see `leader.mark_leader`. Raise `ClusterError`."""
         ...
 
-    async def preemption_rules(self) -> PreemptionRules:
-        """Return the PriorityClasses and PodDisruptionBudgets, None for those that can't be read in time."""
+    async def disruption_budgets(self) -> Sequence[Budget] | None:
+        """Return the PodDisruptionBudgets, None if they can't be read in time."""
+        ...
+
+    @property
+    def try_pod(self) -> TryPod:
+        """Tries pods; see `reads.try_pod`."""
         ...
 
 
@@ -99,7 +105,8 @@ class ApiSession:
         self.own_pods = partial(list_own_pods, connection)
         self.read_lease = partial(read_lease, connection)
         self.mark_leader = partial(mark_leader, connection)
-        self.preemption_rules = partial(preemption_rules, connection)
+        self.disruption_budgets = partial(disruption_budgets, connection)
+        self.try_pod: TryPod = partial(try_pod, connection)
 
     def permit_writes(self, permit: Callable[[], None]) -> None:
         """See `ClusterSession`."""

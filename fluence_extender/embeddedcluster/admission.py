@@ -1,4 +1,4 @@
-"""The admission of new pods and Jobs: the rules of our admission policies (``deploy/base``), and our webhook's code.
+"""The admission of new pods and Jobs: what the API server does, our admission policies (``deploy/base``), our webhook.
 
 This cluster has no namespaces, whose labels the policies also read. Tests compare what it does with what the policies
 do on a real API server.
@@ -13,23 +13,44 @@ from fluence_extender.embeddedcluster.births import is_placed, node_at_birth, se
 from fluence_extender.embeddedcluster.mark import mark, take_off_copies
 from fluence_extender.embeddedcluster.suspension import suspend_if_it_waits
 from fluence_extender.graph.virtual import VirtualResources
+from fluence_extender.kinds.defaults import AdmissionObjects, with_defaults
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
-from fluence_extender.webhook.contract import AdmissionRequest, Context, Json
+from fluence_extender.webhook.contract import AdmissionRequest, Context, Json, Outcome
 from fluence_extender.webhook.draft import Draft
 from fluence_extender.webhook.handlers import HANDLERS
 from fluence_extender.webhook.mutate import is_ours, mutate
 from fluence_extender.whatif.documents import as_json
 
+NO_OBJECTS = AdmissionObjects()
+
 
 def admit(
-    pod: Json, resources: VirtualResources, gated_jobs: Collection[str] = (), bound: bool = False
+    pod: Json,
+    resources: VirtualResources,
+    gated_jobs: Collection[str] = (),
+    bound: bool = False,
+    objects: AdmissionObjects = NO_OBJECTS,
 ) -> Pod:
     """Return the new pod with its gate or its node, and with what its devices and its gang need.
 
     ``gated_jobs`` are the uids of Jobs whose pods are gated whatever nodes they name. With ``bound`` a pod whose Job
-    names its node is bound to it, unless the service has to write its Binding.
+    names its node is bound to it, unless the service has to write its Binding. ``objects`` are the cluster's. Raise
+    `Refused`.
     """
+    return decode_pod(as_json(admitted(pod, resources, gated_jobs, bound, objects).pod or pod))
+
+
+def admitted(
+    pod: Json,
+    resources: VirtualResources,
+    gated_jobs: Collection[str] = (),
+    bound: bool = False,
+    objects: AdmissionObjects = NO_OBJECTS,
+) -> Outcome:
+    """Return the new pod as JSON, and what the webhook warns of; see `admit`."""
+    pod = objects.within_ranges(with_defaults(pod))
+    pod = {**pod, "spec": objects.with_classes(pod["spec"])}
     waits = is_ours(pod) and not pod["spec"].get("nodeName")
     node = node_at_birth(pod, gated_jobs) if waits else ""
     draft = Draft(pod)
@@ -38,14 +59,13 @@ def admit(
     if waits and not node:
         draft.add_gate(GATE)
     request = AdmissionRequest(namespace=pod["metadata"]["namespace"], name=pod["metadata"]["name"])
-    draft = Draft(
-        mutate(draft.object, request, tuple(HANDLERS), Context(resources=resources)).pod or draft.object
-    )
+    outcome = mutate(draft.object, request, tuple(HANDLERS), Context(resources=resources))
+    draft = Draft(outcome.pod or draft.object)
     if waits:
         mark(draft, always=not node and is_placed(pod))
     if node:
         settle(draft, node, bound)
-    return decode_pod(as_json(draft.object))
+    return Outcome(warnings=outcome.warnings, pod=draft.object)
 
 
 def admit_job(job: Json) -> Json:

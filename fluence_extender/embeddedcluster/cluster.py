@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from fluence_extender.cluster.budgets import Budget
 from fluence_extender.cluster.errors import (
     AlreadyBound,
     ClusterError,
@@ -40,6 +41,9 @@ from fluence_extender.cluster.port import (
     Watched,
 )
 from fluence_extender.embeddedcluster.kept_objects import KeptObjects
+from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.graph.virtual import VirtualResources
+from fluence_extender.kinds.defaults import AdmissionObjects
 from fluence_extender.model.devices import DeviceClass, ResourceSlice
 from fluence_extender.model.names import (
     KEEPING,
@@ -103,7 +107,8 @@ class EmbeddedCluster:
     message of each gated pod by uid. ``first_pods`` are the first pods of each shape that controllers would create, by
     the uid of the workload; ``gated`` are the Jobs whose new pods are gated, and why, and ``bound_until`` is until when
     the new pods of a Job are bound by their creation, on the clock of the event loop. ``unserved`` are the kinds that
-    it doesn't serve; `relist` tells a change.
+    it doesn't serve; `relist` tells a change. ``objects`` are what admission consults, and ``budgets`` the
+    PodDisruptionBudgets that simulations know, None if they aren't known.
     """
 
     def __init__(self, *objects: Watched) -> None:
@@ -115,6 +120,8 @@ class EmbeddedCluster:
         self.gated: dict[str, str] = {}
         self.bound_until: dict[str, float] = {}
         self.kept = KeptObjects()
+        self.objects = AdmissionObjects()
+        self.budgets: Sequence[Budget] | None = ()
         self.unserved = {Kind.KUEUE_QUEUE}
         self._objects: dict[Kind, dict[Key, Watched]] = {kind: {} for kind in Kind}
         self._sinks: list[Sink] = []
@@ -206,6 +213,13 @@ class EmbeddedCluster:
     def unwatch(self, sink: Sink) -> None:
         """Send ``sink`` nothing more."""
         self._sinks.remove(sink)
+
+    @property
+    def resources(self) -> VirtualResources:
+        """The virtual resources."""
+        file = self._objects[Kind.RESOURCES_FILE].get(("", ""))
+        text = file.text if isinstance(file, ResourcesFile) else None
+        return parse_resources(text or "")
 
     def relist(self, kind: Kind) -> None:
         """Send all sinks the list of one kind again, as after a lost watch."""

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import msgspec
 
 from fluence_extender.cluster.decode.pod import PodSpec, is_interdependent
-from fluence_extender.gangs.membership.conventions import pod_groups
 from fluence_extender.model.assignment import describes_backend
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
+    COSCHEDULING_NAMES,
     FLUX_SIZE,
     GROUP_LABEL,
     KUEUE_QUEUE_LABEL,
@@ -26,7 +26,7 @@ from fluence_extender.model.names import (
 from fluence_extender.webhook.contract import Json
 from fluence_extender.webhook.draft import Draft
 
-GROUP_LABELS = (GROUP_LABEL, *pod_groups.COSCHEDULING_NAMES, FLUX_SIZE)
+GROUP_LABELS = (GROUP_LABEL, *COSCHEDULING_NAMES, FLUX_SIZE)
 """The labels by which a pod itself names its gang. The policy deploy/base/gate.yaml lists the same ones, twice."""
 
 MOST_LOOKED_AT = 1000

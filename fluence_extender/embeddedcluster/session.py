@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from fluence_extender.cluster.budgets import PreemptionRules
-from fluence_extender.cluster.port import Kind, Lease, OwnPods, Sink
+from fluence_extender.cluster.budgets import Budget
+from fluence_extender.cluster.errors import Invalid
+from fluence_extender.cluster.port import Json, Kind, Lease, OwnPods, Sink, TriedPod, TryPod
+from fluence_extender.embeddedcluster.admission import admitted
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
+from fluence_extender.embeddedcluster.pod_faults import faults, unknown_fields
+from fluence_extender.kinds.defaults import Refused
+from fluence_extender.webhook.contract import Outcome
+from fluence_extender.whatif.documents import as_json
 
 
 class EmbeddedSession:
-    """`ClusterSession` with ``cluster``. It is for a single extender, which always leads, so there is no Lease."""
+    """`ClusterSession` with ``cluster``. It is for a single extender, which always leads, so there is no Lease.
 
-    def __init__(self, cluster: EmbeddedCluster) -> None:
+    Pods are tried by ``try_pod``, without it by the admission of this cluster.
+    """
+
+    def __init__(self, cluster: EmbeddedCluster, try_pod: TryPod | None = None) -> None:
         self.writes = cluster
         self.objects = cluster.kept
+        self.try_pod: TryPod = try_pod or self._admitted
 
     def permit_writes(self, permit: Callable[[], None]) -> None:
         """Do nothing: the only extender may always write."""
@@ -58,6 +68,23 @@ class EmbeddedSession:
     async def mark_leader(self, namespace: str, name: str) -> None:
         """Do nothing: there are no replicas."""
 
-    async def preemption_rules(self) -> PreemptionRules:
-        """Return no PriorityClasses and no PodDisruptionBudgets."""
-        return PreemptionRules((), ())
+    async def disruption_budgets(self) -> Sequence[Budget] | None:
+        """See `ClusterSession`."""
+        return self.writes.budgets
+
+    async def _admitted(self, manifest: Json, attempt: str, strict: bool = False) -> TriedPod:
+        """Return the pod as this cluster's admission makes it; see `ClusterSession.try_pod`."""
+        cluster, made = self.writes, Outcome(pod=manifest)
+        unknown = unknown_fields(manifest) if strict else ()
+        words = "; ".join(unknown) or cluster.objects.missing(manifest["spec"])
+        if not words:
+            try:
+                made = admitted(manifest, cluster.resources, objects=cluster.objects)
+                words = "; ".join(faults(made.pod or manifest))
+            except Refused as refused:
+                words = str(refused)
+        if words:
+            error = Invalid(f"{attempt}: {words}", 422)
+            error.words = words
+            raise error
+        return TriedPod(as_json(made.pod or manifest), made.warnings)

@@ -22,12 +22,13 @@ from fluence_extender.cluster.port import Deleted, Listed, Observation
 from fluence_extender.embeddedcluster.admission import admit, admit_job
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.graph.virtual import VirtualResources
+from fluence_extender.kinds.pod_sets import BadManifest
+from fluence_extender.kinds.registry import pod_maker
 from fluence_extender.model.names import NODES_ANNOTATION, UNCOUNTED_ANNOTATION
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.queue import NodeReservation, Queue
 from fluence_extender.model.workload import BACKOFF_LIMIT, Job, Workload
-from fluence_extender.whatif.controllers import maker
-from fluence_extender.whatif.documents import BadManifest, Manifest, as_json
+from fluence_extender.whatif.documents import Manifest, as_json
 from fluence_extender.whatif.manifests import workload
 
 SUFFIXES = "bcdfghjklmnpqrstvwxz2456789"
@@ -85,25 +86,28 @@ class EmbeddedWorkloads:
         if rules is not None:
             self._cluster.put(rules(as_json(manifest)))
             return
-        make = maker(manifest)
-        if make is not None and manifest["kind"] == "Job":
+        maker = pod_maker(manifest)
+        if maker is not None and manifest["kind"] == "Job":
             manifest = admit_job(manifest)
         described = workload(manifest["kind"], as_json(manifest))
-        if make is None and described is None:
+        if maker is None and described is None:
             raise BadManifest(f"the embedded cluster has no controller for {manifest['kind']} {meta['name']}")
         if isinstance(described, Job):
             described = replace(described, created=time.time())
         if described is not None:
             self._cluster.put(described)
-        if make is not None:
-            self._control(manifest, list(make(manifest)), described)
+        if maker is not None:
+            sets = maker.pods(manifest)
+            pods = [pod for one in sets if one.count for pod in one.pods(meta["namespace"])]
+            self._control(manifest, pods, described)
 
     def _control(self, manifest: Manifest, templates: list[Manifest], described: Workload | None) -> None:
         meta, spec, kind = manifest["metadata"], manifest["spec"], manifest["kind"]
         owner, replacements = None, 0.0
         names = [one["metadata"]["name"] for one in templates]
         if kind != "Pod" and templates:
-            owner = Owner(templates[0]["owner"][0], meta["name"], meta["uid"], manifest["apiVersion"])
+            controller = templates[0]["metadata"]["ownerReferences"][0]["kind"]
+            owner = Owner(controller, meta["name"], meta["uid"], manifest["apiVersion"])
             replacements = spec.get("backoffLimit", BACKOFF_LIMIT) if kind == "Job" else float("inf")
             if kind != "StatefulSet" and spec.get("completionMode") != "Indexed":
                 names = [meta["name"]] * len(templates)
@@ -154,7 +158,10 @@ class EmbeddedWorkloads:
         pod = {"metadata": metadata, "spec": template["spec"]}
         now = asyncio.get_running_loop().time()
         bound = one.job is not None and self._cluster.binds_at_birth(one.job.uid, now)
-        return replace(admit(pod, self._resources, self._cluster.gated, bound), created=time.time())
+        return replace(
+            admit(pod, self._resources, self._cluster.gated, bound, self._cluster.objects),
+            created=time.time(),
+        )
 
     def _current_job(self, one: _Controlled) -> Job | None:
         """Return the Job as it is now, None if it is gone or these are pods of another kind of object."""

@@ -65,6 +65,11 @@ def question(method: str, path: str) -> Right:
     return Right(verb, resource, group=STATE_GROUP)
 
 
+def new_pods_in(namespace: str) -> Right:
+    """Return the right to create pods in ``namespace``."""
+    return Right("create", "pods", namespace)
+
+
 def pods_in(namespace: str) -> Right:
     """Return the right that shows what is in a namespace, "" for all of them."""
     return Right("list", "pods", namespace)

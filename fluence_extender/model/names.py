@@ -158,6 +158,10 @@ LONGEST_LABEL = 63
 # The coscheduling plugin (scheduler-plugins), and flux-k8s, which combined its group with a size label.
 COSCHEDULING_GROUP = "scheduling.x-k8s.io/pod-group"
 FLUX_SIZE = "fluence.group-size"
+_EARLIER = "pod-group.scheduling.sigs.k8s.io"
+COSCHEDULING_NAMES = (COSCHEDULING_GROUP, f"{_EARLIER}/name", _EARLIER)
+"""The labels that name the coscheduling plugin's group; the last two are those of its earlier versions."""
+COSCHEDULING_SIZES = (FLUX_SIZE, f"{_EARLIER}/min-available")
 
 # JobSet.
 JOB_SET_NAME = "jobset.sigs.k8s.io/jobset-name"

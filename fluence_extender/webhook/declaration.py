@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from fluence_extender.gangs.membership.conventions import kueue, pod_groups
+from fluence_extender.gangs.membership.conventions import kueue
 from fluence_extender.gangs.membership.conventions.membership import LARGEST_SIZE, LONGEST_SHOWN, number
 from fluence_extender.model.coordination import (
     CONSUMER,
@@ -29,6 +29,7 @@ from fluence_extender.model.coordination import (
 )
 from fluence_extender.model.names import (
     COMPLETION_INDEX,
+    COSCHEDULING_NAMES,
     GROUP_LABEL,
     GROUP_SIZE_ANNOTATION,
     LONGEST_LABEL,
@@ -157,7 +158,7 @@ def _other_names(
     spec: Mapping[str, Any], labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the groups that the pod names by other conventions, each by the place that names it."""
-    named = {f"label {key}": labels.get(key) for key in pod_groups.COSCHEDULING_NAMES}
+    named = {f"label {key}": labels.get(key) for key in COSCHEDULING_NAMES}
     named[f"label {kueue.GROUP_NAME}"] = labels.get(kueue.GROUP_NAME)
     named[f"annotation {kueue.GROUP_NAME}"] = annotations.get(kueue.GROUP_NAME)
     named["spec.schedulingGroup"] = (spec.get("schedulingGroup") or {}).get("podGroupName")

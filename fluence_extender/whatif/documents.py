@@ -6,9 +6,12 @@ The sender of manifests is not trusted, so their size is bounded. A cluster is r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
+
+from fluence_extender.kinds.pod_sets import BadManifest
 
 MOST_DOCUMENTS = 1_000
 MOST_VALUES = 500_000
@@ -18,12 +21,27 @@ DEEPEST = 64
 Manifest = dict[str, Any]
 
 
-class BadManifest(ValueError):
-    """A manifest can't be read; the message names it and says why."""
-
-
 class NothingToSimulate(BadManifest):
     """No object makes a pod; the message says which objects would."""
+
+
+class TooManyPods(BadManifest):
+    """The manifests make more pods, or larger ones, than are simulated at once."""
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Raise `BadManifest` about the object ``name`` for what reading a mapping of another form raises."""
+    try:
+        yield
+    except TooManyPods:
+        raise
+    except KeyError as missing:
+        raise BadManifest(f"{name}: {missing.args[0]} is missing") from missing
+    except (TypeError, AttributeError) as error:
+        raise BadManifest(f"{name}: a field of its spec is of the wrong type") from error
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise BadManifest(f"{name}: {error}") from error
 
 
 class _Head(msgspec.Struct):

@@ -24,30 +24,38 @@ from fluence_extender.cluster.decode.operators import (
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.decode.pod_groups import decode_coscheduling_group, decode_pod_group
 from fluence_extender.cluster.decode.replicas import decode_replica_set, decode_stateful_set
+from fluence_extender.cluster.decode.resource_quota import decode_charge
 from fluence_extender.gangs.membership.assembly import agreed_size
 from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.workloads import Found, WorkloadIndex, owner_topology
 from fluence_extender.gangs.queue.ends import declared
 from fluence_extender.gangs.queue.submissions import submission_of
+from fluence_extender.kinds.defaults import KINDS as ADMISSION_KINDS
+from fluence_extender.kinds.defaults import AdmissionObjects
+from fluence_extender.kinds.jobs import more_runs
+from fluence_extender.kinds.pod_sets import BadManifest, PodSet
+from fluence_extender.kinds.registry import MADE_OF, NOT_UNDERSTOOD, POD_MAKERS, PodMaker, pod_maker
+from fluence_extender.kinds.replicas import LABELLED_KINDS
 from fluence_extender.model.devices import DeviceObject
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import (
     AFTER_ANNOTATION,
+    DEFAULT_SCHEDULER,
     DURATION_ANNOTATION,
     HOLD_ANNOTATION,
     KUEUE_LONGEST_LABEL,
     SCHEDULER_NAME,
 )
-from fluence_extender.model.pod import Owner, Pod
-from fluence_extender.model.reason import Reason
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.submission import NOTHING_SAID, QUEUE_LABELS, Submission
 from fluence_extender.model.workload import CoschedulingGroup, PodGroup, Workload
 from fluence_extender.placement.demand import Demand
-from fluence_extender.whatif.controllers import LABELLED_KINDS, MAKERS, Maker, as_made, maker, uid_of
-from fluence_extender.whatif.documents import BadManifest, Manifest, NothingToSimulate, as_json
-from fluence_extender.whatif.priority_classes import PriorityClasses
-from fluence_extender.whatif.remarks import Remarks, full_name
+from fluence_extender.whatif.documents import Manifest, NothingToSimulate, TooManyPods, as_json, reading
+from fluence_extender.whatif.remarks import Remarks, full_name, later_pods, unjudged
+from fluence_extender.whatif.roles import Roles
+from fluence_extender.whatif.trials import Template, Trial
 
 CLAIMS: Mapping[str, Callable[[bytes], DeviceObject]] = {
     "ResourceClaim": decode_resource_claim,
@@ -59,12 +67,11 @@ MOST_BYTES = 64 * 2**20
 """The most bytes of all pods together, as JSON."""
 LARGEST_POD = 2**20
 
+PLACING = ("nodeName", "schedulingGates")
+"""The fields of a pod's spec by which somebody else decides when and where it runs."""
+
 NAMED_OBJECTS = 4
 """The most objects without pods that an error names."""
-
-
-class TooManyPods(BadManifest):
-    """The manifests make more pods, or larger ones, than are simulated at once."""
 
 
 @dataclass(slots=True)
@@ -72,15 +79,15 @@ class RequestedGang:
     """One gang of a question: its pods, and how many of them make it whole.
 
     ``topology`` holds, by pod uid, the levels that a PodGroup requires and the size of the pod's Job.
-    ``unknown_class`` is a PriorityClass that one of the pods names and that isn't known, "" if there is none.
-    ``submission`` is its submission to the queue.
+    ``refusal`` is why the API server would refuse them, None if it wouldn't. ``submission`` is its submission to the
+    queue.
     """
 
     key: GangKey
     pods: list[Pod] = field(default_factory=list)
     size: int | Reason = 1
     topology: dict[str, tuple[tuple[str, ...], int]] = field(default_factory=dict)
-    unknown_class: str = ""
+    refusal: Reason | None = None
     submission: Submission = NOTHING_SAID
 
     def demand(self, pod: Pod) -> Demand:
@@ -99,12 +106,26 @@ class RequestedGang:
 
 
 @dataclass(slots=True)
-class SimulationRequest:
-    """The gangs of some manifests.
+class Question:
+    """The objects of some manifests: those that make pods, by their ``templates``, and those that pods depend on.
 
-    ``claims`` are resource claims and templates among them. ``ignored`` are the names of the objects that make no pods.
-    ``notes`` are sentences about assumptions.
+    ``workloads`` describe gangs, ``claims`` are resource claims and templates, and ``objects`` are what admission
+    consults. ``ignored`` are the names of the objects that make no pods. ``notes`` are sentences about assumptions, and
+    ``remarks`` those about what the objects state.
     """
+
+    objects: AdmissionObjects
+    remarks: Remarks = field(default_factory=Remarks)
+    templates: list[Template] = field(default_factory=list)
+    workloads: list[Workload] = field(default_factory=list)
+    claims: list[DeviceObject] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class SimulationRequest:
+    """The gangs of a question, with its resource claims and templates; ``ignored`` and ``notes`` are the question's."""
 
     gangs: list[RequestedGang]
     claims: list[DeviceObject] = field(default_factory=list)
@@ -144,60 +165,93 @@ def namespaces_of(manifests: Iterable[Manifest], namespace: str) -> list[str]:
     return list(found)
 
 
-def requested_gangs(
-    manifests: list[Manifest],
-    namespace: str = "default",
-    classes: Sequence[Manifest] | None = None,
-    cluster: Workloads | None = None,
-) -> SimulationRequest:
-    """Return the gangs that ``manifests`` make.
+def read_question(manifests: list[Manifest], namespace: str = "default") -> Question:
+    """Return what ``manifests`` ask. An object without a namespace counts as in ``namespace``.
 
-    ``classes`` are the PriorityClasses of the cluster, and ``cluster`` finds its PodGroups; None if they aren't
-    known. Raise `BadManifest`, and `NothingToSimulate` if the manifests make no pods.
+    Raise `BadManifest`, and `NothingToSimulate` if they make no pods.
+    """
+    question = Question(AdmissionObjects(manifests))
+    roles = Roles()
+    others: set[str] = set()
+    for manifest in _made(_named(manifests, namespace, question.notes), question):
+        maker = pod_maker(manifest)
+        described = _workload(manifest)
+        if described is not None:
+            question.workloads.append(described)
+        if maker is not None:
+            _add_templates(question, manifest, maker, roles, others)
+        elif manifest["kind"] in CLAIMS:
+            question.claims.append(CLAIMS[manifest["kind"]](as_json(manifest)))
+        elif described is None and manifest["kind"] not in ADMISSION_KINDS:
+            question.ignored.append(full_name(manifest))
+    if not question.templates:
+        raise NothingToSimulate(_nothing(question))
+    if others:
+        question.notes.append(
+            f"simulated as if schedulerName were {SCHEDULER_NAME}, not {', '.join(sorted(others))}: as it is, fluence "
+            f"won't place these pods; did you mean schedulerName: {SCHEDULER_NAME}?"
+        )
+    return question
+
+
+def _add_templates(
+    question: Question, manifest: Manifest, maker: PodMaker, roles: Roles, others: set[str]
+) -> None:
+    """Add the templates of one object; ``others`` gets the schedulers that they name in place of ours."""
+    name, namespace = full_name(manifest), manifest["metadata"]["namespace"]
+    templates: list[Template] = []
+    with reading(name):
+        if manifest.get("spec") is None:
+            raise BadManifest("spec is missing")
+        made = list(maker.pods(manifest))
+        fault = maker.fault(manifest)
+        for pods in made:
+            others.update({scheduler_of(pods.template)} - {SCHEDULER_NAME})
+            for part in roles.parts(placed_by_us(pods), namespace):
+                templates.append(Template(name, namespace, part, fault))
+        if manifest["kind"] == "Job" and (later := more_runs(manifest["spec"])):
+            question.notes.append(later_pods(name, sum(one.pods.count for one in templates), later))
+    if sum(one.pods.count for one in (*question.templates, *templates)) > MOST_PODS:
+        raise TooManyPods(f"{name}: more than {MOST_PODS:,} pods")
+    if not any(one.pods.count for one in templates):
+        question.notes.append(f"{name} makes no pods: its replicas, parallelism or completions are 0")
+    with_pods = [one for one in templates if one.pods.count]
+    question.remarks.add(manifest, [one.pods.first(namespace)["metadata"] for one in with_pods])
+    question.templates.extend(with_pods)
+
+
+def requested_gangs(
+    question: Question, trials: Sequence[Trial], cluster: Workloads | None = None
+) -> SimulationRequest:
+    """Return the gangs of a question, whose templates have these trials.
+
+    ``cluster`` finds the PodGroups that exist, None if they aren't known. Raise `BadManifest`.
     """
     index = _Index(cluster)
-    pods: list[Pod] = []
-    space = _Space()
-    result = SimulationRequest([])
-    remarks = Remarks()
-    known_classes = PriorityClasses(manifests, classes)
-    for manifest in map(as_made, _named(manifests, namespace, result.notes)):
-        make = maker(manifest)
-        describes_gangs = _put_workload(manifest, index)
-        if make is None and manifest["kind"] in CLAIMS:
-            result.claims.append(CLAIMS[manifest["kind"]](as_json(manifest)))
-            continue
-        if make is None:
-            if not describes_gangs and not known_classes.is_class(manifest):
-                result.ignored.append(full_name(manifest))
-            continue
-        made = list(_made(make, manifest, len(pods), known_classes, space))
-        if not made:
-            result.notes.append(
-                f"{full_name(manifest)} makes no pods: its replicas, parallelism or completions are 0"
-            )
-        remarks.add(manifest, made)
-        pods.extend(made)
-    if not pods:
-        raise NothingToSimulate(_nothing(result))
-    foreign = sorted({pod.scheduler for pod in pods if pod.scheduler != SCHEDULER_NAME})
-    if foreign:
-        result.notes.append(
-            f"simulated as if schedulerName were {SCHEDULER_NAME}, not {', '.join(foreign)}: as it is, fluence won't "
-            f"place these pods; did you mean schedulerName: {SCHEDULER_NAME}?"
-        )
-    result.gangs = _gangs(pods, index)
-    for gang in result.gangs:
-        gang.unknown_class = next(filter(None, (known_classes.missing(pod.uid) for pod in gang.pods)), "")
-    result.notes.extend(known_classes.notes())
-    for gang in result.gangs:
+    for described in question.workloads:
+        index.put(described)
+    remarks = question.remarks
+    space, pods, refusals = _Space(), list[Pod](), dict[str, str]()
+    for template, trial in zip(question.templates, trials, strict=True):
+        for text in (*trial.notes, *unjudged(trial.added)):
+            remarks.add_text(text, template.owner)
+        with reading(template.owner):
+            for pod in _pods(template, trial, len(pods), space):
+                pods.append(pod)
+                if trial.refusal:
+                    refusals[pod.uid] = trial.refusal
+    gangs = _gangs(pods, index)
+    for gang in gangs:
+        refused = next(filter(None, (refusals.get(pod.uid) for pod in gang.pods)), "")
+        if refused:
+            gang.refusal = Reason(ReasonCode.INVALID_REQUEST, refused)
         for pod in gang.pods:
             remarks.add_missing(pod, gang.key.convention, gang.size)
-    result.notes.extend(remarks.notes())
-    return result
+    notes = [*question.notes, *remarks.notes()]
+    return SimulationRequest(gangs, question.claims, question.ignored, notes)
 
 
-def _nothing(result: SimulationRequest) -> str:
+def _nothing(result: Question) -> str:
     """Return why there is nothing to simulate, and what to do."""
     unknown = [f"the pods that {one} makes are not known" for one in result.ignored[:NAMED_OBJECTS]]
     why = [*result.notes[:NAMED_OBJECTS], *unknown]
@@ -205,7 +259,9 @@ def _nothing(result: SimulationRequest) -> str:
     if more > 0:
         why.append(f"and {more} more")
     text = "; ".join(why) or "no object in these manifests makes a pod"
-    return f"nothing to simulate: {text}. Give pods, or one of {', '.join(list(MAKERS)[1:])}"
+    return (
+        f"nothing to simulate: {text}. Give pods, or one of {', '.join(list(POD_MAKERS)[1:] + list(MADE_OF))}"
+    )
 
 
 def _named(manifests: Iterable[Manifest], namespace: str, notes: list[str]) -> Iterator[Manifest]:
@@ -262,67 +318,86 @@ class _Space:
         return raw
 
 
-def _made(
-    make: Maker, manifest: Manifest, before: int, classes: PriorityClasses, space: _Space
-) -> Iterator[Pod]:
-    """Yield the pods of one object; ``before`` pods were made by the objects before it."""
-    where = full_name(manifest)
-    if manifest.get("spec") is None:
-        raise BadManifest(f"{where}: spec is missing")
-    try:
-        for number, template in enumerate(make(manifest)):
-            if before + number >= MOST_PODS:
-                raise TooManyPods(f"more than {MOST_PODS:,} pods")
-            namespace, uid = manifest["metadata"]["namespace"], f"what-if-{before + number}"
-            yield _pod(template, namespace, uid, classes, space)
-    except TooManyPods:
-        raise
-    except KeyError as missing:
-        raise BadManifest(f"{where}: {missing.args[0]} is missing") from missing
-    except (TypeError, AttributeError) as error:
-        raise BadManifest(f"{where}: a field of its spec is of the wrong type") from error
-    except (ValueError, msgspec.MsgspecError) as error:
-        raise BadManifest(f"{where}: {error}") from error
+def _made(manifests: Iterable[Manifest], question: Question) -> Iterator[Manifest]:
+    """Yield each object, or in its place the one that its controller makes of it, with a uid."""
+    for given in manifests:
+        manifest: Manifest | None = given
+        while manifest is not None and manifest["kind"] in MADE_OF:
+            with reading(full_name(manifest)):
+                manifest = MADE_OF[manifest["kind"]](manifest)
+        if manifest is None:
+            question.notes.append(f"{full_name(given)} makes no pods: it uses a cluster that exists")
+            continue
+        if given["kind"] in NOT_UNDERSTOOD:
+            question.notes.append(f"{full_name(given)} isn't understood: {NOT_UNDERSTOOD[given['kind']]}")
+            continue
+        manifest["metadata"] = {
+            **manifest["metadata"],
+            "uid": uid_of(manifest["kind"], manifest["metadata"]["name"]),
+        }
+        yield manifest
 
 
-def _pod(template: Manifest, namespace: str, uid: str, classes: PriorityClasses, space: _Space) -> Pod:
-    meta = {**template["metadata"], "namespace": namespace, "uid": uid}
-    spec = classes.resolved(uid, template["spec"])
-    spec.pop("nodeName", None)
-    spec.pop("schedulingGates", None)
-    pod = decode_pod(space.take(as_json({"metadata": meta, "spec": spec})))
-    owner = template.get("owner")
-    return replace(pod, owner=Owner(*owner) if owner else None)
+def _pods(template: Template, trial: Trial, before: int, space: _Space) -> Iterator[Pod]:
+    """Yield the pods of a template as they would be; ``before`` pods come before them."""
+    added, charge = trial.added["metadata"], None
+    spec = {key: value for key, value in trial.added["spec"].items() if key not in PLACING}
+    for number, member in enumerate(template.pods.members()):
+        meta = {
+            "namespace": template.namespace,
+            "name": member.name,
+            "uid": f"what-if-{before + number}",
+            "labels": {**(added.get("labels") or {}), **member.labels},
+            "annotations": {**(added.get("annotations") or {}), **member.annotations},
+            **({"ownerReferences": [member.owner]} if member.owner is not None else {}),
+        }
+        raw = space.take(as_json({"metadata": meta, "spec": spec}))
+        # Pods of one template count alike in quotas.
+        charge = charge if number else decode_charge(raw)
+        yield replace(decode_pod(raw), charge=charge)
 
 
-def _put_workload(manifest: Manifest, index: WorkloadIndex) -> bool:
-    """Put an object that describes gangs into the index; return whether this is one."""
+def _workload(manifest: Manifest) -> Workload | None:
+    """Return an object that describes gangs, None if it is another one."""
     if manifest["kind"] not in _DECODED:
-        return False
+        return None
     meta = manifest["metadata"]
     if manifest["kind"] in LABELLED_KINDS:
         # Their spec states the size. Labels and annotations that the API server would refuse do no harm.
         meta = {
-            **{key: meta[key] for key in ("namespace", "name")},
+            **{key: meta[key] for key in ("namespace", "name", "uid")},
             "labels": _texts(meta.get("labels"), (*QUEUE_LABELS, KUEUE_LONGEST_LABEL)),
             "annotations": _texts(
                 meta.get("annotations"), (HOLD_ANNOTATION, AFTER_ANNOTATION, DURATION_ANNOTATION)
             ),
         }
-    manifest = {**manifest, "metadata": {**meta, "uid": uid_of(manifest["kind"], meta["name"])}}
     try:
-        decoded = workload(manifest["kind"], as_json(manifest))
+        return workload(manifest["kind"], as_json({**manifest, "metadata": meta}))
     except (msgspec.MsgspecError, ValueError, TypeError) as error:
         raise BadManifest(f"{manifest['kind']} {manifest['metadata']['name']}: {error}") from error
-    if decoded is not None:
-        index.put(decoded)
-    return decoded is not None
 
 
 def _texts(given: object, keys: Iterable[str]) -> dict[str, str]:
     """Return the entries of a mapping with these keys whose values are texts."""
     found = {key: given.get(key) for key in keys} if isinstance(given, dict) else {}
     return {key: value for key, value in found.items() if isinstance(value, str)}
+
+
+def uid_of(kind: str, name: str) -> str:
+    """Return the uid that an object of the manifests has as the owner of its pods."""
+    return f"{kind.lower()}-{name}"
+
+
+def scheduler_of(template: Mapping[str, Any]) -> str:
+    """Return the scheduler that is to place the pods of a template."""
+    return str(template["spec"].get("schedulerName") or DEFAULT_SCHEDULER)
+
+
+def placed_by_us(pods: PodSet) -> PodSet:
+    """Return the pods as if we placed them and no node was chosen."""
+    spec = {key: value for key, value in pods.template["spec"].items() if key not in PLACING}
+    template = {**pods.template, "spec": {**spec, "schedulerName": SCHEDULER_NAME}}
+    return replace(pods, template=template)
 
 
 class _Typed(msgspec.Struct, rename="camel"):

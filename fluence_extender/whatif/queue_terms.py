@@ -16,6 +16,7 @@ from fluence_extender.gangs.queue.beside import Beside
 from fluence_extender.gangs.queue.ends import Ends
 from fluence_extender.gangs.queue.settings import usual_seconds
 from fluence_extender.gangs.queue.turns import newcomer
+from fluence_extender.model.dependency import Target
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.queue import Queue
 from fluence_extender.model.reason import Reason
@@ -28,12 +29,18 @@ def queue_terms(
     controller: Controller, request: SimulationRequest, now: float
 ) -> Iterator[tuple[GangKey, Beside | Reason]]:
     """Yield, for each gang, how it could start ``now`` or why it would not be tried; equal gangs share the terms."""
-    book = controller.queue
+    book, together = controller.queue, _targets(request)
     known: dict[tuple[str, int, float, Entitlement], Beside | Reason] = {}
     for gang in request.gangs:
-        queue = book.admission.queue_for(gang.key, gang.pods, gang.submission, now)
+        queue = book.admission.queue_for(
+            gang.key, gang.pods, gang.submission, now, together[gang.key.namespace]
+        )
         if isinstance(queue, Reason):
             yield gang.key, queue
+            continue
+        refused = controller.lifecycle.namespace_quotas.newcomer(gang.key.namespace, gang.pods)
+        if refused is not None:
+            yield gang.key, refused
             continue
         asks = Resources.total(pod.amounts for pod in gang.pods)
         user = user_for(gang.key, gang.submission)
@@ -44,6 +51,17 @@ def queue_terms(
             turn = newcomer(gang.key, priority, entitlement=entitlement)
             known[key] = book.terms(queue, turn, key[2])
         yield gang.key, known[key]
+
+
+def _targets(request: SimulationRequest) -> dict[str, set[Target]]:
+    """Return the Jobs and gangs of a question by namespace."""
+    targets: dict[str, set[Target]] = {}
+    for gang in request.gangs:
+        jobs = {pod.owner.name for pod in gang.pods if pod.owner is not None and pod.owner.kind == "Job"}
+        targets.setdefault(gang.key.namespace, set()).update(
+            {Target("gang", gang.key.name)}, (Target("job", name) for name in jobs)
+        )
+    return targets
 
 
 def _duration(gang: RequestedGang, queue: Queue) -> float:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fluence_extender.gangs.queue.beside import Beside
+from fluence_extender.model.bisection import largest_fitting
 from fluence_extender.model.names import TOPOLOGY_PREFERRED_ANNOTATION, TOPOLOGY_REQUIRED_ANNOTATION
 from fluence_extender.model.notation import first_few
 from fluence_extender.model.pod import Pod
@@ -163,9 +163,7 @@ def _all_fit(count: int) -> str:
 
 def _largest(most: int, fits: Callable[[int], bool]) -> int | None:
     """Return the largest number from 1 to ``most`` that fits, given that all smaller ones do; None if none fits."""
-    if most < 1 or not fits(1):
-        return None
-    return bisect_left(range(1, most + 1), True, lo=1, key=lambda number: not fits(number))
+    return largest_fitting(most, fits) if most >= 1 and fits(1) else None
 
 
 def _capped(pods: Sequence[Pod], name: str, most: int) -> list[Pod]:

@@ -60,11 +60,15 @@ class Remarks:
     def __init__(self) -> None:
         self._about: dict[str, dict[str, None]] = {}
 
-    def add(self, manifest: Mapping[str, Any], pods: Collection[Pod]) -> None:
-        """Add the remarks about an object and about the pods that it makes."""
+    def add(self, manifest: Mapping[str, Any], pods: Collection[Mapping[str, Any]]) -> None:
+        """Add the remarks about an object and about the pods that it makes, given by their metadata."""
         kind, meta, name = manifest["kind"], manifest["metadata"], full_name(manifest)
         for text in self._remarks(kind, meta, pods):
             self._about.setdefault(text, {})[name] = None
+
+    def add_text(self, text: str, name: str) -> None:
+        """Add a remark about the object ``name``."""
+        self._about.setdefault(text, {})[name] = None
 
     def add_missing(self, pod: Pod, convention: Convention, size: int | Reason) -> None:
         """Add what a pod in a gang of this convention and size lacks for the gang that it seems to mean."""
@@ -77,11 +81,11 @@ class Remarks:
             yield f"{first_few(tuple(names), 1)}: {text}"
 
     @staticmethod
-    def _remarks(kind: str, meta: Mapping[str, Any], pods: Collection[Pod]) -> Iterator[str]:
+    def _remarks(kind: str, meta: Mapping[str, Any], pods: Collection[Mapping[str, Any]]) -> Iterator[str]:
         on_pods: set[str] = set()
         for pod in pods:
-            on_pods.update(pod.labels, pod.annotations)
-            yield from islice(remarks(pod.labels, pod.annotations), MOST_REMARKS)
+            on_pods.update(pod["labels"], pod["annotations"])
+            yield from islice(remarks(pod["labels"], pod["annotations"]), MOST_REMARKS)
         if kind != "Pod" and pods:
             own = [key for field in ("labels", "annotations") for key in _keys(meta.get(field))]
             yield from ineffective(kind, own, on_pods)
@@ -89,3 +93,22 @@ class Remarks:
 
 def _keys(value: object) -> list[str]:
     return [str(key) for key in value] if isinstance(value, dict) else []
+
+
+def unjudged(pod: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what kube-scheduler will judge about a pod that a simulation doesn't."""
+    spec = pod["spec"]
+    affinity = spec.get("affinity") or {}
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    among = [kind for kind in ("podAffinity", "podAntiAffinity") if (affinity.get(kind) or {}).get(required)]
+    if among:
+        yield f"its required {' and '.join(among)} isn't simulated: kube-scheduler may refuse these nodes"
+    spread = spec.get("topologySpreadConstraints") or ()
+    if any(one.get("whenUnsatisfiable") == "DoNotSchedule" for one in spread):
+        yield "its topologySpreadConstraints aren't simulated: kube-scheduler may refuse these nodes"
+
+
+def later_pods(name: str, at_once: int, later: int) -> str:
+    """Return what becomes of the pods of a Job that aren't created at first."""
+    each = "the other one comes" if later == 1 else f"each of the other {later:,} comes"
+    return f"{name}: simulated with the {at_once:,} pods that it has at once; {each} when one has succeeded"

@@ -190,7 +190,7 @@ class Simulation:
         if any(pod.devices or any(key in pod.annotations for key in TOPOLOGY_KEYS) for pod in pods):
             return None
         shapes = Counter((shape_key(Demand(pod)), pod.priority, pod.preempts) for pod in pods)
-        return gang.size, gang.unknown_class, id(self._terms.get(gang.key)), frozenset(shapes.items())
+        return gang.size, id(self._terms.get(gang.key)), frozenset(shapes.items())
 
     def _hold(self, gang: RequestedGang, pods: Sequence[Pod], placed: Sequence[Assignment]) -> None:
         """Hold the places of a gang, which later gangs can get only by preemption."""
@@ -233,11 +233,6 @@ class Simulation:
         return SimulationResult(name, count, False, (), reason, earliest, tuple(reductions), preemption)
 
     def _preemption(self, gang: RequestedGang, demands: Sequence[Demand]) -> PreemptionPreview:
-        if gang.unknown_class:
-            return PreemptionPreview(
-                PreemptionOutcome.UNKNOWN,
-                f"may preempt: PriorityClass {gang.unknown_class} is not known, so neither are the victims",
-            )
         size = gang.size if isinstance(gang.size, int) else len(demands)
         try:
             found = self._previewer.preview(gang.key, demands[:size], size < len(demands))
@@ -254,6 +249,8 @@ class Simulation:
 
 
 def _obstacle(gang: RequestedGang, planner: Planner) -> Reason | None:
+    if gang.refusal is not None:
+        return gang.refusal
     if isinstance(gang.size, Reason):
         return gang.size
     if len(gang.pods) < gang.size:

@@ -15,7 +15,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-from fluence_extender.cluster.budgets import PreemptionRules
+from fluence_extender.cluster.budgets import Budget
+from fluence_extender.cluster.port import TryPod
 from fluence_extender.devices.allocator import selectors_of
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.queue.beside import Beside
@@ -26,13 +27,19 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.queueing.ends import expected_end
 from fluence_extender.queueing.entry import NEVER
-from fluence_extender.whatif.documents import read_manifests
-from fluence_extender.whatif.manifests import SimulationRequest, TooManyPods, namespaces_of, requested_gangs
+from fluence_extender.whatif.documents import TooManyPods, read_manifests
+from fluence_extender.whatif.manifests import (
+    SimulationRequest,
+    namespaces_of,
+    read_question,
+    requested_gangs,
+)
 from fluence_extender.whatif.preemption_preview import PreemptionContext
 from fluence_extender.whatif.queue_terms import queue_terms
 from fluence_extender.whatif.result_json import named_namespaces, results_as_json
 from fluence_extender.whatif.simulation import Simulation
 from fluence_extender.whatif.snapshot import CopiedGangs, Snapshot, copies_of_gangs, snapshot
+from fluence_extender.whatif.trials import try_templates
 
 MOST_WAITING = 8
 """The most questions that may wait; more are refused."""
@@ -52,7 +59,8 @@ SWITCH_INTERVAL = 0.0005
 LONGEST_EVALUATION, LOOK = 5.0, 0.01
 """Seconds that a question waits for the verdicts on its claims' selectors, and seconds between looks at them."""
 
-Rules = Callable[[], Awaitable[PreemptionRules]]
+Budgets = Callable[[], Awaitable[Sequence[Budget] | None]]
+"""Returns the PodDisruptionBudgets of the cluster, None if they can't be read."""
 
 Permit = Callable[[str], Awaitable[None]]
 """Raises the error to answer with if the client may not see what is in a namespace."""
@@ -66,11 +74,6 @@ _intervals_before: list[float] = []
 
 class TooManyQuestions(Exception):
     """Too many questions are waiting; the message says how many."""
-
-
-async def no_rules() -> PreemptionRules:
-    """Return the rules where there is no cluster to read them from."""
-    return PreemptionRules()
 
 
 async def anything(_: str) -> None:
@@ -110,11 +113,15 @@ def _known_ends(controller: Controller, now: float) -> dict[str, float]:
 
 
 class Simulator:
-    """Answers what-if questions about the cluster of ``controller``; ``rules`` reads the rules of preemption."""
+    """Answers what-if questions about the cluster of ``controller``.
 
-    def __init__(self, controller: Controller, rules: Rules = no_rules) -> None:
+    ``try_pod`` makes a dry run there, and ``budgets`` reads its disruption budgets.
+    """
+
+    def __init__(self, controller: Controller, try_pod: TryPod, budgets: Budgets) -> None:
         self._controller = controller
-        self._rules = rules
+        self._try_pod = try_pod
+        self._budgets = budgets
         self._turn = asyncio.Lock()
         self._waiting: Counter[str] = Counter()
 
@@ -132,8 +139,8 @@ class Simulator:
         asked about each of them before anything is looked up. Before the answer is worded, ``see`` is asked about the
         other namespaces of which it could name gangs.
 
-        Raise `BadManifest`, what ``permit`` and ``see`` raise, or `TooManyQuestions` if too many of all clients or of
-        this one wait.
+        Raise `BadManifest`, what ``permit`` and ``see`` raise, `TooManyQuestions` if too many of all clients or of this
+        one wait, and `ClusterError` if the API server can't be asked.
         """
         if (waiting := self._waiting.total()) >= MOST_WAITING:
             raise TooManyQuestions(f"{waiting} other questions are waiting to be answered")
@@ -149,17 +156,19 @@ class Simulator:
     async def _answer(
         self, body: bytes, namespace: str, client: str, permit: Permit, see: See
     ) -> dict[str, Any]:
-        rules = await self._rules()
+        budgets = await self._budgets()
         workloads = self._controller.registry.workloads
         # A garbage collection over all objects of a large question would block the event loop.
         with short_switch_interval(), paused_collector():
             manifests = await asyncio.to_thread(read_manifests, body)
             for one in namespaces_of(manifests, namespace):
                 await permit(one)
-            request = await asyncio.to_thread(requested_gangs, manifests, namespace, rules.classes, workloads)
+            question = await asyncio.to_thread(read_question, manifests, namespace)
+            trials = await try_templates(question.templates, question.objects, self._try_pod)
+            request = await asyncio.to_thread(requested_gangs, question, trials, workloads)
             _check_size(request, len(self._controller.eligibility.nodes))
             async with self._judged(request, client):
-                context = await self._context(request, rules)
+                context = await self._context(request, budgets)
                 terms = await self._terms(request)
                 taken, ends = snapshot_with_ends(self._controller, time.time())
                 now = time.time()
@@ -202,7 +211,9 @@ class Simulator:
                 began = time.monotonic()
         return found
 
-    async def _context(self, request: SimulationRequest, rules: PreemptionRules) -> PreemptionContext:
+    async def _context(
+        self, request: SimulationRequest, budgets: Sequence[Budget] | None
+    ) -> PreemptionContext:
         """Copy the gangs that may become victims, a few at a time, and the preemptions under way."""
         registry, preemption = self._controller.registry, self._controller.lifecycle.preemption
         highest = max((gang.priority for gang in request.gangs), default=0)
@@ -215,7 +226,7 @@ class Simulator:
                     await asyncio.sleep(0)
                     began = time.monotonic()
         state = preemption.state()
-        return PreemptionContext(gangs, state.departing, state.evicted, state.preemptors, rules.budgets)
+        return PreemptionContext(gangs, state.departing, state.evicted, state.preemptors, budgets)
 
 
 def _claim(request: SimulationRequest, unclaimed: Iterable[Sequence[Pod]], controller: Controller) -> None:

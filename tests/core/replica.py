@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fluence_extender.apps.extender.adapters import LivePlacements
 from fluence_extender.cluster.live_resources import LiveResources
 from fluence_extender.cluster.port import Lease, ListOwnPods
+from fluence_extender.embeddedcluster.session import EmbeddedSession
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.driver import Driver
 from fluence_extender.gangs.execution.graph_rebuilder import GraphRebuilder
@@ -18,6 +19,7 @@ from fluence_extender.gangs.leadership.lease import ByLease
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.http.state.service import ServiceState
 from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.whatif.simulator import Simulator
 from tests.core.faulty_cluster import FaultyCluster
 from tests.core.link import Link
 from tests.core.scheduler import FaultyScheduler
@@ -109,7 +111,9 @@ class Replica:
             lambda: self.controller.started,
         )
         self.placements = LivePlacements(self.controller, self.driver, lambda: "", self.election.poke)
-        self.state = ServiceState(self.controller, self.placements)
+        session = EmbeddedSession(cluster)
+        simulator = Simulator(self.controller, session.try_pod, session.disruption_budgets)
+        self.state = ServiceState(self.controller, self.placements, simulator)
         self.scheduler = FaultyScheduler(self.link)
         self.scheduler.placements = self.placements
         self.link.watch(self.driver.sink)

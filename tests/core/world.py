@@ -14,6 +14,7 @@ from fluence_extender.cluster import port
 from fluence_extender.cluster.errors import Denied
 from fluence_extender.cluster.live_resources import LiveResources
 from fluence_extender.cluster.port import Observation
+from fluence_extender.embeddedcluster.session import EmbeddedSession
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.execution.actions import Action
 from fluence_extender.gangs.execution.driver import Driver
@@ -34,6 +35,7 @@ from fluence_extender.model.names import (
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
+from fluence_extender.whatif.simulator import Simulator
 from tests.core.clock import VirtualLoop
 from tests.core.engine import FINE_EMBEDDED, CoreEngine
 from tests.core.faulty_cluster import FaultyCluster
@@ -142,7 +144,9 @@ class World:
         self.cluster.watch(sink)
         self.loop.run_until_complete(self.driver.start(_at_once))
         self.placements = LivePlacements(self.controller, self.driver, lambda: "")
-        self.state = ServiceState(self.controller, self.placements)
+        session = EmbeddedSession(self.cluster)
+        simulator = Simulator(self.controller, session.try_pod, session.disruption_budgets)
+        self.state = ServiceState(self.controller, self.placements, simulator)
         self.scheduler.placements = self.placements
         self.auditor = Auditor(self.controller, self.drifted.append, self.cluster.own_pods, every=AUDIT_EVERY)
         working = (self.driver.run(), rebuilder.run(), self.auditor.run(self.driver.wake))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from fluence_extender.kinds.replicas import labels_for_template
 from fluence_extender.model.names import COSCHEDULING_GROUP, FLUX_SIZE
-from fluence_extender.whatif.controllers import labels_for_template
 from tests.core.labelled_objects import BOTH, GROUP, OBJECTS, SIZE, labelled
 from tests.e2e.harness import Manifest, Namespace, wait_for
 from tests.e2e.history import History

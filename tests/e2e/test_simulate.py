@@ -140,9 +140,11 @@ def test_who_would_make_way_is_named(
 
     def asked() -> Any:
         said = simulated(installation, namespace, job)["gangs"][0]["preemption"]
-        return said if said["outcome"] == "Preempts" else None
+        return said if said and said["outcome"] == "Preempts" else None
 
-    assert simulated(installation, namespace, job)["gangs"][0]["preemption"]["outcome"] == "Unknown"
+    refused = simulated(installation, namespace, job)["gangs"][0]
+    assert refused["why"] == "InvalidRequest"
+    assert f"no PriorityClass with name {class_name} was found" in refused["reason"]
     cluster.apply(urgent)
     try:
         said = wait_for(asked, what="the gang that would be preempted")

@@ -6,14 +6,15 @@ import asyncio
 import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fluence_extender.apps.cli.options import KUBECONFIG, LEVELS, NAMESPACE, POLICY, RESOURCES
 
 if TYPE_CHECKING:
-    from fluence_extender.whatif.offline import ClusterObjects
+    from fluence_extender.apps.cli.offline import ClusterObjects
+    from fluence_extender.cluster.port import TriedPod, TryPod, Watched
 
 
 @click.command()
@@ -55,16 +56,18 @@ def simulate(
 
     Nothing is changed. With --nodes no cluster is needed. The exit code is 3 if something doesn't fit.
     """
+    from fluence_extender.apps.cli.offline import cluster_objects, simulate_offline
     from fluence_extender.apps.kubectl.errors import CommandError
     from fluence_extender.apps.kubectl.simulate import DOES_NOT_FIT, print_answer
     from fluence_extender.apps.kubectl.sources import ManifestSource, manifests_as_json
     from fluence_extender.apps.logs import set_up_logging
     from fluence_extender.cluster.errors import ClusterError
     from fluence_extender.graph.errors import InvalidResourcesFile
-    from fluence_extender.whatif.documents import BadManifest, read_cluster
-    from fluence_extender.whatif.offline import cluster_objects, simulate_offline
+    from fluence_extender.kinds.pod_sets import BadManifest
+    from fluence_extender.whatif.documents import read_cluster
 
     set_up_logging(level=logging.ERROR)
+    trials: TryPod | None = None
     try:
         manifests = manifests_as_json([ManifestSource(name, _manifest(name)) for name in files])
         if nodes_file is not None:
@@ -73,7 +76,10 @@ def simulate(
             declared = resources.read_text() if resources else ""
         else:
             cluster, declared = asyncio.run(_live_cluster(kubeconfig, resources or resources_namespace))
-        document = simulate_offline(manifests, cluster, declared, levels, policy, str(resources or ""))
+            trials = _LiveTrials(kubeconfig)
+        document = simulate_offline(
+            manifests, cluster, declared, levels, policy, str(resources or ""), trials
+        )
     except (
         BadManifest,
         ClusterError,
@@ -93,29 +99,31 @@ def _manifest(name: str) -> bytes:
 
 async def _live_cluster(kubeconfig: str | None, resources: str | Path) -> tuple[ClusterObjects, str]:
     """List the live cluster once, and return it with the text of resources.yaml."""
+    from fluence_extender.apps.cli.offline import ClusterObjects
     from fluence_extender.cluster.connection import connect
     from fluence_extender.cluster.port import Kind, ResourcesFile
-    from fluence_extender.cluster.reads import preemption_rules
+    from fluence_extender.cluster.reads import disruption_budgets
     from fluence_extender.cluster.watch import list_once
-    from fluence_extender.model.node import Node
-    from fluence_extender.model.pod import Pod
-    from fluence_extender.model.workload import Workload
-    from fluence_extender.whatif.offline import ClusterObjects
 
     owners = (Kind.JOB, Kind.REPLICA_SET, Kind.STATEFUL_SET)
     seen = await list_once(kubeconfig, resources, Kind.NODE, Kind.POD, *owners, Kind.RESOURCES_FILE)
     async with connect(kubeconfig) as connection:
-        rules = await preemption_rules(connection)
-    cluster = ClusterObjects(classes=rules.classes, budgets=rules.budgets)
-    declared = ""
-    for one in seen:
-        match one:
-            case Node():
-                cluster.nodes.append(one)
-            case Pod():
-                cluster.pods.append(one)
-            case ResourcesFile():
-                declared = one.text or ""
-            case _ if isinstance(one, Workload):
-                cluster.workloads.put(one)
-    return cluster, declared
+        budgets = await disruption_budgets(connection)
+    files = [one for one in seen if isinstance(one, ResourcesFile)]
+    watched: list[Watched] = [one for one in seen if not isinstance(one, ResourcesFile)]
+    declared = files[0].text if files else ""
+    return ClusterObjects(watched, budgets=None if budgets is None else list(budgets)), declared or ""
+
+
+class _LiveTrials:
+    """Tries pods on the live cluster, with the credentials of the kubeconfig."""
+
+    def __init__(self, kubeconfig: str | None) -> None:
+        self._kubeconfig = kubeconfig
+
+    async def __call__(self, manifest: dict[str, Any], attempt: str, strict: bool = False) -> TriedPod:
+        from fluence_extender.cluster.connection import connect
+        from fluence_extender.cluster.reads import try_pod
+
+        async with connect(self._kubeconfig) as connection:
+            return await try_pod(connection, manifest, attempt, strict)

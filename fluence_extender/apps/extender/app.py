@@ -46,6 +46,7 @@ from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.matcher.errors import MatcherError
 from fluence_extender.model.names import RESOURCES_CONFIGMAP
 from fluence_extender.whatif.estimates import Estimates
+from fluence_extender.whatif.simulator import Simulator
 
 log = structlog.get_logger(__name__)
 
@@ -162,7 +163,8 @@ async def _run(
     missing = partial(_missing, session)
     placements = LivePlacements(controller, driver, missing, requested)
     account = history.reader if history is not None else None
-    state = ServiceState(controller, placements, session.preemption_rules, account)
+    simulator = Simulator(controller, session.try_pod, session.disruption_budgets)
+    state = ServiceState(controller, placements, simulator, account)
     try:
         # "follow the cluster" comes first: its first step delivers what has been listed, and "start" waits for that.
         work = {

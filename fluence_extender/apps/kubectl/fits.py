@@ -6,9 +6,10 @@ spread constraints, as kube-scheduler and the service do. So they explain the se
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
+
+from fluence_extender.model.bisection import largest_fitting
 
 if TYPE_CHECKING:
     from fluence_extender.apps.kubectl.state_api import Item
@@ -67,10 +68,10 @@ def largest_that_fits(
     """Return the largest request for ``name`` with which all ``members`` fit, None if none helps."""
     step = _STEPS[name]
 
-    def too_large(steps: int) -> bool:
-        return sum(fitting(nodes, {**requests, name: steps * step}).values()) < members
+    def fits(steps: int) -> bool:
+        return sum(fitting(nodes, {**requests, name: steps * step}).values()) >= members
 
-    most = bisect_left(range(1, int(requests[name] / step) + 1), True, key=too_large)
+    most = largest_fitting(int(requests[name] / step), fits)
     return most * step if most else None
 
 

@@ -28,6 +28,7 @@ from fluence_extender.cluster.decode.objects import (
     Unread,
     tolerant_decoder,
 )
+from fluence_extender.kinds.operators import ray_workers
 from fluence_extender.model.names import KUEUE_QUEUE_LABEL, OPERATORS, QUEUE_LABEL
 from fluence_extender.model.workload import (
     JobSet,
@@ -42,7 +43,6 @@ from fluence_extender.model.workload import (
 GANG_LABEL = "ray.io/gang-scheduling-enabled"
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 NODE_SELECTOR = "alpha.jobset.sigs.k8s.io/node-selector"
-NO_LIMIT = 2**31 - 1
 MPI_ENDING = ("Succeeded", "Failed")
 """The conditions of an MPIJob that has ended."""
 
@@ -103,7 +103,7 @@ class _HeadGroup(msgspec.Struct):
     template: PodTemplate | None = None
 
 
-class RayWorkerGroup(msgspec.Struct, rename="camel"):
+class _WorkerGroup(msgspec.Struct, rename="camel"):
     """A worker group of a RayCluster."""
 
     replicas: Int64 | None = None
@@ -118,7 +118,7 @@ class _RayCluster(msgspec.Struct, rename="camel"):
     suspend: bool | None = None
     managed_by: str | None = None
     head_group_spec: _HeadGroup | None = None
-    worker_group_specs: list[RayWorkerGroup] | None = None
+    worker_group_specs: list[_WorkerGroup] | None = None
 
 
 class _Limited(msgspec.Struct, rename="camel"):
@@ -223,7 +223,10 @@ def decode_ray_cluster(raw: bytes) -> RayCluster:
     meta, spec, _, problem = _ray_cluster(raw)
     workers = spec.worker_group_specs or ()
     head = spec.head_group_spec.template if spec.head_group_spec else None
-    counts = [ray_workers(one) for one in workers]
+    counts = [
+        ray_workers(one.replicas, one.min_replicas, one.max_replicas, one.num_of_hosts, bool(one.suspend))
+        for one in workers
+    ]
     templates = [head, *(one.template for one in workers)]
     return RayCluster(
         *meta.identity,
@@ -286,12 +289,3 @@ def _turn(
             sorted({name for one in templates if one is not None for name in one.priority_classes})
         ),
     }
-
-
-def ray_workers(group: RayWorkerGroup) -> int:
-    """Return how many pods KubeRay creates for the group."""
-    if group.suspend:
-        return 0
-    least, most = group.min_replicas or 0, NO_LIMIT if group.max_replicas is None else group.max_replicas
-    wanted = least if group.replicas is None else min(max(group.replicas, least), most)
-    return wanted * (1 if group.num_of_hosts is None else group.num_of_hosts)

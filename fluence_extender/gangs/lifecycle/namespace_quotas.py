@@ -15,7 +15,7 @@ from fluence_extender.cluster.port import Changed, Deleted, Listed, Observation
 from fluence_extender.gangs.lifecycle.refused_births import RefusedBirths
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.model.gang import GangKey
-from fluence_extender.model.pod import QuotaCharge
+from fluence_extender.model.pod import Pod, QuotaCharge
 from fluence_extender.model.reason import Reason, over_quota
 from fluence_extender.model.resource_quota import ResourceQuota
 
@@ -92,9 +92,19 @@ class NamespaceQuotas:
             return None
         own += _charges(one for one in gang.alive() if one.assignment is not None)
         charged = self._sums.get(gang.key.namespace, Charges()) - self._charged.get(gang.key, Charges())
-        for name, quota in sorted(quotas.items()):
-            if over := quota.exceeded(own + charged):
-                self._refused.setdefault(gang.key.namespace, set()).add(gang.key)
+        reason = self._exceeded(gang.key.namespace, own + charged)
+        if reason is not None:
+            self._refused.setdefault(gang.key.namespace, set()).add(gang.key)
+        return reason
+
+    def newcomer(self, namespace: str, pods: Iterable[Pod]) -> Reason | None:
+        """Return why a quota has no room for new ``pods`` with their charges, None if it has."""
+        own = Charges(pod.charge for pod in pods if pod.charge is not None)
+        return self._exceeded(namespace, own + self._sums.get(namespace, Charges()))
+
+    def _exceeded(self, namespace: str, charges: Charges) -> Reason | None:
+        for name, quota in sorted(self._quotas.get(namespace, {}).items()):
+            if over := quota.exceeded(charges):
                 return over_quota(f"ResourceQuota {name} has no room for all its pods ({', '.join(over)})")
         return None
 

@@ -243,9 +243,16 @@ class QueueAdmission:
         return self.quotas.obstacle(place.queue, place.asks) is not None or self.limit(gang) is not None
 
     def queue_for(
-        self, key: GangKey, pods: Sequence[Pod], submission: Submission, now: float
+        self,
+        key: GangKey,
+        pods: Sequence[Pod],
+        submission: Submission,
+        now: float,
+        beside: Collection[Target] = (),
     ) -> Queue | Reason:
         """Return the queue of a gang that would be created ``now``, or why it couldn't start.
+
+        ``beside`` are the Jobs and gangs of its namespace that would be created together with it.
 
         The user isn't known unless ``submission`` names one, so otherwise the limits of a user don't count.
         """
@@ -255,7 +262,12 @@ class QueueAdmission:
         after = parse_dependencies(submission.after or "")
         if isinstance(after, str):
             return Reason(ReasonCode.INVALID_REQUEST, after)
-        for _, text in unmet(after, lambda target: self._look(key.namespace, target)):
+
+        def look(target: Target) -> Dependee | None:
+            there = self._look(key.namespace, target)
+            return Dependee(None) if there is None and target in beside else there
+
+        for _, text in unmet(after, look):
             return waits_for(text)
         queue = self._queues.queue_of(pods, dict(submission.queues))
         if isinstance(queue, Reason):

@@ -28,13 +28,13 @@ from fluence_extender.http.state.queue import line_listing, queue_listing, reser
 from fluence_extender.http.state.v1_queue import QueueEntry, QueueSummary, ReservedNodes
 from fluence_extender.model.access import CallerSight
 from fluence_extender.model.accounting import AccountReader
-from fluence_extender.whatif.simulator import Permit, Rules, See, Simulator, no_rules
+from fluence_extender.whatif.simulator import Permit, See, Simulator
 
 
 class ServiceState:
     """The state of the service of ``controller``.
 
-    ``rules`` reads the rules of preemption. ``account`` answers questions about past work, None if no account is kept.
+    ``simulator`` answers what-if questions. ``account`` answers questions about past work, None if no account is kept.
     """
 
     account: AccountReader | None = None
@@ -43,13 +43,13 @@ class ServiceState:
         self,
         controller: Controller,
         readiness: Readiness,
-        rules: Rules = no_rules,
+        simulator: Simulator,
         account: AccountReader | None = None,
     ) -> None:
         self.account = account
         self.readiness = readiness
         self._controller = controller
-        self._simulator = Simulator(controller, rules)
+        self._simulator = simulator
 
     def gangs(self, gone: bool, sight: CallerSight) -> Listing[v1.Gang]:
         """Return all gangs by namespace and name, with those that went lately if ``gone``, in words for ``sight``."""

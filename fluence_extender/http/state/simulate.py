@@ -7,14 +7,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import JSONResponse, Response
 
+from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.http.listeners.bodies import Bodies, Disconnected, RequestRefused
 from fluence_extender.http.listeners.gate import AccessGate
 from fluence_extender.http.readiness import not_ready
 from fluence_extender.http.state import v1
 from fluence_extender.http.state.problems import JSON, only_known, refusal
 from fluence_extender.http.state.service import ServiceState
-from fluence_extender.model.access import CallerSight, pods_in
-from fluence_extender.whatif.documents import BadManifest
+from fluence_extender.kinds.pod_sets import BadManifest
+from fluence_extender.model.access import CallerSight, new_pods_in, pods_in
 from fluence_extender.whatif.simulator import TooManyQuestions
 
 MOST_BYTES = 4 * 2**20
@@ -64,7 +65,10 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
         "description": "The manifests can't be read, make no pods or too many, or a parameter isn't known.",
     },
     401: {"model": v1.Refusal, "description": "The caller isn't identified."},
-    403: {"model": v1.Refusal, "description": "The caller may not list pods in a namespace of the objects."},
+    403: {
+        "model": v1.Refusal,
+        "description": "The caller may not list or create pods in a namespace of the objects.",
+    },
     422: {"model": v1.Refusal, "description": "A parameter has no possible value."},
     408: {"model": v1.Refusal, "description": "The body didn't arrive within 10 s."},
     413: {"model": v1.Refusal, "description": "More than 4 MiB."},
@@ -94,8 +98,8 @@ def simulate_route(service: ServiceState, gate: AccessGate) -> APIRouter:
     ) -> Response:
         """Plan the gangs of an array of objects on a copy of the ledger: where, or why not and until when.
 
-        A single object is taken as well, and so are Lists. The caller needs the right to list pods in the namespaces of
-        the objects.
+        A single object is taken as well, and so are Lists. The caller needs the rights to list pods and to create
+        them in the namespaces of the objects.
         """
         caller = await gate.admit(request.scope)
         if service.readiness.not_ready_reason:
@@ -108,6 +112,7 @@ def simulate_route(service: ServiceState, gate: AccessGate) -> APIRouter:
 
         async def permit(namespace: str) -> None:
             await gate.demand(request.scope, pods_in(namespace))
+            await gate.demand(request.scope, new_pods_in(namespace))
 
         async def see(namespaces: frozenset[str]) -> CallerSight:
             return await gate.sight(request.scope, lambda: namespaces)
@@ -123,5 +128,7 @@ def simulate_route(service: ServiceState, gate: AccessGate) -> APIRouter:
             return refusal(400, str(error))
         except TooManyQuestions as error:
             return refusal(429, str(error))
+        except ClusterError as error:
+            raise HTTPException(503, detail=f"the pods couldn't be tried: {error}") from None
 
     return router

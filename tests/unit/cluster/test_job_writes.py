@@ -115,7 +115,8 @@ async def test_first_pod_is_tried_and_not_created(server: FakeApiServer, cluster
 def test_first_pod_is_built_as_the_job_controller_does() -> None:
     pod = first_pod(MANIFEST)
     meta, spec = pod["metadata"], pod["spec"]
-    assert meta["labels"] == {"app": "x", "batch.kubernetes.io/job-name": "j", COMPLETION_INDEX: "0"}
+    names = {"batch.kubernetes.io/job-name": "j", "job-name": "j"}
+    assert meta["labels"] == {"app": "x", **names, COMPLETION_INDEX: "0"}
     assert meta["annotations"] == {"note": "y", COMPLETION_INDEX: "0"}
     (owner,) = meta["ownerReferences"]
     assert (owner["kind"], owner["uid"], owner["controller"]) == ("Job", "u1", True)
@@ -131,7 +132,7 @@ def test_first_pod_is_built_as_the_job_controller_does() -> None:
 def test_name_of_the_first_pod_is_stable_and_never_too_long() -> None:
     meta = {**MANIFEST["metadata"], "name": "j" * 61}
     pod = first_pod({**MANIFEST, "metadata": meta})
-    assert pod["metadata"]["name"] == f"{'j' * 55}-0-trial"
+    assert pod["metadata"]["name"] == f"{'j' * 57}-trial"
     assert len(pod["metadata"]["name"]) == 63
     assert first_pod({**MANIFEST, "metadata": meta}) == pod
 
@@ -139,7 +140,7 @@ def test_name_of_the_first_pod_is_stable_and_never_too_long() -> None:
 def test_pod_of_a_job_that_is_not_indexed_has_no_index() -> None:
     spec = {"completionMode": "NonIndexed", "template": MANIFEST["spec"]["template"]}
     pod = first_pod({**MANIFEST, "spec": spec})
-    assert pod["metadata"]["labels"] == {"app": "x", "batch.kubernetes.io/job-name": "j"}
+    assert pod["metadata"]["labels"] == {"app": "x", "batch.kubernetes.io/job-name": "j", "job-name": "j"}
     assert pod["metadata"]["annotations"] == {"note": "y"}
     assert pod["spec"] == MANIFEST["spec"]["template"]["spec"]
 

@@ -14,6 +14,8 @@ from fluence_extender.devices import cel
 from fluence_extender.devices.allocator import work
 from fluence_extender.devices.evaluation import Evaluations
 from fluence_extender.devices.judge import MOST_COSTLY, Judge
+from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
+from fluence_extender.embeddedcluster.session import EmbeddedSession
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.ledger.device_rooms import WORK_AT_ONCE
 from fluence_extender.model.claims import Choice, ClaimSpec, DeviceRequest
@@ -251,13 +253,16 @@ def question(expression: str) -> bytes:
     return json.dumps([template, pod]).encode()
 
 
+def _simulator(scene: Scene) -> Simulator:
+    session = EmbeddedSession(EmbeddedCluster())
+    return Simulator(scene.controller, session.try_pod, session.disruption_budgets)
+
+
 async def test_question_waits_for_the_verdicts_on_its_claims() -> None:
     scene = Scene()
     answers = []
     for expression in (f'{ATTRIBUTES}.uuid == "u7"', f'{ATTRIBUTES}.uuid == "none"'):
-        asking = asyncio.create_task(
-            Simulator(scene.controller).answer(question(expression), client="user a")
-        )
+        asking = asyncio.create_task(_simulator(scene).answer(question(expression), client="user a"))
         while not asking.done():
             scene.evaluate()
             await asyncio.sleep(0.01)
@@ -269,6 +274,6 @@ async def test_question_waits_for_the_verdicts_on_its_claims() -> None:
 async def test_question_says_so_if_its_verdicts_dont_come(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulator, "LONGEST_EVALUATION", 0.05)
     scene = Scene()
-    answer = await Simulator(scene.controller).answer(question(f'{ATTRIBUTES}.uuid == "u8"'))
+    answer = await _simulator(scene).answer(question(f'{ATTRIBUTES}.uuid == "u8"'))
     assert (answer["fits"], answer["gangs"][0]["why"]) == (False, "SelectingDevices")
     assert scene.judge.next(0.0) is None

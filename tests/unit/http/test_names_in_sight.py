@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from fluence_extender.cluster.budgets import PreemptionRules, decode_budget
+from fluence_extender.cluster.budgets import decode_budget
 from fluence_extender.cluster.errors import Disrupted
 from fluence_extender.cluster.port import Kind, ResourcesFile
 from fluence_extender.gangs.reporting import history
@@ -22,8 +22,7 @@ from fluence_extender.http.listeners.gate import ReviewingGate
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.scheduler.port import Nowhere
 from fluence_extender.http.state.app import api_app
-from fluence_extender.http.state.service import ServiceState
-from fluence_extender.model.access import NODES, Caller, pods_in, question
+from fluence_extender.model.access import NODES, Caller, new_pods_in, pods_in, question
 from fluence_extender.model.names import AFTER_ANNOTATION, GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.queue import NodeReservation, Queue, Stop
 from tests.core.values import asks, node
@@ -189,13 +188,13 @@ def wanted(namespace: str, priority: int, cpu: str = "3500m", **limits: str) -> 
 async def read(w: World, caller: str, *seen: str) -> Iterator[str]:
     """Return all that the caller gets from the state API; ``seen`` are the namespaces that the caller may see."""
 
-    async def rules() -> PreemptionRules:
-        return PreemptionRules((), (decode_budget(json.dumps(BUDGET).encode()),))
-
-    rights = {name: {NODES, SIMULATES, *ASK, *map(pods_in, some)} for name, some in CALLERS.items()}
+    rights = {
+        name: {NODES, SIMULATES, *ASK, *map(pods_in, some), *map(new_pods_in, some)}
+        for name, some in CALLERS.items()
+    }
     callers = KnownCallers({name: Caller(name) for name in rights}, rights)
-    service = ServiceState(w.controller, w.placements, rules)
-    transport = httpx.ASGITransport(api_app(service, Metrics(), gate=ReviewingGate(callers)))
+    w.cluster.budgets = (decode_budget(json.dumps(BUDGET).encode()),)
+    transport = httpx.ASGITransport(api_app(w.state, Metrics(), gate=ReviewingGate(callers)))
     headers = {"Authorization": f"Bearer {caller}"}
     found = []
     async with httpx.AsyncClient(transport=transport, base_url="http://fluence", headers=headers) as client:

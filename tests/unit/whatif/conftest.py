@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,19 +10,23 @@ from typing import Any
 import pytest
 
 from fluence_extender.apps.kubectl.sources import ManifestSource, manifests_as_json
-from fluence_extender.gangs.membership.conventions.membership import Membership
+from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
+from fluence_extender.embeddedcluster.session import EmbeddedSession
+from fluence_extender.gangs.membership.conventions.membership import Membership, Workloads
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.graph.resources_file import parse_resources
+from fluence_extender.kinds.defaults import AdmissionObjects
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.demand import Demand
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
-from fluence_extender.whatif.manifests import SimulationRequest, requested_gangs
+from fluence_extender.whatif.manifests import SimulationRequest, read_question, requested_gangs
 from fluence_extender.whatif.preemption_preview import PreemptionContext
 from fluence_extender.whatif.simulation import Simulation, SimulationResult
 from fluence_extender.whatif.snapshot import CopiedGangs, snapshot
+from fluence_extender.whatif.trials import try_templates
 from tests.core.engine import FINE_EMBEDDED
 
 NOW = 1_000_000.0
@@ -65,13 +70,12 @@ class Cluster:
         self,
         *manifests: Mapping[str, Any],
         patience: float = 10.0,
-        classes: Sequence[Mapping[str, Any]] | None = (),
+        classes: Sequence[Mapping[str, Any]] = (),
     ) -> list[SimulationResult]:
         """Simulate, and check that the real ledger has not changed."""
         before = self.state()
         taken = snapshot(self.ledger, self.nodes, self.ends)
-        known = None if classes is None else [dict(one) for one in classes]
-        self.request = requested_gangs([dict(one) for one in manifests], classes=known)
+        self.request = request_of(manifests, there=classes)
         context = replace(
             self.context,
             gangs=CopiedGangs(dict(self.context.gangs.gangs)),
@@ -85,6 +89,20 @@ class Cluster:
         """Return everything that a simulation must leave as it is."""
         accounts = {name: (one.free, one.ports) for name, one in self.ledger.accounts.items()}
         return dict(self.ledger.allocations), accounts, self.ledger.version
+
+
+def request_of(
+    manifests: Iterable[Mapping[str, Any]],
+    namespace: str = "default",
+    there: Sequence[Mapping[str, Any]] = (),
+    cluster: Workloads | None = None,
+) -> SimulationRequest:
+    """Return what ``manifests`` ask, each pod tried on an embedded cluster with the objects ``there``."""
+    embedded = EmbeddedCluster()
+    embedded.objects = AdmissionObjects(there)
+    question = read_question([dict(one) for one in manifests], namespace)
+    trials = try_templates(question.templates, question.objects, EmbeddedSession(embedded).try_pod)
+    return requested_gangs(question, asyncio.run(trials), cluster)
 
 
 def job(name: str, count: int, cpu: str, memory: str = "1Gi", **fields: Any) -> dict[str, Any]:
@@ -106,7 +124,7 @@ def job(name: str, count: int, cpu: str, memory: str = "1Gi", **fields: Any) -> 
             "completionMode": "Indexed",
             "template": {
                 "metadata": {"labels": {"fluence.flux-framework.org/group": name}, "annotations": notes},
-                "spec": {"schedulerName": "fluence", "containers": [container]},
+                "spec": {"schedulerName": "fluence", "restartPolicy": "Never", "containers": [container]},
             },
         },
     }

@@ -18,16 +18,18 @@ from fluence_extender.http.listeners.gate import ReviewingGate
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.state.app import api_app
 from fluence_extender.http.state.simulate import NOT_JSON
-from fluence_extender.model.access import Caller, pods_in, question
+from fluence_extender.kinds.pod_sets import BadManifest
+from fluence_extender.model.access import Caller, new_pods_in, pods_in, question
 from fluence_extender.whatif import simulation, simulator
-from fluence_extender.whatif.documents import BadManifest, read_manifests
-from fluence_extender.whatif.manifests import RequestedGang, requested_gangs
+from fluence_extender.whatif.documents import read_manifests
+from fluence_extender.whatif.manifests import RequestedGang
 from fluence_extender.whatif.simulation import Simulation, SimulationResult
 from fluence_extender.whatif.simulator import MOST_OF_ONE, MOST_WAITING
 from tests.core.growth import assert_linear
 from tests.core.values import node
 from tests.core.world import World
 from tests.unit.http.callers import KnownCallers
+from tests.unit.whatif.conftest import request_of
 
 Json = dict[str, Any]
 ENDLESS = 10**15
@@ -35,7 +37,8 @@ ENDLESS = 10**15
 
 def template(**spec: Any) -> Json:
     containers = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
-    return {"spec": {"schedulerName": "fluence", "containers": containers, **spec}}
+    pod = {"schedulerName": "fluence", "restartPolicy": "Never", "containers": containers}
+    return {"spec": {**pod, **spec}}
 
 
 def made(kind: str, **spec: Any) -> bytes:
@@ -86,7 +89,7 @@ SOON = 20.0
 def test_question_without_an_end_is_refused_soon(kind: str) -> None:
     began = time.thread_time()
     with pytest.raises(BadManifest) as refused:
-        requested_gangs(read_manifests(ENDLESS_QUESTIONS[kind]))
+        request_of(read_manifests(ENDLESS_QUESTIONS[kind]))
     assert time.thread_time() - began < SOON
     assert len(str(refused.value)) < 1000
 
@@ -123,7 +126,7 @@ def test_time_to_make_pods_grows_with_them(count: str) -> None:
         labels = {f"fluence.flux-framework.org/grouq{i}": "" for i in range(min(size, 9_000))}
         return made("Job", template={"metadata": {"labels": labels}, **template()})
 
-    assert_linear(lambda text: requested_gangs(read_manifests(text)), body)
+    assert_linear(lambda text: request_of(read_manifests(text)), body)
 
 
 @pytest.fixture
@@ -258,7 +261,8 @@ async def test_one_user_leaves_room_for_others_behind_the_same_address(
     users = [*greedy, "bert"]
     simulates = question("POST", "/v1/simulate")
     callers = KnownCallers(
-        {user: Caller(user) for user in users}, {user: {simulates, pods_in("default")} for user in users}
+        {user: Caller(user) for user in users},
+        {user: {simulates, pods_in("default"), new_pods_in("default")} for user in users},
     )
     app = api_app(world.state, Metrics(), gate=ReviewingGate(callers))
     proxied = [("10.0.0.1", {"Authorization": f"Bearer {user}"}) for user in users]
@@ -270,7 +274,9 @@ async def test_one_user_at_several_addresses_is_one_client(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     simulates = question("POST", "/v1/simulate")
-    callers = KnownCallers({"anna": Caller("anna")}, {"anna": {simulates, pods_in("default")}})
+    callers = KnownCallers(
+        {"anna": Caller("anna")}, {"anna": {simulates, pods_in("default"), new_pods_in("default")}}
+    )
     app = api_app(world.state, Metrics(), gate=ReviewingGate(callers))
     askers = [(f"10.0.0.{at}", {"Authorization": "Bearer anna"}) for at in range(MOST_WAITING)]
     found = await answered(monkeypatch, app, askers, askers[0])

@@ -6,10 +6,10 @@ import copy
 
 import pytest
 
+from fluence_extender.kinds.replicas import labels_for_template
 from fluence_extender.model.gang import Convention
-from fluence_extender.whatif.controllers import labels_for_template
-from fluence_extender.whatif.manifests import requested_gangs
 from tests.core.labelled_objects import BOTH, LONG, OBJECTS, SIZE, UNNAMED, labelled
+from tests.unit.whatif.conftest import request_of
 
 
 @pytest.mark.parametrize("what", OBJECTS)
@@ -30,18 +30,18 @@ def test_template_gets_the_labels_that_it_does_not_have(what: str) -> None:
     ],
 )
 def test_labelled_object_is_one_gang(what: str, group: str, convention: Convention, size: int) -> None:
-    (gang,) = requested_gangs([copy.deepcopy(OBJECTS[what][0])]).gangs
+    (gang,) = request_of([copy.deepcopy(OBJECTS[what][0])]).gangs
     assert (gang.key.name, gang.key.convention, gang.size, len(gang.pods)) == (group, convention, size, 3)
 
 
 def test_pods_of_an_object_without_labels_are_alone() -> None:
-    assert [one.size for one in requested_gangs([labelled(None)]).gangs] == [1, 1, 1]
+    assert [one.size for one in request_of([labelled(None)]).gangs] == [1, 1, 1]
 
 
 def test_default_namespace_is_that_of_the_group() -> None:
     body = labelled(SIZE)
     del body["metadata"]["namespace"]
-    (gang,) = requested_gangs([body], namespace="lab").gangs
+    (gang,) = request_of([body], namespace="lab").gangs
     assert (gang.key.namespace, gang.key.name) == ("lab", "fluence-group-lab-web")
 
 

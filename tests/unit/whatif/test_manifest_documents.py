@@ -10,8 +10,9 @@ import yaml
 
 from fluence_extender.apps.kubectl.errors import CommandError
 from fluence_extender.apps.kubectl.sources import ManifestSource, manifests_as_json
+from fluence_extender.kinds.pod_sets import BadManifest
 from fluence_extender.whatif import documents
-from fluence_extender.whatif.documents import BadManifest, read_cluster, read_manifests
+from fluence_extender.whatif.documents import read_cluster, read_manifests
 from tests.unit.whatif.conftest import sent
 
 

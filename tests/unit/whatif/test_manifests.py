@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fluence_extender.kinds.pod_sets import BadManifest
 from fluence_extender.model.names import (
     DURATION_ANNOTATION,
     GROUP_LABEL,
@@ -14,9 +15,8 @@ from fluence_extender.model.names import (
     KUEUE_LONGEST_LABEL,
     QUEUE_LABEL,
 )
-from fluence_extender.whatif.documents import BadManifest, NothingToSimulate, read_manifests
-from fluence_extender.whatif.manifests import requested_gangs
-from tests.unit.whatif.conftest import sent
+from fluence_extender.whatif.documents import NothingToSimulate, read_manifests
+from tests.unit.whatif.conftest import request_of, sent
 
 SPEC = {"schedulerName": "fluence", "containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
 
@@ -76,7 +76,7 @@ CASES: list[tuple[dict[str, Any], dict[str, int]]] = [
 
 @pytest.mark.parametrize(("manifest", "gangs"), CASES, ids=[case[0]["kind"] for case in CASES])
 def test_each_kind_makes_its_pods(manifest: dict[str, Any], gangs: dict[str, int]) -> None:
-    found = requested_gangs([manifest])
+    found = request_of([manifest])
     assert sorted(len(one.pods) for one in found.gangs) == sorted(gangs.values())
     assert sum(len(one.pods) for one in found.gangs) == sum(gangs.values())
     assert all(isinstance(one.size, int) and one.size <= len(one.pods) for one in found.gangs)
@@ -93,7 +93,7 @@ items:
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {schedulerName: fluence, containers: [{name: m}]}}
 """
-    found = requested_gangs(read_manifests(sent(text)))
+    found = request_of(read_manifests(sent(text)))
     assert [one.pods[0].name for one in found.gangs] == ["a", "b"]
     assert found.ignored == ["Service default/s"]
     assert found.notes == [
@@ -104,7 +104,7 @@ items:
 
 def test_cluster_wide_objects_are_named_without_a_namespace_and_priority_classes_are_read() -> None:
     spec = {**SPEC, "priorityClassName": "urgent"}
-    found = requested_gangs(
+    found = request_of(
         [
             {"kind": "Namespace", "metadata": {"name": "lab"}},
             {"kind": "Pod", "metadata": {"name": "p"}, "spec": spec},
@@ -126,13 +126,13 @@ def test_keys_of_ours_without_effect_are_noted_once() -> None:
             "spec": {"parallelism": 3, "template": template(**{GROUP_SIZE_ANNOTATION: "3"})},
         }
 
-    found = requested_gangs([sized("a", **{GROUP_LABEL: "a"}), sized("b"), sized("c")])
+    found = request_of([sized("a", **{GROUP_LABEL: "a"}), sized("b"), sized("c")])
     assert found.notes == [
         f"Job default/a and 2 more: label {GROUP_SIZE_ANNOTATION} does nothing: write it under metadata.annotations",
         f"Job default/a: {GROUP_LABEL} does nothing on a Job itself: write it under the metadata of its pod template",
     ]
     well = {**CASES[1][0], "metadata": {"name": "sim", "labels": {GROUP_LABEL: "sim"}}}
-    assert requested_gangs([well]).notes == []
+    assert request_of([well]).notes == []
 
 
 def test_group_size_without_a_group_is_noted() -> None:
@@ -140,7 +140,7 @@ def test_group_size_without_a_group_is_noted() -> None:
         notes = {GROUP_SIZE_ANNOTATION: size}
         return {"kind": "Pod", "metadata": {"name": f"p{size}", "annotations": notes}, "spec": SPEC}
 
-    (note,) = requested_gangs([sized("2"), sized("3"), sized("1")]).notes
+    (note,) = request_of([sized("2"), sized("3"), sized("1")]).notes
     assert note.startswith(
         f"Pod default/p2 and 1 more: annotation {GROUP_SIZE_ANNOTATION} does nothing on a pod"
     )
@@ -148,7 +148,7 @@ def test_group_size_without_a_group_is_noted() -> None:
 
 @pytest.mark.parametrize("labels", [3, ["a"], "word", {3: 4}])
 def test_labels_of_a_wrong_type_do_no_harm(labels: object) -> None:
-    found = requested_gangs([{**CASES[2][0], "metadata": {"name": "web", "labels": labels}}])
+    found = request_of([{**CASES[2][0], "metadata": {"name": "web", "labels": labels}}])
     assert found.notes == []
 
 
@@ -165,7 +165,7 @@ def test_pods_that_name_the_same_group_are_one_gang() -> None:
         }
         for number in range(2)
     ]
-    (gang,) = requested_gangs(pods).gangs
+    (gang,) = request_of(pods).gangs
     assert (len(gang.pods), gang.size) == (2, 2)
 
 
@@ -184,7 +184,7 @@ def test_pods_that_name_the_same_group_are_one_gang() -> None:
 )
 def test_unreadable_manifests_are_refused(text: str) -> None:
     with pytest.raises(BadManifest):
-        requested_gangs(read_manifests(sent(text)))
+        request_of(read_manifests(sent(text)))
 
 
 @pytest.mark.parametrize(
@@ -212,13 +212,13 @@ def test_unreadable_manifests_are_refused(text: str) -> None:
                 "metadata": {"name": "d"},
                 "spec": {"replicas": 10**5, "template": template()},
             },
-            "more than 10,000 pods",
+            "Deployment default/d: more than 10,000 pods",
         ),
     ],
 )
 def test_errors_name_the_object_and_the_field(manifest: dict[str, Any], why: str) -> None:
     with pytest.raises(BadManifest) as raised:
-        requested_gangs([manifest])
+        request_of([manifest])
     assert str(raised.value) == why
 
 
@@ -227,7 +227,7 @@ ASKS_FOR_NONE = "Job default/j makes no pods: its replicas, parallelism or compl
 
 
 def test_objects_that_make_no_pods_are_noted_among_others() -> None:
-    found = requested_gangs([NO_PODS, {"kind": "Pod", "metadata": {"name": "one"}, "spec": SPEC}])
+    found = request_of([NO_PODS, {"kind": "Pod", "metadata": {"name": "one"}, "spec": SPEC}])
     assert [str(one.key) for one in found.gangs] == ["default/one"]
     assert found.notes == [ASKS_FOR_NONE]
 
@@ -241,7 +241,7 @@ def test_objects_that_make_no_pods_are_noted_among_others() -> None:
         (json.dumps(NO_PODS), ASKS_FOR_NONE),
         (
             "kind: PyTorchJob\nmetadata: {name: x}\n---\nkind: ConfigMap\nmetadata: {name: y}",
-            "the pods that PyTorchJob default/x makes are not known; "
+            "PyTorchJob default/x isn't understood: ask about its pods, or about a JobSet with the same templates; "
             "the pods that ConfigMap default/y makes are not known",
         ),
         (
@@ -253,8 +253,8 @@ def test_objects_that_make_no_pods_are_noted_among_others() -> None:
 )
 def test_manifests_without_any_pod_are_an_error_that_says_what_to_give(text: str, why: str) -> None:
     with pytest.raises(NothingToSimulate) as raised:
-        requested_gangs(read_manifests(sent(text)))
-    assert str(raised.value).startswith(f"nothing to simulate: {why}. Give pods, or one of Job, CronJob, ")
+        request_of(read_manifests(sent(text)))
+    assert str(raised.value).startswith(f"nothing to simulate: {why}. Give pods, or one of Job, Deployment, ")
 
 
 def test_kinds_of_the_same_name_in_other_apis_are_ignored() -> None:
@@ -264,20 +264,20 @@ def test_kinds_of_the_same_name_in_other_apis_are_ignored() -> None:
         "metadata": {"name": "v"},
         "spec": {},
     }
-    found = requested_gangs([volcano, {"kind": "Pod", "metadata": {"name": "one"}, "spec": SPEC}])
+    found = request_of([volcano, {"kind": "Pod", "metadata": {"name": "one"}, "spec": SPEC}])
     assert found.ignored == ["Job default/v"]
-    (gang,) = requested_gangs([{**CASES[1][0], "apiVersion": None}]).gangs
+    (gang,) = request_of([{**CASES[1][0], "apiVersion": None}]).gangs
     assert gang.size == 3
 
 
 def test_repeated_objects_are_noted_and_generated_names_differ() -> None:
     pod = {"kind": "Pod", "metadata": {"name": "p"}, "spec": SPEC}
-    found = requested_gangs([dict(pod), {**pod, "metadata": {"name": "p"}}])
+    found = request_of([dict(pod), {**pod, "metadata": {"name": "p"}}])
     assert found.notes == [
         "Pod default/p is there more than once: in a cluster the last one would replace the others"
     ]
     generated = [{"kind": "Pod", "metadata": {"generateName": "g-"}, "spec": SPEC} for _ in range(2)]
-    found = requested_gangs(generated)
+    found = request_of(generated)
     assert [one.pods[0].name for one in found.gangs] == ["g-1", "g-2"]
     assert found.notes == []
 
@@ -292,7 +292,7 @@ def test_jobs_that_disagree_on_the_size_of_their_gang_are_reported() -> None:
         }
         for name, count in (("a", 2), ("b", 3))
     ]
-    (gang,) = requested_gangs(jobs).gangs
+    (gang,) = request_of(jobs).gangs
     assert str(gang.size) == "members of gang default/g disagree on its size: Job a says 2, Job b says 3"
 
 
@@ -311,7 +311,7 @@ def test_deadlines_of_the_jobs_of_a_job_set_and_of_itself_count(stated: str) -> 
         job["spec"]["activeDeadlineSeconds"] = 60
     else:
         job["metadata"]["annotations"] = {DURATION_ANNOTATION: "1m"}
-    (gang,) = requested_gangs(read_manifests(json.dumps(made).encode())).gangs
+    (gang,) = request_of(read_manifests(json.dumps(made).encode())).gangs
     assert [pod.duration for pod in gang.pods] == [60, 60]
 
 
@@ -319,7 +319,7 @@ def test_deadlines_of_the_jobs_of_a_job_set_and_of_itself_count(stated: str) -> 
 def test_queue_and_duration_on_a_workload_itself_count(kind: str) -> None:
     meta = {"name": "web", "labels": {QUEUE_LABEL: "physics"}, "annotations": {DURATION_ANNOTATION: "1m"}}
     made = {"kind": kind, "metadata": meta, "spec": {"replicas": 1, "template": template()}}
-    request = requested_gangs(read_manifests(json.dumps(made).encode()))
+    request = request_of(read_manifests(json.dumps(made).encode()))
     (gang,) = request.gangs
     assert dict(gang.submission.queues) == {QUEUE_LABEL: "physics"}
     assert [pod.duration for pod in gang.pods] == [60]
@@ -329,5 +329,5 @@ def test_queue_and_duration_on_a_workload_itself_count(kind: str) -> None:
 def test_one_run_of_a_cron_job_is_simulated() -> None:
     spec = {"parallelism": 2, "completions": 2, "template": template(**{GROUP_LABEL: "g"})}
     manifest = {"kind": "CronJob", "metadata": {"name": "c"}, "spec": {"jobTemplate": {"spec": spec}}}
-    (gang,) = requested_gangs([manifest]).gangs
-    assert [pod.name for pod in gang.pods] == ["c-0", "c-1"]
+    (gang,) = request_of([manifest]).gangs
+    assert [pod.name for pod in gang.pods] == ["c-1-0", "c-1-1"]

@@ -142,31 +142,18 @@ def test_priority_classes_of_the_cluster_are_used_where_the_manifests_have_none(
     assert preemption(answer).outcome is PreemptionOutcome.PREEMPTS
     (answer,) = there.ask(job("train", 1, "2"))
     assert preemption(answer).outcome is PreemptionOutcome.IN_VAIN
-    (answer,) = there.ask(high("train", 1, "2", "system-cluster-critical"), classes=None)
+    (answer,) = there.ask(high("train", 1, "2", "system-cluster-critical"))
     assert preemption(answer).outcome is PreemptionOutcome.PREEMPTS
 
 
-@pytest.mark.parametrize(
-    ("classes", "note"),
-    [
-        (None, "PriorityClass high is not in the manifests, and the classes of the cluster are not known"),
-        (
-            [],
-            "PriorityClass high is neither in the manifests nor in the cluster: the API server refuses pods "
-            "that name it",
-        ),
-    ],
-)
-def test_priority_of_an_unknown_class_is_not_guessed(
-    classes: list[Any] | None, note: str, cluster: type[Cluster]
-) -> None:
+def test_priority_of_an_unknown_class_is_not_guessed(cluster: type[Cluster]) -> None:
     there = cluster([node("n0")])
     there.run_gang(low("low", 1, 4000))
-    (answer,) = there.ask(high("train", 1, "2"), classes=classes)
-    found = preemption(answer)
-    assert found.outcome is PreemptionOutcome.UNKNOWN
-    assert found.text == "may preempt: PriorityClass high is not known, so neither are the victims"
-    assert there.request.notes == [note]
+    (answer,) = there.ask(high("train", 1, "2"))
+    assert answer.reason is not None
+    assert answer.reason.text == (
+        "the API server refuses the pods of Job default/train: no PriorityClass with name high was found"
+    )
 
 
 def test_disruption_budgets_protect_gangs_and_are_named(cluster: type[Cluster]) -> None:
@@ -360,6 +347,7 @@ def test_gangs_with_the_same_result_are_printed_once(cluster: type[Cluster]) -> 
     web = {"kind": "Deployment", "metadata": {"name": "web"}}
     template = job("any", 1, "1")["spec"]["template"]
     template["metadata"]["labels"] = {}
+    del template["spec"]["restartPolicy"]
     answers = there.ask({**web, "spec": {"replicas": 20, "template": template}})
     assert list(answer_lines(results_as_json(answers, there.request, NOW, EVERYTHING))) == [
         "default/web-0 to default/web-7 (8 times 1 pod): fits now",

@@ -13,7 +13,7 @@ from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.http.listeners.gate import ReviewingGate
 from fluence_extender.http.metrics import Metrics
 from fluence_extender.http.state.app import api_app
-from fluence_extender.model.access import Caller, pods_in, question
+from fluence_extender.model.access import Caller, new_pods_in, pods_in, question
 from fluence_extender.model.names import AFTER_ANNOTATION, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.workload import PodGroup
 from fluence_extender.whatif.manifests import MOST_NAMESPACES
@@ -39,7 +39,7 @@ def world() -> Iterator[World]:
 
 async def asked(world: World, *objects: Any, namespace: str = "lab") -> httpx.Response:
     """Ask as bert, who may list the pods of lab."""
-    callers = KnownCallers({"b": Caller("bert")}, {"bert": {SIMULATES, pods_in("lab")}})
+    callers = KnownCallers({"b": Caller("bert")}, {"bert": {SIMULATES, pods_in("lab"), new_pods_in("lab")}})
     transport = httpx.ASGITransport(api_app(world.state, Metrics(), gate=ReviewingGate(callers)))
     async with httpx.AsyncClient(transport=transport, base_url="http://fluence") as client:
         return await client.post(

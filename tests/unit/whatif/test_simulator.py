@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.budgets import PreemptionRules
+from fluence_extender.embeddedcluster.session import EmbeddedSession
+from fluence_extender.kinds.defaults import AdmissionObjects
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.workload import PodGroup
 from fluence_extender.whatif.simulator import SWITCH_INTERVAL, Simulator, short_switch_interval
@@ -30,14 +31,12 @@ def worlds() -> Iterator[list[World]]:
         one.close()
 
 
-def simulated(world: World, *manifests: dict[str, Any], rules: PreemptionRules | None = None) -> list[Any]:
+def simulated(world: World, *manifests: dict[str, Any]) -> list[Any]:
     """Return what the service answers to a list of manifests."""
-
-    async def known() -> PreemptionRules:
-        return rules or PreemptionRules((), ())
-
+    session = EmbeddedSession(world.cluster)
     body = json.dumps({"kind": "List", "items": manifests}).encode()
-    document = asyncio.run(Simulator(world.controller, known).answer(body))
+    simulator = Simulator(world.controller, session.try_pod, session.disruption_budgets)
+    document = asyncio.run(simulator.answer(body))
     gangs: list[Any] = document["gangs"]
     return gangs
 
@@ -86,10 +85,14 @@ def test_priority_classes_and_budgets_of_the_cluster_are_read(worlds: list[World
     manifest = job("high", 1, "2")
     manifest["spec"]["template"]["spec"]["priorityClassName"] = "urgent"
     urgent = {"kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 7}
-    (result,) = simulated(w, manifest, rules=PreemptionRules([urgent], ()))
+    (result,) = simulated(w, manifest)
+    refused = (
+        "the API server refuses the pods of Job default/high: no PriorityClass with name urgent was found"
+    )
+    assert (result["why"], result["reason"]) == ("InvalidRequest", refused)
+    w.cluster.objects = AdmissionObjects([urgent])
+    (result,) = simulated(w, manifest)
     assert result["preemption"]["outcome"] == "Preempts"
-    (result,) = simulated(w, manifest, rules=PreemptionRules(None, None))
-    assert result["preemption"]["outcome"] == "Unknown"
 
 
 def test_pod_groups_of_the_cluster_count(worlds: list[World]) -> None:

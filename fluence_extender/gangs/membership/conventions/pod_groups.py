@@ -31,16 +31,10 @@ from fluence_extender.gangs.membership.conventions.membership import (
     read,
 )
 from fluence_extender.model.gang import Convention, GangKey
-from fluence_extender.model.names import COSCHEDULING_GROUP, FLUX_SIZE, GROUP_LABEL
+from fluence_extender.model.names import COSCHEDULING_NAMES, COSCHEDULING_SIZES, GROUP_LABEL
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.workload import CoschedulingGroup, PodGroup
-
-EARLIER = "pod-group.scheduling.sigs.k8s.io"
-COSCHEDULING_NAMES = (COSCHEDULING_GROUP, f"{EARLIER}/name", EARLIER)
-"""The labels that name the coscheduling plugin's group; the last two are those of its earlier versions."""
-
-COSCHEDULING_SIZES = (FLUX_SIZE, f"{EARLIER}/min-available")
 
 
 def native(pod: Pod, workloads: Workloads) -> Membership | None:

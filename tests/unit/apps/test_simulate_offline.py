@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.whatif.documents import BadManifest, as_json
-from fluence_extender.whatif.offline import ClusterObjects, cluster_objects, simulate_offline
+from fluence_extender.apps.cli.offline import ClusterObjects, cluster_objects, simulate_offline
+from fluence_extender.kinds.pod_sets import BadManifest
+from fluence_extender.whatif.documents import as_json
 from tests.unit.whatif.conftest import job
 
 GROUP = "fluence.flux-framework.org/group"
@@ -80,10 +81,10 @@ def test_pod_groups_in_the_file_count() -> None:
 
 def test_objects_that_are_not_in_the_file_are_unknown() -> None:
     document = asked(there(*FULL), urgent("train", 2, "4"))
-    assert document["gangs"][0]["preemption"]["outcome"] == "Unknown"
-    assert document["notes"] == [
-        "PriorityClass high is not in the manifests, and the classes of the cluster are not known"
-    ]
+    refused = (
+        "the API server refuses the pods of Job default/train: no PriorityClass with name high was found"
+    )
+    assert document["gangs"][0]["reason"] == refused
     document = asked(there(*FULL), urgent("train", 2, "4"), HIGH)
     assert document["notes"] == ["PodDisruptionBudgets are not known here: they may forbid the preemptions"]
 
