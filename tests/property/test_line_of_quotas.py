@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fluence_extender.gangs.lifecycle.rules import Rules
 from fluence_extender.model.node import Node
 from fluence_extender.model.queue import Queue, QueueLimits, QueuePreemption, Quota, Reclaim
+from fluence_extender.queueing.quota import QuotaUse
 from tests.queueing.cluster import UNIT, Cluster, Slot, machine
 
 NAMES = ("a", "b", "c", "d")
@@ -98,13 +99,29 @@ def waiting(cluster: Cluster) -> set[str]:
     return {one.key.name for one in cluster.controller.registry.gangs.values() if one.placeless()}
 
 
+def kept_below(use: QuotaUse, queue: str, kind: str) -> int:
+    """What the queues below one keep, whether they use it or not."""
+    return sum(use.tree.branch(child).kept.get(kind, 0) for child in use.tree.branch(queue).children)
+
+
 def reasons_are_true(cluster: Cluster) -> None:
-    """What a gang is told of its quota is so now."""
+    """A gang that waits for its quota still has to, and is told a limit that is in force and would be exceeded."""
     admission = cluster.controller.queue.admission
     for gang in cluster.controller.registry.gangs.values():
         place, shortage = admission.usage.place(gang.key), gang.shortage
         if place is not None and shortage is not None and gang.placeless():
-            assert admission.quotas.excess(place.queue, shortage.more) == shortage.excess
+            assert admission.quotas.excess(place.queue, shortage.more) is not None
+            kind, most = shortage.excess.resource, shortage.excess.most
+            if most is not None:
+                use = admission.quotas.use
+                branch = use.tree.branch(shortage.excess.queue)
+                assert branch.limit[kind] == most
+                assert (
+                    use.used(shortage.excess.queue).get(kind, 0)
+                    + shortage.more[kind]
+                    + kept_below(use, shortage.excess.queue, kind)
+                    > most
+                )
             assert gang.reason == gang.obstacle == admission.quotas.reason(shortage, place.queue)
 
 

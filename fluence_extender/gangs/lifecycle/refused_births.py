@@ -8,6 +8,9 @@ Jobs again and again would hold them all the time.
 So after each failure the foreseen pods of the namespace get no places for a while, which doubles each time. And its
 places are held for half as long as before. Both effects fade: an hour without a failure cancels one failure. Pods that
 exist aren't affected.
+
+The failures are kept in memory alone. So after a restart or a change of leader, a namespace whose pods aren't created
+holds places once more for the usual time, and then rests as it did at first. No user can bring about a restart.
 """
 
 from __future__ import annotations

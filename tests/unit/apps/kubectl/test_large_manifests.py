@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fluence_extender.apps.kubectl import sources
 from fluence_extender.apps.kubectl.pins import resolve
 from fluence_extender.apps.kubectl.simulate import answer_lines
 from fluence_extender.apps.kubectl.sources import ManifestSource, joined
@@ -53,8 +54,27 @@ def test_time_to_choose_and_pin_grows_with_the_manifest(kind: str) -> None:
     assert_linear(pinned, MANIFESTS[kind], size=8)
 
 
-def test_time_to_join_files_grows_with_them() -> None:
-    assert_linear(joined, lambda count: [POD.encode() * 10] * count)
+class Copied(bytearray):
+    """Bytes that are appended to; ``count`` is how many bytes all of them have copied."""
+
+    count = 0
+
+    def __iadd__(self, more: Any) -> Copied:
+        Copied.count += len(more)
+        super().__iadd__(more)
+        return self
+
+    def __add__(self, more: Any) -> Copied:
+        Copied.count += len(self) + len(more)
+        return Copied(super().__add__(more))
+
+
+def test_each_byte_is_copied_once_to_join_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "bytearray", Copied, raising=False)
+    Copied.count = 0
+    stream = joined([POD.encode() * 10] * 2000)
+    assert stream.count(b"kind: Pod") == 20_000
+    assert Copied.count == len(stream)
 
 
 def answer(gangs: int, alike: bool) -> dict[str, Any]:
