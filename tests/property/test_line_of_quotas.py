@@ -15,7 +15,7 @@ from fluence_extender.gangs.lifecycle.rules import Rules
 from fluence_extender.model.node import Node
 from fluence_extender.model.queue import Queue, QueueLimits, QueuePreemption, Quota, Reclaim
 from fluence_extender.queueing.quota import QuotaUse
-from tests.queueing.cluster import UNIT, Cluster, Slot, machine
+from tests.queueing.cluster import UNIT, Cluster, Slot, machine, rules
 
 NAMES = ("a", "b", "c", "d")
 BACK = QueuePreemption(Reclaim.BORROWED)
@@ -56,7 +56,8 @@ events = st.one_of(
 
 
 def queues(tree: list[tuple]) -> Iterator[Queue]:  # type: ignore[type-arg]
-    """Queues of which some share the quota of the first."""
+    """Queues of which some share the quota of the first; nothing is reserved for blocked gangs."""
+    yield rules(depth=0)
     for name, (guaranteed, limit, lendable, below, back, running) in zip(NAMES, tree, strict=True):
         parts = [{} if one is None else {"cpu": one * UNIT} for one in (guaranteed, limit, lendable)]
         yield Queue(

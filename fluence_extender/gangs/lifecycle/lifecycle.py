@@ -210,13 +210,17 @@ class Lifecycle:
         self._registry.revision += 1
         self._rules.node_changed()
         now = self._clock()
-        for gang in self._gang_index.unsettled():
-            if self._resting.shorten(gang, now):
-                self._gang_index.look_at(gang.key, gang.rest.until)
-            for member in gang.pending():
-                member.refusals = member.refusals.without_bar(name)
-                if member.assignment is not None and member.assignment.node == name:
-                    self._places.leave_if_unfit(gang, member)
+        for gang in self._resting.node_changed(name, now):
+            self._gang_index.look_at(gang.key, gang.rest.until)
+        for gang, member in self._members_on(name):
+            if member.pending and member.assignment is not None and member.assignment.node == name:
+                self._places.leave_if_unfit(gang, member)
+
+    def _members_on(self, node: str) -> list[tuple[Gang, Member]]:
+        """Return the members that hold something on a node, in a stable order."""
+        account = self._ledger.accounts.get(node)
+        found = map(self._registry.member, account.users if account is not None else ())
+        return sorted((one for one in found if one is not None), key=lambda one: one[0].key)
 
     def refused(self, uid: str, node: str) -> None:
         """Record that kube-scheduler failed to put the pod on its planned node."""
@@ -231,6 +235,7 @@ class Lifecycle:
         gang.note(HistoryKind.REFUSED, member.pod.name, f"{node}: {member.pod.refusal or 'not offered'}")
         before, member.refusals = member.refusals, member.refusals.counted(node, now, self.limits)
         if member.refusals.barred is not before.barred:
+            self._resting.barred(member, node, now)
             self._resting.after_refusal(gang, member, now)
 
     # Binding.
@@ -420,7 +425,10 @@ class Lifecycle:
         """Look at what has changed and decide."""
         now = self._clock()
         if self._ledger.overcommitted:
-            self._places.relieve(sorted(self._gang_index.unsettled(), key=turn, reverse=True))
+            held = {
+                gang.key: gang for node in self._ledger.overcommitted for gang, _ in self._members_on(node)
+            }
+            self._places.relieve(sorted(held.values(), key=turn, reverse=True))
         self.namespace_quotas.forget(self._registry.left)
         self.queue.take_up()
         self.growth.begin(now)

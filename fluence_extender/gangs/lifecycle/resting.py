@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import takewhile
 
 from fluence_extender.gangs.lifecycle.deadlines import at_risk, stalls_at
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
@@ -28,7 +29,7 @@ from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.lifecycle.refusals import in_words, verdicts
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.model.gang import Convention, HistoryKind
+from fluence_extender.model.gang import Convention, GangKey, HistoryKind
 from fluence_extender.model.notation import natural_order
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
@@ -52,6 +53,31 @@ class Resting:
         self._places = places
         self._limits = limits
         self._clock = clock
+        self._barred: dict[str, dict[str, float]] = {}
+        """By node: the pods for which it is barred and until when, those that were barred last at the end."""
+        self._refused: set[GangKey] = set()
+        """The gangs whose rests after refusals may be longer than the first one."""
+
+    def barred(self, member: Member, node: str, now: float) -> None:
+        """Note that a node is barred for a member from now on."""
+        barred = self._barred.setdefault(node, {})
+        barred.pop(member.pod.uid, None)
+        barred[member.pod.uid] = member.refusals.barred[node]
+        for uid in [*takewhile(lambda one: barred[one] <= now, barred)]:
+            del barred[uid]
+
+    def node_changed(self, node: str, now: float) -> list[Gang]:
+        """Lift the bars on a node, and cut the rests of refused gangs; return those that rested for longer.
+
+        A pod that was refused on every node may not be refused on one that is new or has changed.
+        """
+        for uid in self._barred.pop(node, ()):
+            found = self._registry.member(uid)
+            if found is not None:
+                found[1].refusals = found[1].refusals.without_bar(node)
+        known = (self._registry.gangs.get(key) for key in sorted(self._refused))
+        self._refused.clear()
+        return [gang for gang in known if gang is not None and self._shorten(gang, now)]
 
     def after_refusal(self, gang: Gang, member: Member, now: float) -> None:
         """Find another place for a member whose node is barred for it now, or let the gang rest."""
@@ -64,6 +90,7 @@ class Resting:
         until = now + back_off(self._limits.rest, refused, self._limits.longest_refused_rest)
         gang.rest = replace(rest, replans=0, refused=refused, until=until)
         self._registry.dirty.add(gang.key)
+        self._refused.add(gang.key)
         self._rest(gang, member, _refused_by_filters(gang), now)
         if pinned(member):
             update(member, displaced_since=now)
@@ -84,11 +111,8 @@ class Resting:
         self._registry.dirty.add(gang.key)
         self._rest_stalled(gang, member, why, self._clock())
 
-    def shorten(self, gang: Gang, now: float) -> bool:
-        """Cut the rest of a refused gang to ``rest`` seconds from now; return whether it was longer.
-
-        A pod that was refused on every node may not be refused on one that is new or has changed.
-        """
+    def _shorten(self, gang: Gang, now: float) -> bool:
+        """Cut the rest of a refused gang to ``rest`` seconds from now; return whether it was longer."""
         if not gang.rest.refused or gang.rest.until <= now + self._limits.rest:
             return False
         gang.rest = replace(gang.rest, until=now + self._limits.rest)

@@ -55,26 +55,26 @@ def test_time_to_choose_and_pin_grows_with_the_manifest(kind: str) -> None:
 
 
 class Copied(bytearray):
-    """Bytes that are appended to; ``count`` is how many bytes all of them have copied."""
+    """Bytes that are appended to; ``copied`` is how many bytes all of them have copied."""
 
-    count = 0
+    copied = 0
 
     def __iadd__(self, more: Any) -> Copied:
-        Copied.count += len(more)
+        Copied.copied += len(more)
         super().__iadd__(more)
         return self
 
     def __add__(self, more: Any) -> Copied:
-        Copied.count += len(self) + len(more)
+        Copied.copied += len(self) + len(more)
         return Copied(super().__add__(more))
 
 
 def test_each_byte_is_copied_once_to_join_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "bytearray", Copied, raising=False)
-    Copied.count = 0
+    Copied.copied = 0
     stream = joined([POD.encode() * 10] * 2000)
     assert stream.count(b"kind: Pod") == 20_000
-    assert Copied.count == len(stream)
+    assert Copied.copied == len(stream)
 
 
 def answer(gangs: int, alike: bool) -> dict[str, Any]:
