@@ -93,6 +93,11 @@ class Metrics:
             "Changes of resources.yaml that were refused, the old graph kept.",
             registry=registry,
         )
+        self.selectors_stuck = Counter(
+            "fluence_selector_process_failures",
+            "Starts that failed of the process that evaluates the selectors of claims.",
+            registry=registry,
+        )
         self.preemptions = Counter(
             "fluence_preemptions", "Gangs that were evicted for another gang.", registry=registry
         )

@@ -143,7 +143,7 @@ async def _run(
     )
     leadership: Leadership = ByLease(settings.identity) if settings.lease else ALONE
     driver = Driver(controller, session.writes, leadership)
-    evaluator = Evaluator(judge, driver.wake)
+    evaluator = Evaluator(judge, driver.wake, metrics.selectors_stuck.inc)
     following = asyncio.Event()
     rebuilder = GraphRebuilder(controller, live.reject_adopted, driver.wake)
     auditor = Auditor(

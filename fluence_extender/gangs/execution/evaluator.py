@@ -57,11 +57,22 @@ class _Lost(Exception):
 
 
 class Evaluator:
-    """Has the asks of a judge evaluated. ``decided`` is called when there is news; ``command`` starts the process."""
+    """Has the asks of a judge evaluated.
 
-    def __init__(self, judge: Judge, decided: Callable[[], None], command: Sequence[str] = COMMAND) -> None:
+    ``decided`` is called when there is news, and ``on_failure`` each time that the process can't be started.
+    ``command`` starts it.
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        decided: Callable[[], None],
+        on_failure: Callable[[], None] = lambda: None,
+        command: Sequence[str] = COMMAND,
+    ) -> None:
         self._judge = judge
         self._decided = decided
+        self._on_failure = on_failure
         self._command = command
         self._work = asyncio.Event()
         self._process: Process | None = None
@@ -114,6 +125,7 @@ class Evaluator:
                 answer = await self._answer(piece)
             except OSError as error:
                 log.error("the process that evaluates selectors can't be started", error=str(error))
+                self._on_failure()
                 await asyncio.sleep(PAUSE)
                 return
             except _Lost as lost:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -68,7 +69,11 @@ class Scene:
         self.slice = numbered(ResourceSlice("s", DRIVER, "p", devices=(device("a100"), device("h100"))))
         self.judge = Judge()
         self.news = asyncio.Event()
-        self.evaluator = Evaluator(self.judge, self.news.set, command)
+        self.failures = 0
+        self.evaluator = Evaluator(self.judge, self.news.set, self.count_failure, command)
+
+    def count_failure(self) -> None:
+        self.failures += 1
 
     async def verdicts(self, expression: str) -> list[Verdict]:
         """Ask for an expression, and return its verdicts once they are known."""
@@ -83,6 +88,8 @@ class Scene:
 
 @asynccontextmanager
 async def running(command: Sequence[str] = COMMAND) -> AsyncIterator[Scene]:
+    # Verdicts stay for as long as anything refers to their selector.
+    gc.collect()
     scene = Scene(command)
     task = asyncio.create_task(scene.evaluator.run())
     try:
@@ -178,9 +185,13 @@ async def test_nobody_waits_for_ever_where_no_process_can_be_started(monkeypatch
     async with running(("/nonexistent",)) as scene:
         began = time.monotonic()
         await scene.evaluator.settle(0.3)
-        scene.judge.want("pod", "ns", (ALIVE,))
+        # Verdicts on a selector are kept, so it is one that no other test asks for.
+        scene.judge.want("pod", "ns", (f"{ALIVE} || false",))
         await scene.evaluator.settle(0.3)
         assert time.monotonic() - began < 30
+        async with asyncio.timeout(30):
+            while not scene.failures:
+                await asyncio.sleep(0.01)
         assert scene.evaluator.pid is None
 
 

@@ -39,6 +39,7 @@ HEALTHY = {
     "fluence_audits_total": "0+1x120",
     "fluence_extender_resources_rejected_total": "0x120",
     "fluence_webhook_resources_rejected_total": "0x120",
+    "fluence_selector_process_failures_total": "0x120",
     'fluence_extender_request_duration_seconds_bucket{verb="filter",le="0.001"}': "0+60x120",
     'fluence_extender_request_duration_seconds_bucket{verb="filter",le="0.5"}': "0+60x120",
     'fluence_extender_request_duration_seconds_bucket{verb="filter",le="+Inf"}': "0+60x120",
@@ -70,6 +71,7 @@ FAULTS: dict[str, dict[str, str]] = {
     "FluenceDrift": {'fluence_drift_total{kind="missing"}': LATE},
     "FluenceAuditsStopped": {"fluence_audits_total": "7x120"},
     "FluenceResourcesRejected": {"fluence_webhook_resources_rejected_total": LATE},
+    "FluenceSelectorsNotEvaluated": {"fluence_selector_process_failures_total": "0+1x120"},
     "FluenceFilterSlow": {
         'fluence_extender_request_duration_seconds_bucket{verb="filter",le="0.001"}': "0+50x120"
     },

@@ -46,9 +46,11 @@ def test_engine_and_rejected_files_are_shown() -> None:
     metrics = Metrics()
     metrics.set_engine("fluxion", "0.54.0")
     metrics.resources_rejected.inc()
+    metrics.selectors_stuck.inc()
     text = metrics.render()[0].decode()
     assert 'fluence_extender_engine_info{engine="fluxion",version="0.54.0"} 1.0' in text
     assert "fluence_extender_resources_rejected_total 1.0" in text
+    assert "fluence_selector_process_failures_total 1.0" in text
 
 
 def test_two_services_in_one_process_share_no_metrics() -> None:

@@ -96,13 +96,19 @@ def drift(examination: Examination) -> Iterator[Finding]:
 
 
 def resources(examination: Examination) -> Iterator[Finding]:
-    """Check that no edit of resources.yaml was refused, and that every device can be used."""
+    """Check that no edit of resources.yaml was refused, that selectors are evaluated, and that devices can be used."""
     if not examination.answers:
         return
     refused = (examination.metrics or {}).get("fluence_extender_resources_rejected_total", 0)
     if refused:
         fix = f"see kubectl describe configmap -n {examination.service_namespace} fluence-resources"
         yield Finding("resources", WARNING, f"{refused:g} edits of resources.yaml were refused", fix)
+    stuck = (examination.metrics or {}).get("fluence_selector_process_failures_total", 0)
+    if stuck:
+        text = f"the process that evaluates the selectors of claims couldn't be started {stuck:g} times"
+        yield Finding(
+            "resources", WARNING, text, "see the log of the service, and the memory that its pod may use"
+        )
     found = examination.items("/v1/backends")
     if found is None:
         return
@@ -110,7 +116,7 @@ def resources(examination: Examination) -> Iterator[Finding]:
     for device in broken[:_MOST_LISTED]:
         text = f"{device['backend']} can't be used: {'; '.join(device['problems'])}"
         yield Finding("resources", WARNING, text, "kubectl fluence backends shows all")
-    if not broken and not refused:
+    if not (broken or refused or stuck):
         yield Finding("resources", OK, f"{len({device['backend'] for device in found})} backends, all usable")
 
 

@@ -303,6 +303,14 @@ QUEUE_PARTLY_IGNORED = {
             "configmap",
         ),
         (
+            ".org/v1/metrics",
+            {"out": METRICS + "fluence_selector_process_failures_total 3.0\n"},
+            "resources",
+            "warning",
+            "selectors of claims couldn't be started 3 times",
+            "log of the service",
+        ),
+        (
             ".org/v1/backends",
             {"out": listed({**DEVICE, "usable": False, "problems": ["its node n1: cordoned"]})},
             "resources",
