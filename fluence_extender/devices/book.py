@@ -262,7 +262,7 @@ class DeviceBook:
     def decided(self) -> Touched:
         """Return what the verdicts that have arrived touch."""
         settled = {asker for asker in self.judge.settled if isinstance(asker, str)}
-        touched = Touched(pods=settled, counts=self.judge.missed)
+        touched = Touched(pods=settled, counts=self.judge.wanted_before)
         if (self._uncounted or self._unclassed) and self._classes.known:
             touched.nodes = self._uncounted & self._nodes.keys()
             touched.pods |= self._unclassed

@@ -73,12 +73,15 @@ class Piece:
 
 @dataclass(slots=True, eq=False)
 class _Ask:
-    """The selectors of the pods ``askers``. Pods in ``told`` know that they wait. A held ask has no ``tables``."""
+    """The selectors of the pods ``askers``. ``waiting`` are those that were told to wait for the verdicts.
+
+    An ask that is put off has no ``tables``.
+    """
 
     namespace: str
     selectors: tuple[str, ...]
     askers: set[Hashable] = field(default_factory=set)
-    told: set[Hashable] = field(default_factory=set)
+    waiting: set[Hashable] = field(default_factory=set)
     tables: tuple[Table, ...] = ()
 
     @property
@@ -100,22 +103,22 @@ class _Ask:
 
 @dataclass(slots=True)
 class _Account:
-    """What one namespace asks for."""
+    """What one namespace asks for. Asks are ``put_off`` while its selectors have too many characters to be kept."""
 
     asks: dict[tuple[str, ...], _Ask] = field(default_factory=dict)
-    open: OrderedDict[_Ask, None] = field(default_factory=OrderedDict)
-    held: OrderedDict[_Ask, None] = field(default_factory=OrderedDict)
+    unsettled: OrderedDict[_Ask, None] = field(default_factory=OrderedDict)
+    put_off: OrderedDict[_Ask, None] = field(default_factory=OrderedDict)
     characters: int = 0
 
     def begin(self, ask: _Ask) -> bool:
         """Begin with an ask if the namespace's characters allow it."""
         if ask.namespace and self.characters and self.characters + ask.characters > MOST_OF_A_NAMESPACE:
-            self.held[ask] = None
+            self.put_off[ask] = None
             return False
-        self.held.pop(ask, None)
+        self.put_off.pop(ask, None)
         self.characters += ask.characters
         ask.tables = tuple(map(table, ask.selectors))
-        self.open[ask] = None
+        self.unsettled[ask] = None
         return True
 
 
@@ -133,8 +136,8 @@ class Judge:
         self._now = 0.0
         self._steps = Pace(STEPS_AT_ONCE, STEPS_A_SECOND, lambda: self._now)
         self._outdated = False
-        self._missed = False
-        self.restless = False
+        self._wanted_before = False
+        self.has_more_to_look_at = False
         self.on_work: Callable[[], None] = lambda: None
 
     # What is asked.
@@ -156,7 +159,7 @@ class Judge:
             return TOO_COSTLY, ""
         if ask.is_complete:
             return "", ""
-        ask.told.add(asker)
+        ask.waiting.add(asker)
         return "", UNDER_WAY if ask.tables else HELD
 
     def _begin(self, namespace: str, selectors: tuple[str, ...]) -> _Ask:
@@ -174,16 +177,16 @@ class Judge:
         if ask is None:
             return
         ask.askers.discard(asker)
-        ask.told.discard(asker)
+        ask.waiting.discard(asker)
         if ask.askers:
             return
         account = self._accounts[ask.namespace]
         del account.asks[ask.selectors]
-        account.open.pop(ask, None)
-        account.held.pop(ask, None)
+        account.unsettled.pop(ask, None)
+        account.put_off.pop(ask, None)
         if ask.tables:
             account.characters -= ask.characters
-            while account.held and account.begin(next(iter(account.held))):
+            while account.put_off and account.begin(next(iter(account.put_off))):
                 self._work()
 
     def look_again(self) -> None:
@@ -202,7 +205,7 @@ class Judge:
             if piece is not None:
                 devices = [one.device for one in piece.values]
                 self.take(piece, self._evaluate(piece.table.expression, devices), now)
-            elif not self.restless:
+            elif not self.has_more_to_look_at:
                 return
 
     # What is to be evaluated.
@@ -214,57 +217,57 @@ class Judge:
         return askers
 
     @property
-    def missed(self) -> bool:
+    def wanted_before(self) -> bool:
         """Whether verdicts have arrived that somebody had looked for in vain; it is true only once."""
-        missed, self._missed = self._missed, False
-        return missed
+        wanted_before, self._wanted_before = self._wanted_before, False
+        return wanted_before
 
     @property
     def has_news(self) -> bool:
-        """Whether `settled` or `missed` would say something."""
-        return bool(self._settled) or self._missed
+        """Whether `settled` or `wanted_before` would say something."""
+        return bool(self._settled) or self._wanted_before
 
     @property
     def idle(self) -> bool:
         """Whether nothing is left to be evaluated."""
-        return not self._outdated and not any(account.open for account in self._accounts.values())
+        return not self._outdated and not any(account.unsettled for account in self._accounts.values())
 
     def next(self, now: float) -> Piece | None:
-        """Return the next piece of work, None if there is none now. If `restless`, call it again soon."""
+        """Return the next piece of work, None if there is none now. If `has_more_to_look_at`, call it again soon."""
         if self._outdated:
             self._outdated = False
             for account in self._accounts.values():
-                account.open.update(dict.fromkeys(one for one in account.asks.values() if one.tables))
+                account.unsettled.update(dict.fromkeys(one for one in account.asks.values() if one.tables))
         looks, self._now = LOOKS, now
-        self.restless = False
+        self.has_more_to_look_at = False
         for namespace in sorted(self._accounts, key=bool):
             account = self._accounts[namespace]
-            while account.open and looks:
+            while account.unsettled and looks:
                 looks -= 1
-                ask = next(iter(account.open))
+                ask = next(iter(account.unsettled))
                 if ask.is_settled:
                     self._settle(account, ask)
                 elif namespace and self._steps.left(namespace) <= 0:
                     break
                 else:
-                    account.open.move_to_end(ask)
+                    account.unsettled.move_to_end(ask)
                     self._accounts.move_to_end(namespace)
                     incomplete = next(one for one in ask.tables if not one.complete)
                     return Piece(namespace, incomplete, tuple(incomplete.lacking(DEVICES_AT_ONCE)), ask)
             if not looks:
-                self.restless = True
+                self.has_more_to_look_at = True
                 return None
             if not account.asks:
                 del self._accounts[namespace]
         return None
 
     def _settle(self, account: _Account, ask: _Ask) -> None:
-        del account.open[ask]
-        self._settled.update(dict.fromkeys(ask.told))
-        ask.told.clear()
+        del account.unsettled[ask]
+        self._settled.update(dict.fromkeys(ask.waiting))
+        ask.waiting.clear()
         for one in ask.tables:
-            self._missed = self._missed or one.missed
-            one.missed = False
+            self._wanted_before = self._wanted_before or one.wanted_before
+            one.wanted_before = False
 
     def take(self, piece: Piece, answer: Findings, now: float) -> None:
         """Record the verdicts for a piece, and charge its steps."""
@@ -284,5 +287,5 @@ class Judge:
         self._now = now
         self._steps.spend(piece.namespace, steps)
         account = self._accounts.get(piece.namespace)
-        if account is not None and piece.ask in account.open and piece.ask.is_settled:
+        if account is not None and piece.ask in account.unsettled and piece.ask.is_settled:
             self._settle(account, piece.ask)

@@ -96,16 +96,25 @@ class Table:
     """The verdicts of one expression.
 
     ``fault`` is its error for all devices, "" if there is none. ``costly`` counts the steps beyond a few for each
-    evaluation. ``missed`` says that somebody asked for a verdict that wasn't known.
+    evaluation. ``wanted_before`` says that somebody asked for a verdict that wasn't known.
     """
 
-    __slots__ = ("__weakref__", "_codes", "_known_at", "_texts", "costly", "expression", "fault", "missed")
+    __slots__ = (
+        "__weakref__",
+        "_codes",
+        "_known_at",
+        "_texts",
+        "costly",
+        "expression",
+        "fault",
+        "wanted_before",
+    )
 
     def __init__(self, expression: str) -> None:
         self.expression = expression
         self.fault = ""
         self.costly = 0
-        self.missed = False
+        self.wanted_before = False
         self._codes = bytearray()
         self._texts: list[str] = []
         self._known_at = -1
@@ -117,7 +126,7 @@ class Table:
         number = values_of(device).number
         code = self._codes[number] if number < len(self._codes) else UNKNOWN
         if code == UNKNOWN:
-            self.missed = True
+            self.wanted_before = True
             return None
         return code == YES if code < FAILED else self._texts[code - FAILED]
 

@@ -94,7 +94,7 @@ class Evaluator:
                     self._decided()
                 if piece is not None:
                     await self._evaluate(piece)
-                elif self._judge.restless:
+                elif self._judge.has_more_to_look_at:
                     await asyncio.sleep(BREAK)
                 else:
                     await self._wait()

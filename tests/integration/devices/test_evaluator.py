@@ -69,11 +69,8 @@ class Scene:
         self.slice = numbered(ResourceSlice("s", DRIVER, "p", devices=(device("a100"), device("h100"))))
         self.judge = Judge()
         self.news = asyncio.Event()
-        self.failures = 0
-        self.evaluator = Evaluator(self.judge, self.news.set, self.count_failure, command)
-
-    def count_failure(self) -> None:
-        self.failures += 1
+        self.failed = asyncio.Event()
+        self.evaluator = Evaluator(self.judge, self.news.set, self.failed.set, command)
 
     async def verdicts(self, expression: str) -> list[Verdict]:
         """Ask for an expression, and return its verdicts once they are known."""
@@ -190,8 +187,7 @@ async def test_nobody_waits_for_ever_where_no_process_can_be_started(monkeypatch
         await scene.evaluator.settle(0.3)
         assert time.monotonic() - began < 30
         async with asyncio.timeout(30):
-            while not scene.failures:
-                await asyncio.sleep(0.01)
+            await scene.failed.wait()
         assert scene.evaluator.pid is None
 
 

@@ -171,7 +171,7 @@ def test_device_with_new_values_is_judged_too_and_nobody_is_told_unless_somebody
     judge.look_again()
     assert verdict(is_named("new"), third.devices[0]) is None
     turns(judge, 10)
-    assert [judge.missed, judge.missed] == [True, False]
+    assert [judge.wanted_before, judge.wanted_before] == [True, False]
     assert first, second
 
 
