@@ -59,7 +59,7 @@ test: controlplane ## All tests, the end-to-end ones on a control plane of their
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations 10 $(ARGS)
 
 # Each part can be run alone.
-nightly: scenarios releases chaos attacks fuzz node-test image-test ## What takes too long for each change: scenarios, releases, chaos, attacks, fuzz, node-test, image-test; hours
+nightly: scenarios releases chaos attacks predictions fuzz node-test image-test ## What takes too long for each change: scenarios, releases, chaos, attacks, predictions, fuzz, node-test, image-test; hours
 
 scenarios: with-tests ## At length: 100,000 scenarios of all engines, 2,000 Jobs that drain; an hour or more
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest tests/property tests/e2e/test_suspended_submission.py $(ARGS)
@@ -86,6 +86,10 @@ chaos: with-tests ## 200 random kills and stops of two replicas, API server and 
 attacks: export ATTACKS = full
 attacks: controlplane ## What one user can do to the pods of others, at full size (20 minutes, on a free machine; docs/security.md)
 	$(BIN)/python -m pytest -n 0 -s tests/e2e/test_hostile_tenant.py $(ARGS)
+
+predictions: export SIMULATED = 300
+predictions: controlplane ## What simulate says of 300 random manifests, and what then happens to them (10 minutes)
+	$(BIN)/python -m pytest -n 2 tests/e2e/test_simulate_comes_true.py $(ARGS)
 
 throughput: with-tests ## Pods a second and CPU a pod, beside the stock scheduler (half an hour, on a free machine)
 	$(BIN)/python -m benchmarks.throughput $(ARGS)

@@ -172,7 +172,10 @@ def why_not(
     matching = eligible(catalogue, kind, requires)
     most = _largest(matching)
     if amount > most:
-        return unsatisfiable(f"no backend has {amount} {kind} (the most is {most})")
+        return unsatisfiable(
+            f"no backend has {amount} {kind} (the most is {most}), and all {kind} of a pod come from one backend: ask "
+            "for less in each pod"
+        )
     if not usable:
         return Reason(ReasonCode.BUSY, f"busy: no node with {kind} that matches may be used now")
     backends = ", ".join(sorted({device.backend for device in matching})[:10])

@@ -31,6 +31,8 @@ ROLE_ANNOTATION = f"{DOMAIN}/coordination-role"
 PRODUCER = "producer"
 CONSUMER = "consumer"
 PRODUCER_SUFFIX = "-producer"
+NAMING_OWNERS = ("Job", "ReplicaSet", "StatefulSet")
+"""The kinds of controllers whose name is the group of pods that no label names."""
 DEPENDS_ON_KIND = f"{DOMAIN}/depends-on-kind"
 DEPENDS_ON_PRODUCER = f"{DOMAIN}/depends-on-producer"
 DEPENDS_ON_GATE = f"{DOMAIN}/depends-on-gate"

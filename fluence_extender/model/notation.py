@@ -17,21 +17,35 @@ _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _BARE_NUMBER = re.compile(r"\d{1,10}(\.\d{1,6})?", re.ASCII)
 _DURATION = re.compile(r"(?:\d{1,9}(?:\.\d{1,6})?[dhms]){1,16}")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
+_CLOCK = re.compile(r"(?:(\d{1,6})-(\d{1,2})(?::(\d{2})(?::(\d{2}))?)?|(\d{1,6}):(\d{2}):(\d{2}))", re.ASCII)
+"""As Slurm writes times: ``1-00:00:00``, ``1-12`` and ``01:30:00``. Two numbers, such as 01:30, may mean either."""
+_ISO = re.compile(
+    r"P(?=\d|T\d)(?:(\d{1,6})D)?(?:T(?=\d)(?:(\d{1,6})H)?(?:(\d{1,9})M)?(?:(\d{1,9})S)?)?", re.ASCII
+)
+"""As ISO 8601 writes them: ``PT1H30M``, ``P1D``."""
 _DIGITS = re.compile(r"([0-9]+)")
 
 
 def parse_duration(text: str) -> float | None:
     """Return the seconds in ``90``, ``90s``, ``15m``, ``1h30m`` or ``2d``; a bare number counts seconds.
 
-    Return None for any other text, and where the duration is 0.
+    The notations of Slurm (``1-00:00:00``, ``01:30:00``) and of ISO 8601 (``PT1H30M``) are read, too. Return None for
+    any other text, and where the duration is 0.
     """
     trimmed = text.strip()
+    seconds, parts = 0.0, tuple[str | None, ...]()
     if _BARE_NUMBER.fullmatch(trimmed):
         seconds = float(trimmed)
     elif _DURATION.fullmatch(trimmed):
         seconds = sum(float(amount) * _SECONDS[unit] for amount, unit in _DURATION_PART.findall(trimmed))
+    elif clock := _CLOCK.fullmatch(trimmed):
+        parts = clock.groups()[:4] if clock[1] is not None else (None, *clock.groups()[4:])
+    elif iso := _ISO.fullmatch(trimmed):
+        parts = iso.groups()
     else:
         return None
+    if parts:
+        seconds = sum(int(part or 0) * size for part, size in zip(parts, _SECONDS.values(), strict=True))
     return seconds if seconds > 0 else None
 
 

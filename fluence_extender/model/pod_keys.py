@@ -168,6 +168,70 @@ def remarks(
             yield f"annotation {key} is {text[:LONGEST_SHOWN]!r}: it must be {DURATION_FORM}"
 
 
+def coordination_remarks(
+    labels: Mapping[str, str], annotations: Mapping[str, str], asks_for_qpu: bool, grouped: bool
+) -> Iterator[str]:
+    """Yield one sentence for each label and annotation about coordination that has no effect on a pod.
+
+    ``grouped``: its label or its controller names a group.
+    """
+    mode = annotations.get(coordination.COORDINATION_ANNOTATION)
+    shared = f"{coordination.COORDINATION_ANNOTATION}={coordination.SHARED}"
+    if mode == coordination.SHARED and not grouped:
+        yield (
+            f"annotation {coordination.COORDINATION_ANNOTATION} is {mode!r}, but the pod is in no group: add the label "
+            f"{names.GROUP_LABEL}"
+        )
+    if mode in (None, coordination.INDEPENDENT) and annotations.get(coordination.ROLE_ANNOTATION):
+        yield (
+            f"annotation {coordination.ROLE_ANNOTATION} has no effect, because the job isn't shared: add the "
+            f"annotation {shared}"
+        )
+    observe = labels.get(coordination.OBSERVE_LABEL)
+    if observe == "true" and mode != coordination.SHARED and not asks_for_qpu:
+        yield (
+            f"label {coordination.OBSERVE_LABEL} has no effect, because the pod requests no "
+            f"{names.RESOURCE_PREFIX}{coordination.QPU}: request one"
+        )
+    if observe not in (None, "true", "false"):
+        yield (
+            f'label {coordination.OBSERVE_LABEL} is {observe[:LONGEST_SHOWN]!r} and counts as "false": write '
+            '"true" to observe'
+        )
+
+
+def unhonoured(labels: Mapping[str, str], annotations: Mapping[str, str], owner: str) -> str:
+    """Return why the coordination that a pod asks for can't be had, "" if it can.
+
+    Without it the pod would be another job: each pod would take a quantum device of its own. ``owner`` is the name of
+    the pod's controller, "" without one.
+    """
+    mode = annotations.get(coordination.COORDINATION_ANNOTATION)
+    if mode in (None, coordination.INDEPENDENT):
+        return ""
+    if mode != coordination.SHARED:
+        return (
+            f"annotation {coordination.COORDINATION_ANNOTATION} is {mode[:LONGEST_SHOWN]!r}, which isn't a mode: write "
+            f"{coordination.SHARED!r} or {coordination.INDEPENDENT!r}"
+        )
+    role = annotations.get(coordination.ROLE_ANNOTATION)
+    if role not in (None, "", coordination.PRODUCER, coordination.CONSUMER):
+        return (
+            f"annotation {coordination.ROLE_ANNOTATION} is {role[:LONGEST_SHOWN]!r}, which isn't a role: write "
+            f"{coordination.PRODUCER!r} or {coordination.CONSUMER!r}, or remove it"
+        )
+    longest = names.LONGEST_LABEL - len(coordination.PRODUCER_SUFFIX)
+    group = labels.get(names.GROUP_LABEL) or owner
+    if role == coordination.PRODUCER:
+        group = group.removesuffix(coordination.PRODUCER_SUFFIX)
+    if len(group) <= longest:
+        return ""
+    return (
+        f"the name of the shared group {group!r} is too long, because its producer is in a group of its own: label the "
+        f"pods with a {names.GROUP_LABEL} of at most {longest} characters"
+    )
+
+
 def ineffective(kind: str, own: Collection[str], on_pods: Collection[str]) -> Iterator[str]:
     """Yield one sentence for each key that an object of ``kind`` has itself and the pods that it creates lack."""
     for key in sorted(TEMPLATED.intersection(own).difference(on_pods)):

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fluence_extender.model.claims import Claims
+from fluence_extender.model.coordination import COORDINATION_ANNOTATION, NAMING_OWNERS
 from fluence_extender.model.pod import HostPort, Pod
+from fluence_extender.model.pod_keys import unhonoured
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import Signature, signature
@@ -89,6 +91,11 @@ def unplannable(pods: Iterable[Pod]) -> Reason | None:
             return Reason(ReasonCode.INVALID_REQUEST, TOO_MANY_PORTS)
         if pod.problem:
             return Reason(ReasonCode.INVALID_REQUEST, f"pod {pod.name}: {pod.problem}")
+        if COORDINATION_ANNOTATION in pod.annotations:
+            owner = pod.owner.name if pod.owner is not None and pod.owner.kind in NAMING_OWNERS else ""
+            why = unhonoured(pod.labels, pod.annotations, owner)
+            if why:
+                return Reason(ReasonCode.INVALID_REQUEST, f"pod {pod.name}: {why}")
         if pod.undecided:
             return Reason(ReasonCode.SELECTING_DEVICES, f"pod {pod.name}: {pod.undecided}")
     return None

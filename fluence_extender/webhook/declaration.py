@@ -17,7 +17,7 @@ from fluence_extender.model.coordination import (
     CONSUMER,
     COORDINATION_ANNOTATION,
     DEPENDS_ON_PRODUCER,
-    INDEPENDENT,
+    NAMING_OWNERS,
     OBSERVE_LABEL,
     PRODUCER,
     PRODUCER_SUFFIX,
@@ -36,9 +36,15 @@ from fluence_extender.model.names import (
     LWS_GROUP_INDEX,
     LWS_WORKER_INDEX,
     POD_INDEX,
-    RESOURCE_PREFIX,
 )
-from fluence_extender.model.pod_keys import UNGROUPED, UNSIZED, lacks_size, remarks
+from fluence_extender.model.pod_keys import (
+    UNGROUPED,
+    UNSIZED,
+    coordination_remarks,
+    lacks_size,
+    remarks,
+    unhonoured,
+)
 from fluence_extender.model.requests import InvalidRequest, effective_requests
 from fluence_extender.webhook.containers import is_own
 from fluence_extender.webhook.contract import Json
@@ -51,7 +57,6 @@ NUMBERED = "numbered"
 """The role of a pod of a StatefulSet with another index than 0: only its owner says which index comes first."""
 
 JOB_GLOBAL_INDEX = "jobset.sigs.k8s.io/job-global-index"
-NAMING_OWNERS = ("Job", "ReplicaSet", "StatefulSet")
 
 NUMBER = re.compile("[0-9]{1,9}")
 
@@ -109,7 +114,11 @@ def read_declaration(pod: Json) -> PodDeclaration:
         group = group.removesuffix(PRODUCER_SUFFIX)
     _check_producer_name(group, role)
     grouped = bool(label) or owner[0] in NAMING_OWNERS
-    warnings = _warnings(annotations, labels, QPU in devices, grouped)
+    mistaken = unhonoured(labels, annotations, owner[1] if owner[0] in NAMING_OWNERS else "")
+    warnings = [
+        *([f"{mistaken}; until then the pod isn't placed"] if mistaken else ()),
+        *coordination_remarks(labels, annotations, QPU in devices, grouped),
+    ]
     unsized: tuple[str, ...] = ()
     if not (owner[1] or _other_names(pod["spec"], labels, annotations)):
         if size not in (None, 1) and not label:
@@ -236,33 +245,3 @@ def _check_producer_name(group: str, role: str) -> None:
             f"the producer of shared group {group!r} would be in group {producer_group(group)!r}, which isn't a valid "
             f"label: label the pods with a {GROUP_LABEL} of at most {LONGEST_LABEL - len(PRODUCER_SUFFIX)} characters"
         )
-
-
-def _warnings(
-    annotations: Mapping[str, str], labels: Mapping[str, str], asks_for_qpu: bool, grouped: bool
-) -> list[str]:
-    found = []
-    mode = annotations.get(COORDINATION_ANNOTATION)
-    if mode not in (None, SHARED, INDEPENDENT):
-        found.append(
-            f"annotation {COORDINATION_ANNOTATION} is {mode[:LONGEST_SHOWN]!r} and counts as {INDEPENDENT!r}: write "
-            f"{SHARED!r} or {INDEPENDENT!r}"
-        )
-    if mode == SHARED and not grouped:
-        found.append(
-            f"annotation {COORDINATION_ANNOTATION} is {SHARED!r}, but the pod is in no group: add the label "
-            f"{GROUP_LABEL}"
-        )
-    if mode in (None, INDEPENDENT) and annotations.get(ROLE_ANNOTATION):
-        found.append(
-            f"annotation {ROLE_ANNOTATION} has no effect, because the job isn't shared: add the annotation "
-            f"{COORDINATION_ANNOTATION}={SHARED}"
-        )
-    observe = labels.get(OBSERVE_LABEL)
-    if observe == "true" and mode != SHARED and not asks_for_qpu:
-        found.append(
-            f"label {OBSERVE_LABEL} has no effect, because the pod requests no {RESOURCE_PREFIX}{QPU}: request one"
-        )
-    if observe not in (None, "true", "false"):
-        found.append(f'label {OBSERVE_LABEL} is {observe!r} and counts as "false": write "true" to observe')
-    return found

@@ -13,11 +13,20 @@ from fluence_extender.cluster.port import Regarding
 from fluence_extender.gangs.execution.actions import RecordEvent
 from fluence_extender.gangs.membership.conventions.membership import Workloads, annotated_size, job_of
 from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.model.coordination import QPU
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.hints import Hints
 from fluence_extender.model.names import GROUP_LABEL
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.pod_keys import NO_SUCH_KEY, UNGROUPED, UNSIZED, lacks_size, meant, remarks
+from fluence_extender.model.pod_keys import (
+    NO_SUCH_KEY,
+    UNGROUPED,
+    UNSIZED,
+    coordination_remarks,
+    lacks_size,
+    meant,
+    remarks,
+)
 from fluence_extender.model.reason import Reason
 
 NO_EFFECT = "NoEffect"
@@ -52,6 +61,9 @@ def remarks_on(
         before = pod
         found.update(dict.fromkeys(missing_on(pod, gang.key.convention, gang.size)))
         found.update(dict.fromkeys(islice(remarks(pod.labels, pod.annotations, instead), most)))
+        grouped = bool(pod.labels.get(GROUP_LABEL)) or pod.owner is not None
+        coordinated = coordination_remarks(pod.labels, pod.annotations, QPU in pod.devices, grouped)
+        found.update(dict.fromkeys(coordinated))
         job = job_of(pod, workloads)
         if job is not None and job.remark:
             found[job.remark] = None

@@ -29,9 +29,11 @@ def refuse(code: int, message: str = "", **details: Any) -> Handler:
     return handler
 
 
-def answer(body: Any, code: int = 200) -> Handler:
+def answer(body: Any, code: int = 200, warning: str = "") -> Handler:
+    headers = {"Warning": warning} if warning else {}
+
     async def handler(request: web.Request) -> web.StreamResponse:
-        return web.json_response(body, status=code)
+        return web.json_response(body, status=code, headers=headers)
 
     return handler
 

@@ -23,6 +23,7 @@ from fluence_extender.cluster.errors import (
     Unforeseeable,
 )
 from fluence_extender.cluster.port import BINDS_FOR
+from fluence_extender.cluster.reads import try_pod
 from fluence_extender.cluster.resumables import RESUMABLES
 from fluence_extender.model.names import (
     COMPLETION_INDEX,
@@ -468,3 +469,21 @@ async def test_met_dependencies_are_recorded_by_a_patch_of_annotations_alone(
     await cluster.note_job(thing, {"ok:job/prep"})
     noted = {MET_ANNOTATION: "u1 ok:job/prep"}
     assert server.bodies == [{"metadata": {"uid": "u1", "annotations": noted}}]
+
+
+async def test_warnings_of_a_trial_are_read(server: FakeApiServer, connection: Connection) -> None:
+    server.scripts[POST].append(answer({"metadata": {}, "spec": {}}, warning='299 - "unknown \\"mode\\""'))
+    trial = await try_pod(connection, first_pod(MANIFEST), "try it")
+    assert trial.warnings == ('unknown "mode"',)
+
+
+async def test_field_that_does_not_exist_is_refused_in_the_words_of_the_api_server(
+    server: FakeApiServer, connection: Connection
+) -> None:
+    words = 'strict decoding error: unknown field "spec.containers[0].resorces"'
+    server.scripts[POST].append(refuse(400, words))
+    with pytest.raises(ClusterError) as raised:
+        await try_pod(connection, first_pod(MANIFEST), "try it", strict=True)
+    assert not isinstance(raised.value, Unforeseeable)
+    assert raised.value.words == words
+    assert server.requests == [("POST", POST[1], {"dryRun": "All", "fieldValidation": "Strict"})]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.gangs.reporting.remarks import NO_EFFECT, remarks_on
+from fluence_extender.model.coordination import COORDINATION_ANNOTATION, OBSERVE_LABEL, ROLE_ANNOTATION
 from fluence_extender.model.names import DOMAIN, DURATION_ANNOTATION, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Owner
 from fluence_extender.model.pod_keys import UNSIZED
+from fluence_extender.model.reason import ReasonCode
 from tests.core.values import asks, node
 from tests.unit.gangs.conftest import MakeWorld
 
@@ -76,3 +80,38 @@ def test_the_reason_of_a_jobs_gang_stands_on_the_job_and_on_one_pod(world: MakeW
         ("Job", "train"),
         ("Pod", "train-0"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "why"),
+    [
+        ({}, {COORDINATION_ANNOTATION: "batch"}, "is 'batch', which isn't a mode"),
+        (
+            {GROUP_LABEL: "g" * 63},
+            {COORDINATION_ANNOTATION: "shared", GROUP_SIZE_ANNOTATION: "2"},
+            "at most 54",
+        ),
+        ({}, {COORDINATION_ANNOTATION: "shared", ROLE_ANNOTATION: "boss"}, "is 'boss', which isn't a role"),
+    ],
+)
+def test_job_whose_coordination_cannot_be_had_does_not_start(
+    labels: dict[str, str], annotations: dict[str, str], why: str, world: MakeWorld
+) -> None:
+    w = world(node("n0"))
+    for number in range(2):
+        w.pod(f"vqe-{number}", owner=JOB, labels=labels, annotations=annotations)
+    w.advance(5)
+    reason = w.gang(labels.get(GROUP_LABEL, "vqe-0")).reason
+    assert reason is not None
+    assert reason.code is ReasonCode.INVALID_REQUEST
+    assert why in reason.text
+    assert not [pod for pod in w.cluster.pods() if pod.node]
+
+
+def test_label_about_a_task_that_the_pods_of_a_job_do_not_submit_is_told_on_the_job(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.pod("sweep-0", owner=JOB, labels={OBSERVE_LABEL: "true"})
+    w.advance(5)
+    (told,) = [one for one in w.cluster.events if one.reason == NO_EFFECT]
+    assert (told.regarding.kind, told.regarding.name) == ("Job", "sweep")
+    assert "because the pod requests no" in told.message

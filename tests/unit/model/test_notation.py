@@ -22,14 +22,47 @@ WHEN = datetime(2026, 6, 30, 9, 5, 7, 89_000, UTC)
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("90", 90), ("1.5", 1.5), ("45s", 45), ("15m", 900), ("1h30m", 5400), ("2d", 172_800), (" 1h ", 3600)],
+    [
+        ("90", 90),
+        ("1.5", 1.5),
+        ("45s", 45),
+        ("15m", 900),
+        ("1h30m", 5400),
+        ("1.5h", 5400),
+        ("2d", 172_800),
+        (" 1h ", 3600),
+        ("1-00:00:00", 86_400),
+        ("1-12", 129_600),
+        ("2-03:30", 185_400),
+        ("01:30:00", 5400),
+        ("PT1H30M", 5400),
+        ("P1DT30S", 86_430),
+    ],
 )
 def test_duration_is_read_in_seconds(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize(
-    "text", ["", "0", "0s", "-5", "soon", "1 h", "1h 30m", "5w", "1e9", "9" * 40, "\u0665s\u0665"]
+    "text",
+    [
+        "",
+        "0",
+        "0s",
+        "-5",
+        "soon",
+        "1 h",
+        "1h 30m",
+        "5w",
+        "1e9",
+        "9" * 40,
+        "01:30",
+        "1h30",
+        "P",
+        "PT",
+        "00:00:00",
+        "\u0665s\u0665",
+    ],
 )
 def test_any_other_text_is_not_a_duration(text: str) -> None:
     assert parse_duration(text) is None

@@ -39,6 +39,11 @@ resources:
   - {type: accelerator, name: chip1, parent: n1, with: [{type: lane, count: 2}]}
 """
 
+NO_THREE = (
+    "unsatisfiable: no backend has 3 qpu (the most is 2), and all qpu of a pod come from one backend: ask for less in "
+    "each pod"
+)
+
 
 def plan(planner: Planner, pods: Sequence[Pod], gang: object = "gang") -> tuple[Assignment, ...]:
     return planner.plan([Demand(one) for one in pods], gang)
@@ -192,9 +197,10 @@ def test_members_share_pools_and_each_whole_device_serves_one(bench: MakeBench) 
             {"simulator": 4},
             {},
             ReasonCode.UNSATISFIABLE,
-            "unsatisfiable: no backend has 4 simulator (the most is 3)",
+            "unsatisfiable: no backend has 4 simulator (the most is 3), and all simulator of a pod come from one "
+            "backend: ask for less in each pod",
         ),
-        ({"qpu": 3}, {}, ReasonCode.UNSATISFIABLE, "unsatisfiable: no backend has 3 qpu (the most is 2)"),
+        ({"qpu": 3}, {}, ReasonCode.UNSATISFIABLE, NO_THREE),
         (
             {"laser": 1},
             {},
@@ -226,9 +232,7 @@ resources:
   - {type: box, name: b, with: [{type: qpu, count: 2, with: [{type: qubit, count: 1}]}]}
 """
     planner, _, _ = bench([node("n0")], two)
-    assert refused(planner, [pod(devices={"qpu": 3})]).reason.text == (
-        "unsatisfiable: no backend has 3 qpu (the most is 2)"
-    )
+    assert refused(planner, [pod(devices={"qpu": 3})]).reason.text == (NO_THREE)
 
 
 def test_device_on_a_node_decides_the_node_of_its_pod(bench: MakeBench) -> None:

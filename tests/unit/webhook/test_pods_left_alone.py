@@ -71,10 +71,13 @@ def test_shared_group_whose_producer_group_has_no_valid_name() -> None:
     assert admitted(grouped(container(asks={QPU: "1"}), group="g" * 54, mode="shared", index="0"))
 
 
-def test_unknown_mode_counts_as_independent_with_a_warning() -> None:
+def test_unknown_mode_is_warned_of_and_gets_no_roles() -> None:
     body = grouped(container(asks={QPU: "1"}), mode="Shared", index="1")
     outcome = mutate(body, REQUEST, ALL, CONTEXT)
-    assert "counts as 'independent': write 'shared' or 'independent'" in outcome.warnings[-1]
+    assert (
+        "isn't a mode: write 'shared' or 'independent'; until then the pod isn't placed"
+        in outcome.warnings[-1]
+    )
     assert "schedulingGates" not in applied(body, outcome)["spec"]
 
 

@@ -1,0 +1,164 @@
+"""What `simulate` says of random manifests is what then happens to them on the real control plane.
+
+Each manifest is asked about, created, watched and deleted. ``SIMULATED`` is how many are tried (``make predictions``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+from tests.e2e.harness import Cluster, Manifest, Namespace, job, node_of, wait_for
+from tests.e2e.installation import Installation
+from tests.e2e.nodes import NodeFactory
+from tests.e2e.service import Fluence
+from tests.e2e.workloads import deployment, gang, labelled, ours
+from tests.localcluster import ApiError
+
+TRIED = int(os.environ.get("SIMULATED", "24"))
+DISTINCT = 4
+"""Each seed makes its manifests, in turn: a fourth of all with each."""
+
+QUIET = 1.5
+"""Seconds for which nothing more is bound, before a manifest counts as one that doesn't fit."""
+
+RUNTIME = "simulated-runtime"
+
+
+@pytest.fixture
+def admitted(cluster: Cluster, namespace: Namespace) -> Iterator[None]:
+    """A LimitRange in the namespace, and a RuntimeClass with an overhead."""
+    runtime = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": RUNTIME},
+        "handler": "runc",
+        "overhead": {"podFixed": {"cpu": "750m"}},
+    }
+    limits = {"type": "Container", "defaultRequest": {"cpu": "1500m"}}
+    cluster.apply(runtime)
+    namespace.create(
+        {
+            "apiVersion": "v1",
+            "kind": "LimitRange",
+            "metadata": {"name": "usual"},
+            "spec": {"limits": [limits]},
+        }
+    )
+    yield
+    cluster.api.delete(f"/apis/node.k8s.io/v1/runtimeclasses/{RUNTIME}")
+
+
+def pod_of(dice: Random, name: str) -> Manifest:
+    """A pod with requests, limits alone or neither, perhaps with an overhead, a port of its node or a missing class."""
+    pod = ours(name)
+    cpu = dice.choice(("500m", "1", "1500m", "2", "3", "4", "4500m"))
+    kind = dice.choice(("requests", "limits", "whole", "none"))
+    container = pod["spec"]["containers"][0]
+    container["resources"] = {kind: {"cpu": cpu}} if kind in ("requests", "limits") else {}
+    if kind == "whole":
+        pod["spec"]["resources"] = {"limits": {"cpu": cpu}}
+    if dice.random() < 0.2:
+        pod["spec"]["runtimeClassName"] = dice.choice((RUNTIME, RUNTIME, RUNTIME, "missing"))
+    if dice.random() < 0.2:
+        pod["spec"]["hostNetwork"] = True
+        container["ports"] = [{"containerPort": 9000}]
+    if dice.random() < 0.1:
+        pod["spec"]["priorityClassName"] = dice.choice(("missing", "system-node-critical"))
+    if dice.random() < 0.1:
+        container["resources"].setdefault("limits", {})["example.com/npu"] = dice.choice(("1", "2.5"))
+    if dice.random() < 0.15:
+        pod["spec"]["nodeSelector"] = {"simulated": dice.choice(("yes", "no"))}
+    return pod
+
+
+def manifests_of(dice: Random, name: str) -> list[Manifest]:
+    """A Job of one gang or of loose pods, a Deployment, or a gang of pods."""
+    count = dice.randint(1, 6)
+    pod = pod_of(dice, name)
+    match dice.choice(("gang", "indexed", "job", "deployment", "pods")):
+        case "gang":
+            return [job(name, labelled(pod, name), parallelism=count, completionMode="Indexed")]
+        case "indexed":
+            return [job(name, pod, parallelism=count, completionMode="Indexed")]
+        case "job":
+            return [job(name, pod, parallelism=count, completions=count + dice.randint(0, 3))]
+        case "deployment":
+            return [deployment(name, pod, count)]
+        case _:
+            members = gang(name, count)
+            for member in members:
+                member["spec"] = json.loads(json.dumps(pod["spec"]))
+            return members
+
+
+def simulated(installation: Installation, namespace: Namespace, manifests: list[Manifest]) -> dict[str, Any]:
+    url = f"{installation.stack.api_url}/v1/simulate?namespace={namespace.name}"
+    request = Request(url, json.dumps(manifests).encode(), {"Content-Type": "application/json"})
+    with urlopen(request, timeout=60) as answer:
+        document: dict[str, Any] = json.load(answer)
+    return document
+
+
+def bound_in_the_end(namespace: Namespace, expected: int) -> int:
+    """How many pods are bound, once it is as many as ``expected`` or no more have come for a while."""
+    most, since = 0, time.monotonic()
+    while time.monotonic() < since + QUIET or (most < expected and time.monotonic() < since + 20):
+        bound = sum(bool(node_of(pod)) for pod in namespace.pods())
+        if bound > most:
+            most, since = bound, time.monotonic()
+        time.sleep(0.1)
+    return most
+
+
+def created(namespace: Namespace, manifests: list[Manifest]) -> bool:
+    """Create the manifests; return whether the API server took them."""
+    try:
+        namespace.create(*manifests)
+    except ApiError as error:
+        if error.status not in (403, 422):
+            raise
+        return False
+    return True
+
+
+def deleted(namespace: Namespace, fluence: Fluence) -> None:
+    """Delete all workloads and wait until nothing is held."""
+    for path in ("apis/batch/v1/{}/jobs", "apis/apps/v1/{}/deployments", "api/v1/{}/pods"):
+        at = f"/{path.format(f'namespaces/{namespace.name}')}"
+        namespace.api.request(
+            "DELETE", at, query={"propagationPolicy": "Background", "gracePeriodSeconds": "0"}
+        )
+    wait_for(lambda: not namespace.pods() and not fluence.allocations(namespace.name), what="all to be gone")
+    wait_for(lambda: not fluence.gangs(namespace.name), what="no gang to be left")
+
+
+@pytest.mark.parametrize("seed", range(DISTINCT))
+def test_what_simulate_says_comes_true(
+    seed: int,
+    fluence: Fluence,
+    namespace: Namespace,
+    own_nodes: NodeFactory,
+    installation: Installation,
+    admitted: None,
+) -> None:
+    own_nodes(2, cpu="4", labels={"simulated": "yes"})
+    own_nodes(1, cpu="4", extended={"example.com/npu": "2"})
+    dice = Random(seed)
+    for number in range(TRIED // DISTINCT):
+        manifests = manifests_of(dice, f"case-{seed}-{number}")
+        said = simulated(installation, namespace, manifests)
+        expected = sum(one["members"] for one in said["gangs"] if one["fits"])
+        if created(namespace, manifests):
+            bound = bound_in_the_end(namespace, expected)
+            assert bound == expected, (manifests, said, fluence.gangs(namespace.name))
+        else:
+            assert expected == 0, (manifests, said)
+        deleted(namespace, fluence)
