@@ -70,6 +70,9 @@ LARGEST_POD = 2**20
 PLACING = ("nodeName", "schedulingGates")
 """The fields of a pod's spec by which somebody else decides when and where it runs."""
 
+QUEUE_OBJECTS = ("Queue", "Reservation")
+"""The kinds of objects that rule the queue, which belong to administrators."""
+
 NAMED_OBJECTS = 4
 """The most objects without pods that an error names."""
 
@@ -182,6 +185,8 @@ def read_question(manifests: list[Manifest], namespace: str = "default") -> Ques
             _add_templates(question, manifest, maker, roles, others)
         elif manifest["kind"] in CLAIMS:
             question.claims.append(CLAIMS[manifest["kind"]](as_json(manifest)))
+        elif manifest["kind"] in QUEUE_OBJECTS:
+            question.notes.append(f"{full_name(manifest)} counts once it is in the cluster: apply it first")
         elif described is None and manifest["kind"] not in ADMISSION_KINDS:
             question.ignored.append(full_name(manifest))
     if not question.templates:

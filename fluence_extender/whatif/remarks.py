@@ -35,6 +35,8 @@ CLUSTER_WIDE = frozenset(
         "Node",
         "PersistentVolume",
         "PriorityClass",
+        "Queue",
+        "Reservation",
         "ResourceFlavor",
         "RuntimeClass",
         "StorageClass",

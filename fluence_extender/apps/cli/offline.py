@@ -6,7 +6,7 @@ Invariant: the question is answered by the same code as on a live cluster. Only 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,10 +17,18 @@ from fluence_extender.apps.extender.app import run
 from fluence_extender.apps.extender.engines import Engine
 from fluence_extender.apps.settings import Settings
 from fluence_extender.cluster.budgets import Budget, decode_budget
+from fluence_extender.cluster.decode.devices import (
+    decode_device_class,
+    decode_resource_claim,
+    decode_resource_claim_template,
+    decode_resource_slice,
+)
 from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.node import decode_node
 from fluence_extender.cluster.decode.objects import ObjectHead
 from fluence_extender.cluster.decode.pod import decode_pod
+from fluence_extender.cluster.decode.queue import decode_priority_class, decode_queue, decode_reservation
+from fluence_extender.cluster.decode.resource_quota import decode_resource_quota
 from fluence_extender.cluster.port import ResourcesFile, TryPod, Watched
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.embeddedcluster.session import EmbeddedSession
@@ -33,6 +41,17 @@ from fluence_extender.kinds.defaults import AdmissionObjects
 from fluence_extender.kinds.pod_sets import BadManifest, Json
 from fluence_extender.model.node import Node
 from fluence_extender.whatif.manifests import workload
+
+DECODERS: Mapping[str, Callable[[bytes], Watched]] = {
+    "Job": decode_job,
+    "Queue": decode_queue,
+    "Reservation": decode_reservation,
+    "ResourceQuota": decode_resource_quota,
+    "ResourceSlice": decode_resource_slice,
+    "DeviceClass": decode_device_class,
+    "ResourceClaim": decode_resource_claim,
+    "ResourceClaimTemplate": decode_resource_claim_template,
+}
 
 
 @dataclass(slots=True)
@@ -85,12 +104,14 @@ def _add(cluster: ClusterObjects, kind: str, raw: bytes, number: int) -> None:
         case "Pod":
             pod = decode_pod(raw)
             cluster.watched.append(pod if pod.uid else replace(pod, uid=f"pod-{number}"))
-        case "Job":
-            cluster.watched.append(decode_job(raw))
         case "PodDisruptionBudget":
             cluster.budgets = [*(cluster.budgets or ()), decode_budget(raw)]
         case _ if kind in ADMISSION_KINDS:
             cluster.admission.append({**msgspec.json.decode(raw), "kind": kind})
+            if kind == "PriorityClass":
+                cluster.watched.append(decode_priority_class(raw))
+        case _ if kind in DECODERS:
+            cluster.watched.append(DECODERS[kind](raw))
         case _:
             described = workload(kind, raw)
             if described is not None:
