@@ -13,7 +13,7 @@ SCRIPTS := .ci/install .ci/lock .ci/run tests/kind/run.sh deploy/image/install d
 # More arguments for the tool behind a target: make test ARGS="-k gang", make demo ARGS="--keep"
 ARGS :=
 
-.PHONY: help install check quick test controlplane nightly scenarios releases demo bench chaos attacks throughput peers fuzz \
+.PHONY: help install check quick test controlplane nightly scenarios releases demo bench chaos attacks predictions throughput peers fuzz \
 	node-test kind-test image sidecar-image base-image image-test manifests chart lock docs with-docs with-tests with-checks
 
 help: ## What there is to make
