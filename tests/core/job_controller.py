@@ -242,9 +242,9 @@ class JobController:
         if self.quota == 0:
             return
         there = {index_of(pod) for pod in pods if not pod.finished}
-        for index in range(job.completions or 0):
-            if index not in there and index not in known:
-                self._create(job, index)
+        missing = [index for index in range(job.completions or 0) if index not in {*there, *known}]
+        for index in missing[: max(job.parallelism - len(there), 0)]:
+            self._create(job, index)
 
     def _sync_array(self, job: Job, pods: list[Pod]) -> None:
         succeeded = sum(1 for pod in pods if pod.phase == "Succeeded")

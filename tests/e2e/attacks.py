@@ -285,6 +285,12 @@ def forge_reviews(scene: Scene, webhooks: Sequence[str]) -> None:
         list(pool.map(send, range(WRITERS)))
 
 
+def make_large_pods(scene: Scene, count: int) -> None:
+    """Create small pods with annotations of 200 KB: each write about one costs the API server as much as dozens."""
+    note = {"example.com/note": "x" * 200_000}
+    scene.create(ours(f"large-{number}", cpu="1m", annotations=note) for number in range(count))
+
+
 CASES = (
     Case("programs in claims", claim_programs, 1, 20, install_devices),
     Case("dependencies", depend_on_each_other, 300, 2000),
@@ -296,5 +302,6 @@ CASES = (
     Case("foreseen pods", announce_many_pods, 20_000, 20_000),
     Case("large gang that changes", edit_large_gang, 500, 10_000),
     Case("large Job that changes", edit_large_job, 15_000, 15_000),
+    Case("large pods", make_large_pods, 60, 300),
     Case("bearer tokens", send_tokens, 500, 20_000),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 
@@ -48,6 +49,7 @@ from fluence_extender.gangs.execution.actions import (
 )
 from fluence_extender.gangs.execution.fence import Fence
 from fluence_extender.gangs.execution.job_writes import LONGEST_EVENT, JobWrites
+from fluence_extender.gangs.execution.slots import FairSlots, slots_of
 from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.model.gang import HistoryKind
@@ -100,7 +102,7 @@ class Executor:
         self._preemption = lifecycle.preemption
         self._fence = fence
         self._wake = wake
-        self._writes = asyncio.Semaphore(AT_ONCE)
+        self._writes = FairSlots(AT_ONCE)
         self._evictions = asyncio.Semaphore(EVICTIONS_AT_ONCE)
         self._reports = asyncio.Semaphore(REPORTS_AT_ONCE)
         self._jobs = JobWrites(registry, lifecycle, fence, self._later)
@@ -113,22 +115,23 @@ class Executor:
         for action in actions:
             match action:
                 case Clear(pod):
-                    clears.append(self._spawn(pod.uid, self._clear(pod), ()))
+                    clears.append(self._spawn(pod.uid, self._clear(pod), (), self._turn(pod)))
                 case Steer(pod, node, pin):
-                    self._spawn(pod.uid, self._steer(pod, node, pin), tuple(clears))
+                    self._spawn(pod.uid, self._steer(pod, node, pin), tuple(clears), self._turn(pod))
                 case RecordEvent():
                     self.record_event(action)
                 case NominateGated(pod, node):
-                    self._spawn(pod.uid, self._nominate_gated(pod, node), tuple(clears))
+                    work = self._nominate_gated(pod, node)
+                    self._spawn(pod.uid, work, tuple(clears), self._turn(pod))
                 case AskBudgets():
-                    self._spawn("", self._ask_budgets(action), ())
+                    self._spawn("", self._ask_budgets(action), (), self._writes.taken(""))
                 case CountAgain(pod):
-                    self._spawn(pod.uid, self._count(pod), ())
+                    self._spawn(pod.uid, self._count(pod), (), self._turn(pod))
                 case Evict(pod):
                     self._spawn(pod.uid, self._evict(action), (), self._evictions)
                 case Foresee() | Resume() | HoldJob() | Requeue() | GateJobs() | NoteJob():
-                    subject, slots = self._jobs.subject(action), self._jobs.slots(action)
-                    self._spawn(subject, self._jobs.carry_out(action), (), slots)
+                    turn = self._jobs.slots(action) or self._writes.taken(self._jobs.namespace(action))
+                    self._spawn(self._jobs.subject(action), self._jobs.carry_out(action), (), turn)
                 case KeepNode(node, keys):
                     self._spawn(f"node {node.name}", self._keep(node, keys), (), self._reports)
                 case _:
@@ -151,16 +154,20 @@ class Executor:
         """Wait for the writes under way."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def _turn(self, pod: Pod) -> AbstractAsyncContextManager[None]:
+        """Return the turn of a write about a pod."""
+        return self._writes.taken(pod.namespace, slots_of(pod))
+
     def _spawn(
         self,
         uid: str,
         work: Coroutine[Any, Any, None],
         after: tuple[asyncio.Task[None], ...],
-        slots: asyncio.Semaphore | None = None,
+        turn: AbstractAsyncContextManager[None],
     ) -> asyncio.Task[None]:
-        """Start ``work`` once the tasks ``after`` and the last one for the pod ``uid`` have ended."""
+        """Start ``work`` in its ``turn``, once the tasks ``after`` and the last one for the pod ``uid`` have ended."""
         earlier = (*after, self._last[uid]) if uid in self._last else after
-        task = asyncio.create_task(self._ordered(work, earlier, slots or self._writes))
+        task = asyncio.create_task(self._ordered(work, earlier, turn))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         # A task that is cancelled before its first step never gets to its work.
@@ -178,13 +185,13 @@ class Executor:
         self,
         work: Coroutine[Any, Any, None],
         earlier: tuple[asyncio.Task[None], ...],
-        slots: asyncio.Semaphore,
+        turn: AbstractAsyncContextManager[None],
     ) -> None:
         try:
             waiting = [task for task in earlier if not task.done()]
             if waiting:
                 await asyncio.wait(waiting)
-            async with slots:
+            async with turn:
                 await work
         except NotLeading as refused:
             log.debug("not written", reason=str(refused))

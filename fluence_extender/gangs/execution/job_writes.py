@@ -71,6 +71,16 @@ class JobWrites:
             case _:
                 return action.job.uid
 
+    def namespace(self, action: JobAction) -> str:
+        """Return the namespace of the objects that the action writes to, "" for our own."""
+        match action:
+            case GateJobs():
+                return ""
+            case Requeue(_, jobs):
+                return jobs[0].namespace
+            case _:
+                return action.job.namespace
+
     def slots(self, action: JobAction) -> asyncio.Semaphore | None:
         """Return the semaphore that limits such actions, None if the limit of all writes is enough."""
         return self._foreseeing if isinstance(action, Foresee) else None

@@ -204,7 +204,13 @@ class JobPods:
             return {index: "" for index in range(self.indexes) if not (self.pinned and self._taken(index))}
         if job.suspended:
             return {}
-        return {index: node for index, node in enumerate(job.nodes) if node and not self._taken(index)}
+        planned = ((index, node) for index, node in enumerate(job.nodes[: job.completions]) if node)
+        missing = ((index, node) for index, node in planned if not self._taken(index))
+        return dict(islice(missing, max(job.parallelism - self._alive(), 0)))
+
+    def _alive(self) -> int:
+        """Return how many of its pods haven't ended. The Job controller has no more than its parallelism."""
+        return sum(not pod.finished for some in self.pods.values() for pod in some.values())
 
     def pending(self) -> list[str]:
         """Return the uids of its pods that have no node yet, real and foreseen ones."""

@@ -64,6 +64,36 @@ def test_pod_that_comes_long_after_the_plan_is_left_to_kube_scheduler(world: Mak
 
 
 @pytest.mark.parametrize(
+    "spec",
+    [
+        {"parallelism": 2, "completions": 2},
+        {"parallelism": 2},
+        {"parallelism": 0},
+    ],
+    ids=["fewer indexes", "fewer at once", "none at once"],
+)
+def test_job_that_becomes_smaller_gives_back_what_no_pod_will_take(
+    spec: dict[str, int], world: MakeWorld
+) -> None:
+    w = world(node("n0"))
+    job = w.jobs.submit("a", 4)
+    w.advance(2)
+    w.change_job(job, **spec)
+    # The Job controller deletes the pods with the highest indexes.
+    for pod in w.jobs.pods(job)[spec["parallelism"] :]:
+        w.cluster.remove(pod)
+    w.advance(2)
+    assert len(w.controller.ledger.allocations) == spec["parallelism"]
+    w.restart()
+    w.advance(2)
+    assert len(w.controller.ledger.allocations) == spec["parallelism"]
+    other = w.jobs.submit("b", 4 - spec["parallelism"])
+    w.advance(5)
+    assert w.jobs.nodes(other) == ["n0"] * (4 - spec["parallelism"])
+    check(w)
+
+
+@pytest.mark.parametrize(
     ("repels", "kept_away"), [(("default",), True), (("*",), True), (("other",), False), ((), False)]
 )
 def test_pods_that_others_may_keep_away_are_left_to_kube_scheduler(
