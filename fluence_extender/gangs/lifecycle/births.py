@@ -551,6 +551,12 @@ class Births:
             if place is not None and self._job(pod, place[0]) is not None:
                 self.gate(place[0], f"{pod.name} has no place on {pod.pinned_to} any more")
 
+    def gate_rejected(self, pod: Pod) -> None:
+        """Gate the Job of a pod that its kubelet has rejected: a pod with the same node would be rejected, too."""
+        place = completion_index(pod)
+        if place is not None and self._job(pod, place[0]) is not None:
+            self.gate(place[0], f"the kubelet of {pod.node} rejected {pod.name}")
+
 
 def _complete(gang: Gang) -> bool:
     """Return whether the gang has or had all its members; until then, a member without a place hasn't lost one."""

@@ -49,6 +49,7 @@ from fluence_extender.gangs.lifecycle.pins import forget_displaced
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.lifecycle.refusals import last_verdicts
 from fluence_extender.gangs.lifecycle.refused_births import RefusedBirths
+from fluence_extender.gangs.lifecycle.rejections import Rejections, rejected_now
 from fluence_extender.gangs.lifecycle.requeues import Requeues
 from fluence_extender.gangs.lifecycle.resting import (
     Resting,
@@ -101,6 +102,7 @@ class Lifecycle:
         self.admission = self.queue.admission
         self._places = Places(registry, ledger, planner, clock, preemptions.passes, self.queue.avoided)
         self._resting = Resting(registry, self._places, limits, clock)
+        self._rejections = Rejections(clock)
         self._group_reports = GroupReports(registry, registry.gone.clock)
         self.job_reports = JobReports(registry)
         self.requeues = Requeues(registry, self.queue.settings)
@@ -141,6 +143,10 @@ class Lifecycle:
         if pod.refusal:
             verdicts = last_verdicts(pod.refusal, member.refusals.verdicts)
             member.refusals = replace(member.refusals, verdicts=verdicts)
+        if rejected_now(pod, before):
+            self._rejections.note(pod)
+        elif before is None and not (pod.finished or pod.node or pod.foreseen):
+            self._leave_out(member)
         if pod.finished:
             move(gang, member, MemberEvent.END, detail=f"the pod has {pod.phase.lower()}")
             self._ledger.release(pod.uid)
@@ -162,6 +168,14 @@ class Lifecycle:
             if member.state is not BOUND:
                 self._places.leave_if_unfit(gang, member)
             self._nomination_changed(gang, member)
+
+    def _leave_out(self, member: Member) -> None:
+        """Bar the nodes whose kubelets have rejected other pods of a new pod's owner."""
+        nodes = self._rejections.left_out(member.pod)
+        if nodes:
+            member.refusals = replace(member.refusals, barred={**member.refusals.barred, **nodes})
+            for node in nodes:
+                self._resting.barred(member, node, self._clock())
 
     def _holds_as_bound(self, member: Member) -> bool:
         """Return whether a bound pod holds its node and, when it is first seen there, the devices that it records.

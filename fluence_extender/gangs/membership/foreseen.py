@@ -202,7 +202,7 @@ class JobPods:
             if any(not pod.finished for some in self.pods.values() for pod in some.values()):
                 return {}
             return {index: "" for index in range(self.indexes) if not (self.pinned and self._taken(index))}
-        if job.suspended:
+        if job.suspended or not isinstance(job, Job):
             return {}
         planned = ((index, node) for index, node in enumerate(job.nodes[: job.completions]) if node)
         missing = ((index, node) for index, node in planned if not self._taken(index))
