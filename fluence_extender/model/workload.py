@@ -16,11 +16,14 @@ SENT_BACK = -1
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The creator of an object (its annotation ``created-by``), the object's resourceVersion, and its deletion."""
+    """The creator of an object (its annotation ``created-by``), the object's resourceVersion, and its deletion.
+
+    Only the creator is compared, because no size depends on the others.
+    """
 
     by: str = ""
-    version: str = ""
-    deleting: bool = False
+    version: str = field(default="", compare=False)
+    deleting: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +48,13 @@ class WorkloadObject:
 class PodGroup(WorkloadObject):
     """A native PodGroup (scheduling.k8s.io, KEP-4671).
 
-    ``min_count`` is 1 for the basic policy, which isn't a gang. ``levels`` are the node labels whose value all pods
-    must share (spec.schedulingConstraints.topology). ``provenance`` isn't compared, because no size depends on it.
+    ``min_count`` is None for the basic policy, which states no gang. ``levels`` are the node labels whose value all
+    pods must share (spec.schedulingConstraints.topology).
     """
 
-    min_count: int
+    min_count: int | None
     levels: tuple[str, ...] = ()
-    provenance: Provenance = field(default_factory=Provenance, compare=False)
+    provenance: Provenance = field(default_factory=Provenance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +77,14 @@ class MemberStatus:
 class CoschedulingGroup(WorkloadObject):
     """A PodGroup of the coscheduling plugin (scheduling.x-k8s.io).
 
-    ``timeout`` is scheduleTimeoutSeconds, None if it is 0 or unset. ``status`` and ``provenance`` aren't compared,
-    because no size depends on them.
+    ``timeout`` is scheduleTimeoutSeconds, None if it is 0 or unset. ``status`` isn't compared, because no size depends
+    on it.
     """
 
     min_member: int
     timeout: float | None = None
     status: MemberStatus = field(default_factory=MemberStatus, compare=False)
-    provenance: Provenance = field(default_factory=Provenance, compare=False)
+    provenance: Provenance = field(default_factory=Provenance)
 
 
 @dataclass(frozen=True, slots=True)

@@ -270,7 +270,7 @@ def _ref(group: Group) -> Ref:
     return type(group), (group.namespace, group.name)
 
 
-def _size_of(group: Group) -> int:
+def _size_of(group: Group) -> int | None:
     return group.min_count if isinstance(group, PodGroup) else group.min_member
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fluence_extender.model.names import GROUP_SIZE_ANNOTATION
 from tests.e2e.admitted import wait_for_sizes, wait_until_called
 from tests.e2e.harness import Manifest, Namespace, node_of, wait_for
 from tests.e2e.history import History
@@ -68,6 +69,36 @@ def test_pods_of_a_rollout_are_members_of_the_same_gang(
         return len(now) == 4 and not now & before
 
     wait_for(rolled_out, what="the rollout", seen=lambda: fluence.gangs(namespace.name))
+
+
+def test_rollout_of_a_deployment_with_an_annotated_size_goes_on(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(1, cpu="5")
+    web = deployment("serve", ours("x", cpu="1"), 2)
+    web["spec"]["template"]["metadata"].setdefault("annotations", {})[GROUP_SIZE_ANNOTATION] = "2"
+    namespace.create(web)
+    before = {one["metadata"]["uid"] for one in namespace.wait_until_bound(2)}
+    template = {"template": {"metadata": {"annotations": {"example.com/version": "2"}}}}
+    namespace.api.patch(f"{APPS}/{namespace.name}/deployments/serve", {"spec": template})
+
+    def rolled_out() -> bool:
+        now = {one["metadata"]["uid"] for one in namespace.pods() if node_of(one)}
+        return len(now) == 2 and not now & before
+
+    wait_for(rolled_out, what="the rollout", seen=lambda: fluence.gangs(namespace.name))
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_gang_with_a_podgroup_of_ours_follows_its_owner_as_it_is_scaled(
+    kind: str, webhook: Webhook, fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    own_nodes(3, cpu="1")
+    namespace.create(replicated(kind, "web", 4))
+    wait_for_sizes(namespace, {"web": 4})
+    namespace.api.patch(f"{APPS}/{namespace.name}/{kind.lower()}s/web", {"spec": {"replicas": 3}})
+    namespace.wait_until_bound(3)
+    assert fluence.wait_for_state(namespace.name, "web", "bound")["size"] == 3
 
 
 def test_pods_from_before_and_after_an_outage_of_the_webhook_are_one_gang(

@@ -49,14 +49,14 @@ _coscheduling = tolerant_decoder("PodGroup", _Coscheduling, _CoschedulingStatus)
 
 
 def decode_pod_group(raw: bytes) -> PodGroup:
-    """Decode a scheduling.k8s.io PodGroup of any version from v1alpha2 on; the basic policy counts as size 1."""
+    """Decode a scheduling.k8s.io PodGroup of any version from v1alpha2 on; the basic policy states no size."""
     meta, spec, _, problem = _native(raw)
     gang = spec.scheduling_policy.gang if spec.scheduling_policy else None
     constraints = spec.scheduling_constraints
     levels = tuple(one.key for one in (constraints.topology if constraints else None) or () if one.key)
     return PodGroup(
         *meta.identity,
-        min_count=(gang.min_count if gang else None) or 1,
+        min_count=(gang.min_count or 1) if gang else None,
         levels=levels,
         provenance=_provenance(meta),
         submission=meta.submission,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fluence_extender.gangs.membership.conventions.membership import LARGEST_SIZE, Membership
+from fluence_extender.gangs.membership.conventions.owners import deployment_of
 from fluence_extender.gangs.membership.gang import Member
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.names import GATE
@@ -40,9 +41,6 @@ def agreed_size(key: GangKey, memberships: Iterable[tuple[str, Membership]]) -> 
     )
 
 
-TEMPLATE_HASH = "pod-template-hash"
-
-
 def required_size(key: GangKey, members: Sequence[Member]) -> int | Reason:
     """Return the size that all members state or, where pods of one controller differ, that its newest pods state.
 
@@ -71,12 +69,10 @@ def _age(pod: Pod) -> tuple[float, bool]:
 
 def _controller(pod: Pod) -> str:
     """Return what creates such pods, or the pod itself without a controller; a Deployment's ReplicaSets are one."""
-    owner, version = pod.owner, pod.labels.get(TEMPLATE_HASH)
-    if owner is None:
+    if pod.owner is None:
         return f"Pod {pod.uid}"
-    if owner.kind == "ReplicaSet" and version:
-        return f"Deployment {owner.name.removesuffix(version)}"
-    return owner.uid
+    deployment = deployment_of(pod)
+    return f"Deployment {deployment}" if deployment else pod.owner.uid
 
 
 def shortest_patience(memberships: Iterable[Membership]) -> float | None:

@@ -384,9 +384,9 @@ def test_job_that_submits_a_ray_job_is_recognized_by_its_label() -> None:
 
 @pytest.mark.parametrize(
     ("policy", "minimum"),
-    [({"gang": {"minCount": 8}}, 8), ({"basic": {}}, 1), ({}, 1), ({"gang": {}}, 1), (None, 1)],
+    [({"gang": {"minCount": 8}}, 8), ({"basic": {}}, None), ({}, None), ({"gang": {}}, 1), (None, None)],
 )
-def test_minimum_of_a_pod_group_is_read(policy: Any, minimum: int) -> None:
+def test_minimum_of_a_pod_group_is_read(policy: Any, minimum: int | None) -> None:
     assert decode_pod_group(raw({"schedulingPolicy": policy})) == PodGroup(*ME, minimum)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +18,7 @@ from fluence_extender.model.workload import (
     JobSet,
     LeaderWorkerSet,
     PodGroup,
+    Provenance,
     ReplicaSet,
     ReplicatedJob,
     StatefulSet,
@@ -135,6 +137,35 @@ def test_podgroup_rules_once_it_is_there() -> None:
     assert told(body, PodGroup("default", "g", "u", 2)) == (key("g", Convention.POD_GROUP), 2)
     body = coscheduled(manifest("p", {}, {GROUP_SIZE_ANNOTATION: "4"}))
     assert told(body, CoschedulingGroup("default", "g", "u", 2)) == (key("g", Convention.COSCHEDULING), 2)
+
+
+@pytest.mark.parametrize("kind", [PodGroup, CoschedulingGroup])
+@pytest.mark.parametrize(
+    "owner",
+    [
+        ReplicaSet("default", "o", "u", 3),
+        StatefulSet("default", "o", "u", 3),
+        Job("default", "o", "u", 3),
+    ],
+)
+def test_podgroup_that_admission_made_never_overrules_the_owner(
+    kind: type[PodGroup | CoschedulingGroup], owner: Job | ReplicaSet | StatefulSet
+) -> None:
+    link, convention = (
+        (native, Convention.POD_GROUP) if kind is PodGroup else (coscheduled, Convention.COSCHEDULING)
+    )
+    api = "batch/v1" if isinstance(owner, Job) else "apps/v1"
+    body = link(manifest("p", {}, {}, (api, type(owner).__name__, "o")))
+    made = kind("default", "g", "g", 4, provenance=Provenance("fluence-webhook"))
+    assert told(body, owner, made) == (key("g", convention), 3)
+    users = kind("default", "g", "g", 4)
+    assert told(body, owner, users) == (key("g", convention), 4)
+
+
+def test_podgroup_that_becomes_a_users_own_is_looked_at_again() -> None:
+    made = PodGroup("default", "g", "g", 4, provenance=Provenance("fluence-webhook", "1"))
+    assert made == replace(made, provenance=Provenance("fluence-webhook", "2"))
+    assert made != replace(made, provenance=Provenance("", "2"))
 
 
 def test_podgroup_of_another_name_than_the_label_is_waited_for() -> None:

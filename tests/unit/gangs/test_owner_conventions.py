@@ -14,10 +14,12 @@ from fluence_extender.model.workload import (
     JobSet,
     LeaderWorkerSet,
     MpiJob,
+    PodGroup,
     RayCluster,
     ReplicatedJob,
 )
 from tests.core.manifests import (
+    Manifest,
     job_pod,
     job_set_pod,
     leader_worker_pod,
@@ -252,6 +254,25 @@ def test_annotated_pods_of_any_owner_are_a_gang(kind: str) -> None:
     assert is_alone(body)
     body["metadata"]["labels"]["fluence.group-size"] = "2"
     assert told(body)[1] == 2
+
+
+@pytest.mark.parametrize("version", ["pod-template-hash", "rollouts-pod-template-hash"])
+def test_pods_of_both_replica_sets_of_a_rollout_are_one_gang(version: str) -> None:
+    def pod(replica_set: str, label: str) -> Manifest:
+        return manifest(
+            "p", {version: label}, {GROUP_SIZE_ANNOTATION: "2"}, ("apps/v1", "ReplicaSet", replica_set)
+        )
+
+    assert told(pod("serve-1a", "1a")) == told(pod("serve-2b", "2b")) == (key("serve", Convention.OWNER), 2)
+    assert told(pod("serve-1a", "else"))[0] == key("serve-1a", Convention.OWNER, uid="uid-serve-1a")
+
+
+def test_basic_pod_group_states_no_gang() -> None:
+    body = job_pod("j", 0)
+    body["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    job = Job("default", "j", "u", 4, 4, indexed=True)
+    assert told(body, job, PodGroup("default", "g", "u", None)) == (key("j", Convention.JOB), 4)
+    assert told(body, job, PodGroup("default", "g", "u", 1)) == (key("g", Convention.POD_GROUP), 1)
 
 
 def test_size_without_group_or_owner_says_nothing() -> None:

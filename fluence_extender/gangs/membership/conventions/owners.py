@@ -2,7 +2,9 @@
 
 Pods of any one owner (a StatefulSet, a ReplicaSet, …) are a gang if they carry a size. All of them must be created at
 once: a StatefulSet needs ``podManagementPolicy`` Parallel. The size is our annotation or the label
-``fluence.group-size`` of flux-k8s, which may also be a label of their Job.
+``fluence.group-size`` of flux-k8s, which may also be a label of their Job. The ReplicaSets of one Deployment are one
+owner, because a rollout replaces the pods of one by those of another: otherwise the first new pod would wait for others
+that are created only once it is ready.
 
 An Indexed Job that runs all its indexes at once (completions and parallelism are equal and more than 1) is a gang
 without any size. Kubernetes itself would make a gang of such a Job (KEP-5547). Any other Job is a queue of independent
@@ -27,6 +29,9 @@ from fluence_extender.model.names import COMPLETION_INDEX, FLUX_SIZE
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
 
+TEMPLATE_HASHES = ("pod-template-hash", "rollouts-pod-template-hash")
+"""The labels of pods with the version that ends the name of their ReplicaSet: of a Deployment, and of Argo Rollouts."""
+
 
 def sized_owner(pod: Pod, workloads: Workloads) -> Membership | None:
     """Return the membership of an owned pod that carries a size."""
@@ -39,7 +44,18 @@ def sized_owner(pod: Pod, workloads: Workloads) -> Membership | None:
         return None
     if stated[0] == 1:
         return alone(pod)
-    return Membership(GangKey(pod.namespace, pod.owner.name, Convention.OWNER, pod.owner.uid), *stated)
+    deployment = deployment_of(pod)
+    name, uid = (deployment, "") if deployment else (pod.owner.name, pod.owner.uid)
+    return Membership(GangKey(pod.namespace, name, Convention.OWNER, uid), *stated)
+
+
+def deployment_of(pod: Pod) -> str:
+    """Return the Deployment or Rollout that makes such pods, by the name of their ReplicaSet; "" if none does."""
+    owner = pod.owner
+    if owner is None or not owner.is_a("ReplicaSet", "apps"):
+        return ""
+    versions = (f"-{pod.labels[key]}" for key in TEMPLATE_HASHES if pod.labels.get(key))
+    return next((owner.name.removesuffix(one) for one in versions if owner.name.endswith(one)), "")
 
 
 def indexed_job(pod: Pod, workloads: Workloads) -> Membership | None:

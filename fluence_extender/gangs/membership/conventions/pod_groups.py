@@ -1,7 +1,8 @@
 """The two kinds of PodGroup: the native one of scheduling.k8s.io and that of the coscheduling plugin.
 
 A pod names the native PodGroup in ``spec.schedulingGroup`` (KEP-4671). Its ``minCount`` is the size, and nothing on the
-pods overrides it, because kube-scheduler's own gang cycle uses it too.
+pods overrides it, because kube-scheduler's own gang cycle uses it too. A PodGroup of the policy ``basic`` states no
+gang, so the other conventions decide.
 
 The label ``scheduling.x-k8s.io/pod-group`` names the PodGroup of scheduling.x-k8s.io (``minMember``). The MPI Operator,
 Kubeflow Trainer and KubeRay write it when they are configured to gang-schedule. flux-k8s wrote it too, with the size in
@@ -11,7 +12,8 @@ a later stage of a JobSet). Such a group is whole without those pods.
 
 Admission links pods with our group label to a PodGroup of the same name. Until that PodGroup exists, the label is
 enough. While it exists, the label is enough as well: pods that were created while the admission webhook was away are
-members like the others.
+members like the others. The size of a PodGroup that the webhook made follows from the label, and can't always be
+changed (``minCount`` is immutable in Kubernetes 1.36). So the label decides, and not what that PodGroup says.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from fluence_extender.gangs.membership.conventions.membership import (
     read,
 )
 from fluence_extender.model.gang import Convention, GangKey
-from fluence_extender.model.names import COSCHEDULING_NAMES, COSCHEDULING_SIZES, GROUP_LABEL
+from fluence_extender.model.names import COSCHEDULING_NAMES, COSCHEDULING_SIZES, GROUP_LABEL, WEBHOOK_NAME
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason
 from fluence_extender.model.workload import CoschedulingGroup, PodGroup
@@ -47,7 +49,10 @@ def native(pod: Pod, workloads: Workloads) -> Membership | None:
     if group is None:
         stated = awaited("PodGroup", pod.namespace, name, "to exist")
         return labelled.linked(pod, workloads, key) or Membership(key, *stated)
-    return Membership(key, group.min_count, f"PodGroup {key}")
+    if group.min_count is None:
+        return None
+    linked = labelled.linked(pod, workloads, key) if _made_by_us(group) else None
+    return linked or Membership(key, group.min_count, f"PodGroup {key}")
 
 
 def coscheduling(pod: Pod, workloads: Workloads) -> Membership | None:
@@ -61,7 +66,7 @@ def coscheduling(pod: Pod, workloads: Workloads) -> Membership | None:
         # KubeRay labels the pod that submits a RayJob with the name of a PodGroup that it doesn't create.
         return None
     linked = labelled.linked(pod, workloads, GangKey(pod.namespace, name, Convention.COSCHEDULING))
-    if group is None and linked is not None:
+    if linked is not None and (group is None or _made_by_us(group)):
         return linked
     stated = (group.min_member, f"PodGroup {name}") if group is not None else _carried(pod, labels)
     if stated is None and labels is not pod.labels:
@@ -74,6 +79,10 @@ def coscheduling(pod: Pod, workloads: Workloads) -> Membership | None:
     size = _smallest(stated[0], limits)
     key = GangKey(pod.namespace, name, Convention.COSCHEDULING, part=part)
     return Membership(key, size, stated[1], group.timeout if group is not None else None)
+
+
+def _made_by_us(group: PodGroup | CoschedulingGroup) -> bool:
+    return group.provenance.by == WEBHOOK_NAME
 
 
 def _named(labels: Mapping[str, str]) -> str:
