@@ -36,7 +36,7 @@ def admit(
 
     ``gated_jobs`` are the uids of Jobs whose pods are gated whatever nodes they name. With ``bound`` a pod whose Job
     names its node is bound to it, unless the service has to write its Binding. ``objects`` are the cluster's. Raise
-    `Refused`.
+    `PodRefused`.
     """
     return decode_pod(as_json(admitted(pod, resources, gated_jobs, bound, objects).pod or pod))
 

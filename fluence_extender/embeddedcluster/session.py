@@ -11,7 +11,7 @@ from fluence_extender.cluster.port import Json, Kind, Lease, OwnPods, Sink, Trie
 from fluence_extender.embeddedcluster.admission import admitted
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.embeddedcluster.pod_faults import faults, unknown_fields
-from fluence_extender.kinds.defaults import Refused
+from fluence_extender.kinds.defaults import PodRefused
 from fluence_extender.webhook.contract import Outcome
 from fluence_extender.whatif.documents import as_json
 
@@ -81,7 +81,7 @@ class EmbeddedSession:
             try:
                 made = admitted(manifest, cluster.resources, objects=cluster.objects)
                 words = "; ".join(faults(made.pod or manifest))
-            except Refused as refused:
+            except PodRefused as refused:
                 words = str(refused)
         if words:
             error = Invalid(f"{attempt}: {words}", 422)

@@ -24,7 +24,7 @@ BUILT_IN = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_
 CONTAINERS = ("initContainers", "containers")
 
 
-class Refused(Exception):
+class PodRefused(Exception):
     """The API server refuses the pod; the text says why."""
 
 
@@ -55,12 +55,15 @@ class AdmissionObjects:
                 self._ranges.setdefault(namespace, []).extend(limits)
 
     def within_ranges(self, pod: Json) -> Json:
-        """Return the pod with the requests and limits of its LimitRanges. Raise `Refused` if it is out of bounds."""
+        """Return the pod with the requests and limits of its LimitRanges. Raise `PodRefused` if it is out of bounds."""
         limits = self._ranges.get(pod["metadata"]["namespace"], [])
         return {**pod, "spec": _ranged(pod["spec"], [_completed(one) for one in limits])}
 
     def with_classes(self, spec: Json) -> Json:
-        """Return the spec with the priority and the overhead of its classes. Raise `Refused` if it contradicts one."""
+        """Return the spec with the priority and the overhead of its classes.
+
+        Raise `PodRefused` if it contradicts one.
+        """
         return self._with_runtime(self._with_priority(spec))
 
     def missing(self, spec: Mapping[str, Any]) -> str:
@@ -100,7 +103,7 @@ class AdmissionObjects:
             own = spec.get("nodeSelector") or {}
             for key in selector.keys() & own.keys():
                 if selector[key] != own[key]:
-                    raise Refused(
+                    raise PodRefused(
                         f"spec.nodeSelector.{key} is {own[key]}, but its RuntimeClass needs {selector[key]}"
                     )
             added["nodeSelector"] = {**own, **selector}
@@ -170,7 +173,7 @@ def _completed(limit: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _ranged(spec: Json, limits: Iterable[Mapping[str, Any]]) -> Json:
-    """Return the spec with the defaults of LimitRanges. Raise `Refused` if it is out of their bounds."""
+    """Return the spec with the defaults of LimitRanges. Raise `PodRefused` if it is out of their bounds."""
     of_containers = [one for one in limits if one.get("type") == "Container"]
     if not of_containers:
         return spec
@@ -190,7 +193,7 @@ def _within(container: Mapping[str, Any], limits: Iterable[Mapping[str, Any]]) -
         for name, amount in one["defaultRequest"].items():
             requests.setdefault(name, amount)
         for text in _out_of_bounds(one, requests, most):
-            raise Refused(text)
+            raise PodRefused(text)
     return {**container, "resources": {**resources, "requests": requests, "limits": most}}
 
 

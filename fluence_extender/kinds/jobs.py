@@ -12,8 +12,8 @@ from typing import Any
 from fluence_extender.kinds.pod_sets import (
     BadManifest,
     Json,
-    Member,
     PodSet,
+    SetMember,
     count_of,
     reference_to,
     template_of,
@@ -117,7 +117,7 @@ def _one_broker_a_node(name: str) -> Json:
 def _of_job(spec: Mapping[str, Any], name: str, owner: Json) -> PodSet:
     count, indexed = _width(spec), spec.get("completionMode") == "Indexed"
 
-    def members() -> Iterator[Member]:
+    def members() -> Iterator[SetMember]:
         for number in range(max(count, 1)):
             yield _pod_of_job(name, number, indexed, {}, owner)
 
@@ -128,7 +128,7 @@ def _replicated(job_set: str, name: str, replicas: int, spec: Mapping[str, Any])
     """Return the pods of ``replicas`` Jobs. Jobs without pods aren't counted, however many there are."""
     width, indexed = _width(spec), spec.get("completionMode", "Indexed") == "Indexed"
 
-    def members() -> Iterator[Member]:
+    def members() -> Iterator[SetMember]:
         for number in range(max(replicas, 1)):
             job = f"{job_set}-{name}-{number}"
             labels = {
@@ -146,10 +146,10 @@ def _replicated(job_set: str, name: str, replicas: int, spec: Mapping[str, Any])
     return PodSet(_job_template(spec, f"{job_set}-{name}-0", indexed), width and width * replicas, members)
 
 
-def _pod_of_job(name: str, number: int, indexed: bool, labels: Mapping[str, str], owner: Json) -> Member:
+def _pod_of_job(name: str, number: int, indexed: bool, labels: Mapping[str, str], owner: Json) -> SetMember:
     index = {COMPLETION_INDEX: str(number)} if indexed else {}
     both = {JOB_NAME: name, EARLIER_JOB_NAME: name, **labels, **index}
-    return Member(f"{name}-{number}", both, index, owner)
+    return SetMember(f"{name}-{number}", both, index, owner)
 
 
 def _job_template(spec: Mapping[str, Any], name: str, indexed: bool) -> Json:

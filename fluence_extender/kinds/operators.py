@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fluence_extender.kinds.pod_sets import Json, Member, PodSet, count_of, reference_to, template_of
+from fluence_extender.kinds.pod_sets import Json, PodSet, SetMember, count_of, reference_to, template_of
 from fluence_extender.model.names import (
     MPI_OPERATOR,
     RAY_CLUSTER,
@@ -52,7 +52,7 @@ def _of_role(
     policy = replicas.get("restartPolicy") or "Never"
     spec = {**source["spec"], "restartPolicy": "Never" if policy == "ExitCode" else policy}
 
-    def members() -> Iterator[Member]:
+    def members() -> Iterator[SetMember]:
         for number, rank in enumerate(ranks or range(1)):
             labels = {
                 TRAINING_JOB_NAME: name,
@@ -60,7 +60,7 @@ def _of_role(
                 TRAINING_ROLE: role.lower(),
                 TRAINING_REPLICA_INDEX: str(rank),
             }
-            yield Member(f"{name}-{role.lower()}-{number}", labels, {}, owner)
+            yield SetMember(f"{name}-{role.lower()}-{number}", labels, {}, owner)
 
     return PodSet(template_of(source, spec), len(ranks), members, later)
 
@@ -70,7 +70,7 @@ def ray_pods(cluster: Json) -> Iterator[PodSet]:
     name, spec, owner = cluster["metadata"]["name"], cluster["spec"], reference_to(cluster)
     head = spec["headGroupSpec"]["template"]
     template = template_of(head, _head(spec, head["spec"]))
-    first = Member(f"{name}-head", _labels(name, "head", HEAD_GROUP), {}, owner)
+    first = SetMember(f"{name}-head", _labels(name, "head", HEAD_GROUP), {}, owner)
     yield PodSet(template, 1, lambda: iter((first,)))
     for group in spec.get("workerGroupSpecs") or ():
         yield _workers(name, group, owner)
@@ -86,9 +86,9 @@ def _workers(cluster: str, group: Mapping[str, Any], owner: Json) -> PodSet:
     spec["initContainers"] = [*(spec.get("initContainers") or ()), added]
     labels = _labels(cluster, "worker", group["groupName"])
 
-    def members() -> Iterator[Member]:
+    def members() -> Iterator[SetMember]:
         for number in range(max(count, 1)):
-            yield Member(f"{cluster}-{group['groupName']}-{number}", labels, {}, owner)
+            yield SetMember(f"{cluster}-{group['groupName']}-{number}", labels, {}, owner)
 
     return PodSet(template_of(group["template"], spec), count, members)
 

@@ -17,8 +17,8 @@ Json = dict[str, Any]
 NAMED_IN_TEMPLATES = ("labels", "annotations")
 """The metadata of a template that its pods get."""
 
-LONGEST_PREFIX = 57
-"""Characters of a trial's name before its last part. The whole may have 63, the length of a hostname."""
+LONGEST_NAME = 63
+"""Characters of a trial's name, as of a hostname."""
 
 TRIAL_SUFFIX = "trial"
 """The last part of the name of a pod that is tried. Generated names have no vowels, so none is the same."""
@@ -29,7 +29,7 @@ class BadManifest(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class SetMember:
     """How one pod of a set differs from the template. ``owner`` is the reference to its controller, None without."""
 
     name: str
@@ -48,7 +48,7 @@ class PodSet:
 
     template: Json
     count: int
-    members: Callable[[], Iterator[Member]]
+    members: Callable[[], Iterator[SetMember]]
     later: bool = False
 
     def pods(self, namespace: str) -> Iterator[Json]:
@@ -60,7 +60,7 @@ class PodSet:
         """Return the manifest of the first member."""
         return self.pod(next(self.members()), namespace)
 
-    def pod(self, member: Member, namespace: str) -> Json:
+    def pod(self, member: SetMember, namespace: str) -> Json:
         """Return the manifest of one member."""
         own = self.template["metadata"]
         metadata = {
@@ -105,7 +105,9 @@ def trial_of(pod: Json) -> Json:
 
     The name is always the same, because a random part would make each refusal's text different.
     """
-    name = f"{pod['metadata']['name'][:LONGEST_PREFIX].rstrip('-.')}-{TRIAL_SUFFIX}"
+    owner, _, number = pod["metadata"]["name"].rpartition("-")
+    end = f"-{number}-{TRIAL_SUFFIX}" if owner else f"{number}-{TRIAL_SUFFIX}"[-LONGEST_NAME:]
+    name = f"{owner[: LONGEST_NAME - len(end)]}{end}"
     return {**pod, "metadata": {**pod["metadata"], "name": name}}
 
 

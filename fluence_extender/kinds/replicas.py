@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fluence_extender.kinds.pod_sets import Json, Member, PodSet, count_of, reference_to, template_of
+from fluence_extender.kinds.pod_sets import Json, PodSet, SetMember, count_of, reference_to, template_of
 from fluence_extender.model.names import (
     COSCHEDULING_GROUP,
     COSCHEDULING_NAMES,
@@ -31,7 +31,7 @@ LABELLED_KINDS = ("Deployment", "ReplicaSet", "StatefulSet")
 def single_pod(pod: Json) -> Iterator[PodSet]:
     """Yield a pod that no controller makes."""
     owners = [one for one in pod["metadata"].get("ownerReferences") or () if one.get("controller")]
-    member = Member(pod["metadata"]["name"], owner=owners[0] if owners else None)
+    member = SetMember(pod["metadata"]["name"], owner=owners[0] if owners else None)
     yield PodSet(template_of(pod), 1, lambda: iter((member,)))
 
 
@@ -44,10 +44,10 @@ def replica_pods(manifest: Json) -> Iterator[PodSet]:
     added = labels_for_template(manifest)
     count = count_of(spec.get("replicas"), 1)
 
-    def members() -> Iterator[Member]:
+    def members() -> Iterator[SetMember]:
         for number in range(max(count, 1)):
             index = {POD_INDEX: str(number)} if kind == "StatefulSet" else {}
-            yield Member(f"{name}-{number}", {**added, **index}, {}, owner)
+            yield SetMember(f"{name}-{number}", {**added, **index}, {}, owner)
 
     yield PodSet(template_of(spec["template"]), count, members)
 
@@ -83,7 +83,7 @@ def _of_groups(manifest: Json, template: Json, groups: int, workers: range, size
         "blockOwnerDeletion": False,
     }
 
-    def members() -> Iterator[Member]:
+    def members() -> Iterator[SetMember]:
         for group in range(max(groups, 1)):
             for worker in workers:
                 labels = {
@@ -93,7 +93,7 @@ def _of_groups(manifest: Json, template: Json, groups: int, workers: range, size
                     LWS_REVISION: "1",
                 }
                 pod = f"{name}-{group}" if worker == 0 else f"{name}-{group}-{worker}"
-                yield Member(pod, labels, {LWS_SIZE: str(size)}, owner)
+                yield SetMember(pod, labels, {LWS_SIZE: str(size)}, owner)
 
     return PodSet(template, groups * len(workers), members)
 

@@ -55,7 +55,7 @@ from fluence_extender.placement.demand import Demand
 from fluence_extender.whatif.documents import Manifest, NothingToSimulate, TooManyPods, as_json, reading
 from fluence_extender.whatif.remarks import Remarks, full_name, later_pods, unjudged
 from fluence_extender.whatif.roles import Roles
-from fluence_extender.whatif.trials import Template, Trial
+from fluence_extender.whatif.trials import PodTrial, Template
 
 CLAIMS: Mapping[str, Callable[[bytes], DeviceObject]] = {
     "ResourceClaim": decode_resource_claim,
@@ -109,7 +109,7 @@ class RequestedGang:
 
 
 @dataclass(slots=True)
-class Question:
+class ManifestQuestion:
     """The objects of some manifests: those that make pods, by their ``templates``, and those that pods depend on.
 
     ``workloads`` describe gangs, ``claims`` are resource claims and templates, and ``objects`` are what admission
@@ -168,12 +168,12 @@ def namespaces_of(manifests: Iterable[Manifest], namespace: str) -> list[str]:
     return list(found)
 
 
-def read_question(manifests: list[Manifest], namespace: str = "default") -> Question:
+def read_question(manifests: list[Manifest], namespace: str = "default") -> ManifestQuestion:
     """Return what ``manifests`` ask. An object without a namespace counts as in ``namespace``.
 
     Raise `BadManifest`, and `NothingToSimulate` if they make no pods.
     """
-    question = Question(AdmissionObjects(manifests))
+    question = ManifestQuestion(AdmissionObjects(manifests))
     roles = Roles()
     others: set[str] = set()
     for manifest in _made(_named(manifests, namespace, question.notes), question):
@@ -200,7 +200,7 @@ def read_question(manifests: list[Manifest], namespace: str = "default") -> Ques
 
 
 def _add_templates(
-    question: Question, manifest: Manifest, maker: PodMaker, roles: Roles, others: set[str]
+    question: ManifestQuestion, manifest: Manifest, maker: PodMaker, roles: Roles, others: set[str]
 ) -> None:
     """Add the templates of one object; ``others`` gets the schedulers that they name in place of ours."""
     name, namespace = full_name(manifest), manifest["metadata"]["namespace"]
@@ -226,7 +226,7 @@ def _add_templates(
 
 
 def requested_gangs(
-    question: Question, trials: Sequence[Trial], cluster: Workloads | None = None
+    question: ManifestQuestion, trials: Sequence[PodTrial], cluster: Workloads | None = None
 ) -> SimulationRequest:
     """Return the gangs of a question, whose templates have these trials.
 
@@ -256,7 +256,7 @@ def requested_gangs(
     return SimulationRequest(gangs, question.claims, question.ignored, notes)
 
 
-def _nothing(result: Question) -> str:
+def _nothing(result: ManifestQuestion) -> str:
     """Return why there is nothing to simulate, and what to do."""
     unknown = [f"the pods that {one} makes are not known" for one in result.ignored[:NAMED_OBJECTS]]
     why = [*result.notes[:NAMED_OBJECTS], *unknown]
@@ -323,7 +323,7 @@ class _Space:
         return raw
 
 
-def _made(manifests: Iterable[Manifest], question: Question) -> Iterator[Manifest]:
+def _made(manifests: Iterable[Manifest], question: ManifestQuestion) -> Iterator[Manifest]:
     """Yield each object, or in its place the one that its controller makes of it, with a uid."""
     for given in manifests:
         manifest: Manifest | None = given
@@ -343,7 +343,7 @@ def _made(manifests: Iterable[Manifest], question: Question) -> Iterator[Manifes
         yield manifest
 
 
-def _pods(template: Template, trial: Trial, before: int, space: _Space) -> Iterator[Pod]:
+def _pods(template: Template, trial: PodTrial, before: int, space: _Space) -> Iterator[Pod]:
     """Yield the pods of a template as they would be; ``before`` pods come before them."""
     added, charge = trial.added["metadata"], None
     spec = {key: value for key, value in trial.added["spec"].items() if key not in PLACING}

@@ -25,7 +25,7 @@ from fluence_extender.cluster.errors import (
     Unforeseeable,
 )
 from fluence_extender.cluster.port import TryPod
-from fluence_extender.kinds.defaults import AdmissionObjects, Refused, with_defaults
+from fluence_extender.kinds.defaults import AdmissionObjects, PodRefused, with_defaults
 from fluence_extender.kinds.pod_sets import BadManifest, Json, PodSet, trial_of
 from fluence_extender.whatif.documents import as_json, reading
 
@@ -59,7 +59,7 @@ class Template:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class PodTrial:
     """What would become of the pods of a template.
 
     ``added`` are the metadata and spec that each of them would have; ``refusal`` is why they wouldn't be created, ""
@@ -73,7 +73,7 @@ class Trial:
 
 async def try_templates(
     templates: Sequence[Template], objects: AdmissionObjects, try_pod: TryPod
-) -> list[Trial]:
+) -> list[PodTrial]:
     """Return the trial of each template. ``objects`` are those of the question.
 
     Raise `BadManifest` for too many different templates, and `ClusterError` if the API server can't be asked.
@@ -90,7 +90,7 @@ async def try_templates(
         )
     turns = asyncio.Semaphore(AT_ONCE)
 
-    async def tried(template: Template) -> Trial:
+    async def tried(template: Template) -> PodTrial:
         async with turns:
             with reading(template.owner):
                 return await _try(template, objects, try_pod)
@@ -100,17 +100,17 @@ async def try_templates(
     return [known[key] for key in keys]
 
 
-async def _try(template: Template, objects: AdmissionObjects, try_pod: TryPod) -> Trial:
+async def _try(template: Template, objects: AdmissionObjects, try_pod: TryPod) -> PodTrial:
     pod = template.pods.first(template.namespace)
     if template.fault:
-        return Trial(pod, f"the API server refuses {template.owner}: {template.fault}")
+        return PodTrial(pod, f"the API server refuses {template.owner}: {template.fault}")
     name, attempt = pod["metadata"]["name"], f"try a pod of {template.owner}"
     try:
         ranged = objects.within_ranges(with_defaults(pod))
         manifest = trial_of({**ranged, "spec": objects.without_own_classes(ranged["spec"])})
         answer = await try_pod(manifest, attempt, strict=True)
         made: Json = msgspec.json.decode(answer.raw)
-        return Trial(_with_own_classes(made, pod, objects), "", answer.warnings)
+        return PodTrial(_with_own_classes(made, pod, objects), "", answer.warnings)
     except NO_ANSWER:
         raise
     except (Gone, Unforeseeable) as error:
@@ -118,11 +118,11 @@ async def _try(template: Template, objects: AdmissionObjects, try_pod: TryPod) -
             return _refused(template, pod, error.words)
         local = objects.within_ranges(with_defaults(pod))
         note = f"what admission adds to the pods isn't known: {error.words}"
-        return Trial({**local, "spec": objects.with_classes(local["spec"])}, "", (note,))
+        return PodTrial({**local, "spec": objects.with_classes(local["spec"])}, "", (note,))
     except ClusterError as error:
         shown = error.words.replace(trial_of(pod)["metadata"]["name"], name)
         return _refused(template, pod, shown)
-    except Refused as refused:
+    except PodRefused as refused:
         return _refused(template, pod, str(refused))
 
 
@@ -137,5 +137,5 @@ def _with_own_classes(made: Json, pod: Json, objects: AdmissionObjects) -> Json:
     return {**made, "spec": objects.with_classes({**made["spec"], **names})}
 
 
-def _refused(template: Template, pod: Json, words: str) -> Trial:
-    return Trial(pod, f"the API server refuses the pods of {template.owner}: {words}")
+def _refused(template: Template, pod: Json, words: str) -> PodTrial:
+    return PodTrial(pod, f"the API server refuses the pods of {template.owner}: {words}")

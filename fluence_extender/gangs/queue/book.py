@@ -26,7 +26,7 @@ from fluence_extender.gangs.queue.future import FuturePlanner, Request
 from fluence_extender.gangs.queue.heads import Head, Heads
 from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
 from fluence_extender.gangs.queue.reclaims import Reclaims
-from fluence_extender.gangs.queue.releases import Releases
+from fluence_extender.gangs.queue.releases import QueueReleases
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.gangs.queue.turns import Turns, entry_key, waits
 from fluence_extender.ledger.capacity import KeptRoom
@@ -113,7 +113,7 @@ class QueueBook:
         self.settings = Queues()
         self.admission = QueueAdmission(registry, self.settings, ledger)
         self.reclaims = Reclaims(registry, self.settings, self.admission)
-        self._releases = Releases(registry, self.admission, self.reclaims)
+        self._releases = QueueReleases(registry, self.admission, self.reclaims)
         self._stated = self.settings.revision
         self.turns = Turns(registry)
         self._registry = registry

@@ -54,7 +54,7 @@ class Walk:
     left: int | None = None
 
 
-class Releases:
+class QueueReleases:
     """Has gangs of ``registry`` looked at that the limits and quotas of their queues may let start."""
 
     def __init__(self, registry: Registry, admission: QueueAdmission, reclaims: Reclaims) -> None:

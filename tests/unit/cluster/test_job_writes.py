@@ -133,7 +133,7 @@ def test_first_pod_is_built_as_the_job_controller_does() -> None:
 def test_name_of_the_first_pod_is_stable_and_never_too_long() -> None:
     meta = {**MANIFEST["metadata"], "name": "j" * 61}
     pod = first_pod({**MANIFEST, "metadata": meta})
-    assert pod["metadata"]["name"] == f"{'j' * 57}-trial"
+    assert pod["metadata"]["name"] == f"{'j' * 55}-0-trial"
     assert len(pod["metadata"]["name"]) == 63
     assert first_pod({**MANIFEST, "metadata": meta}) == pod
 
