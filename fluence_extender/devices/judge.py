@@ -47,7 +47,7 @@ ADMINISTRATORS = ""
 """The namespace under which the selectors of classes are kept; administrators write them."""
 
 UNDER_WAY = "the CEL selectors of its claims are being evaluated"
-HELD = (
+PUT_OFF = (
     "the CEL selectors of its claims aren't evaluated yet: those of other pods in its namespace have "
     f"{MOST_OF_A_NAMESPACE:,} characters, as many as are kept; delete pods that needn't wait, or let pods use the "
     "same selectors"
@@ -160,7 +160,7 @@ class Judge:
         if ask.is_complete:
             return "", ""
         ask.waiting.add(asker)
-        return "", UNDER_WAY if ask.tables else HELD
+        return "", UNDER_WAY if ask.tables else PUT_OFF
 
     def _begin(self, namespace: str, selectors: tuple[str, ...]) -> _Ask:
         account = self._accounts.setdefault(namespace, _Account())

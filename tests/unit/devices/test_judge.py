@@ -10,10 +10,10 @@ from fluence_extender.devices import judge as module
 from fluence_extender.devices.evaluation import Evaluations, Findings
 from fluence_extender.devices.judge import (
     ADMINISTRATORS,
-    HELD,
     MOST_CHARACTERS,
     MOST_COSTLY,
     MOST_OF_A_NAMESPACE,
+    PUT_OFF,
     STEPS_A_SECOND,
     STEPS_AT_ONCE,
     TOO_COSTLY,
@@ -149,7 +149,7 @@ def test_namespace_keeps_so_many_characters_and_what_is_beyond_waits_until_other
     texts = [f'"{letter * (size - 8)}" == ""' for letter in "abcdefghijkl"]
     found = [judge.want(text, "ns", (text,))[1] for text in texts]
     fitting = MOST_OF_A_NAMESPACE // size
-    assert found == [UNDER_WAY] * fitting + [HELD] * (len(texts) - fitting)
+    assert found == [UNDER_WAY] * fitting + [PUT_OFF] * (len(texts) - fitting)
     assert judge.want("other", "physics", ("true",)) == ("", UNDER_WAY)
     for text in texts[: len(texts) - fitting]:
         judge.drop(text)
