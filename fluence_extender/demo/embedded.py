@@ -23,8 +23,7 @@ import aiohttp
 import uvloop
 import yaml
 
-from fluence_extender.apps.extender.app import run
-from fluence_extender.apps.extender.engines import Engine
+from fluence_extender.apps.extender.app import serving
 from fluence_extender.apps.kubectl.options import SERVER_VARIABLE
 from fluence_extender.apps.scheduler_config import scheduler_config
 from fluence_extender.apps.settings import Settings
@@ -40,7 +39,6 @@ from fluence_extender.embeddedcluster.session import EmbeddedSession
 from fluence_extender.embeddedcluster.workloads import EmbeddedWorkloads
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.http.listeners.serving import background
-from fluence_extender.http.server import Listeners
 from fluence_extender.model.names import DEFAULT_SCHEDULER
 from fluence_extender.model.node import Node
 from fluence_extender.model.requests import allocatable_resources
@@ -161,17 +159,7 @@ class EmbeddedSite:
         EmbeddedKubelets(cluster)
         self._workloads = EmbeddedWorkloads(cluster, parse_resources(resources))
         settings = Settings(engine="embedded", policy=self._policy, port=0, api_port=0, history=self._history)
-        listening: asyncio.Future[Listeners] = asyncio.get_running_loop().create_future()
-
-        def on_listening(listeners: Listeners, _: Engine) -> None:
-            listening.set_result(listeners)
-
-        async with asyncio.TaskGroup() as tasks:
-            serving = tasks.create_task(run(settings, EmbeddedSession(cluster), on_listening, self._stop))
-            await asyncio.wait((listening, serving), return_when=asyncio.FIRST_COMPLETED)
-            if serving.done():
-                return
-            listeners = listening.result()
+        async with serving(settings, EmbeddedSession(cluster), self._stop) as listeners:
             config = yaml.safe_load(scheduler_config(f"http://{listeners.verbs_address}", ""))
             async with aiohttp.ClientSession() as session:
                 extenders = HttpExtenders(session, config["extenders"])
@@ -183,7 +171,7 @@ class EmbeddedSite:
                     await _ready(session, f"http://{listeners.api_address}/readyz")
                     self._cluster, self._api_url = cluster, f"http://{listeners.api_address}"
                     self._ready.set()
-                    await asyncio.wait((serving,))
+                    await self._stop.wait()
 
 
 async def _ready(session: aiohttp.ClientSession, url: str) -> None:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import aiohttp
 import msgspec
 
-from fluence_extender.apps.extender.app import run
-from fluence_extender.apps.extender.engines import Engine
+from fluence_extender.apps.extender.app import serving
 from fluence_extender.apps.settings import Settings
 from fluence_extender.cluster.budgets import Budget, decode_budget
 from fluence_extender.cluster.decode.devices import (
@@ -35,12 +35,14 @@ from fluence_extender.embeddedcluster.session import EmbeddedSession
 from fluence_extender.graph.cluster_graph import check_against_cluster
 from fluence_extender.graph.errors import InvalidResourcesFile
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.http.server import Listeners
 from fluence_extender.kinds.defaults import KINDS as ADMISSION_KINDS
 from fluence_extender.kinds.defaults import AdmissionObjects
 from fluence_extender.kinds.pod_sets import BadManifest, Json
 from fluence_extender.model.node import Node
 from fluence_extender.whatif.manifests import workload
+
+Trials = Callable[[], AbstractAsyncContextManager[TryPod | None]]
+"""Yields what tries pods; nothing for the embedded cluster's own admission."""
 
 DECODERS: Mapping[str, Callable[[bytes], Watched]] = {
     "Job": decode_job,
@@ -143,12 +145,13 @@ def simulate_offline(
     levels: Mapping[str, str],
     policy: str,
     source: str = "",
-    try_pod: TryPod | None = None,
+    trials: Trials = nullcontext,
 ) -> dict[str, Any]:
     """Return the answer of ``/v1/simulate`` to ``manifests`` on the cluster of these objects.
 
-    ``resources`` is the text of resources.yaml and ``source`` its name in messages. Pods are tried by ``try_pod``,
-    without it by the admission of the embedded cluster. Raise `BadManifest` and `InvalidResourcesFile`.
+    ``resources`` is the text of resources.yaml and ``source`` its name in messages. Pods are tried by what ``trials``
+    yields, without it by the admission of the embedded cluster. Raise `BadManifest`, `InvalidResourcesFile`, and what
+    ``trials`` raises.
     """
     problems = check_against_cluster(
         parse_resources(resources, source), [node.name for node in cluster.nodes], levels
@@ -159,25 +162,14 @@ def simulate_offline(
     embedded.objects = AdmissionObjects(cluster.admission)
     embedded.budgets = cluster.budgets
     settings = Settings(engine="embedded", policy=policy, port=0, api_port=0, levels=levels)
-    return asyncio.run(_asked(EmbeddedSession(embedded, try_pod), settings, manifests))
 
+    async def ask() -> dict[str, Any]:
+        async with trials() as try_pod:
+            session = EmbeddedSession(embedded, try_pod)
+            async with serving(settings, session, asyncio.Event()) as listeners:
+                return await _answer(f"http://{listeners.api_address}", manifests)
 
-async def _asked(session: EmbeddedSession, settings: Settings, manifests: bytes) -> dict[str, Any]:
-    """Start the service, ask it, and stop it."""
-    stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()
-
-    def on_listening(listeners: Listeners, _: Engine) -> None:
-        listening.set_result(listeners.api_address)
-
-    async with asyncio.TaskGroup() as tasks:
-        serving = tasks.create_task(run(settings, session, on_listening, stop))
-        await asyncio.wait((listening, serving), return_when=asyncio.FIRST_COMPLETED)
-        if not listening.done():
-            raise BadManifest("the embedded cluster didn't start")
-        try:
-            return await _answer(f"http://{listening.result()}", manifests)
-        finally:
-            stop.set()
+    return asyncio.run(ask())
 
 
 async def _answer(server: str, manifests: bytes) -> dict[str, Any]:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from fluence_extender.apps.cli.options import KUBECONFIG, LEVELS, NAMESPACE, POLICY, RESOURCES
 
 if TYPE_CHECKING:
-    from fluence_extender.apps.cli.offline import ClusterObjects
-    from fluence_extender.cluster.port import TriedPod, TryPod, Watched
+    from fluence_extender.apps.cli.offline import ClusterObjects, Trials
+    from fluence_extender.cluster.port import TryPod, Watched
 
 
 @click.command()
@@ -67,7 +70,7 @@ def simulate(
     from fluence_extender.whatif.documents import read_cluster
 
     set_up_logging(level=logging.ERROR)
-    trials: TryPod | None = None
+    trials: Trials = nullcontext
     try:
         manifests = manifests_as_json([ManifestSource(name, _manifest(name)) for name in files])
         if nodes_file is not None:
@@ -76,7 +79,7 @@ def simulate(
             declared = resources.read_text() if resources else ""
         else:
             cluster, declared = asyncio.run(_live_cluster(kubeconfig, resources or resources_namespace))
-            trials = _LiveTrials(kubeconfig)
+            trials = partial(_live_trials, kubeconfig)
         document = simulate_offline(
             manifests, cluster, declared, levels, policy, str(resources or ""), trials
         )
@@ -115,15 +118,11 @@ async def _live_cluster(kubeconfig: str | None, resources: str | Path) -> tuple[
     return ClusterObjects(watched, budgets=None if budgets is None else list(budgets)), declared or ""
 
 
-class _LiveTrials:
-    """Tries pods on the live cluster, with the credentials of the kubeconfig."""
+@asynccontextmanager
+async def _live_trials(kubeconfig: str | None) -> AsyncIterator[TryPod]:
+    """Yield what tries pods on the live cluster, with the credentials of the kubeconfig."""
+    from fluence_extender.cluster.connection import connect
+    from fluence_extender.cluster.reads import try_pod
 
-    def __init__(self, kubeconfig: str | None) -> None:
-        self._kubeconfig = kubeconfig
-
-    async def __call__(self, manifest: dict[str, Any], attempt: str, strict: bool = False) -> TriedPod:
-        from fluence_extender.cluster.connection import connect
-        from fluence_extender.cluster.reads import try_pod
-
-        async with connect(self._kubeconfig) as connection:
-            return await try_pod(connection, manifest, attempt, strict)
+    async with connect(kubeconfig) as connection:
+        yield partial(try_pod, connection)

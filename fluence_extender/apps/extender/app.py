@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 
 import structlog
@@ -104,6 +104,33 @@ async def run(
             await _run(settings, engine, session, exposure, listening, stop)
         except BaseExceptionGroup as group:
             raise first_error(group) from None
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    settings: Settings, session: ClusterSession, stop: asyncio.Event
+) -> AsyncIterator[Listeners]:
+    """Serve the cluster of ``session`` within this context, from the moment when both listeners are open.
+
+    ``stop`` is set at the end. Raise what `run` raises.
+    """
+    listening: asyncio.Future[Listeners] = asyncio.get_running_loop().create_future()
+
+    def on_listening(listeners: Listeners, _: Engine) -> None:
+        listening.set_result(listeners)
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            work = tasks.create_task(run(settings, session, on_listening, stop))
+            await asyncio.wait((listening, work), return_when=asyncio.FIRST_COMPLETED)
+            if not listening.done():
+                work.result()
+            try:
+                yield listening.result()
+            finally:
+                stop.set()
+    except BaseExceptionGroup as group:
+        raise first_error(group) from None
 
 
 async def _run(

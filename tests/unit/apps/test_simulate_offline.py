@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from fluence_extender.apps.cli.offline import ClusterObjects, cluster_objects, simulate_offline
+from fluence_extender.apps.cli.simulate import simulate
 from fluence_extender.kinds.pod_sets import BadManifest
 from fluence_extender.whatif.documents import as_json
 from tests.unit.whatif.conftest import job
@@ -123,3 +126,23 @@ def test_unreadable_objects_are_named() -> None:
         there(HIGH)
     with pytest.raises(BadManifest, match="Node n0: "):
         there({"kind": "Node", "metadata": {"name": "n0", "labels": 3}})
+
+
+def test_manifests_without_pods_are_refused_with_the_words_of_the_service() -> None:
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
+    with pytest.raises(BadManifest, match=r"^nothing to simulate: the pods that Service default/web makes"):
+        asked(there(node("n0")), service)
+
+
+@pytest.mark.parametrize("manifests", [["job", "service"], ["service"]], ids=["job", "no pods"])
+def test_command_ends_with_one_line_for_what_it_cannot_answer(manifests: list[str], tmp_path: Path) -> None:
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
+    broken = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"parallelism": -1}}
+    files = {"nodes": node("n0"), "job": broken, "service": service}
+    for name, content in files.items():
+        (tmp_path / f"{name}.json").write_bytes(as_json(content))
+    asks = [option for name in manifests for option in ("-f", str(tmp_path / f"{name}.json"))]
+    answer = CliRunner().invoke(simulate, [*asks, "--nodes", str(tmp_path / "nodes.json")])
+    assert answer.exit_code == 1
+    assert answer.output.startswith("Error: ")
+    assert len(answer.output.splitlines()) == 1
