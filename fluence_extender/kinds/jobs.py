@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fluence_extender.kinds.pod_sets import (
-    BadManifest,
     Json,
     PodSet,
     SetMember,
@@ -187,9 +186,5 @@ def _width(spec: Mapping[str, Any]) -> int:
 
 def more_runs(spec: Mapping[str, Any]) -> int:
     """Return how many pods of a Job come later, each when one of the first has succeeded. Raise `BadManifest`."""
-    completions = spec.get("completions")
-    if completions is None:
-        return 0
-    if not isinstance(completions, int):
-        raise BadManifest(f"{completions!r} is not a number of pods")
-    return max(completions - _width(spec), 0)
+    width = _width(spec)
+    return count_of(spec.get("completions"), width) - width

@@ -176,13 +176,16 @@ def read_question(manifests: list[Manifest], namespace: str = "default") -> Mani
     question = ManifestQuestion(AdmissionObjects(manifests))
     roles = Roles()
     others: set[str] = set()
+    pods = 0
     for manifest in _made(_named(manifests, namespace, question.notes), question):
         maker = pod_maker(manifest)
         described = _workload(manifest)
         if described is not None:
             question.workloads.append(described)
         if maker is not None:
-            _add_templates(question, manifest, maker, roles, others)
+            pods += _add_templates(question, manifest, maker, roles, others)
+            if pods > MOST_PODS:
+                raise TooManyPods(f"{full_name(manifest)}: more than {MOST_PODS:,} pods")
         elif manifest["kind"] in CLAIMS:
             question.claims.append(CLAIMS[manifest["kind"]](as_json(manifest)))
         elif manifest["kind"] in QUEUE_OBJECTS:
@@ -201,8 +204,11 @@ def read_question(manifests: list[Manifest], namespace: str = "default") -> Mani
 
 def _add_templates(
     question: ManifestQuestion, manifest: Manifest, maker: PodMaker, roles: Roles, others: set[str]
-) -> None:
-    """Add the templates of one object; ``others`` gets the schedulers that they name in place of ours."""
+) -> int:
+    """Add the templates of one object, and return how many pods they have.
+
+    ``others`` gets the schedulers that they name in place of ours.
+    """
     name, namespace = full_name(manifest), manifest["metadata"]["namespace"]
     templates: list[Template] = []
     with reading(name):
@@ -214,15 +220,15 @@ def _add_templates(
             others.update({scheduler_of(pods.template)} - {SCHEDULER_NAME})
             for part in roles.parts(placed_by_us(pods), namespace):
                 templates.append(Template(name, namespace, part, fault))
+        count = sum(one.pods.count for one in templates)
         if manifest["kind"] == "Job" and (later := more_runs(manifest["spec"])):
-            question.notes.append(later_pods(name, sum(one.pods.count for one in templates), later))
-    if sum(one.pods.count for one in (*question.templates, *templates)) > MOST_PODS:
-        raise TooManyPods(f"{name}: more than {MOST_PODS:,} pods")
-    if not any(one.pods.count for one in templates):
+            question.notes.append(later_pods(name, count, later))
+    if not count:
         question.notes.append(f"{name} makes no pods: its replicas, parallelism or completions are 0")
     with_pods = [one for one in templates if one.pods.count]
     question.remarks.add(manifest, [one.pods.first(namespace)["metadata"] for one in with_pods])
     question.templates.extend(with_pods)
+    return count
 
 
 def requested_gangs(

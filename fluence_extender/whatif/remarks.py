@@ -66,7 +66,7 @@ class Remarks:
         """Add the remarks about an object and about the pods that it makes, given by their metadata."""
         kind, meta, name = manifest["kind"], manifest["metadata"], full_name(manifest)
         for text in self._remarks(kind, meta, pods):
-            self._about.setdefault(text, {})[name] = None
+            self.add_text(text, name)
 
     def add_text(self, text: str, name: str) -> None:
         """Add a remark about the object ``name``."""
@@ -75,7 +75,7 @@ class Remarks:
     def add_missing(self, pod: Pod, convention: Convention, size: int | Reason) -> None:
         """Add what a pod in a gang of this convention and size lacks for the gang that it seems to mean."""
         for text in missing_on(pod, convention, size):
-            self._about.setdefault(text, {})[f"Pod {pod.key}"] = None
+            self.add_text(text, f"Pod {pod.key}")
 
     def notes(self) -> Iterator[str]:
         """Yield a sentence for each remark, with the first object that it is about."""

@@ -104,26 +104,31 @@ async def _try(template: Template, objects: AdmissionObjects, try_pod: TryPod) -
     pod = template.pods.first(template.namespace)
     if template.fault:
         return PodTrial(pod, f"the API server refuses {template.owner}: {template.fault}")
-    name, attempt = pod["metadata"]["name"], f"try a pod of {template.owner}"
     try:
         ranged = objects.within_ranges(with_defaults(pod))
-        manifest = trial_of({**ranged, "spec": objects.without_own_classes(ranged["spec"])})
-        answer = await try_pod(manifest, attempt, strict=True)
-        made: Json = msgspec.json.decode(answer.raw)
-        return PodTrial(_with_own_classes(made, pod, objects), "", answer.warnings)
+        made, notes = await _made(template, ranged, objects, try_pod)
+        return PodTrial(_with_own_classes(made, pod, objects), "", notes)
     except NO_ANSWER:
         raise
+    except ClusterError as error:
+        why = error.words.replace(trial_of(pod)["metadata"]["name"], pod["metadata"]["name"])
+    except PodRefused as refused:
+        why = str(refused)
+    return PodTrial(pod, f"the API server refuses the pods of {template.owner}: {why}")
+
+
+async def _made(
+    template: Template, pod: Json, objects: AdmissionObjects, try_pod: TryPod
+) -> tuple[Json, tuple[str, ...]]:
+    """Return the pod as the API server would make it, and what is to be noted; as it is if it can't be tried."""
+    manifest = trial_of({**pod, "spec": objects.without_own_classes(pod["spec"])})
+    try:
+        answer = await try_pod(manifest, f"try a pod of {template.owner}", strict=True)
     except (Gone, Unforeseeable) as error:
         if not _untried(error):
-            return _refused(template, pod, error.words)
-        local = objects.within_ranges(with_defaults(pod))
-        note = f"what admission adds to the pods isn't known: {error.words}"
-        return PodTrial({**local, "spec": objects.with_classes(local["spec"])}, "", (note,))
-    except ClusterError as error:
-        shown = error.words.replace(trial_of(pod)["metadata"]["name"], name)
-        return _refused(template, pod, shown)
-    except PodRefused as refused:
-        return _refused(template, pod, str(refused))
+            raise
+        return pod, (f"what admission adds to the pods isn't known: {error.words}",)
+    return msgspec.json.decode(answer.raw), answer.warnings
 
 
 def _untried(error: ClusterError) -> bool:
@@ -135,7 +140,3 @@ def _with_own_classes(made: Json, pod: Json, objects: AdmissionObjects) -> Json:
     """Return the tried pod with the names of its classes, and with what those of the question add."""
     names = {key: pod["spec"][key] for key in ("priorityClassName", "runtimeClassName") if key in pod["spec"]}
     return {**made, "spec": objects.with_classes({**made["spec"], **names})}
-
-
-def _refused(template: Template, pod: Json, words: str) -> PodTrial:
-    return PodTrial(pod, f"the API server refuses the pods of {template.owner}: {words}")

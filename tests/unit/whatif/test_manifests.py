@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
+from fluence_extender.cluster.errors import Gone
+from fluence_extender.cluster.port import TriedPod
 from fluence_extender.kinds.pod_sets import BadManifest
 from fluence_extender.model.names import (
     DURATION_ANNOTATION,
@@ -16,6 +19,8 @@ from fluence_extender.model.names import (
     QUEUE_LABEL,
 )
 from fluence_extender.whatif.documents import NothingToSimulate, read_manifests
+from fluence_extender.whatif.manifests import read_question, requested_gangs
+from fluence_extender.whatif.trials import try_templates
 from tests.unit.whatif.conftest import request_of, sent
 
 SPEC = {"schedulerName": "fluence", "containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
@@ -331,3 +336,33 @@ def test_one_run_of_a_cron_job_is_simulated() -> None:
     manifest = {"kind": "CronJob", "metadata": {"name": "c"}, "spec": {"jobTemplate": {"spec": spec}}}
     (gang,) = request_of([manifest]).gangs
     assert [pod.name for pod in gang.pods] == ["c-1-0", "c-1-1"]
+
+
+@pytest.mark.parametrize(("zone", "fits"), [("a", True), ("b", False)])
+def test_pods_of_a_namespace_that_does_not_exist_yet_get_what_the_manifests_add(
+    zone: str, fits: bool
+) -> None:
+    runtime = {
+        "kind": "RuntimeClass",
+        "metadata": {"name": "kata"},
+        "overhead": {"podFixed": {"cpu": "250m"}},
+        "scheduling": {"nodeSelector": {"zone": "a"}},
+    }
+    spec = {**SPEC, "runtimeClassName": "kata", "nodeSelector": {"zone": zone}}
+    question = read_question(
+        [{"kind": "Pod", "metadata": {"name": "p", "namespace": "new"}, "spec": spec}, runtime]
+    )
+
+    async def unknown_namespace(manifest: dict[str, Any], attempt: str, strict: bool = False) -> TriedPod:
+        error = Gone(f"{attempt}: no such namespace", 404)
+        error.words = 'namespaces "new" not found'
+        raise error
+
+    trials = asyncio.run(try_templates(question.templates, question.objects, unknown_namespace))
+    (gang,) = requested_gangs(question, trials).gangs
+    assert (gang.refusal is None) is fits
+    if fits:
+        assert gang.pods[0].requests["cpu"] == 1250
+        assert trials[0].notes == (
+            'what admission adds to the pods isn\'t known: namespaces "new" not found',
+        )
