@@ -1,4 +1,4 @@
-"""An amount at once for each key, more each second, and no memory of those that are full again."""
+"""Each key may have an amount at once and more each second. Keys that are full again are forgotten."""
 
 from __future__ import annotations
 
