@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TypeVar
 
 from fluence_extender.cluster.budgets import Budget
@@ -82,6 +83,8 @@ KINDS: dict[type, Kind] = {
     **{thing: kind for kind, thing in DEVICE_KINDS.items()},
     ResourceQuota: Kind.RESOURCE_QUOTA,
 }
+_parsed = lru_cache(maxsize=1)(parse_resources)
+
 Key = tuple[str, str]
 Found = TypeVar("Found", bound=Workload)
 Waiting = TypeVar("Waiting", bound=Resumable)
@@ -219,7 +222,7 @@ class EmbeddedCluster:
         """The virtual resources."""
         file = self._objects[Kind.RESOURCES_FILE].get(("", ""))
         text = file.text if isinstance(file, ResourcesFile) else None
-        return parse_resources(text or "")
+        return _parsed(text or "")
 
     def relist(self, kind: Kind) -> None:
         """Send all sinks the list of one kind again, as after a lost watch."""

@@ -31,7 +31,6 @@ from fluence_extender.gangs.leadership.replay import take_up_devices
 from fluence_extender.gangs.leadership.standby import Standby
 from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.lifecycle.limits import Limits
-from fluence_extender.gangs.lifecycle.rejections import rejected_now
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.endings import Endings
@@ -327,8 +326,6 @@ class Controller:
             for uid in self.ledger.claims_changed(pod):
                 self.lifecycle.may_be_ungated(uid)
             self.lifecycle.pod_changed(member, old)
-            if rejected_now(pod, old):
-                self._births.gate_rejected(pod)
         if self._accounts is not None:
             self._accounts.changed(pod)
 

@@ -200,6 +200,16 @@ def coordination_remarks(
         )
 
 
+def role_fault(role: str) -> str:
+    """Return what is wrong with the role that a pod states, "" if nothing is."""
+    if role in ("", coordination.PRODUCER, coordination.CONSUMER):
+        return ""
+    return (
+        f"annotation {coordination.ROLE_ANNOTATION} is {role[:LONGEST_SHOWN]!r}, which isn't a role: write "
+        f"{coordination.PRODUCER!r} or {coordination.CONSUMER!r}, or remove it"
+    )
+
+
 def unhonoured(labels: Mapping[str, str], annotations: Mapping[str, str], owner: str) -> str:
     """Return why the coordination that a pod asks for can't be had, "" if it can.
 
@@ -214,12 +224,9 @@ def unhonoured(labels: Mapping[str, str], annotations: Mapping[str, str], owner:
             f"annotation {coordination.COORDINATION_ANNOTATION} is {mode[:LONGEST_SHOWN]!r}, which isn't a mode: write "
             f"{coordination.SHARED!r} or {coordination.INDEPENDENT!r}"
         )
-    role = annotations.get(coordination.ROLE_ANNOTATION)
-    if role not in (None, "", coordination.PRODUCER, coordination.CONSUMER):
-        return (
-            f"annotation {coordination.ROLE_ANNOTATION} is {role[:LONGEST_SHOWN]!r}, which isn't a role: write "
-            f"{coordination.PRODUCER!r} or {coordination.CONSUMER!r}, or remove it"
-        )
+    role = annotations.get(coordination.ROLE_ANNOTATION, "")
+    if fault := role_fault(role):
+        return fault
     longest = names.LONGEST_LABEL - len(coordination.PRODUCER_SUFFIX)
     group = labels.get(names.GROUP_LABEL) or owner
     if role == coordination.PRODUCER:

@@ -43,6 +43,7 @@ from fluence_extender.model.pod_keys import (
     coordination_remarks,
     lacks_size,
     remarks,
+    role_fault,
     unhonoured,
 )
 from fluence_extender.model.requests import InvalidRequest, effective_requests
@@ -197,11 +198,8 @@ def _role(
     size: int | None,
 ) -> str:
     wanted = annotations.get(ROLE_ANNOTATION, "")
-    if wanted not in ("", PRODUCER, CONSUMER):
-        raise Unfit(
-            f"annotation {ROLE_ANNOTATION} is {wanted[:LONGEST_SHOWN]!r}, which isn't a role: write {PRODUCER!r} or "
-            f"{CONSUMER!r}, or remove it"
-        )
+    if fault := role_fault(wanted):
+        raise Unfit(fault)
     if annotations.get(COORDINATION_ANNOTATION) != SHARED or size == 1:
         return ""
     if not label and owner[0] not in NAMING_OWNERS:

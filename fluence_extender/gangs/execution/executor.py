@@ -130,8 +130,9 @@ class Executor:
                 case Evict(pod):
                     self._spawn(pod.uid, self._evict(action), (), self._evictions)
                 case Foresee() | Resume() | HoldJob() | Requeue() | GateJobs() | NoteJob():
-                    turn = self._jobs.slots(action) or self._writes.taken(self._jobs.namespace(action))
-                    self._spawn(self._jobs.subject(action), self._jobs.carry_out(action), (), turn)
+                    namespace, subject = self._jobs.subject(action)
+                    turn = self._jobs.slots(action) or self._writes.taken(namespace)
+                    self._spawn(subject, self._jobs.carry_out(action), (), turn)
                 case KeepNode(node, keys):
                     self._spawn(f"node {node.name}", self._keep(node, keys), (), self._reports)
                 case _:

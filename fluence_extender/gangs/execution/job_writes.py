@@ -61,25 +61,18 @@ class JobWrites:
         self._later = later
         self._foreseeing = asyncio.Semaphore(FORESEEING_AT_ONCE)
 
-    def subject(self, action: JobAction) -> str:
-        """Return a key for the object that the action writes to. Writes to one object are made in order."""
-        match action:
-            case GateJobs():
-                return GATED_JOBS
-            case Requeue(_, jobs):
-                return jobs[0].uid
-            case _:
-                return action.job.uid
+    def subject(self, action: JobAction) -> tuple[str, str]:
+        """Return the namespace of the object that the action writes to, "" for our own, and a key for the object.
 
-    def namespace(self, action: JobAction) -> str:
-        """Return the namespace of the objects that the action writes to, "" for our own."""
+        Writes to one object are made in order.
+        """
         match action:
             case GateJobs():
-                return ""
+                return "", GATED_JOBS
             case Requeue(_, jobs):
-                return jobs[0].namespace
+                return jobs[0].namespace, jobs[0].uid
             case _:
-                return action.job.namespace
+                return action.job.namespace, action.job.uid
 
     def slots(self, action: JobAction) -> asyncio.Semaphore | None:
         """Return the semaphore that limits such actions, None if the limit of all writes is enough."""

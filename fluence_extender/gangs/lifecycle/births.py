@@ -547,15 +547,13 @@ class Births:
     def gate_owners(self, pods: Iterable[Pod]) -> None:
         """Gate the Jobs of pods that are replaced because the nodes to which they are confined have no place."""
         for pod in pods:
-            place = completion_index(pod)
-            if place is not None and self._job(pod, place[0]) is not None:
-                self.gate(place[0], f"{pod.name} has no place on {pod.pinned_to} any more")
+            self.gate_owner(pod, f"{pod.name} has no place on {pod.pinned_to} any more")
 
-    def gate_rejected(self, pod: Pod) -> None:
-        """Gate the Job of a pod that its kubelet has rejected: a pod with the same node would be rejected, too."""
+    def gate_owner(self, pod: Pod, why: str) -> None:
+        """Gate the Job of a pod: one that replaces it mustn't get the same node by its creation."""
         place = completion_index(pod)
         if place is not None and self._job(pod, place[0]) is not None:
-            self.gate(place[0], f"the kubelet of {pod.node} rejected {pod.name}")
+            self.gate(place[0], why)
 
 
 def _complete(gang: Gang) -> bool:

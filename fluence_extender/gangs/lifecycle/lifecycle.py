@@ -145,6 +145,7 @@ class Lifecycle:
             member.refusals = replace(member.refusals, verdicts=verdicts)
         if rejected_now(pod, before):
             self._rejections.note(pod)
+            self.births.gate_owner(pod, f"the kubelet of {pod.node} rejected {pod.name}")
         elif before is None and not (pod.finished or pod.node or pod.foreseen):
             self._leave_out(member)
         if pod.finished:
