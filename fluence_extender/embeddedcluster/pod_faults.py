@@ -1,44 +1,163 @@
-"""Why the API server refuses a pod, as far as planning could go wrong without it.
+"""Why the API server refuses a pod.
 
-Sources: Kubernetes pkg/apis/core/validation (validateResourceRequirements, validateRestartPolicy). The fields of pods
-are those of the official client's models.
+Sources: Kubernetes pkg/apis/core/validation (ValidatePodSpec and what it calls). Rules of fields that placement doesn't
+depend on, such as probes and security contexts, are left out. A test compares the others with a real API server.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
-
-from kubernetes.client import models
 
 from fluence_extender.cluster.port import Json
 from fluence_extender.model.quantity import InvalidQuantity, nanos
 from fluence_extender.model.requests import is_extended
+from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
+from fluence_extender.model.syntax import (
+    is_dns_label,
+    is_label_value,
+    is_object_name,
+    is_qualified_name,
+    metadata_faults,
+)
 
-POLICIES = ("Always", "OnFailure", "Never")
+HUGEPAGES = "hugepages-"
 WHOLE = 10**9
 """A whole amount, in billionths."""
 
-LIST = re.compile(r"[Ll]ist\[(\w+)\]")
+LAST_PORT = 65535
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+POLICIES = ("Always", "OnFailure", "Never")
+PROTOCOLS = ("TCP", "UDP", "SCTP")
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+TOLERATION_OPERATORS = ("Equal", "Exists", "Lt", "Gt")
+NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+SPREADS = ("DoNotSchedule", "ScheduleAnyway")
 
 
-def unknown_fields(pod: Json) -> Iterator[str]:
-    """Yield the fields of a pod that don't exist."""
-    return (f'unknown field "{field}"' for field in _unknown(pod["spec"], "V1PodSpec", "spec"))
+def faults(pod: Json) -> list[str]:
+    """Return what is wrong with the values of a pod after its admission. Its fields exist and have their types."""
+    return [*_of_metadata(pod["metadata"]), *_of_spec(pod["spec"])]
 
 
-def faults(pod: Json) -> Iterator[str]:
-    """Yield what is wrong with the values of a pod after its admission."""
-    spec = pod["spec"]
+def _of_metadata(meta: Mapping[str, Any]) -> Iterator[str]:
+    name = meta.get("name") or ""
+    if not is_object_name(name):
+        yield _invalid("metadata.name", name, "must be a lowercase RFC 1123 subdomain")
+    yield from metadata_faults(meta, "metadata")
+
+
+def _of_spec(spec: Mapping[str, Any]) -> Iterator[str]:
     policy = spec.get("restartPolicy", "Always")
     if policy not in POLICIES:
-        yield f'spec.restartPolicy: Unsupported value: "{policy}": supported values: {", ".join(POLICIES)}'
+        yield _unsupported("spec.restartPolicy", policy, POLICIES)
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 0 < deadline < 2**31:
+        yield _invalid("spec.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647")
+    if not spec.get("containers"):
+        yield "spec.containers: Required value"
+    containers = list(_containers(spec))
+    yield from _duplicates("spec.containers", (one.get("name") for _, one in containers))
+    yield from _duplicates("spec.volumes", (one.get("name") for one in spec.get("volumes") or ()))
+    volumes = {one.get("name") for one in spec.get("volumes") or ()}
+    claims = {one.get("name") for one in spec.get("resourceClaims") or ()}
+    for at, container in containers:
+        yield from _of_container(container, at)
+        yield from _of_references(container, volumes, claims, at)
+        yield from _of_ports(container.get("ports") or (), bool(spec.get("hostNetwork")), f"{at}.ports")
+    yield from _of_host_ports(containers)
+    yield from _of_pod_resources(spec, containers)
+    for key, text in (spec.get("nodeSelector") or {}).items():
+        yield from _of_label(key, text, "spec.nodeSelector")
+    for number, toleration in enumerate(spec.get("tolerations") or ()):
+        yield from _of_toleration(toleration, f"spec.tolerations[{number}]")
+    yield from _of_affinity(spec.get("affinity") or {})
+    for number, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
+        yield from _of_spread(constraint, f"spec.topologySpreadConstraints[{number}]")
+
+
+def _containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield all containers with their paths."""
     for kind in ("initContainers", "containers"):
         for number, container in enumerate(spec.get(kind) or ()):
-            yield from _of_resources(container.get("resources") or {}, f"spec.{kind}[{number}].resources")
-    yield from _of_resources(spec.get("resources") or {}, "spec.resources")
+            yield f"spec.{kind}[{number}]", container
+
+
+def _of_container(container: Mapping[str, Any], at: str) -> Iterator[str]:
+    name = container.get("name")
+    if not name:
+        yield f"{at}.name: Required value"
+    elif not is_dns_label(name):
+        yield _invalid(f"{at}.name", name, "must be a lowercase RFC 1123 label")
+    if not str(container.get("image") or "").strip():
+        yield f"{at}.image: Required value"
+    resources = container.get("resources") or {}
+    yield from _of_resources(resources, f"{at}.resources")
+    for field in ("requests", "limits"):
+        for resource in resources.get(field) or ():
+            yield from _of_resource_name(resource, f"{at}.resources.{field}[{resource}]")
+    asked = {*(resources.get("requests") or ()), *(resources.get("limits") or ())}
+    if any(one.startswith(HUGEPAGES) for one in asked) and not asked & {CPU, MEMORY}:
+        yield f"{at}.resources: Forbidden: HugePages require cpu or memory"
+
+
+def _of_references(
+    container: Mapping[str, Any], volumes: Iterable[Any], claims: Iterable[Any], at: str
+) -> Iterator[str]:
+    """Yield the volumes and resource claims that a container names and that the pod doesn't have."""
+    mounts = container.get("volumeMounts") or ()
+    for number, mount in enumerate(mounts):
+        name = mount.get("name")
+        if name not in volumes:
+            yield f"{at}.volumeMounts[{number}].name: Not found: {name!r}"
+        if not mount.get("mountPath"):
+            yield f"{at}.volumeMounts[{number}].mountPath: Required value"
+    yield from _duplicates(f"{at}.volumeMounts", (one.get("mountPath") for one in mounts))
+    for number, claim in enumerate((container.get("resources") or {}).get("claims") or ()):
+        if claim.get("name") not in claims:
+            yield (
+                f"{at}.resources.claims[{number}]: Not found: {claim.get('name')!r}: must be one of the names in "
+                "spec.resourceClaims"
+            )
+
+
+def _of_ports(ports: Iterable[Mapping[str, Any]], on_host: bool, at: str) -> Iterator[str]:
+    for number, port in enumerate(ports):
+        inner, outer = port.get("containerPort"), port.get("hostPort")
+        if not inner:
+            yield f"{at}[{number}].containerPort: Required value"
+        for field, given in (("containerPort", inner), ("hostPort", outer)):
+            if given and not 0 < given <= LAST_PORT:
+                yield f"{at}[{number}].{field}: Invalid value: {given}: must be between 1 and {LAST_PORT}"
+        if on_host and outer and outer != inner:
+            yield _invalid(
+                f"{at}[{number}].containerPort", inner, "must match `hostPort` when `hostNetwork` is true"
+            )
+        if (protocol := port.get("protocol", "TCP")) not in PROTOCOLS:
+            yield _unsupported(f"{at}[{number}].protocol", protocol, PROTOCOLS)
+
+
+def _of_host_ports(containers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
+    """Yield ports of the node that two containers want. Init containers run before the others."""
+    wanted: Counter[tuple[str, int, str]] = Counter()
+    for at, container in containers:
+        if at.startswith("spec.initContainers"):
+            continue
+        for port in container.get("ports") or ():
+            if port.get("hostPort"):
+                wanted[port.get("hostIP") or "", port["hostPort"], port.get("protocol", "TCP")] += 1
+    for (_, number, protocol), count in wanted.items():
+        if count > 1:
+            yield f'spec.containers: ports: Duplicate value: host port "{protocol}/{number}"'
+
+
+def _of_resource_name(name: str, at: str) -> Iterator[str]:
+    if "/" not in name:
+        if name not in (CPU, MEMORY, EPHEMERAL_STORAGE) and not name.startswith(HUGEPAGES):
+            yield _invalid(f"{at}", name, "must be a standard resource for containers (or have a domain)")
+    elif not is_qualified_name(name):
+        yield _invalid(f"{at}", name, "isn't a qualified name")
 
 
 def _of_resources(resources: Mapping[str, Any], at: str) -> Iterator[str]:
@@ -52,40 +171,132 @@ def _of_resources(resources: Mapping[str, Any], at: str) -> Iterator[str]:
                 yield f"{at}.{field}[{name}]: Invalid value: {text!r}: {error}"
                 continue
             if amount < 0:
-                yield f"{at}.{field}[{name}]: Invalid value: {text!r}: must be greater than or equal to 0"
+                yield _invalid(f"{at}.{field}[{name}]", text, "must be greater than or equal to 0")
             elif is_extended(name) and amount % WHOLE:
-                yield f"{at}.{field}[{name}]: Invalid value: {text!r}: must be an integer"
+                yield _invalid(f"{at}.{field}[{name}]", text, "must be an integer")
     for name, amount in amounts["requests"].items():
         limit = amounts["limits"].get(name)
+        same = is_extended(name) or name.startswith(HUGEPAGES)
         if limit is None:
-            if is_extended(name):
+            if same:
                 yield f"{at}.limits[{name}]: Required value: Limit must be set for non overcommitable resources"
-        elif is_extended(name) and amount != limit:
+        elif same and amount != limit:
             yield f"{at}.requests[{name}]: Invalid value: must be equal to {name} limit"
         elif amount > limit:
             yield f"{at}.requests[{name}]: Invalid value: must be less than or equal to {name} limit"
 
 
-def _unknown(value: Mapping[str, Any], model: str, at: str) -> Iterator[str]:
-    """Yield the paths of the fields of ``value`` that the model doesn't have."""
-    fields = _fields(model)
-    for name, inner in value.items():
-        kind = fields.get(name)
-        if kind is None:
-            yield f"{at}.{name}"
-            continue
-        if (listed := LIST.fullmatch(kind)) and isinstance(inner, list):
-            for number, item in enumerate(inner):
-                if isinstance(item, dict) and hasattr(models, listed[1]):
-                    yield from _unknown(item, listed[1], f"{at}.{name}[{number}]")
-        elif isinstance(inner, dict) and hasattr(models, kind):
-            yield from _unknown(inner, kind, f"{at}.{name}")
+def _of_pod_resources(
+    spec: Mapping[str, Any], containers: Iterable[tuple[str, Mapping[str, Any]]]
+) -> Iterator[str]:
+    """Yield what is wrong with the resources of the pod as a whole, beside those of its containers."""
+    resources, at = spec.get("resources") or {}, "spec.resources"
+    yield from _of_resources(resources, at)
+    for field in ("requests", "limits"):
+        for name in resources.get(field) or ():
+            if name not in (CPU, MEMORY) and not name.startswith(HUGEPAGES):
+                yield _unsupported(f"{at}.{field}[{name}]", name, (CPU, MEMORY, HUGEPAGES))
+    usual = [(at, one.get("resources") or {}) for at, one in containers if at.startswith("spec.containers")]
+    for name, text in (resources.get("requests") or {}).items():
+        if sum(_amount(own.get("requests"), name) for _, own in usual) > _amount({name: text}, name):
+            why = "must be greater than or equal to aggregate container requests"
+            yield _invalid(f"{at}.requests[{name}]", text, why)
+    for name, text in (resources.get("limits") or {}).items():
+        most = _amount({name: text}, name)
+        # A pod that requests nothing as a whole requests what its containers do.
+        if sum(_amount(own.get("requests"), name) for _, own in usual) > most:
+            yield _invalid(f"{at}.limits[{name}]", text, "must be at least what its containers request")
+        for path, own in usual:
+            if _amount(own.get("limits"), name) > most:
+                why = f"must be less than or equal to pod limits of {text}"
+                yield _invalid(f"{path}.resources.limits[{name}]", own["limits"][name], why)
 
 
-@cache
-def _fields(model: str) -> Mapping[str, str]:
-    """Return the fields of a model by their names in JSON, with their types."""
-    made = getattr(models, model)
-    names: Mapping[str, str] = made.attribute_map
-    types: Mapping[str, str] = made.openapi_types
-    return {names[key]: types[key] for key in names}
+def _amount(amounts: Mapping[str, Any] | None, name: str) -> int:
+    """Return an amount in billionths, 0 if there is none or it can't be read."""
+    try:
+        return nanos((amounts or {}).get(name, 0))
+    except InvalidQuantity:
+        return 0
+
+
+def _of_toleration(toleration: Mapping[str, Any], at: str) -> Iterator[str]:
+    key, operator, value = (toleration.get(field) or "" for field in ("key", "operator", "value"))
+    if key and not is_qualified_name(key):
+        yield _invalid(f"{at}.key", key, "isn't a qualified name")
+    if not key and operator != "Exists":
+        yield _invalid(f"{at}.operator", operator, "operator must be Exists when `key` is empty")
+    if operator and operator not in TOLERATION_OPERATORS:
+        yield _unsupported(f"{at}.operator", operator, TOLERATION_OPERATORS)
+    if operator == "Exists" and value:
+        yield _invalid(f"{at}.operator", value, "value must be empty when `operator` is 'Exists'")
+    elif operator in ("", "Equal") and not is_label_value(value):
+        yield _invalid(f"{at}.operator", value, "isn't a valid label value")
+    effect = toleration.get("effect") or ""
+    if effect and effect not in EFFECTS:
+        yield _unsupported(f"{at}.effect", effect, EFFECTS)
+    if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+        yield _invalid(f"{at}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
+
+
+def _of_affinity(affinity: Mapping[str, Any]) -> Iterator[str]:
+    at = "spec.affinity"
+    of_nodes = affinity.get("nodeAffinity") or {}
+    if (required := of_nodes.get(REQUIRED)) is not None:
+        path = f"{at}.nodeAffinity.{REQUIRED}.nodeSelectorTerms"
+        terms = required.get("nodeSelectorTerms") or ()
+        if not terms:
+            yield f"{path}: Required value: must have at least one node selector term"
+        for number, term in enumerate(terms):
+            for place, expression in enumerate(term.get("matchExpressions") or ()):
+                yield from _of_expression(expression, f"{path}[{number}].matchExpressions[{place}]")
+    for kind in ("podAffinity", "podAntiAffinity"):
+        for number, term in enumerate((affinity.get(kind) or {}).get(REQUIRED) or ()):
+            if not term.get("topologyKey"):
+                yield f"{at}.{kind}.{REQUIRED}[{number}].topologyKey: Required value: can not be empty"
+
+
+def _of_expression(expression: Mapping[str, Any], at: str) -> Iterator[str]:
+    """Yield what is wrong with an expression about a node's labels."""
+    key, operator, values = expression.get("key") or "", expression.get("operator"), expression.get("values")
+    if not is_qualified_name(key):
+        yield _invalid(f"{at}.key", key, "isn't a qualified name")
+    match operator:
+        case "In" | "NotIn" if not values:
+            yield f"{at}.values: Required value: must be specified when `operator` is 'In' or 'NotIn'"
+        case "Exists" | "DoesNotExist" if values:
+            yield f"{at}.values: Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        case "Gt" | "Lt" if len(values or ()) != 1:
+            yield f"{at}.values: Required value: must be specified single value when `operator` is 'Lt' or 'Gt'"
+        case _ if operator not in NODE_OPERATORS:
+            yield _invalid(f"{at}.operator", operator, "not a valid selector operator")
+
+
+def _of_spread(constraint: Mapping[str, Any], at: str) -> Iterator[str]:
+    if (constraint.get("maxSkew") or 0) <= 0:
+        yield f"{at}.maxSkew: Invalid value: {constraint.get('maxSkew', 0)}: must be greater than zero"
+    if not constraint.get("topologyKey"):
+        yield f"{at}.topologyKey: Required value: can not be empty"
+    if (action := constraint.get("whenUnsatisfiable")) not in SPREADS:
+        yield _unsupported(f"{at}.whenUnsatisfiable", action or "", SPREADS)
+
+
+def _of_label(key: str, text: str, at: str) -> Iterator[str]:
+    if not is_qualified_name(key):
+        yield _invalid(f"{at}", key, "isn't the key of a label")
+    if not is_label_value(text):
+        yield _invalid(f"{at}", text, "isn't the value of a label")
+
+
+def _duplicates(at: str, names: Iterable[Any]) -> Iterator[str]:
+    for name, count in Counter(names).items():
+        if name and count > 1:
+            yield f"{at}: Duplicate value: {name!r}"
+
+
+def _invalid(at: str, given: object, why: str) -> str:
+    return f"{at}: Invalid value: {given!r}: {why}"
+
+
+def _unsupported(at: str, given: object, supported: Iterable[str]) -> str:
+    return f'{at}: Unsupported value: "{given}": supported values: {", ".join(supported)}'

@@ -10,8 +10,9 @@ from fluence_extender.cluster.errors import Invalid
 from fluence_extender.cluster.port import Json, Kind, Lease, OwnPods, Sink, TriedPod, TryPod
 from fluence_extender.embeddedcluster.admission import admitted
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
-from fluence_extender.embeddedcluster.pod_faults import faults, unknown_fields
+from fluence_extender.embeddedcluster.pod_faults import faults
 from fluence_extender.kinds.defaults import PodRefused
+from fluence_extender.kinds.fields import field_faults
 from fluence_extender.webhook.contract import Outcome
 from fluence_extender.whatif.documents import as_json
 
@@ -75,8 +76,7 @@ class EmbeddedSession:
     async def _admitted(self, manifest: Json, attempt: str, strict: bool = False) -> TriedPod:
         """Return the pod as this cluster's admission makes it; see `ClusterSession.try_pod`."""
         cluster, made = self.writes, Outcome(pod=manifest)
-        unknown = unknown_fields(manifest) if strict else ()
-        words = "; ".join(unknown) or cluster.objects.missing(manifest["spec"])
+        words = "; ".join(field_faults(manifest, "V1Pod", "")) or cluster.objects.missing(manifest["spec"])
         if not words:
             try:
                 made = admitted(manifest, cluster.resources, objects=cluster.objects)

@@ -32,7 +32,6 @@ COMPLETION_INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 EARLIER_JOB_NAME = "job-name"
 """The label of a Job's name before it had a domain. Both are on each pod."""
 
-RESTARTS = ("Never", "OnFailure")
 HOSTNAME = "kubernetes.io/hostname"
 
 
@@ -41,29 +40,12 @@ def job_pods(job: Json) -> Iterator[PodSet]:
     yield _of_job(job["spec"], job["metadata"]["name"], reference_to(job))
 
 
-def job_fault(job: Mapping[str, Any]) -> str:
-    """Return why the API server refuses a Job whatever its pods are, "" if it doesn't."""
-    policy = job["spec"]["template"]["spec"].get("restartPolicy")
-    if policy in RESTARTS:
-        return ""
-    given = "isn't set" if policy is None else f"is {policy}"
-    return f"spec.template.spec.restartPolicy {given}; a Job's pods need Never or OnFailure"
-
-
 def job_set_pods(job_set: Json) -> Iterator[PodSet]:
     """Yield the pods of each replicated Job; all its Jobs have the same template."""
     name = job_set["metadata"]["name"]
     for replicated in job_set["spec"].get("replicatedJobs") or ():
         replicas, spec = count_of(replicated.get("replicas"), 1), replicated["template"]["spec"]
         yield _replicated(name, replicated["name"], replicas, spec)
-
-
-def job_set_fault(job_set: Mapping[str, Any]) -> str:
-    """Return why the API server refuses a Job of the JobSet, "" if it doesn't."""
-    jobs = [one["template"] for one in job_set["spec"].get("replicatedJobs") or ()]
-    # The API of JobSets sets OnFailure where a template has no policy.
-    stated = [one for one in jobs if one["spec"]["template"]["spec"].get("restartPolicy") is not None]
-    return next(filter(None, map(job_fault, stated)), "")
 
 
 def one_run(cron_job: Mapping[str, Any]) -> Json:

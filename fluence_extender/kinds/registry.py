@@ -1,10 +1,9 @@
-"""Every kind whose pods are known, by its name: what makes its pods, and why the API server would refuse the object."""
+"""Every kind whose pods are known, by its name, and what makes its pods."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from fluence_extender.kinds import jobs, operators, replicas
 from fluence_extender.kinds.pod_sets import Json, PodSet
@@ -16,30 +15,22 @@ Raises `BadManifest`, and what reading a mapping of another form raises.
 """
 
 
-def _no_fault(manifest: Mapping[str, Any]) -> str:
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
 class PodMaker:
-    """A kind that makes pods. ``api`` is meant where a manifest names none; other versions of its group count too.
-
-    ``fault`` returns why the API server refuses an object whatever its pods are, "" if it doesn't.
-    """
+    """A kind that makes pods. ``api`` is meant where a manifest names none; other versions of its group count too."""
 
     api: str
     pods: Maker
-    fault: Callable[[Mapping[str, Any]], str] = _no_fault
 
 
 POD_MAKERS: Mapping[str, PodMaker] = {
     "Pod": PodMaker("v1", replicas.single_pod),
-    "Job": PodMaker("batch/v1", jobs.job_pods, jobs.job_fault),
-    "Deployment": PodMaker("apps/v1", replicas.replica_pods, replicas.replica_fault),
-    "ReplicaSet": PodMaker("apps/v1", replicas.replica_pods, replicas.replica_fault),
-    "ReplicationController": PodMaker("v1", replicas.replica_pods, replicas.replica_fault),
-    "StatefulSet": PodMaker("apps/v1", replicas.replica_pods, replicas.replica_fault),
-    "JobSet": PodMaker("jobset.x-k8s.io/v1alpha2", jobs.job_set_pods, jobs.job_set_fault),
+    "Job": PodMaker("batch/v1", jobs.job_pods),
+    "Deployment": PodMaker("apps/v1", replicas.replica_pods),
+    "ReplicaSet": PodMaker("apps/v1", replicas.replica_pods),
+    "ReplicationController": PodMaker("v1", replicas.replica_pods),
+    "StatefulSet": PodMaker("apps/v1", replicas.replica_pods),
+    "JobSet": PodMaker("jobset.x-k8s.io/v1alpha2", jobs.job_set_pods),
     "LeaderWorkerSet": PodMaker("leaderworkerset.x-k8s.io/v1", replicas.leader_worker_pods),
     "MPIJob": PodMaker("kubeflow.org/v2beta1", operators.mpi_pods),
     "RayCluster": PodMaker("ray.io/v1", operators.ray_pods),

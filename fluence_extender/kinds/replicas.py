@@ -49,15 +49,17 @@ def replica_pods(manifest: Json) -> Iterator[PodSet]:
             index = {POD_INDEX: str(number)} if kind == "StatefulSet" else {}
             yield SetMember(f"{name}-{number}", {**added, **index}, {}, owner)
 
-    yield PodSet(template_of(spec["template"]), count, members)
+    yield PodSet(_with_claims(template_of(spec["template"]), spec, name), count, members)
 
 
-def replica_fault(manifest: Mapping[str, Any]) -> str:
-    """Return why the API server refuses the object whatever its pods are, "" if it doesn't."""
-    policy = manifest["spec"]["template"]["spec"].get("restartPolicy", "Always")
-    if policy == "Always":
-        return ""
-    return f"spec.template.spec.restartPolicy is {policy}; the pods of a {manifest['kind']} need Always"
+def _with_claims(template: Json, spec: Mapping[str, Any], name: str) -> Json:
+    """Return the template with a volume for each ``volumeClaimTemplates``, that of the first pod."""
+    claims = [one["metadata"]["name"] for one in spec.get("volumeClaimTemplates") or ()]
+    if not claims:
+        return template
+    own = [one for one in template["spec"].get("volumes") or () if one.get("name") not in claims]
+    added = [{"name": claim, "persistentVolumeClaim": {"claimName": f"{claim}-{name}-0"}} for claim in claims]
+    return {**template, "spec": {**template["spec"], "volumes": [*own, *added]}}
 
 
 def leader_worker_pods(manifest: Json) -> Iterator[PodSet]:
@@ -66,9 +68,11 @@ def leader_worker_pods(manifest: Json) -> Iterator[PodSet]:
     size = count_of(templates.get("size"), 1)
     groups = count_of(manifest["spec"].get("replicas"), 1) if size else 0
     leader = templates.get("leaderTemplate") or templates["workerTemplate"]
-    yield _of_groups(manifest, template_of(leader), groups, range(1), size)
+    name = manifest["metadata"]["name"]
+    yield _of_groups(manifest, _with_claims(template_of(leader), templates, name), groups, range(1), size)
     if size > 1:
-        yield _of_groups(manifest, template_of(templates["workerTemplate"]), groups, range(1, size), size)
+        worker = _with_claims(template_of(templates["workerTemplate"]), templates, f"{name}-0")
+        yield _of_groups(manifest, worker, groups, range(1, size), size)
 
 
 def _of_groups(manifest: Json, template: Json, groups: int, workers: range, size: int) -> PodSet:

@@ -47,9 +47,10 @@ from fluence_extender.model.pod_keys import (
     unhonoured,
 )
 from fluence_extender.model.requests import InvalidRequest, effective_requests
+from fluence_extender.model.syntax import is_label_value, is_object_name
 from fluence_extender.webhook.containers import is_own
 from fluence_extender.webhook.contract import Json
-from fluence_extender.webhook.validity import LABEL_VALUE, OBJECT_NAME, shape_fault
+from fluence_extender.webhook.validity import shape_fault
 
 UNDECIDED = "undecided"
 """The role of a pod that equals the others of its shared group: a lookup chooses the producer."""
@@ -62,7 +63,6 @@ JOB_GLOBAL_INDEX = "jobset.sigs.k8s.io/job-global-index"
 NUMBER = re.compile("[0-9]{1,9}")
 
 MOST_REMARKS = 10
-LONGEST_OWNER = 253
 
 
 class Unfit(ValueError):
@@ -145,8 +145,7 @@ def _owner(metadata: Mapping[str, Any]) -> tuple[str, str]:
         if one.get("controller"):
             kind, name = str(one.get("kind", "")), str(one.get("name", ""))
             # The API server doesn't check the name of an owner, and a look-up puts it into a path.
-            valid = len(name) <= LONGEST_OWNER and OBJECT_NAME.fullmatch(name)
-            return (kind, name) if valid else ("", "")
+            return (kind, name) if is_object_name(name) else ("", "")
     return "", ""
 
 
@@ -238,7 +237,7 @@ def _has_sidecar(spec: Mapping[str, Any]) -> bool:
 def _check_producer_name(group: str, role: str) -> None:
     if not role:
         return
-    if not all(LABEL_VALUE.fullmatch(name) for name in (group, producer_group(group))):
+    if not all(is_label_value(name) for name in (group, producer_group(group))):
         raise Unfit(
             f"the producer of shared group {group!r} would be in group {producer_group(group)!r}, which isn't a valid "
             f"label: label the pods with a {GROUP_LABEL} of at most {LONGEST_LABEL - len(PRODUCER_SUFFIX)} characters"

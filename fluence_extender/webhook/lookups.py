@@ -17,10 +17,10 @@ import structlog
 from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.cluster.port import Objects
 from fluence_extender.http.listeners.brief_cache import BriefCache
+from fluence_extender.model.syntax import is_object_name
 from fluence_extender.webhook.contract import Json, OwnedPods
 from fluence_extender.webhook.limit_ranges import Bounds, read_bounds
 from fluence_extender.webhook.producers import MOST_ANSWERS, ProducerClaims
-from fluence_extender.webhook.validity import is_object_name
 
 log = structlog.get_logger(__name__)
 

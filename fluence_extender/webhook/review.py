@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from fluence_extender.model.syntax import is_dns_label
 from fluence_extender.webhook.contract import AdmissionRequest, Json, Outcome
-from fluence_extender.webhook.validity import NAMESPACE
 
 VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
@@ -101,7 +101,7 @@ def read_review(body: bytes) -> Review:
         raise BadReview("the request has no uid, so it can't be answered")
     if len(wire.uid) > LONGEST_UID:
         raise BadReview(f"the request's uid has more than {LONGEST_UID} characters")
-    if wire.namespace and not NAMESPACE.fullmatch(wire.namespace):
+    if wire.namespace and not is_dns_label(wire.namespace):
         raise BadReview(f"{wire.namespace[:LONGEST_UID]!r} can't be the name of a namespace")
     request = AdmissionRequest(
         namespace=wire.namespace,

@@ -1,12 +1,11 @@
 """Find reasons not to patch a pod: an unexpected shape, or a conflict with what handlers add.
 
-Sources: validation of core/v1 (names are unique within a pod, a pod with a node has no gates), and the DNS-1123 and
-label syntax of apimachinery. The API server refuses a pod that is invalid by itself.
+Sources: validation of core/v1 (names are unique within a pod, a pod with a node has no gates). The API server
+refuses a pod that is invalid by itself.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Annotated, TypeVar
 
@@ -25,13 +24,6 @@ MOST_ENTRIES = 1024
 """The most labels, annotations, volumes and other entries of a pod, and variables and mounts of a container."""
 MOST_AMOUNTS = 64
 """The most resources in the requests, and in the limits, of a container."""
-
-LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-"""An RFC 1123 subdomain; its length isn't checked."""
-LONGEST_OBJECT_NAME = 253
-NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-"""An RFC 1123 label."""
 
 
 _Item = TypeVar("_Item")
@@ -85,11 +77,6 @@ class _Spec(Struct, rename="camel"):
 class _Pod(Struct):
     metadata: _Metadata
     spec: _Spec
-
-
-def is_object_name(name: str) -> bool:
-    """Return whether an object may have this name, so that it can be part of a path."""
-    return len(name) <= LONGEST_OBJECT_NAME and OBJECT_NAME.fullmatch(name) is not None
 
 
 def shape_fault(pod: Json) -> str:

@@ -30,18 +30,21 @@ class TooManyPods(BadManifest):
 
 
 @contextmanager
-def reading(name: str) -> Iterator[None]:
-    """Raise `BadManifest` about the object ``name`` for what reading a mapping of another form raises."""
+def reading(name: str, fault: str = "") -> Iterator[None]:
+    """Raise `BadManifest` about the object ``name`` for what reading a mapping of another form raises.
+
+    ``fault`` is what is known to be wrong with it; then the error says that.
+    """
     try:
         yield
     except TooManyPods:
         raise
     except KeyError as missing:
-        raise BadManifest(f"{name}: {missing.args[0]} is missing") from missing
+        raise BadManifest(fault or f"{name}: {missing.args[0]} is missing") from missing
     except (TypeError, AttributeError) as error:
-        raise BadManifest(f"{name}: a field of its spec is of the wrong type") from error
+        raise BadManifest(fault or f"{name}: a field of its spec is of the wrong type") from error
     except (ValueError, msgspec.MsgspecError) as error:
-        raise BadManifest(f"{name}: {error}") from error
+        raise BadManifest(fault or f"{name}: {error}") from error
 
 
 class _Head(msgspec.Struct):

@@ -33,9 +33,10 @@ from fluence_extender.gangs.queue.ends import declared
 from fluence_extender.gangs.queue.submissions import submission_of
 from fluence_extender.kinds.defaults import KINDS as ADMISSION_KINDS
 from fluence_extender.kinds.defaults import AdmissionObjects
+from fluence_extender.kinds.faults import object_fault
 from fluence_extender.kinds.jobs import more_runs
 from fluence_extender.kinds.pod_sets import BadManifest, PodSet
-from fluence_extender.kinds.registry import MADE_OF, NOT_UNDERSTOOD, POD_MAKERS, PodMaker, pod_maker
+from fluence_extender.kinds.registry import MADE_OF, NOT_UNDERSTOOD, POD_MAKERS, pod_maker
 from fluence_extender.kinds.replicas import LABELLED_KINDS
 from fluence_extender.model.devices import DeviceObject
 from fluence_extender.model.gang import GangKey
@@ -53,7 +54,7 @@ from fluence_extender.model.submission import NOTHING_SAID, QUEUE_LABELS, Submis
 from fluence_extender.model.workload import CoschedulingGroup, PodGroup, Workload
 from fluence_extender.placement.demand import Demand
 from fluence_extender.whatif.documents import Manifest, NothingToSimulate, TooManyPods, as_json, reading
-from fluence_extender.whatif.remarks import Remarks, full_name, later_pods, unjudged
+from fluence_extender.whatif.remarks import Remarks, chosen_node, full_name, later_pods, unjudged
 from fluence_extender.whatif.roles import Roles
 from fluence_extender.whatif.trials import PodTrial, Template
 
@@ -177,13 +178,13 @@ def read_question(manifests: list[Manifest], namespace: str = "default") -> Mani
     roles = Roles()
     others: set[str] = set()
     pods = 0
-    for manifest in _made(_named(manifests, namespace, question.notes), question):
+    for manifest, fault in _made(_named(manifests, namespace, question.notes), question):
         maker = pod_maker(manifest)
         described = _workload(manifest)
         if described is not None:
             question.workloads.append(described)
         if maker is not None:
-            pods += _add_templates(question, manifest, maker, roles, others)
+            pods += _add_templates(question, manifest, fault, roles, others)
             if pods > MOST_PODS:
                 raise TooManyPods(f"{full_name(manifest)}: more than {MOST_PODS:,} pods")
         elif manifest["kind"] in CLAIMS:
@@ -203,20 +204,25 @@ def read_question(manifests: list[Manifest], namespace: str = "default") -> Mani
 
 
 def _add_templates(
-    question: ManifestQuestion, manifest: Manifest, maker: PodMaker, roles: Roles, others: set[str]
+    question: ManifestQuestion, manifest: Manifest, fault: str, roles: Roles, others: set[str]
 ) -> int:
     """Add the templates of one object, and return how many pods they have.
 
-    ``others`` gets the schedulers that they name in place of ours.
+    ``fault`` is why the API server refuses the object, "" if it doesn't. ``others`` gets the schedulers that the
+    templates name in place of ours.
     """
-    name, namespace = full_name(manifest), manifest["metadata"]["namespace"]
+    name, namespace, maker = (
+        full_name(manifest),
+        manifest["metadata"]["namespace"],
+        POD_MAKERS[manifest["kind"]],
+    )
     templates: list[Template] = []
-    with reading(name):
+    with reading(name, fault):
         if manifest.get("spec") is None:
             raise BadManifest("spec is missing")
-        made = list(maker.pods(manifest))
-        fault = maker.fault(manifest)
-        for pods in made:
+        for pods in list(maker.pods(manifest)):
+            if node := pods.template["spec"].get("nodeName"):
+                question.remarks.add_text(chosen_node(node), name)
             others.update({scheduler_of(pods.template)} - {SCHEDULER_NAME})
             for part in roles.parts(placed_by_us(pods), namespace):
                 templates.append(Template(name, namespace, part, fault))
@@ -329,12 +335,17 @@ class _Space:
         return raw
 
 
-def _made(manifests: Iterable[Manifest], question: ManifestQuestion) -> Iterator[Manifest]:
-    """Yield each object, or in its place the one that its controller makes of it, with a uid."""
+def _made(manifests: Iterable[Manifest], question: ManifestQuestion) -> Iterator[tuple[Manifest, str]]:
+    """Yield each object, or in its place the one that its controller makes of it, with a uid.
+
+    The second is why the API server refuses the object, "" if it doesn't.
+    """
     for given in manifests:
+        why = object_fault(given)
+        fault = f"the API server refuses {full_name(given)}: {why}" if why else ""
         manifest: Manifest | None = given
         while manifest is not None and manifest["kind"] in MADE_OF:
-            with reading(full_name(manifest)):
+            with reading(full_name(manifest), fault):
                 manifest = MADE_OF[manifest["kind"]](manifest)
         if manifest is None:
             question.notes.append(f"{full_name(given)} makes no pods: it uses a cluster that exists")
@@ -346,7 +357,7 @@ def _made(manifests: Iterable[Manifest], question: ManifestQuestion) -> Iterator
             **manifest["metadata"],
             "uid": uid_of(manifest["kind"], manifest["metadata"]["name"]),
         }
-        yield manifest
+        yield manifest, fault
 
 
 def _pods(template: Template, trial: PodTrial, before: int, space: _Space) -> Iterator[Pod]:

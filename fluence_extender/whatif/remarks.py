@@ -110,6 +110,14 @@ def unjudged(pod: Mapping[str, Any]) -> Iterator[str]:
         yield "its topologySpreadConstraints aren't simulated: kube-scheduler may refuse these nodes"
 
 
+def chosen_node(node: str) -> str:
+    """Return what a pod's ``spec.nodeName`` means."""
+    return (
+        f"simulated without its spec.nodeName: as it is, kubelet on {node} runs the pod and no scheduler places it; "
+        "remove nodeName, or choose the node by nodeSelector"
+    )
+
+
 def later_pods(name: str, at_once: int, later: int) -> str:
     """Return what becomes of the pods of a Job that aren't created at first."""
     each = "the other one comes" if later == 1 else f"each of the other {later:,} comes"

@@ -43,7 +43,8 @@ NO_ANSWER = (NoAnswer, TooManyRequests, Unauthenticated)
 class Template:
     """Pods of one object in the question that differ in nothing that a trial could show.
 
-    ``owner`` names the object. ``fault`` is why the API server refuses the object itself, "" if it doesn't.
+    ``owner`` names the object. ``fault`` is the sentence that says why the API server refuses the object
+    itself, "" if it doesn't.
     """
 
     owner: str
@@ -103,7 +104,7 @@ async def try_templates(
 async def _try(template: Template, objects: AdmissionObjects, try_pod: TryPod) -> PodTrial:
     pod = template.pods.first(template.namespace)
     if template.fault:
-        return PodTrial(pod, f"the API server refuses {template.owner}: {template.fault}")
+        return PodTrial(pod, template.fault)
     try:
         ranged = objects.within_ranges(with_defaults(pod))
         made, notes = await _made(template, ranged, objects, try_pod)
@@ -114,7 +115,8 @@ async def _try(template: Template, objects: AdmissionObjects, try_pod: TryPod) -
         why = error.words.replace(trial_of(pod)["metadata"]["name"], pod["metadata"]["name"])
     except PodRefused as refused:
         why = str(refused)
-    return PodTrial(pod, f"the API server refuses the pods of {template.owner}: {why}")
+    pods = template.owner if template.owner.startswith("Pod ") else f"the pods of {template.owner}"
+    return PodTrial(pod, f"the API server refuses {pods}: {why}")
 
 
 async def _made(

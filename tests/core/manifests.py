@@ -42,7 +42,7 @@ def manifest(
             "annotations": annotations or {},
             "ownerReferences": references,
         },
-        "spec": {"schedulerName": "fluence", "containers": [{"name": "main"}], **spec},
+        "spec": {"schedulerName": "fluence", "containers": [{"name": "main", "image": "none"}], **spec},
     }
 
 

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fluence_extender.model.requests import is_extended
-from fluence_extender.webhook.validity import LABEL_VALUE, MOST_ANNOTATIONS, OBJECT_NAME
+from fluence_extender.model.syntax import is_label_value, is_object_name
+from fluence_extender.webhook.validity import MOST_ANNOTATIONS
 
 Json = dict[str, Any]
 
@@ -40,7 +41,7 @@ def faults(pod: Json) -> list[str]:
         if windows and LINUX_ONLY & (container.get("securityContext") or {}).keys():
             found.append(f"container {container.get('name')} has a securityContext for Linux")
     group = (spec.get("schedulingGroup") or {}).get("podGroupName") or "unnamed"
-    if not OBJECT_NAME.fullmatch(group):
+    if not is_object_name(group):
         found.append(f"spec.schedulingGroup.podGroupName {group!r}")
     return found + _metadata_faults(pod["metadata"])
 
@@ -69,7 +70,7 @@ def _container_faults(container: Mapping[str, Any], volumes: frozenset[str]) -> 
 
 def _metadata_faults(metadata: Mapping[str, Any]) -> list[str]:
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    found = [f"label {key}={value}" for key, value in labels.items() if not LABEL_VALUE.fullmatch(value)]
+    found = [f"label {key}={value}" for key, value in labels.items() if not is_label_value(value)]
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > MOST_ANNOTATIONS:
         found.append("annotations are too long")
     return found

@@ -6,10 +6,10 @@ If the API server serves no PodGroups, the group label alone makes the gang.
 from __future__ import annotations
 
 from fluence_extender.model.names import COSCHEDULING_GROUP, GROUP_LABEL
+from fluence_extender.model.syntax import is_object_name
 from fluence_extender.webhook.contract import AdmissionRequest, Context, GroupKind
 from fluence_extender.webhook.declaration import PodDeclaration
 from fluence_extender.webhook.draft import Draft
-from fluence_extender.webhook.validity import OBJECT_NAME
 
 
 def handle(draft: Draft, declared: PodDeclaration, request: AdmissionRequest, context: Context) -> None:
@@ -22,8 +22,7 @@ def link(draft: Draft, group: str, kind: GroupKind) -> None:
     """Name the PodGroup ``group`` on the pod, in the way of the kind that is served."""
     if kind is GroupKind.NONE:
         return
-    # The name is short enough, because it is the value of a label.
-    if not OBJECT_NAME.fullmatch(group):
+    if not is_object_name(group):
         draft.warn(
             f"label {GROUP_LABEL}={group} isn't a valid name for a PodGroup, so the gang has its label only: use lower "
             "case letters, digits, '-' and '.' to get a PodGroup"

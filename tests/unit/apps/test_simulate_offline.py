@@ -37,7 +37,7 @@ def running(name: str, where: str, group: str, cpu: str = "3", **meta: Any) -> d
         "spec": {
             "schedulerName": "fluence",
             "nodeName": where,
-            "containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}],
+            "containers": [{"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu}}}],
         },
         "status": {"phase": "Running"},
     }

@@ -111,6 +111,7 @@ def job(name: str, count: int, cpu: str, memory: str = "1Gi", **fields: Any) -> 
     requests = {"cpu": cpu, "memory": memory, **fields.pop("requests", {})}
     container = {
         "name": "main",
+        "image": "none",
         "resources": {"requests": requests, "limits": fields.pop("limits", {})},
         **fields,
     }

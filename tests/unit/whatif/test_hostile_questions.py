@@ -36,7 +36,7 @@ ENDLESS = 10**15
 
 
 def template(**spec: Any) -> Json:
-    containers = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
+    containers = [{"name": "c", "image": "none", "resources": {"requests": {"cpu": "1"}}}]
     pod = {"schedulerName": "fluence", "restartPolicy": "Never", "containers": containers}
     return {"spec": {**pod, **spec}}
 

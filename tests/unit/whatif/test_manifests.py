@@ -23,11 +23,18 @@ from fluence_extender.whatif.manifests import read_question, requested_gangs
 from fluence_extender.whatif.trials import try_templates
 from tests.unit.whatif.conftest import request_of, sent
 
-SPEC = {"schedulerName": "fluence", "containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
+SPEC = {
+    "schedulerName": "fluence",
+    "containers": [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}}],
+}
 
 
 def template(**labels: str) -> dict[str, Any]:
     return {"metadata": {"labels": labels}, "spec": SPEC}
+
+
+def run_once() -> dict[str, Any]:
+    return {"spec": {**SPEC, "restartPolicy": "Never"}}
 
 
 CASES: list[tuple[dict[str, Any], dict[str, int]]] = [
@@ -199,17 +206,22 @@ def test_unreadable_manifests_are_refused(text: str) -> None:
         ({"kind": "Pod", "metadata": {"name": "p"}, "spec": None}, "Pod default/p: spec is missing"),
         (
             {"kind": "Job", "metadata": {"name": "j"}, "spec": {"template": {"spec": None}}},
-            "Job default/j: a field of its spec is of the wrong type",
+            "the API server refuses Job default/j: spec.template.spec.restartPolicy isn't set; "
+            "a Job's pods need Never or OnFailure",
         ),
         (
             {"kind": "Pod", "metadata": {"name": "p"}, "spec": ["x"]},
             "Pod default/p: a field of its spec is of the wrong type",
         ),
         ({"kind": "Pod", "metadata": {"name": "p"}, "spec": {}}, "Pod default/p: a pod without containers"),
-        ({"kind": "Job", "metadata": {"name": "j"}, "spec": {}}, "Job default/j: template is missing"),
         (
-            {"kind": "Job", "metadata": {"name": "j"}, "spec": {"parallelism": -1}},
-            "Job default/j: -1 is not a number of pods",
+            {"kind": "Job", "metadata": {"name": "j"}, "spec": {}},
+            "the API server refuses Job default/j: spec.template: Required value",
+        ),
+        (
+            {"kind": "Job", "metadata": {"name": "j"}, "spec": {"parallelism": -1, "template": run_once()}},
+            "the API server refuses Job default/j: spec.parallelism: Invalid value: -1: "
+            "must be greater than or equal to 0",
         ),
         (
             {

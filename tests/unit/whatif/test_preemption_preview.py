@@ -346,9 +346,10 @@ def test_gangs_with_the_same_result_are_printed_once(cluster: type[Cluster]) -> 
     there = cluster([node("n0"), node("n1")])
     web = {"kind": "Deployment", "metadata": {"name": "web"}}
     template = job("any", 1, "1")["spec"]["template"]
-    template["metadata"]["labels"] = {}
+    template["metadata"]["labels"] = {"app": "web"}
     del template["spec"]["restartPolicy"]
-    answers = there.ask({**web, "spec": {"replicas": 20, "template": template}})
+    selector = {"matchLabels": {"app": "web"}}
+    answers = there.ask({**web, "spec": {"replicas": 20, "selector": selector, "template": template}})
     assert list(answer_lines(results_as_json(answers, there.request, NOW, EVERYTHING))) == [
         "default/web-0 to default/web-7 (8 times 1 pod): fits now",
         "  on n0 (4), n1 (4)",

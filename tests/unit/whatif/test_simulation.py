@@ -110,7 +110,7 @@ def member(number: int, cpu: str) -> dict[str, Any]:
     return {
         "kind": "Pod",
         "metadata": {"name": f"mixed-{number}", "labels": labels, "annotations": notes},
-        "spec": {"schedulerName": "fluence", "containers": [{"name": "main", **requests}]},
+        "spec": {"schedulerName": "fluence", "containers": [{"name": "main", "image": "none", **requests}]},
     }
 
 
@@ -161,7 +161,7 @@ def test_incomplete_and_invalid_gangs_are_reported(cluster: type[Cluster]) -> No
             "labels": {"fluence.flux-framework.org/group": "g"},
             "annotations": {"fluence.flux-framework.org/group-size": "2"},
         },
-        "spec": {"schedulerName": "fluence", "containers": [{"name": "main"}]},
+        "spec": {"schedulerName": "fluence", "containers": [{"name": "main", "image": "none"}]},
     }
     (answer,) = cluster([node("n0")]).ask(lone)
     assert answer.reason is not None

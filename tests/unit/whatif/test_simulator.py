@@ -104,7 +104,7 @@ def test_pod_groups_of_the_cluster_count(worlds: list[World]) -> None:
         "spec": {
             "schedulerName": "fluence",
             "schedulingGroup": {"podGroupName": "pair"},
-            "containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}],
+            "containers": [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}}],
         },
     }
     pair = [member, {**member, "metadata": {"name": "q"}}]

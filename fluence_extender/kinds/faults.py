@@ -1,0 +1,134 @@
+"""Why the API server refuses an object that makes pods, whatever its pods are.
+
+The service may not create Jobs and Deployments, so a question about them can't be tried there as its pods are.
+
+Sources: Kubernetes pkg/apis/{batch,apps,core}/validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fluence_extender.kinds.fields import field_faults
+from fluence_extender.model.names import LONGEST_LABEL
+from fluence_extender.model.syntax import is_object_name, metadata_faults
+
+JOB_POLICIES = ("Never", "OnFailure")
+
+MODELS = {
+    "Job": "V1Job",
+    "CronJob": "V1CronJob",
+    "Deployment": "V1Deployment",
+    "ReplicaSet": "V1ReplicaSet",
+    "ReplicationController": "V1ReplicationController",
+    "StatefulSet": "V1StatefulSet",
+}
+"""The models of Kubernetes' own kinds."""
+
+MOST_FAULTS = 4
+"""The most faults of an object that are told."""
+
+
+def object_fault(manifest: Mapping[str, Any]) -> str:
+    """Return why the API server refuses an object, "" if it doesn't as far as this is known.
+
+    The manifest has a kind, and metadata with a name. A pod has no fault here: it is tried itself.
+    """
+    if manifest["kind"] == "Pod":
+        return ""
+    faults = _faults(manifest)
+    told = [fault for fault, _ in zip(faults, range(MOST_FAULTS), strict=False)]
+    return "; ".join(told)
+
+
+def _faults(manifest: Mapping[str, Any]) -> Iterator[str]:
+    kind, meta = manifest["kind"], manifest["metadata"]
+    if not is_object_name(str(meta["name"])):
+        yield f"metadata.name: Invalid value: {str(meta['name'])!r}: must be a lowercase RFC 1123 subdomain"
+    yield from metadata_faults(meta, "metadata")
+    wrong = list(field_faults(manifest, MODELS[kind], "")) if kind in MODELS else []
+    yield from wrong
+    if wrong or not isinstance(manifest.get("spec"), dict):
+        return
+    if kind == "Job":
+        yield from _of_job(manifest["spec"], "spec", str(meta["name"]))
+    elif kind == "CronJob":
+        if not manifest["spec"].get("schedule"):
+            yield "spec.schedule: Required value"
+        yield from _of_job(
+            (manifest["spec"].get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec"
+        )
+    elif kind == "JobSet":
+        yield from _of_job_set(manifest["spec"])
+    elif kind in MODELS:
+        yield from _of_replicas(kind, manifest["spec"])
+
+
+def _of_job(spec: Mapping[str, Any], at: str, name: str = "") -> Iterator[str]:
+    if len(name) > LONGEST_LABEL:
+        yield f"{at}.template.labels: Invalid value: {name!r}: must be no more than {LONGEST_LABEL} characters"
+    if not spec.get("template"):
+        yield f"{at}.template: Required value"
+        return
+    policy = _pod_spec(spec).get("restartPolicy")
+    if policy not in JOB_POLICIES:
+        given = "isn't set" if policy is None else f"is {policy}"
+        yield f"{at}.template.spec.restartPolicy {given}; a Job's pods need Never or OnFailure"
+    for field in (
+        "parallelism",
+        "completions",
+        "backoffLimit",
+        "activeDeadlineSeconds",
+        "ttlSecondsAfterFinished",
+    ):
+        if (spec.get(field) or 0) < 0:
+            yield f"{at}.{field}: Invalid value: {spec[field]}: must be greater than or equal to 0"
+    indexed = spec.get("completionMode", "NonIndexed") == "Indexed"
+    if indexed and spec.get("completions") is None:
+        yield f"{at}.completions: Required value: when completion mode is Indexed"
+    if spec.get("backoffLimitPerIndex") is not None and not indexed:
+        yield f"{at}.backoffLimitPerIndex: Invalid value: {spec['backoffLimitPerIndex']}: requires indexed completions"
+    if spec.get("podFailurePolicy") and policy == "OnFailure":
+        yield f"{at}.template.spec.restartPolicy is OnFailure; with a podFailurePolicy it must be Never"
+
+
+def _of_job_set(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why a Job of a JobSet is refused.
+
+    The API of JobSets sets restartPolicy and completions where they are missing.
+    """
+    for number, replicated in enumerate(spec.get("replicatedJobs") or ()):
+        job = (replicated.get("template") or {}).get("spec") or {}
+        if _pod_spec(job).get("restartPolicy") is None:
+            continue
+        filled = {**job, "completions": job.get("completions", 1)}
+        yield from _of_job(filled, f"spec.replicatedJobs[{number}].template.spec")
+
+
+def _of_replicas(kind: str, spec: Mapping[str, Any]) -> Iterator[str]:
+    if not spec.get("template"):
+        yield "spec.template: Required value"
+        return
+    policy = _pod_spec(spec).get("restartPolicy", "Always")
+    if policy != "Always":
+        yield f"spec.template.spec.restartPolicy is {policy}; the pods of a {kind} need Always"
+    if (spec.get("replicas") or 0) < 0:
+        yield f"spec.replicas: Invalid value: {spec['replicas']}: must be greater than or equal to 0"
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    selector = spec.get("selector")
+    if kind == "ReplicationController":
+        # Without a selector it gets the labels of its template.
+        wanted = selector or labels
+    elif not selector or not (selector.get("matchLabels") or selector.get("matchExpressions")):
+        yield "spec.selector: Required value: the labels of the pods that it keeps"
+        return
+    else:
+        wanted = selector.get("matchLabels") or {}
+    if any(labels.get(key) != text for key, text in wanted.items()):
+        yield f"spec.template.metadata.labels: Invalid value: {labels}: `selector` does not match template `labels`"
+
+
+def _pod_spec(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    template: Mapping[str, Any] = (spec.get("template") or {}).get("spec") or {}
+    return template

@@ -1,0 +1,59 @@
+"""The syntax of names, labels and annotations (apimachinery pkg/util/validation)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fluence_extender.model.names import LONGEST_LABEL
+
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+LONGEST_OBJECT_NAME = 253
+
+
+def is_object_name(name: str) -> bool:
+    """Return whether an object may have this name (an RFC 1123 subdomain)."""
+    return len(name) <= LONGEST_OBJECT_NAME and _SUBDOMAIN.fullmatch(name) is not None
+
+
+def is_dns_label(name: str) -> bool:
+    """Return whether this is an RFC 1123 label, such as the name of a namespace or a container."""
+    return _DNS_LABEL.fullmatch(name) is not None
+
+
+def is_label_value(text: str) -> bool:
+    """Return whether a label may have this value."""
+    return _LABEL_VALUE.fullmatch(text) is not None
+
+
+def is_qualified_name(key: str) -> bool:
+    """Return whether a label, an annotation or a resource may have this name, with or without a domain."""
+    domain, separator, name = key.rpartition("/")
+    return bool(name) and is_label_value(name) and (not separator or is_object_name(domain))
+
+
+def metadata_faults(meta: Mapping[str, Any], at: str) -> Iterator[str]:
+    """Yield what is wrong with the labels and annotations of an object; ``at`` is the path of its metadata."""
+    for key, text in _texts(meta.get("labels")):
+        if not is_qualified_name(key):
+            yield f"{at}.labels: Invalid value: {key!r}: isn't the key of a label"
+        if not is_label_value(text):
+            yield f"{at}.labels: Invalid value: {text!r}: {label_rule(text)}"
+    for key, _ in _texts(meta.get("annotations")):
+        if not is_qualified_name(key.lower()):
+            yield f"{at}.annotations: Invalid value: {key!r}: isn't the key of an annotation"
+
+
+def label_rule(text: str) -> str:
+    """Return which rule the value of a label breaks."""
+    if len(text) > LONGEST_LABEL:
+        return f"must be no more than {LONGEST_LABEL} characters"
+    return "a label's value has letters, digits, '-', '_' and '.', and begins and ends with a letter or digit"
+
+
+def _texts(given: object) -> Iterator[tuple[str, str]]:
+    if isinstance(given, dict):
+        yield from ((key, text) for key, text in given.items() if isinstance(text, str))
