@@ -49,6 +49,17 @@ def wait_until_called(api: Api) -> None:
     wait_for(called, what="the API server to call the webhook")
 
 
+def wait_for_contract(namespace: Namespace, variable: str) -> None:
+    """Wait until new pods have a variable: until the webhook has read resources.yaml."""
+    wait_for(lambda: variable in new_variables(namespace, quantum("probe")), what=f"{variable} in new pods")
+
+
+def new_variables(namespace: Namespace, pod: Manifest) -> set[str]:
+    """The variables that a pod would have if it were created now."""
+    path = f"/api/v1/namespaces/{namespace.name}/pods"
+    return set(environment(namespace.api.request("POST", path, pod, query={"dryRun": "All"})))
+
+
 def quantum(name: str, group: str = "", **said: Any) -> Manifest:
     """A pod with one qpu; ``mode``, ``index``, ``observe`` and ``size`` are said where users say them."""
     notes = {COORDINATION_ANNOTATION: said.pop("mode", None), INDEX: said.pop("index", None)}

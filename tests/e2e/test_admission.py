@@ -13,11 +13,13 @@ from tests.e2e.admitted import (
     environment,
     gates_of,
     groups,
+    new_variables,
     quantum,
     registered,
     release,
     sidecars_token,
     sizes,
+    wait_for_contract,
     wait_for_sizes,
 )
 from tests.e2e.harness import Manifest, Namespace, annotations_of, job, node_of, wait_for
@@ -197,17 +199,6 @@ def test_13_23_restart_gives_no_device_away_twice(
     assert placed_on(namespace.pod("first")) == placed_on(first) == "ibm_fez"
     namespace.delete_pod("first")
     assert placed_on(namespace.wait_for_phase("second", "Running")) == "ibm_fez"
-
-
-def wait_for_contract(namespace: Namespace, variable: str) -> None:
-    """Wait until new pods have a variable: until the webhook has read resources.yaml."""
-    wait_for(lambda: variable in new_variables(namespace, quantum("probe")), what=f"{variable} in new pods")
-
-
-def new_variables(namespace: Namespace, pod: Manifest) -> set[str]:
-    """The variables that a pod would have if it were created now."""
-    path = f"/api/v1/namespaces/{namespace.name}/pods"
-    return set(environment(namespace.api.request("POST", path, pod, query={"dryRun": "All"})))
 
 
 def waiting(pod: Manifest) -> str:

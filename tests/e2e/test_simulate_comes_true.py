@@ -8,19 +8,23 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
 
+from fluence_extender.model.coordination import COORDINATION_ANNOTATION, PRODUCER_SUFFIX, SHARED
+from tests.e2e.admitted import wait_for_contract
 from tests.e2e.harness import Cluster, Manifest, Namespace, job, node_of, wait_for
 from tests.e2e.installation import Installation
+from tests.e2e.job_sets import controlled, job_set, replicated
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
-from tests.e2e.workloads import deployment, gang, labelled, ours
+from tests.e2e.workloads import QPU, RESOURCES, deployment, gang, labelled, ours
 from tests.localcluster import ApiError
+from tests.localcluster.stack import Webhook
 
 TRIED = int(os.environ.get("SIMULATED", "24"))
 DISTINCT = 4
@@ -30,6 +34,15 @@ QUIET = 1.5
 """Seconds for which nothing more is bound, before a manifest counts as one that doesn't fit."""
 
 RUNTIME = "simulated-runtime"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def job_sets(
+    installation: Installation, operators: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    plane = installation.plane
+    with controlled(plane.api, plane.kubeconfig, tmp_path_factory.mktemp("jobset") / "log"):
+        yield
 
 
 @pytest.fixture
@@ -74,16 +87,29 @@ def pod_of(dice: Random, name: str) -> Manifest:
         pod["spec"]["priorityClassName"] = dice.choice(("missing", "system-node-critical"))
     if dice.random() < 0.1:
         container["resources"].setdefault("limits", {})["example.com/npu"] = dice.choice(("1", "2.5"))
+    if dice.random() < 0.05:
+        container["resorces"] = {}
+    if dice.random() < 0.05:
+        container["image"] = None
     if dice.random() < 0.15:
         pod["spec"]["nodeSelector"] = {"simulated": dice.choice(("yes", "no"))}
     return pod
 
 
+def quantum_pod(dice: Random, name: str) -> Manifest:
+    """A pod with devices, perhaps one of a shared job, of an unknown mode or of a group with too long a name."""
+    pod = ours(name, cpu=dice.choice(("500m", "2", "4500m")), requests={QPU: dice.choice((1, 1, 1, 2))})
+    mode = dice.choice((None, "independent", SHARED, SHARED, "batch"))
+    if mode is not None:
+        pod["metadata"]["annotations"][COORDINATION_ANNOTATION] = mode
+    return labelled(pod, name if dice.random() < 0.8 else name.ljust(63, "x"))
+
+
 def manifests_of(dice: Random, name: str) -> list[Manifest]:
-    """A Job of one gang or of loose pods, a Deployment, or a gang of pods."""
+    """A Job of one gang, of loose pods or with devices, a JobSet, a Deployment, or a gang of pods."""
     count = dice.randint(1, 6)
     pod = pod_of(dice, name)
-    match dice.choice(("gang", "indexed", "job", "deployment", "pods")):
+    match dice.choice(("gang", "indexed", "job", "deployment", "pods", "job set", "quantum", "quantum")):
         case "gang":
             return [job(name, labelled(pod, name), parallelism=count, completionMode="Indexed")]
         case "indexed":
@@ -92,11 +118,30 @@ def manifests_of(dice: Random, name: str) -> list[Manifest]:
             return [job(name, pod, parallelism=count, completions=count + dice.randint(0, 3))]
         case "deployment":
             return [deployment(name, pod, count)]
+        case "job set":
+            sizes = [(dice.randint(1, 2), dice.randint(1, 3)) for _ in range(dice.randint(1, 2))]
+            templates = [pod, pod_of(dice, name)]
+            parts = zip("ab", sizes, templates, strict=False)
+            return [job_set(name, *(replicated(part, *size, one) for part, size, one in parts))]
+        case "quantum":
+            template = quantum_pod(dice, name)
+            return [job(name, template, parallelism=dice.randint(1, 3), completionMode="Indexed")]
         case _:
             members = gang(name, count)
             for member in members:
                 member["spec"] = json.loads(json.dumps(pod["spec"]))
             return members
+
+
+def bound_at_first(manifests: list[Manifest], said: dict[str, Any]) -> int:
+    """How many pods are bound if what ``simulate`` says is true.
+
+    Nobody submits the task of a shared job here, so only its producer is.
+    """
+    annotations = manifests[0].get("spec", {}).get("template", {}).get("metadata", {}).get("annotations", {})
+    shared = annotations.get(COORDINATION_ANNOTATION) == SHARED and manifests[0]["spec"]["parallelism"] > 1
+    fitting = (one for one in said["gangs"] if one["fits"])
+    return sum(one["members"] for one in fitting if not shared or one["gang"].endswith(PRODUCER_SUFFIX))
 
 
 def simulated(installation: Installation, namespace: Namespace, manifests: list[Manifest]) -> dict[str, Any]:
@@ -129,9 +174,17 @@ def created(namespace: Namespace, manifests: list[Manifest]) -> bool:
     return True
 
 
+COLLECTIONS = (
+    "apis/jobset.x-k8s.io/v1alpha2/{}/jobsets",
+    "apis/batch/v1/{}/jobs",
+    "apis/apps/v1/{}/deployments",
+    "api/v1/{}/pods",
+)
+
+
 def deleted(namespace: Namespace, fluence: Fluence) -> None:
     """Delete all workloads and wait until nothing is held."""
-    for path in ("apis/batch/v1/{}/jobs", "apis/apps/v1/{}/deployments", "api/v1/{}/pods"):
+    for path in COLLECTIONS:
         at = f"/{path.format(f'namespaces/{namespace.name}')}"
         namespace.api.request(
             "DELETE", at, query={"propagationPolicy": "Background", "gracePeriodSeconds": "0"}
@@ -147,15 +200,19 @@ def test_what_simulate_says_comes_true(
     namespace: Namespace,
     own_nodes: NodeFactory,
     installation: Installation,
+    resources: Callable[[str], None],
+    webhook: Webhook,
     admitted: None,
 ) -> None:
+    resources(RESOURCES)
+    wait_for_contract(namespace, "FLUXION_REGION")
     own_nodes(2, cpu="4", labels={"simulated": "yes"})
     own_nodes(1, cpu="4", extended={"example.com/npu": "2"})
     dice = Random(seed)
     for number in range(TRIED // DISTINCT):
         manifests = manifests_of(dice, f"case-{seed}-{number}")
         said = simulated(installation, namespace, manifests)
-        expected = sum(one["members"] for one in said["gangs"] if one["fits"])
+        expected = bound_at_first(manifests, said)
         if created(namespace, manifests):
             bound = bound_in_the_end(namespace, expected)
             assert bound == expected, (manifests, said, fluence.gangs(namespace.name))
