@@ -152,7 +152,12 @@ class EmbeddedSite:
         resources = devices_file().read_text()
         allocatable = allocatable_resources(NODE)
         nodes = [
-            Node(name, f"uid-{name}", {"kubernetes.io/hostname": name}, allocatable)
+            Node(
+                name,
+                f"uid-{name}",
+                {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"},
+                allocatable,
+            )
             for name in (f"node-{number}" for number in range(self._count))
         ]
         cluster = EmbeddedCluster(*nodes, ResourcesFile(str(devices_file()), resources))

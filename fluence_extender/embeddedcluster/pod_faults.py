@@ -29,6 +29,7 @@ WHOLE = 10**9
 LAST_PORT = 65535
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 POLICIES = ("Always", "OnFailure", "Never")
+SYSTEMS = ("linux", "windows")
 PROTOCOLS = ("TCP", "UDP", "SCTP")
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 TOLERATION_OPERATORS = ("Equal", "Exists", "Lt", "Gt")
@@ -52,6 +53,11 @@ def _of_spec(spec: Mapping[str, Any]) -> Iterator[str]:
     policy = spec.get("restartPolicy", "Always")
     if policy not in POLICIES:
         yield _unsupported("spec.restartPolicy", policy, POLICIES)
+    if (system := spec.get("os")) is not None:
+        if not system.get("name"):
+            yield "spec.os.name: Required value"
+        elif system["name"] not in SYSTEMS:
+            yield _unsupported("spec.os", system["name"], SYSTEMS)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 0 < deadline < 2**31:
         yield _invalid("spec.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647")

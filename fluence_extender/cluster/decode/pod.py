@@ -57,6 +57,8 @@ MOST_PORTS = 256
 LONGEST_MESSAGE = 400
 REJECTED_PREFIX = "Pod was rejected: "
 UNADMITTED = "UnexpectedAdmissionError"
+OS_LABEL = "kubernetes.io/os"
+"""The label that each kubelet writes on its node."""
 
 UNSCHEDULABLE = ("PodScheduled", "False", "Unschedulable")
 SCHEDULER_ERROR = ("PodScheduled", "False", "SchedulerError")
@@ -195,6 +197,12 @@ class MadeClaim(msgspec.Struct, gc=False):
     claim: str | None = msgspec.field(name="resourceClaimName", default=None)
 
 
+class OperatingSystem(TypedDict, total=False):
+    """core/v1 PodOS."""
+
+    name: str | None
+
+
 class PodSpec(TypedDict, total=False):
     """core/v1 PodSpec."""
 
@@ -207,6 +215,7 @@ class PodSpec(TypedDict, total=False):
     schedulingGroup: SchedulingGroup | None
     tolerations: tuple[Toleration, ...] | None
     nodeSelector: dict[str, str] | None
+    os: OperatingSystem | None
     affinity: Affinity | None
     topologySpreadConstraints: list[SpreadConstraint] | None
     volumes: list[Volume] | None
@@ -275,7 +284,7 @@ def decode_pod(raw: bytes) -> Pod:
     requests, devices, fault = _requests(spec, status)
     if fault:
         report_unreadable("Pod", meta, fault)
-    tolerations, node_selector = spec.get("tolerations") or (), spec.get("nodeSelector") or {}
+    tolerations, (node_selector, contradiction) = spec.get("tolerations") or (), _node_selector(spec)
     affinity, host_ports = _node_affinity(spec.get("affinity")), _host_ports(spec)
     near = _pod_affinity(spec, meta.namespace)
     rules = len(tolerations) + len(node_selector) + sum(map(len, near))
@@ -309,7 +318,7 @@ def decode_pod(raw: bytes) -> Pod:
         preempts=spec.get("preemptionPolicy") != "Never",
         created=meta.created,
         resource_version=meta.resource_version,
-        problem=problem or fault,
+        problem=problem or fault or contradiction,
         refusal="" if asks else refusal,
         failure=_condition(status, SCHEDULER_ERROR)[0],
         asks_since=since if asks else 0.0,
@@ -399,6 +408,21 @@ def _owner(meta: Metadata) -> Owner | None:
         if reference.controller:
             return Owner(reference.kind, reference.name, reference.uid, reference.api_version)
     return None
+
+
+def _node_selector(spec: PodSpec) -> tuple[dict[str, str], str]:
+    """Return the labels that the pod's node needs, its operating system included, and why no node can have them all.
+
+    kube-scheduler doesn't look at ``spec.os``, but each kubelet rejects pods of another system than the one that it
+    writes on its node.
+    """
+    own, system = spec.get("nodeSelector") or {}, (spec.get("os") or {}).get("name")
+    if not system:
+        return own, ""
+    if own.get(OS_LABEL, system) != system:
+        wrong = f"its spec.os.name is {system}, but its nodeSelector asks for {OS_LABEL}={own[OS_LABEL]}"
+        return own, f"{wrong}: remove one of them"
+    return {**own, OS_LABEL: system}, ""
 
 
 def _node_affinity(affinity: Affinity | None) -> tuple[NodeTerm, ...] | None:

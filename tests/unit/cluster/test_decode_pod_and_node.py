@@ -104,6 +104,34 @@ def test_pod_without_a_scheduler_name_belongs_to_the_default_scheduler() -> None
     assert pod.requests == Resources({"pods": 1})
 
 
+OS = "kubernetes.io/os"
+
+
+@pytest.mark.parametrize(
+    ("spec", "selector"),
+    [
+        ({"os": {"name": "windows"}}, {OS: "windows"}),
+        ({"os": {"name": "linux"}, "nodeSelector": {"disk": "ssd"}}, {"disk": "ssd", OS: "linux"}),
+        ({"os": {"name": "linux"}, "nodeSelector": {OS: "linux"}}, {OS: "linux"}),
+        ({"os": None, "nodeSelector": {OS: "linux"}}, {OS: "linux"}),
+        ({"os": {}}, {}),
+    ],
+)
+def test_operating_system_of_a_pod_is_a_label_of_its_node(
+    spec: dict[str, Any], selector: dict[str, str]
+) -> None:
+    pod = decode_pod(pod_body(spec))
+    assert pod.node_selector == selector
+    assert not pod.problem
+
+
+def test_operating_system_that_the_node_selector_rules_out_is_a_problem() -> None:
+    pod = decode_pod(pod_body({"os": {"name": "windows"}, "nodeSelector": {OS: "linux"}}))
+    assert pod.problem == (
+        "its spec.os.name is windows, but its nodeSelector asks for kubernetes.io/os=linux: remove one of them"
+    )
+
+
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
