@@ -29,6 +29,7 @@ def gang(name: str, state: str = "waiting", **changed: Any) -> Document:
         "started": None if state == "waiting" else "2026-06-30T12:00:00Z",
         "expected_end": None,
         "queue": "physics",
+        "user": "ada",
         "position": 1 if state == "waiting" else None,
         "members": [
             {"pod": f"{name}-{number}", "uid": f"{name}-{number}", "node": node, "backend": ""}

@@ -143,8 +143,10 @@ def _array(gangs: Sequence[Item]) -> Item:
     more = len(waiting) - MOST_REASONS
     whys = {gang["why"] for gang in gangs if gang["why"]}
     starts = [gang["expected_start"] for gang in gangs if gang.get("expected_start")]
+    users = {str(gang.get("user") or "") for gang in gangs}
     return {
         **gangs[0],
+        "user": ", ".join(sorted(users)),
         "name": f"{gangs[0]['owner'].partition('/')[2]} ({len(gangs)} gangs)",
         "state": states_text(gangs),
         "size": sum(gang["size"] for gang in gangs),
@@ -178,6 +180,7 @@ def columns(namespace: str) -> tuple[TableColumn, ...]:
         TableColumn("BACKEND", lambda gang: _first_names(gang, "backend")),
         TableColumn("STARTS IN", lambda gang: until(gang.get("expected_start"), today)),
         TableColumn("KIND", lambda gang: str(gang["convention"]), wide=True),
+        TableColumn("USER", lambda gang: str(gang.get("user") or ""), wide=True),
         TableColumn("QUEUE", lambda gang: str(gang.get("queue") or ""), wide=True),
         TableColumn("POSITION", lambda gang: str(gang.get("position") or ""), wide=True),
         TableColumn("WHY", lambda gang: str(gang["why"]), wide=True),

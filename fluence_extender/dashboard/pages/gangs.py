@@ -31,7 +31,19 @@ from fluence_extender.dashboard.views import commands, links
 from fluence_extender.dashboard.views.filters import Filters
 from fluence_extender.dashboard.views.gangs import STATES, GangRow, GangStory, gang_story, gangs_view
 
-COLUMNS = ("Gang", "State", "Placed", "Age", "Queue", "Nodes", "Backend", "Starts", "Reason", "Command")
+COLUMNS = (
+    "Gang",
+    "State",
+    "Placed",
+    "Age",
+    "User",
+    "Queue",
+    "Nodes",
+    "Backend",
+    "Starts",
+    "Reason",
+    "Command",
+)
 
 
 def gangs_page(state: ClusterState, filters: Filters) -> PageContent:
@@ -64,6 +76,7 @@ def _row(row: GangRow) -> Markup:
         state_badge(row.state),
         row.placed,
         ago(row.created),
+        row.user or "-",
         row.queue + (f", place {row.position}" if row.position else "") or "-",
         row.nodes or "-",
         row.backends or "-",
@@ -94,6 +107,7 @@ def _summary(story: GangStory) -> Element:
             h.div(".wide")[h.dt["Reason"], h.dd[row.reason]] if row.reason else None,
             _fact("Placed", row.placed),
             _fact("Created", ago(row.created)),
+            _fact("Submitted by", row.user) if row.user else None,
             _fact("Queue", h.a(href=links.queue(row.queue))[row.queue]) if row.queue else None,
             _fact("Place in line", row.position) if row.position else None,
             _fact("Expected start", until(row.starts)) if row.starts else None,

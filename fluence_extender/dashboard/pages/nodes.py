@@ -146,11 +146,12 @@ def _pods(story: NodeStory) -> Element:
         heading("Who holds what", commands.nodes()),
         table(
             "Pods on the node",
-            ("Pod", "Gang", "Claim", "Holds", "Command"),
+            ("Pod", "Gang", "User", "Claim", "Holds", "Command"),
             (
                 (
                     f"{one.namespace}/{one.pod}",
                     h.a(href=one.link)[one.gang] if one.gang else "-",
+                    one.user or "-",
                     "of another scheduler" if one.claim == "other" else one.claim,
                     one.requests or "a pod slot only",
                     command_button(one.command),

@@ -34,6 +34,7 @@ class GangRow:
     placed: str
     created: str
     starts: str
+    user: str
     queue: str
     position: str
     nodes: str
@@ -121,6 +122,7 @@ def gang_row(gang: Mapping[str, object] | Item) -> GangRow:
         f"{placed}/{max(one['size'], len(members))}",
         one["created"] or "",
         one["expected_start"] or "",
+        one["user"],
         one["queue"],
         str(one["position"] or ""),
         _first_names(member["node"] for member in members),
@@ -173,7 +175,11 @@ def _passes(gang: Item, filters: Filters) -> bool:
         return False
     # Most often no text is asked for, and none is collected.
     return not filters["text"] or filters.finds(
-        gang["name"], gang["namespace"], gang["reason"], *(member["pod"] for member in gang["members"])
+        gang["name"],
+        gang["namespace"],
+        gang["user"],
+        gang["reason"],
+        *(member["pod"] for member in gang["members"]),
     )
 
 

@@ -79,6 +79,7 @@ class NodePod:
     pod: str
     gang: str
     link: str
+    user: str
     claim: str
     requests: str
     command: str
@@ -228,6 +229,7 @@ def _pod(one: Item) -> NodePod:
         one["pod"],
         one["gang"],
         links.gang(one["namespace"], one["gang"]) if one["gang"] else "",
+        one["user"],
         one["claim"],
         amounts(one["requests"], "pods"),
         commands.pod(one["namespace"], one["pod"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from fluence_extender.gangs.controller import Controller
@@ -38,9 +38,7 @@ def gang_listing(controller: Controller, gone: bool, sight: CallerSight) -> List
         known = GangKey(key[0], key[1], Convention(key[2]), key[3], key[4])
         gang = registry.gangs.get(known)
         if gang is not None:
-            return gang_shape(
-                gang, sight, _queue(controller, known), positions.get(known), _end(controller, gang)
-            )
+            return _shown(controller, gang, sight, positions)
         remembered_gang = registry.gone.get(known) if gone else None
         return None if remembered_gang is None else _gone(remembered_gang.gang, sight)
 
@@ -82,9 +80,15 @@ def gang_detail(
     key = gang.key
     if controller.registry.gangs.get(key) is not gang:
         return _detail(controller, gang, _gone(gang, sight), sight, leading)
-    position, end = _positions(controller).get(key), _end(controller, gang)
-    shape = gang_shape(gang, sight, _queue(controller, key), position, end)
+    shape = _shown(controller, gang, sight, _positions(controller))
     return _detail(controller, gang, shape, sight, leading)
+
+
+def _shown(
+    controller: Controller, gang: Gang, sight: CallerSight, positions: Mapping[GangKey, int]
+) -> v1.Gang:
+    queue, user = _queue(controller, gang.key), controller.lifecycle.admission.creator_of(gang)
+    return gang_shape(gang, sight, queue, user, positions.get(gang.key), _end(controller, gang))
 
 
 def _positions(controller: Controller) -> dict[GangKey, int]:
@@ -105,11 +109,16 @@ def _end(controller: Controller, gang: Gang) -> float:
 
 
 def gang_shape(
-    gang: Gang, sight: CallerSight, queue: str = "", position: int | None = None, end: float = NEVER
+    gang: Gang,
+    sight: CallerSight,
+    queue: str = "",
+    user: str = "",
+    position: int | None = None,
+    end: float = NEVER,
 ) -> v1.Gang:
     """Return a gang as lists show it to a caller with this ``sight``.
 
-    ``position`` is its place in line, and ``end`` when it is expected to end.
+    ``user`` has submitted it, ``position`` is its place in line, and ``end`` when it is expected to end.
     """
     members = sorted(gang.members.values(), key=lambda member: member.pod.name)
     created = min((member.pod.created for member in members), default=0.0)
@@ -130,6 +139,7 @@ def gang_shape(
         started=moment(started) if started else None,
         expected_end=moment(end) if end < NEVER else None,
         queue=queue,
+        user=user,
         position=position,
         members=tuple(map(_member, members)),
         former=(),
@@ -286,6 +296,7 @@ def _gone(gang: Gang, sight: CallerSight) -> v1.Gang:
         started=None,
         expected_end=None,
         queue="",
+        user="",
         position=None,
         members=(),
         former=tuple(sorted({entry.pod for entry in entries if entry.pod})),

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.http.state import v1_graph
-from fluence_extender.http.state.gangs import gang_name, strength
+from fluence_extender.http.state.gangs import gang_label, strength
 from fluence_extender.http.state.listings import Items, Listing, Single
 from fluence_extender.http.state.v1 import amounts
 from fluence_extender.ledger.accounts import NodeAccount
@@ -113,8 +113,12 @@ def _state(device: NodeDevice) -> str:
 def _user(controller: Controller, uid: str, requests: Resources) -> v1_graph.NodeUser:
     held = controller.ledger.allocations.get(uid)
     if held is not None:
-        gang = gang_name(controller, uid)
-        return v1_graph.NodeUser(held.namespace, held.name, uid, gang, strength(held), amounts(requests))
+        found = controller.member(uid)
+        gang = "" if found is None else gang_label(found[0].key)
+        user = "" if found is None else controller.lifecycle.admission.creator_of(found[0])
+        return v1_graph.NodeUser(
+            held.namespace, held.name, uid, gang, user, strength(held), amounts(requests)
+        )
     pod = controller.pods.get(uid)
     namespace, name = ("", "") if pod is None else (pod.namespace, pod.name)
-    return v1_graph.NodeUser(namespace, name, uid, "", "other", amounts(requests))
+    return v1_graph.NodeUser(namespace, name, uid, "", "", "other", amounts(requests))

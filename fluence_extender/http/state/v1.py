@@ -43,6 +43,14 @@ GangName = Annotated[
     str,
     Field(description="The gang that the pod is in; empty for a pod of another scheduler.", examples=["vqe"]),
 ]
+User = Annotated[
+    str,
+    Field(
+        description="Who submitted it, as admission has recorded; where nobody is recorded, the namespace, and empty "
+        "for what is gone or of another scheduler.",
+        examples=["ada"],
+    ),
+]
 Leading = Annotated[
     bool,
     Field(
@@ -237,6 +245,7 @@ class Gang(ApiValue):
         ),
     ]
     queue: Annotated[str, Field(description="Its queue; empty when it is in none.", examples=["physics"])]
+    user: User
     position: Annotated[
         int | None,
         Field(

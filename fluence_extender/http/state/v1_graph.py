@@ -20,6 +20,7 @@ from fluence_extender.http.state.v1 import (
     Problems,
     Strength,
     Uid,
+    User,
 )
 
 
@@ -57,6 +58,7 @@ class NodeUser(ApiValue):
     pod: PodName
     uid: Uid
     gang: GangName
+    user: User
     claim: Annotated[
         Literal[Strength, "other"],
         Field(

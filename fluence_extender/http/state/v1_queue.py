@@ -118,7 +118,8 @@ class QueueEntry(ApiValue):
     user: Annotated[
         str,
         Field(
-            description="Who submitted it; where that isn't recorded, the namespace, for all such work in it.",
+            description="Whose limits and share it counts for: who submitted it, or all service accounts of a "
+            "namespace; where nobody is recorded, the namespace, for all such work in it.",
             examples=["ada"],
         ),
     ]

@@ -126,6 +126,18 @@ def test_queue_shows_the_line_in_order(page: Page, site: EmbeddedSite) -> None:
     expect(page.locator(".timeline li")).to_have_count(len(running))
 
 
+def test_gangs_and_nodes_name_their_users(page: Page, site: EmbeddedSite) -> None:
+    page.goto("/gangs")
+    users = {f"{gang['namespace']}/{gang['name']}": gang["user"] for gang in items(site, "gangs")}
+    assert all(users.values())
+    assert {name: row["User"] for name, row in cells(page, "Gangs").items()} == users
+    page.goto("/gangs/default/quantum")
+    expect(page.locator(".facts")).to_contain_text(f"Submitted by{users['default/quantum']}")
+    page.goto("/nodes/node-0")
+    shown = cells(page, "Pods on the node")
+    assert {row["User"] for row in shown.values()} <= set(users.values())
+
+
 def test_gangs_are_filtered_by_the_address(page: Page, site: EmbeddedSite) -> None:
     page.goto("/gangs")
     page.get_by_label("State").select_option("bound")

@@ -174,7 +174,15 @@ def test_colors_tell_empty_and_full_from_the_rest() -> None:
 
 def test_node_says_why_nothing_new_lands() -> None:
     pods = [
-        {"namespace": "lab", "pod": "p", "uid": "u", "gang": "", "claim": "other", "requests": {"cpu": 4}}
+        {
+            "namespace": "lab",
+            "pod": "p",
+            "uid": "u",
+            "gang": "",
+            "user": "",
+            "claim": "other",
+            "requests": {"cpu": 4},
+        }
     ]
     full = {**node("n1", 4, problems=["cordoned"], schedulable=False), "pods": pods, "hidden": 0}
     kept = {"kind": "gang", "namespace": "lab", "name": "waits", "nodes": ["n1"]}

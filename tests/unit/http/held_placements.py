@@ -38,6 +38,7 @@ GANGS = (
         started=None,
         expected_end=None,
         queue="default",
+        user="ada",
         position=None,
         members=(v1.Member("vqe-0", "u-0", "n1", "ibm-a"), v1.Member("vqe-1", "u-1", "n1", "")),
         former=(),
@@ -57,6 +58,7 @@ GANGS = (
         started=None,
         expected_end=None,
         queue="physics",
+        user="grace",
         position=2,
         members=(v1.Member("big-0", "u-2", "", ""),),
         former=(),
@@ -90,8 +92,8 @@ NODES = (
     v1_graph.Node("n2", False, ("cordoned",), {}, WHOLE, {}, {}, WHOLE, {}),
 )
 USERS = (
-    v1_graph.NodeUser("default", "vqe-0", "u-0", "vqe", "planned", {"cpu": 1.5, "pods": 1}),
-    v1_graph.NodeUser("kube-system", "agent", "u-9", "", "other", {"cpu": 0.1, "pods": 1}),
+    v1_graph.NodeUser("default", "vqe-0", "u-0", "vqe", "ada", "planned", {"cpu": 1.5, "pods": 1}),
+    v1_graph.NodeUser("kube-system", "agent", "u-9", "", "", "other", {"cpu": 0.1, "pods": 1}),
 )
 HOLDER = v1_graph.Holder("default", "vqe-0", "u-0", "vqe", "/cluster/ibm-a/qpu0", 1, "planned")
 VENDOR = {"vendor": "ibm"}

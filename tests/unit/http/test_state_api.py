@@ -42,6 +42,7 @@ async def test_gangs_are_shown_with_their_members(api: httpx.AsyncClient) -> Non
         "started": None,
         "expected_end": None,
         "queue": "physics",
+        "user": "grace",
         "position": 2,
         "former": [],
         "quantum": None,

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from fluence_extender.http.state.v1_graph import Node
 from fluence_extender.model.access import EVERYTHING
+from fluence_extender.model.names import GATE, USER_ANNOTATION
 from fluence_extender.model.taints import Taint
 from tests.core.state_api import every
 from tests.core.values import GIB, asks, node
@@ -45,6 +46,25 @@ def test_one_node_names_the_pods_that_use_it(world: MakeWorld) -> None:
         ("others", "daemon", "", "other", 0.25),
     ]
     assert w.state.node("nowhere") is None
+
+
+def test_gangs_and_nodes_name_who_has_submitted_the_pods(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    robot = "system:serviceaccount:lab:bot"
+    for name, notes in (("p", {USER_ANNOTATION: "ada"}), ("q", {USER_ANNOTATION: robot}), ("r", {})):
+        w.pod(name, annotations=notes, gates=(GATE,), requests=asks(500, 1))
+    w.foreign("n0", "daemon", requests=asks(250, 1), annotations={USER_ANNOTATION: "forged"})
+    w.advance(1)
+    listing = w.state.gangs(False, EVERYTHING).read()
+    gangs = [gang for key in listing.keys if (gang := listing.make(key)) is not None]
+    users = {"p": "ada", "q": robot, "r": "namespace default"}
+    assert {one.name: one.user for one in gangs} == users
+    detail = w.state.gang("default", "p", "", EVERYTHING)
+    assert detail is not None
+    assert detail.item.user == "ada"
+    found = w.state.node("n0")
+    assert found is not None
+    assert {one.pod: one.user for one in found.item.pods} == {**users, "daemon": ""}
 
 
 def test_node_that_cannot_be_read_says_why(world: MakeWorld) -> None:
