@@ -347,9 +347,13 @@ class ReplicaSet(WorkloadObject):
 
 @dataclass(frozen=True, slots=True)
 class StatefulSet(WorkloadObject):
-    """An apps/v1 StatefulSet; ``pods`` is how many of its pods are created without waiting for others, at least 1."""
+    """An apps/v1 StatefulSet.
+
+    ``pods`` is how many of its ``replicas`` are created without waiting for others, at least 1.
+    """
 
     pods: int
+    replicas: int = 1
 
 
 Resumable = Job | MpiJob | RayCluster

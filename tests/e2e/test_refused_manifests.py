@@ -84,6 +84,8 @@ PODS: dict[str, Any] = {
     "two volumes of one name": {"volumes": [{"name": "data", "emptyDir": {}}] * 2},
     "unknown policy": {"restartPolicy": "Sometimes"},
     "policy in lower case": {"restartPolicy": "never"},
+    "unknown operating system": {"os": {"name": "Linux"}},
+    "operating system without a name": {"os": {}},
     "deadline of 0": {"activeDeadlineSeconds": 0},
     "deadline": {"activeDeadlineSeconds": 60},
     "deadline as text": {"activeDeadlineSeconds": "1h"},

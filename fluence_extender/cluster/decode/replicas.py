@@ -48,6 +48,6 @@ def decode_replica_set(raw: bytes) -> ReplicaSet:
 def decode_stateful_set(raw: bytes) -> StatefulSet:
     """Decode a StatefulSet. One that isn't Parallel creates each pod once the pod before it is ready."""
     meta, spec, _, problem = _stateful_set(raw)
-    pods = spec.width if spec.pod_management_policy == PARALLEL else 1
-    duration = stated_duration(meta.annotations, meta.labels, None)
-    return StatefulSet(*meta.identity, pods, submission=meta.submission, duration=duration, problem=problem)
+    pods, width = spec.width if spec.pod_management_policy == PARALLEL else 1, spec.width
+    said, duration = meta.submission, stated_duration(meta.annotations, meta.labels, None)
+    return StatefulSet(*meta.identity, pods, width, submission=said, duration=duration, problem=problem)

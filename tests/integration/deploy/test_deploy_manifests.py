@@ -511,7 +511,7 @@ def test_no_pod_gets_past_a_policy_by_its_size_and_foreign_pods_depend_on_none(o
     specs = {name: item["spec"] for (kind, name), item in objects.items() if kind.endswith("AdmissionPolicy")}
     lenient = {name for name, spec in specs.items() if spec["failurePolicy"] == "Ignore"}
     assert lenient == {
-        *("fluence-groups", "fluence-intake"),
+        *("fluence-groups", "fluence-intake", "fluence-stateful-gangs"),
         *("fluence-submitters", "fluence-suspend", "fluence-suspend-operators"),
     }
     ours = f"object.spec.?schedulerName.orValue('') == '{SCHEDULER_NAME}' && "

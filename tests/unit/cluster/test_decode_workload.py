@@ -163,16 +163,16 @@ def test_size_on_a_job_itself_is_read(meta: dict[str, Any], stated: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("spec", "pods"),
+    ("spec", "pods", "replicas"),
     [
-        ({"replicas": 4, "podManagementPolicy": "Parallel"}, 4),
-        ({"podManagementPolicy": "Parallel"}, 1),
-        ({"replicas": 4, "podManagementPolicy": "OrderedReady"}, 1),
-        ({"replicas": 4}, 1),
+        ({"replicas": 4, "podManagementPolicy": "Parallel"}, 4, 4),
+        ({"podManagementPolicy": "Parallel"}, 1, 1),
+        ({"replicas": 4, "podManagementPolicy": "OrderedReady"}, 1, 4),
+        ({"replicas": 4}, 1, 4),
     ],
 )
-def test_pods_that_a_stateful_set_creates_at_once_are_read(spec: Any, pods: int) -> None:
-    assert decode_stateful_set(raw(spec)) == StatefulSet(*ME, pods)
+def test_pods_that_a_stateful_set_creates_at_once_are_read(spec: Any, pods: int, replicas: int) -> None:
+    assert decode_stateful_set(raw(spec)) == StatefulSet(*ME, pods, replicas)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ OWNERS = pytest.mark.parametrize(
     ("kind", "owner"),
     [
         ("ReplicaSet", ReplicaSet("default", "o", "u", 3)),
-        ("StatefulSet", StatefulSet("default", "o", "u", 3)),
+        ("StatefulSet", StatefulSet("default", "o", "u", 3, 3)),
         ("Job", Job("default", "o", "u", 3)),
     ],
 )
@@ -144,7 +144,7 @@ def test_podgroup_rules_once_it_is_there() -> None:
     "owner",
     [
         ReplicaSet("default", "o", "u", 3),
-        StatefulSet("default", "o", "u", 3),
+        StatefulSet("default", "o", "u", 3, 3),
         Job("default", "o", "u", 3),
     ],
 )

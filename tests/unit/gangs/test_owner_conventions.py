@@ -10,6 +10,7 @@ from fluence_extender.model.gang import Convention
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.workload import (
+    CoschedulingGroup,
     Job,
     JobSet,
     LeaderWorkerSet,
@@ -17,6 +18,7 @@ from fluence_extender.model.workload import (
     PodGroup,
     RayCluster,
     ReplicatedJob,
+    StatefulSet,
 )
 from tests.core.manifests import (
     Manifest,
@@ -265,6 +267,59 @@ def test_pods_of_both_replica_sets_of_a_rollout_are_one_gang(version: str) -> No
 
     assert told(pod("serve-1a", "1a")) == told(pod("serve-2b", "2b")) == (key("serve", Convention.OWNER), 2)
     assert told(pod("serve-1a", "else"))[0] == key("serve-1a", Convention.OWNER, uid="uid-serve-1a")
+
+
+ONE_BY_ONE = StatefulSet("default", "db", "u", 1, 3)
+
+
+def of_stateful_set(labels: dict[str, str], notes: dict[str, str]) -> Manifest:
+    return manifest("db-0", labels, notes, ("apps/v1", "StatefulSet", "db"))
+
+
+@pytest.mark.parametrize(
+    ("labels", "notes"),
+    [
+        ({}, {GROUP_SIZE_ANNOTATION: "3"}),
+        ({}, {GROUP_SIZE_ANNOTATION: "5"}),
+        ({"fluence.group-size": "2"}, {}),
+        ({GROUP_LABEL: "g"}, {GROUP_SIZE_ANNOTATION: "3"}),
+        ({"scheduling.x-k8s.io/pod-group": "g", "fluence.group-size": "3"}, {}),
+        ({"scheduling.x-k8s.io/pod-group": "pg"}, {}),
+        ({"kueue.x-k8s.io/pod-group-name": "g"}, {"kueue.x-k8s.io/pod-group-total-count": "3"}),
+    ],
+)
+def test_stateful_set_that_creates_its_pods_one_by_one_makes_no_gang(
+    labels: dict[str, str], notes: dict[str, str]
+) -> None:
+    body = of_stateful_set(labels, notes)
+    said = membership(body, ONE_BY_ONE, CoschedulingGroup("default", "pg", "u", 3)).size
+    assert isinstance(said, Reason)
+    assert said.code is ReasonCode.INVALID_REQUEST
+    assert said.text.startswith(
+        "StatefulSet db creates each pod once the one before is ready, so its pods are"
+    )
+    at_once = replace(ONE_BY_ONE, pods=3)
+    assert isinstance(membership(body, at_once, CoschedulingGroup("default", "pg", "u", 3)).size, int)
+
+
+@pytest.mark.parametrize(
+    ("labels", "notes", "size"),
+    [
+        ({}, {GROUP_SIZE_ANNOTATION: "1"}, 1),
+        ({GROUP_LABEL: "g"}, {}, 1),
+        ({GROUP_LABEL: "g"}, {GROUP_SIZE_ANNOTATION: "4"}, 4),
+    ],
+)
+def test_stateful_set_that_creates_its_pods_one_by_one_may_have_single_pods_and_be_a_part_of_a_gang(
+    labels: dict[str, str], notes: dict[str, str], size: int
+) -> None:
+    assert told(of_stateful_set(labels, notes), ONE_BY_ONE)[1] == size
+
+
+def test_native_pod_group_of_a_stateful_set_that_creates_its_pods_one_by_one_is_refused() -> None:
+    body = of_stateful_set({}, {})
+    body["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    assert "never a gang of 3" in str(told(body, ONE_BY_ONE, PodGroup("default", "g", "u", 3))[1])
 
 
 def test_basic_pod_group_states_no_gang() -> None:

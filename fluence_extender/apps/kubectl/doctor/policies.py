@@ -155,6 +155,12 @@ POLICIES = (
     ),
     DeployedPolicy(
         VALIDATING,
+        "fluence-stateful-gangs",
+        WARNING,
+        "who creates a StatefulSet whose pods can't be a gang isn't told at once",
+    ),
+    DeployedPolicy(
+        VALIDATING,
         "fluence-sidecars",
         WARNING,
         "whoever has the token of a quantum sidecar can change the pods of its namespace at will",

@@ -50,4 +50,6 @@ def recognize(pod: Pod, workloads: Workloads) -> Membership:
     seconds = patience(pod)
     if isinstance(seconds, Reason):
         return replace(membership, size=seconds)
+    if (why := owners.never_together(pod, membership, workloads)) is not None:
+        return replace(membership, size=why)
     return membership if seconds is None else replace(membership, patience=seconds)

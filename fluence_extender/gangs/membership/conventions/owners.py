@@ -1,10 +1,10 @@
 """Gangs that follow from the pods' owner alone, without a group's name on the pods.
 
 Pods of any one owner (a StatefulSet, a ReplicaSet, …) are a gang if they carry a size. All of them must be created at
-once: a StatefulSet needs ``podManagementPolicy`` Parallel. The size is our annotation or the label
-``fluence.group-size`` of flux-k8s, which may also be a label of their Job. The ReplicaSets of one Deployment are one
-owner, because a rollout replaces the pods of one by those of another: otherwise the first new pod would wait for others
-that are created only once it is ready.
+once: a StatefulSet needs ``podManagementPolicy`` Parallel, and without it such a gang is refused. The size is our
+annotation or the label ``fluence.group-size`` of flux-k8s, which may also be a label of their Job. The ReplicaSets of
+one Deployment are one owner, because a rollout replaces the pods of one by those of another: otherwise the first new
+pod would wait for others that are created only once it is ready.
 
 An Indexed Job that runs all its indexes at once (completions and parallelism are equal and more than 1) is a gang
 without any size. Kubernetes itself would make a gang of such a Job (KEP-5547). Any other Job is a queue of independent
@@ -27,7 +27,8 @@ from fluence_extender.gangs.membership.conventions.membership import (
 from fluence_extender.model.gang import Convention, GangKey
 from fluence_extender.model.names import COMPLETION_INDEX, FLUX_SIZE
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.workload import Job
+from fluence_extender.model.reason import Reason, ReasonCode
+from fluence_extender.model.workload import Job, StatefulSet
 
 TEMPLATE_HASHES = ("pod-template-hash", "rollouts-pod-template-hash")
 """The labels of pods with the version that ends the name of their ReplicaSet: of a Deployment, and of Argo Rollouts."""
@@ -47,6 +48,30 @@ def sized_owner(pod: Pod, workloads: Workloads) -> Membership | None:
     deployment = deployment_of(pod)
     name, uid = (deployment, "") if deployment else (pod.owner.name, pod.owner.uid)
     return Membership(GangKey(pod.namespace, name, Convention.OWNER, uid), *stated)
+
+
+def never_together(pod: Pod, membership: Membership, workloads: Workloads) -> Reason | None:
+    """Return why a gang never assembles whose pods a StatefulSet creates one by one, None for any other gang.
+
+    A gang that is named on the pods and larger than the StatefulSet may have members elsewhere. The policy
+    ``fluence-stateful-gangs`` (``deploy/base/groups.yaml``) warns of the same at admission.
+    """
+    owner, size = pod.owner, membership.size
+    if owner is None or not owner.is_a("StatefulSet", "apps") or isinstance(size, Reason) or size == 1:
+        return None
+    if membership.key.part:
+        # Each group of a LeaderWorkerSet has pods of two StatefulSets.
+        return None
+    found = workloads.find(StatefulSet, pod.namespace, owner.name)
+    if found is None or found.pods == found.replicas:
+        return None
+    if membership.key.convention is not Convention.OWNER and size > found.replicas:
+        return None
+    return Reason(
+        ReasonCode.INVALID_REQUEST,
+        f"StatefulSet {owner.name} creates each pod once the one before is ready, so its pods are never a gang of "
+        f"{size}: create it anew with podManagementPolicy: Parallel, or without a size",
+    )
 
 
 def deployment_of(pod: Pod) -> str:
