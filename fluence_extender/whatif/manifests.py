@@ -174,7 +174,7 @@ def read_question(manifests: list[Manifest], namespace: str = "default") -> Mani
 
     Raise `BadManifest`, and `NothingToSimulate` if they make no pods.
     """
-    question = ManifestQuestion(AdmissionObjects(manifests))
+    question = ManifestQuestion(AdmissionObjects(manifests, namespace))
     roles = Roles()
     others: set[str] = set()
     pods = 0

@@ -108,6 +108,8 @@ def unjudged(pod: Mapping[str, Any]) -> Iterator[str]:
     spread = spec.get("topologySpreadConstraints") or ()
     if any(one.get("whenUnsatisfiable") == "DoNotSchedule" for one in spread):
         yield "its topologySpreadConstraints aren't simulated: kube-scheduler may refuse these nodes"
+    if any("persistentVolumeClaim" in one or "ephemeral" in one for one in spec.get("volumes") or ()):
+        yield "where its persistent volumes can be used isn't simulated: kube-scheduler may refuse these nodes"
 
 
 def chosen_node(node: str) -> str:

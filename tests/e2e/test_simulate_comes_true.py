@@ -7,31 +7,25 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Iterator
 from random import Random
-from typing import Any
-from urllib.request import Request, urlopen
 
 import pytest
 
-from fluence_extender.model.coordination import COORDINATION_ANNOTATION, PRODUCER_SUFFIX, SHARED
+from fluence_extender.model.coordination import COORDINATION_ANNOTATION, SHARED
 from tests.e2e.admitted import wait_for_contract
-from tests.e2e.harness import Cluster, Manifest, Namespace, job, node_of, wait_for
+from tests.e2e.harness import Cluster, Manifest, Namespace, job
 from tests.e2e.installation import Installation
 from tests.e2e.job_sets import controlled, job_set, replicated
 from tests.e2e.nodes import NodeFactory
+from tests.e2e.predicted import asked, bound_at_first, bound_in_the_end, created, deleted
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import QPU, RESOURCES, deployment, gang, labelled, ours
-from tests.localcluster import ApiError
 from tests.localcluster.stack import Webhook
 
 TRIED = int(os.environ.get("SIMULATED", "24"))
 DISTINCT = 4
 """Each seed makes its manifests, in turn: a fourth of all with each."""
-
-QUIET = 1.5
-"""Seconds for which nothing more is bound, before a manifest counts as one that doesn't fit."""
 
 RUNTIME = "simulated-runtime"
 
@@ -133,66 +127,6 @@ def manifests_of(dice: Random, name: str) -> list[Manifest]:
             return members
 
 
-def bound_at_first(manifests: list[Manifest], said: dict[str, Any]) -> int:
-    """How many pods are bound if what ``simulate`` says is true.
-
-    Nobody submits the task of a shared job here, so only its producer is.
-    """
-    annotations = manifests[0].get("spec", {}).get("template", {}).get("metadata", {}).get("annotations", {})
-    shared = annotations.get(COORDINATION_ANNOTATION) == SHARED and manifests[0]["spec"]["parallelism"] > 1
-    fitting = (one for one in said["gangs"] if one["fits"])
-    return sum(one["members"] for one in fitting if not shared or one["gang"].endswith(PRODUCER_SUFFIX))
-
-
-def simulated(installation: Installation, namespace: Namespace, manifests: list[Manifest]) -> dict[str, Any]:
-    url = f"{installation.stack.api_url}/v1/simulate?namespace={namespace.name}"
-    request = Request(url, json.dumps(manifests).encode(), {"Content-Type": "application/json"})
-    with urlopen(request, timeout=60) as answer:
-        document: dict[str, Any] = json.load(answer)
-    return document
-
-
-def bound_in_the_end(namespace: Namespace, expected: int) -> int:
-    """How many pods are bound, once it is as many as ``expected`` or no more have come for a while."""
-    most, since = 0, time.monotonic()
-    while time.monotonic() < since + QUIET or (most < expected and time.monotonic() < since + 20):
-        bound = sum(bool(node_of(pod)) for pod in namespace.pods())
-        if bound > most:
-            most, since = bound, time.monotonic()
-        time.sleep(0.1)
-    return most
-
-
-def created(namespace: Namespace, manifests: list[Manifest]) -> bool:
-    """Create the manifests; return whether the API server took them."""
-    try:
-        namespace.create(*manifests)
-    except ApiError as error:
-        if error.status not in (403, 422):
-            raise
-        return False
-    return True
-
-
-COLLECTIONS = (
-    "apis/jobset.x-k8s.io/v1alpha2/{}/jobsets",
-    "apis/batch/v1/{}/jobs",
-    "apis/apps/v1/{}/deployments",
-    "api/v1/{}/pods",
-)
-
-
-def deleted(namespace: Namespace, fluence: Fluence) -> None:
-    """Delete all workloads and wait until nothing is held."""
-    for path in COLLECTIONS:
-        at = f"/{path.format(f'namespaces/{namespace.name}')}"
-        namespace.api.request(
-            "DELETE", at, query={"propagationPolicy": "Background", "gracePeriodSeconds": "0"}
-        )
-    wait_for(lambda: not namespace.pods() and not fluence.allocations(namespace.name), what="all to be gone")
-    wait_for(lambda: not fluence.gangs(namespace.name), what="no gang to be left")
-
-
 @pytest.mark.parametrize("seed", range(DISTINCT))
 def test_what_simulate_says_comes_true(
     seed: int,
@@ -211,7 +145,7 @@ def test_what_simulate_says_comes_true(
     dice = Random(seed)
     for number in range(TRIED // DISTINCT):
         manifests = manifests_of(dice, f"case-{seed}-{number}")
-        said = simulated(installation, namespace, manifests)
+        said = asked(installation, namespace, manifests)
         expected = bound_at_first(manifests, said)
         if created(namespace, manifests):
             bound = bound_in_the_end(namespace, expected)
