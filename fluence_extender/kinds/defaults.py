@@ -21,6 +21,13 @@ KINDS = ("PriorityClass", "RuntimeClass", "LimitRange")
 BUILT_IN = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 """The PriorityClasses of every cluster (Kubernetes, pkg/apis/scheduling)."""
 
+PREEMPTS = "PreemptLowerPriority"
+PRIORITY_FIELDS = {
+    "priority": "integer value of priority",
+    "preemptionPolicy": "string value of PreemptionPolicy",
+}
+"""The fields that follow from the PriorityClass, each with the API server's word for it."""
+
 CONTAINERS = ("initContainers", "containers")
 
 
@@ -39,7 +46,8 @@ class AdmissionObjects:
         self._priorities: dict[str, Mapping[str, Any]] = {}
         self._runtimes: dict[str, Mapping[str, Any]] = {}
         self._ranges: dict[str, list[Mapping[str, Any]]] = {}
-        self._default_priority: Mapping[str, Any] | None = None
+        self._default = ""
+        """The name of the PriorityClass of pods that name none, "" without one."""
         for manifest in manifests:
             self._add(manifest)
 
@@ -49,8 +57,11 @@ class AdmissionObjects:
         match manifest.get("kind"):
             case "PriorityClass" if isinstance(manifest.get("value"), int):
                 self._priorities[name] = manifest
-                if manifest.get("globalDefault") is True:
-                    self._default_priority = manifest
+                default = self._priorities.get(self._default)
+                if manifest.get("globalDefault") is True and (
+                    default is None or default["value"] > manifest["value"]
+                ):
+                    self._default = name
             case "RuntimeClass":
                 self._runtimes[name] = manifest
             case "LimitRange":
@@ -81,19 +92,40 @@ class AdmissionObjects:
         return ""
 
     def without_own_classes(self, spec: Mapping[str, Any]) -> Json:
-        """Return the spec without the names of the classes that are among these."""
-        own = {"priorityClassName": self._priorities, "runtimeClassName": self._runtimes}
-        return {key: value for key, value in spec.items() if key not in own or value not in own[key]}
+        """Return the spec without what `restored` adds again, for a trial in a cluster that doesn't have these."""
+        left_out = self._decided_by_own_classes(spec)
+        return {key: value for key, value in spec.items() if key not in left_out}
+
+    def restored(self, tried: Json, spec: Mapping[str, Any]) -> Json:
+        """Return the spec that was ``tried`` without own classes, with what ``spec`` states for them."""
+        left_out = self._decided_by_own_classes(spec)
+        kept = {key: value for key, value in tried.items() if key not in left_out}
+        return {**kept, **{key: spec[key] for key in left_out if key in spec}}
+
+    def _decided_by_own_classes(self, spec: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the fields that name classes among these, or that follow from them alone."""
+        name = spec.get("priorityClassName") or self._default
+        by_priority = ("priorityClassName", *PRIORITY_FIELDS) if name in self._priorities else ()
+        by_runtime = ("runtimeClassName",) if spec.get("runtimeClassName") in self._runtimes else ()
+        return (*by_priority, *by_runtime)
 
     def _with_priority(self, spec: Json) -> Json:
-        name = spec.get("priorityClassName")
-        if name in BUILT_IN:
-            return {**spec, "priority": BUILT_IN[name]}
-        found = self._priorities.get(str(name)) if name else self._default_priority
-        if found is None:
+        """Return the spec with what its PriorityClass states; nothing else may be stated in its place."""
+        name = spec.get("priorityClassName") or self._default
+        value, policy = BUILT_IN.get(name, 0), PREEMPTS
+        if (found := self._priorities.get(name)) is not None:
+            value, policy = found["value"], found.get("preemptionPolicy") or PREEMPTS
+        elif name and name not in BUILT_IN:
             return spec
-        policy = found.get("preemptionPolicy")
-        return {**spec, "priority": found["value"], **({"preemptionPolicy": policy} if policy else {})}
+        computed = {"priority": value, "preemptionPolicy": policy}
+        for (field, result), words in zip(computed.items(), PRIORITY_FIELDS.values(), strict=True):
+            stated = spec.get(field)
+            if stated is not None and stated != result:
+                raise PodRefused(
+                    f"the {words} ({stated}) must not be provided in pod spec; priority admission controller computed "
+                    f"{result} from the given PriorityClass name"
+                )
+        return {**spec, **({"priorityClassName": name} if name else {}), **computed}
 
     def _with_runtime(self, spec: Json) -> Json:
         found = self._runtimes.get(str(spec.get("runtimeClassName")))

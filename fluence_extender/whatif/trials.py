@@ -140,5 +140,4 @@ def _untried(error: ClusterError) -> bool:
 
 def _with_own_classes(made: Json, pod: Json, objects: AdmissionObjects) -> Json:
     """Return the tried pod with the names of its classes, and with what those of the question add."""
-    names = {key: pod["spec"][key] for key in ("priorityClassName", "runtimeClassName") if key in pod["spec"]}
-    return {**made, "spec": objects.with_classes({**made["spec"], **names})}
+    return {**made, "spec": objects.with_classes(objects.restored(made["spec"], pod["spec"]))}

@@ -138,7 +138,7 @@ def test_priority_classes_of_the_cluster_are_used_where_the_manifests_have_none(
     usual = priority_class("usual", 10, globalDefault=True)
     (answer,) = there.ask(job("train", 1, "2"), classes=[usual])
     assert preemption(answer).outcome is PreemptionOutcome.PREEMPTS
-    (answer,) = there.ask(job("train", 1, "2"), classes=[usual, priority_class("usual", 1)])
+    (answer,) = there.ask(job("train", 1, "2"), classes=[usual, priority_class("other", 1)])
     assert preemption(answer).outcome is PreemptionOutcome.PREEMPTS
     (answer,) = there.ask(job("train", 1, "2"))
     assert preemption(answer).outcome is PreemptionOutcome.IN_VAIN

@@ -31,10 +31,22 @@ def worlds() -> Iterator[list[World]]:
         one.close()
 
 
+CLASSES = [
+    {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": f"of-{value}"},
+        "value": value,
+    }
+    for value in range(6)
+]
+"""The PriorityClasses of `high`."""
+
+
 def simulated(world: World, *manifests: dict[str, Any]) -> list[Any]:
     """Return what the service answers to a list of manifests."""
     session = EmbeddedSession(world.cluster)
-    body = json.dumps({"kind": "List", "items": manifests}).encode()
+    body = json.dumps({"kind": "List", "items": [*CLASSES, *manifests]}).encode()
     simulator = Simulator(world.controller, session.try_pod, session.disruption_budgets)
     document = asyncio.run(simulator.answer(body))
     gangs: list[Any] = document["gangs"]
@@ -44,7 +56,7 @@ def simulated(world: World, *manifests: dict[str, Any]) -> list[Any]:
 def high(name: str, count: int, cpu: str, priority: int) -> dict[str, Any]:
     made = job(name, count, cpu)
     made["spec"]["template"]["metadata"]["annotations"] = {GROUP_SIZE_ANNOTATION: str(count)}
-    made["spec"]["template"]["spec"]["priority"] = priority
+    made["spec"]["template"]["spec"]["priorityClassName"] = f"of-{priority}"
     return made
 
 
