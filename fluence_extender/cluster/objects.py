@@ -71,14 +71,22 @@ class ApiPodGroups:
         self._discovery = Discovery(connection, DISCOVERY_INTERVAL)
 
     async def make(
-        self, kind: type[AnyPodGroup], name: tuple[str, str], size: int, owner: Owner | None
+        self,
+        kind: type[AnyPodGroup],
+        name: tuple[str, str],
+        size: int,
+        owner: Owner | None = None,
+        priority_class: str = "",
     ) -> None:
         """Create a PodGroup with the webhook's mark.
 
+        An API server on which PodGroups have no priority drops the class.
         Raise `Conflict` if one of that name exists, and `Gone` if no PodGroups are served.
         """
         listed = await self._listed(kind)
         body = pod_group_manifest(listed, kind, name, size, owner)
+        if kind is PodGroup and priority_class:
+            body["spec"]["priorityClassName"] = priority_class
         attempt = f"create PodGroup {name[0]}/{name[1]}"
         await self._connection.call(ApiRequest("POST", pod_group_path(listed, name[0]), attempt, body=body))
 

@@ -49,11 +49,14 @@ class PodGroup(WorkloadObject):
     """A native PodGroup (scheduling.k8s.io, KEP-4671).
 
     ``min_count`` is None for the basic policy, which states no gang. ``levels`` are the node labels whose value all
-    pods must share (spec.schedulingConstraints.topology).
+    pods must share (spec.schedulingConstraints.topology). ``indivisible``: none of its pods is disrupted without the
+    others (spec.disruptionMode). ``priority_class`` is the PriorityClass that it names.
     """
 
     min_count: int | None
     levels: tuple[str, ...] = ()
+    indivisible: bool = False
+    priority_class: str = ""
     provenance: Provenance = field(default_factory=Provenance)
 
 

@@ -37,6 +37,9 @@ log = structlog.get_logger(__name__)
 LINGER = 5.0
 """Seconds for which a PodGroup without members stays, because an owner that replaces its pods needs a moment."""
 
+SYSTEM = "system-"
+"""How the names of PriorityClasses begin whose values are above those that a PodGroup may have."""
+
 Name = tuple[str, str]
 """Namespace and name."""
 
@@ -49,12 +52,16 @@ NEEDED = frozenset((Kind.POD, *KINDS))
 
 @dataclass(frozen=True, slots=True)
 class Make:
-    """Create a PodGroup of that kind; ``owner`` is the owner that all its members have in common, if any."""
+    """Create a PodGroup of that kind.
+
+    ``owner`` and ``priority_class`` are the owner and the PriorityClass that all its members have in common, if any.
+    """
 
     kind: type[Group]
     name: Name
     size: int
     owner: Owner | None = None
+    priority_class: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +85,9 @@ Action = Make | Resize | Remove
 class PodGroupWrites(Protocol):
     """Writes PodGroups. Each call raises a `ClusterError` subclass unless the API server has accepted the write."""
 
-    async def make(self, kind: type[Group], name: Name, size: int, owner: Owner | None) -> None:
+    async def make(
+        self, kind: type[Group], name: Name, size: int, owner: Owner | None, priority_class: str
+    ) -> None:
         """Create a PodGroup with our mark. Raises `Conflict` if there is one of that name."""
         ...
 
@@ -110,7 +119,9 @@ class PodGroupReconciler(Reconciler[Ref]):
             case None:
                 return self._groups.removal_due_in(ref)
             case Make():
-                await self._writes.make(action.kind, action.name, action.size, action.owner)
+                await self._writes.make(
+                    action.kind, action.name, action.size, action.owner, action.priority_class
+                )
             case Resize():
                 try:
                     await self._writes.resize(action.group, action.size)
@@ -165,7 +176,8 @@ class PodGroups:
         if size is None:
             return None
         if group is None:
-            return Make(ref[0], ref[1], size, _common_owner(members.values()))
+            pods = members.values()
+            return Make(ref[0], ref[1], size, _common_owner(pods), _common_class(pods))
         if _size_of(group) == size or (group.uid, size) in self._fixed_sizes:
             return None
         return Resize(group, size)
@@ -279,3 +291,10 @@ def _common_owner(members: Iterable[Pod]) -> Owner | None:
     owners = {pod.owner for pod in members}
     owner = owners.pop() if len(owners) == 1 else None
     return owner if owner is not None and owner.api_version else None
+
+
+def _common_class(members: Iterable[Pod]) -> str:
+    """Return the PriorityClass of all members, "" if they have none or several, or if a PodGroup may not have it."""
+    names = {pod.priority_class for pod in members}
+    name = names.pop() if len(names) == 1 else ""
+    return "" if name.startswith(SYSTEM) else name

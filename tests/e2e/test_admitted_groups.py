@@ -98,7 +98,7 @@ def test_podgroups_of_both_kinds_are_made_resized_where_that_is_allowed_and_remo
         name = (namespace.name, "g")
         async with connect(str(control_plane.kubeconfig)) as connection:
             made = ApiPodGroups(connection)
-            await made.make(kind, name, 3, None)
+            await made.make(kind, name, 3, None, namespace.name)
             with pytest.raises(Conflict):
                 await made.make(kind, name, 4, None)
             first = seen()
@@ -117,12 +117,16 @@ def test_podgroups_of_both_kinds_are_made_resized_where_that_is_allowed_and_remo
                     await made.remove(first)
             await remove_as_seen(made, seen)
 
+    # A release whose PodGroups have no priority drops it.
+    made_class = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 7}
+    api.apply(made_class | {"metadata": {"name": namespace.name}})
     with installed(api, *([] if kind is PodGroup else ["CoschedulingGroup"])):
         asyncio.run(work())
         wait_for(
             lambda: "g" not in (groups if kind is PodGroup else coscheduled)(api, namespace.name),
             what="the group to go",
         )
+    api.delete(f"/apis/scheduling.k8s.io/v1/priorityclasses/{namespace.name}")
 
 
 async def remove_as_seen(groups: ApiPodGroups, seen: Callable[[], AnyPodGroup]) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from fluence_extender.cluster.decode.objects import Int64, Metadata, Unread, tolerant_decoder
 from fluence_extender.model.names import CREATED_BY_ANNOTATION
 from fluence_extender.model.workload import CoschedulingGroup, MemberStatus, PodGroup, Provenance
+
+TOGETHER = "PodGroup"
+"""DisruptionMode in v1alpha2 of pods that are disrupted together."""
 
 
 class _Gang(msgspec.Struct, rename="camel"):
@@ -25,9 +30,17 @@ class _Constraints(msgspec.Struct):
     topology: list[_TopologyConstraint] | None = None
 
 
+class _Disruption(msgspec.Struct):
+    """DisruptionMode from v1alpha3 on: a member says what is disrupted together."""
+
+    all: dict[str, Any] | None = None
+
+
 class _Native(msgspec.Struct, rename="camel"):
     scheduling_policy: _Policy | None = None
     scheduling_constraints: _Constraints | None = None
+    disruption_mode: _Disruption | str | None = None
+    priority_class_name: str | None = None
 
 
 class _Coscheduling(msgspec.Struct, rename="camel"):
@@ -53,11 +66,14 @@ def decode_pod_group(raw: bytes) -> PodGroup:
     meta, spec, _, problem = _native(raw)
     gang = spec.scheduling_policy.gang if spec.scheduling_policy else None
     constraints = spec.scheduling_constraints
+    mode = spec.disruption_mode
     levels = tuple(one.key for one in (constraints.topology if constraints else None) or () if one.key)
     return PodGroup(
         *meta.identity,
         min_count=(gang.min_count or 1) if gang else None,
         levels=levels,
+        indivisible=mode == TOGETHER if isinstance(mode, str) else mode is not None and mode.all is not None,
+        priority_class=spec.priority_class_name or "",
         provenance=_provenance(meta),
         submission=meta.submission,
         problem=problem,

@@ -55,6 +55,8 @@ def victims_of(gang: Gang) -> list[Victim]:
     found = [Victim(gang.key, priority, created, frozenset([member.pod.uid for member in holding]))]
     if not gang.whole or len(holding) <= gang.size - gang.ended:
         return found
+    if any(member.membership.indivisible for member in alive):
+        return found
     bound = [member for member in holding if member.state is BOUND]
     surplus = len(bound) + gang.ended - gang.size
     if surplus > 0:

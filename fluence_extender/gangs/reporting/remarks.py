@@ -28,6 +28,7 @@ from fluence_extender.model.pod_keys import (
     remarks,
 )
 from fluence_extender.model.reason import Reason
+from fluence_extender.model.workload import PodGroup
 
 NO_EFFECT = "NoEffect"
 
@@ -64,10 +65,24 @@ def remarks_on(
         grouped = bool(pod.labels.get(GROUP_LABEL)) or pod.owner is not None
         coordinated = coordination_remarks(pod.labels, pod.annotations, QPU in pod.devices, grouped)
         found.update(dict.fromkeys(coordinated))
+        found.update(dict.fromkeys(_other_priority(pod, workloads)))
         job = job_of(pod, workloads)
         if job is not None and job.remark:
             found[job.remark] = None
     return tuple(islice(found, most))
+
+
+def _other_priority(pod: Pod, workloads: Workloads) -> Iterator[str]:
+    """Yield that the pod hasn't the PriorityClass of its native PodGroup, if so.
+
+    The group's doesn't count: a ResourceQuota may keep its user from giving pods that class.
+    """
+    group = workloads.find(PodGroup, pod.namespace, pod.group) if pod.group else None
+    if group is not None and group.priority_class not in ("", pod.priority_class):
+        yield (
+            f"PodGroup {group.name} names the PriorityClass {group.priority_class}, which has no effect: a gang has "
+            "the priority of its pods; name the class in them, too"
+        )
 
 
 def missing_on(pod: Pod, convention: Convention, size: int | Reason) -> Iterator[str]:

@@ -391,6 +391,22 @@ def test_minimum_of_a_pod_group_is_read(policy: Any, minimum: int | None) -> Non
 
 
 @pytest.mark.parametrize(
+    ("mode", "indivisible"),
+    [
+        ({"all": {}}, True),
+        ({"single": {}}, False),
+        ("PodGroup", True),
+        ("Pod", False),
+        (None, False),
+        ({}, False),
+    ],
+)
+def test_what_pods_of_a_pod_group_are_disrupted_together_is_read(mode: Any, indivisible: bool) -> None:
+    group = decode_pod_group(raw({"disruptionMode": mode, "priorityClassName": "urgent"}))
+    assert (group.indivisible, group.priority_class, group.problem) == (indivisible, "urgent", "")
+
+
+@pytest.mark.parametrize(
     ("notes", "leaders"),
     [({}, 0), ({EXCLUSIVE: "rack"}, 2), ({EXCLUSIVE: "rack", NODE_SELECTOR: "true"}, 0)],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -328,6 +329,35 @@ def test_basic_pod_group_states_no_gang() -> None:
     job = Job("default", "j", "u", 4, 4, indexed=True)
     assert told(body, job, PodGroup("default", "g", "u", None)) == (key("j", Convention.JOB), 4)
     assert told(body, job, PodGroup("default", "g", "u", 1)) == (key("g", Convention.POD_GROUP), 1)
+
+
+def test_members_of_a_pod_group_that_are_disrupted_together_are_indivisible() -> None:
+    body = job_pod("j", 0)
+    body["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    assert membership(body, PodGroup("default", "g", "u", 2, indivisible=True)).indivisible
+    assert not membership(body, PodGroup("default", "g", "u", 2)).indivisible
+
+
+def test_basic_pod_group_of_the_job_controller_changes_no_gang() -> None:
+    """Kubernetes 1.38 may make one for every Job; pods that are foreseen don't name it."""
+    kinds: tuple[tuple[Job, dict[str, str], dict[str, str]], ...] = (
+        (Job("default", "j", "u", 4, 4, indexed=True), {}, {}),
+        (Job("default", "j", "u", 4, 8), {}, {}),
+        (Job("default", "j", "u", 4, 4, indexed=True), {GROUP_LABEL: "mine"}, {}),
+        (Job("default", "j", "u", 4, 4, indexed=True), {}, {GROUP_SIZE_ANNOTATION: "2"}),
+        (
+            Job("default", "j", "u", 4, 4),
+            {"scheduling.x-k8s.io/pod-group": "co", "fluence.group-size": "3"},
+            {},
+        ),
+    )
+    for job, labels, notes in kinds:
+        plain = job_pod("j", 0)
+        plain["metadata"]["labels"].update(labels)
+        plain["metadata"]["annotations"].update(notes)
+        named = copy.deepcopy(plain)
+        named["spec"]["schedulingGroup"] = {"podGroupName": "j-workers"}
+        assert told(named, job, PodGroup("default", "j-workers", "u", None)) == told(plain, job)
 
 
 def test_size_without_group_or_owner_says_nothing() -> None:

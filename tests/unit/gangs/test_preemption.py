@@ -11,6 +11,7 @@ from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import ReasonCode
+from fluence_extender.model.workload import PodGroup
 from tests.core.invariants import check, check_at_rest
 from tests.core.state_api import every
 from tests.core.values import asks, node
@@ -216,6 +217,16 @@ def test_surplus_members_of_an_elastic_gang_are_taken_alone(world: MakeWorld) ->
     w.advance(3)
     assert all(w.nodes_of(*high))
     assert w.gang("elastic").state is GangState.BOUND
+
+
+def test_no_surplus_is_taken_from_a_gang_that_is_disrupted_as_a_whole(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"), node("n2"))
+    w.cluster.put(PodGroup("default", "elastic", "u", 2, indivisible=True))
+    elastic = gang(w, "elastic", 3000, 3000, 3000, size=2)
+    w.advance(3)
+    gang(w, "high", 3000, priority=10)
+    w.advance(2)
+    assert terminating(w, *elastic) == [True, True, True]
 
 
 def test_the_last_of_the_surplus_members_is_taken_first(world: MakeWorld) -> None:

@@ -13,6 +13,7 @@ from fluence_extender.model.names import DOMAIN, DURATION_ANNOTATION, GROUP_LABE
 from fluence_extender.model.pod import Owner
 from fluence_extender.model.pod_keys import UNSIZED
 from fluence_extender.model.reason import ReasonCode
+from fluence_extender.model.workload import PodGroup
 from tests.core.values import asks, node
 from tests.unit.gangs.conftest import MakeWorld
 
@@ -55,6 +56,19 @@ def test_bare_pods_of_a_group_without_a_size_start_alone_and_that_is_told(world:
     assert remarks_on(gang, w.controller.registry.workloads) == (UNSIZED,)
     assert len([one for one in gang.members.values() if one.assignment]) == 1
     assert [one.message for one in w.cluster.events if one.reason == NO_EFFECT] == [UNSIZED]
+
+
+@pytest.mark.parametrize(("of_pods", "told"), [("urgent", 0), ("", 1), ("other", 1)])
+def test_priority_class_of_a_pod_group_that_its_pods_lack_has_no_effect(
+    of_pods: str, told: int, world: MakeWorld
+) -> None:
+    w = world(node("n0"), scheduling=False)
+    w.cluster.put(PodGroup("default", "g", "u", 1, priority_class="urgent"))
+    w.pod("p", group="g", priority_class=of_pods)
+    w.advance(5)
+    messages = [one.message for one in w.cluster.events if one.reason == NO_EFFECT]
+    assert len(messages) == told
+    assert all("PodGroup g names the PriorityClass urgent, which has no effect" in one for one in messages)
 
 
 def test_pods_that_state_a_size_and_pods_of_owners_have_no_remark(world: MakeWorld) -> None:

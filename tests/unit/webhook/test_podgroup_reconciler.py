@@ -26,7 +26,9 @@ class Writes:
         self.accepted = asyncio.Event()
         self.refuse: Callable[[str], None] = lambda what: None
 
-    async def make(self, kind: type[Group], name: Name, size: int, owner: Owner | None) -> None:
+    async def make(
+        self, kind: type[Group], name: Name, size: int, owner: Owner | None, priority_class: str
+    ) -> None:
         self._write(f"make {name[1]} of {size}")
 
     async def resize(self, group: Group, size: int) -> None:

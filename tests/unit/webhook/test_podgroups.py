@@ -120,6 +120,24 @@ def test_group_is_made_for_its_first_member() -> None:
     assert made(member("a", size=3)) == Make(PodGroup, ("ns", "g"), 3)
 
 
+@pytest.mark.parametrize(
+    ("classes", "carried"),
+    [
+        (("urgent", "urgent"), "urgent"),
+        (("urgent", "other"), ""),
+        (("urgent", ""), ""),
+        (("", ""), ""),
+        # Above what a PodGroup may have.
+        (("system-node-critical", "system-node-critical"), ""),
+    ],
+)
+def test_group_carries_the_priority_class_of_its_pods(classes: tuple[str, str], carried: str) -> None:
+    pods = [
+        replace(member(name, size=2), priority_class=one) for name, one in zip("ab", classes, strict=True)
+    ]
+    assert made(*pods) == Make(PodGroup, ("ns", "g"), 2, None, carried)
+
+
 def test_group_of_the_coscheduling_plugin_is_made_if_pods_name_it() -> None:
     assert made(member("a", size=3, native=False)) == Make(CoschedulingGroup, ("ns", "g"), 3)
 

@@ -47,13 +47,14 @@ class Membership:
 
     ``size`` is how many members make the gang whole, or why that isn't known. ``source`` names the object that states
     the size, for messages. ``patience`` is how many seconds the gang may take to assemble, None if nothing states
-    it.
+    it. ``indivisible`` says that the gang is taken whole or not at all, its members beyond the size included.
     """
 
     key: GangKey
     size: int | Reason
     source: str
     patience: float | None = None
+    indivisible: bool = False
 
 
 StatedSize = tuple[int | Reason, str]

@@ -52,7 +52,7 @@ def native(pod: Pod, workloads: Workloads) -> Membership | None:
     if group.min_count is None:
         return None
     linked = labelled.linked(pod, workloads, key) if _made_by_us(group) else None
-    return linked or Membership(key, group.min_count, f"PodGroup {key}")
+    return linked or Membership(key, group.min_count, f"PodGroup {key}", indivisible=group.indivisible)
 
 
 def coscheduling(pod: Pod, workloads: Workloads) -> Membership | None:
