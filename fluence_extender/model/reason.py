@@ -62,6 +62,10 @@ IN_LINE = (
 """The reasons of a gang that waits as it was told to, or for its turn: nothing is wrong with it."""
 
 
+HOPELESS = (ReasonCode.INVALID_REQUEST, ReasonCode.UNSATISFIABLE, ReasonCode.NO_BACKEND)
+"""The reasons of a gang that can't start in its turn either: it stands in no line until it or the cluster changes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
     """One reason: its kind, and the sentence that a user reads.

@@ -34,13 +34,15 @@ def earliest(
     planner: PlannerPort,
     operators: Sequence[OperatorReservation] = (),
     promise: Reservation | None = None,
+    not_before: float = 0.0,
 ) -> Found | None:
     """Return the first time after now at which an entry fits, and its places then; None if no known end helps.
 
     ``promise`` says that its places are free at its start, so no later time is looked at. If the entry fits no earlier,
-    it gets these places again unless other entries want them more than some others.
+    it gets these places again unless other entries want them more than some others. The entry doesn't start before
+    ``not_before``.
     """
-    sweep = _Sweep(timeline, entry, planner, operators, promise)
+    sweep = _Sweep(timeline, entry, planner, operators, promise, not_before)
     done = -1
     for number in sweep.counted():
         if number > done:
@@ -70,6 +72,7 @@ class _Sweep:
         planner: PlannerPort,
         operators: Sequence[OperatorReservation],
         promise: Reservation | None,
+        not_before: float,
     ) -> None:
         self._promise = promise
         self._timeline = timeline
@@ -77,7 +80,8 @@ class _Sweep:
         self._planner = planner
         self._closing = [one for one in operators if one.closes(entry, timeline.now, NEVER)]
         until = LAST if promise is None else promise.start
-        self._times = times = timeline.returns(until, [one.end for one in self._closing])
+        times = timeline.returns(until, [*(one.end for one in self._closing), not_before])
+        self._times = times = times[times >= not_before]
         self._usable = open_rows(planner.usable(entry.where), (), len(timeline.room))
         self._part = timeline.reserved
         if self._closing:

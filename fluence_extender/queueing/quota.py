@@ -9,7 +9,7 @@ limit, and all together are charged no more of a resource than the cluster has. 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,14 +22,11 @@ EMPTY: Mapping[str, Amount] = {}
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """A resource of which too much would be used. ``queue`` may use at most ``most`` of it.
-
-    ``most`` is None if no limit is exceeded but other queues keep the rest of the resource for themselves.
-    """
+    """A resource of which a queue would use too much: ``queue``, or one that it is part of, has a limit of ``most``."""
 
     queue: str
     resource: str
-    most: int | None
+    most: int
 
 
 class QuotaLine(NamedTuple):
@@ -100,26 +97,34 @@ class QuotaUse:
         self._total[kind] = self._total.get(kind, 0) + more
 
     def excess(self, queue: str, more: Amount) -> Excess | None:
-        """Return the resource that a queue would use too much of if its gangs held ``more``, None if there is none."""
-        tree = self.tree
+        """Return the limit that a queue, or one above it, would exceed if its gangs held ``more``; None for none."""
         for kind in sorted(more):
-            added = more[kind]
-            if added <= 0 or kind not in tree.ruled:
+            if more[kind] <= 0 or kind not in self.tree.ruled:
                 continue
-            for name in tree.branch(queue).path:
-                branch = tree.branch(name)
-                before = self._inside.get(name, NONE).get(kind, 0)
-                most, kept = branch.limit.get(kind), branch.kept.get(kind, 0)
-                if most is not None and before + added > most:
+            for name, added in self._charges(queue, kind, more[kind]):
+                most = self.tree.branch(name).limit.get(kind)
+                if most is not None and self._inside.get(name, NONE).get(kind, 0) + added > most:
                     return Excess(name, kind, most)
-                added = max(before + added, kept) - max(before, kept)
-            if (
-                kind in tree.kept
-                and added > 0
-                and self._total.get(kind, 0) + added > tree.capacity.get(kind, 0)
-            ):
-                return Excess(queue, kind, None)
         return None
+
+    def lacking(self, queue: str, more: Amount) -> str | None:
+        """Return a resource of which other queues keep what is left, if the gangs of a queue are to hold ``more``."""
+        for kind in sorted(more):
+            if more[kind] <= 0 or kind not in self.tree.kept:
+                continue
+            *_, (_, added) = self._charges(queue, kind, more[kind], beyond=True)
+            if added > 0 and self._total.get(kind, 0) + added > self.tree.capacity.get(kind, 0):
+                return kind
+        return None
+
+    def _charges(self, queue: str, kind: str, added: int, beyond: bool = False) -> Iterator[tuple[str, int]]:
+        """Yield each branch of a queue's path with what ``added`` adds inside it, and ``beyond`` the last one."""
+        for name in self.tree.branch(queue).path:
+            yield name, added
+            before, kept = self._inside.get(name, NONE).get(kind, 0), self.tree.branch(name).kept.get(kind, 0)
+            added = max(before + added, kept) - max(before, kept)
+        if beyond:
+            yield "", added
 
     def tier(self, queue: str, more: Amount, ahead: Mapping[str, Amount] = EMPTY) -> int:
         """Return 0 if a queue that uses ``more`` is within its guarantee, or else how far up it borrows.

@@ -7,6 +7,7 @@ gang of a question is counted or has reservations in the queue.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.membership.gang import priority_of
@@ -19,7 +20,7 @@ from fluence_extender.gangs.queue.turns import newcomer
 from fluence_extender.model.dependency import Target
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.queue import Queue
-from fluence_extender.model.reason import Reason
+from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import Resources
 from fluence_extender.queueing.entry import Entitlement
 from fluence_extender.whatif.manifests import RequestedGang, SimulationRequest
@@ -47,10 +48,15 @@ def queue_terms(
         entitlement = book.admission.shares.newcomer(queue.name, user, asks)
         priority = priority_of(gang.pods, book.settings.usual_priority(queue))
         key = queue.name, priority, _duration(gang, queue), entitlement
+        turn = newcomer(gang.key, priority, entitlement=entitlement)
         if key not in known:
-            turn = newcomer(gang.key, priority, entitlement=entitlement)
             known[key] = book.terms(queue, turn, key[2])
-        yield gang.key, known[key]
+        terms = known[key]
+        short = book.pool_terms(queue, gang.pods, turn, key[2])
+        if short is None or isinstance(terms, Reason):
+            yield gang.key, terms
+        else:
+            yield gang.key, short if short.code is ReasonCode.UNSATISFIABLE else replace(terms, short=short)
 
 
 def _targets(request: SimulationRequest) -> dict[str, set[Target]]:

@@ -129,6 +129,8 @@ class LedgerCopy(PlanningCopy):
     ) -> Sequence[Assignment] | None:
         """Place a gang on the queue's terms; None if it has no place on them. No other call may be under way."""
         planner = self.planner
+        if terms.short is not None:
+            return None
         if terms.kept is not None:
             self._beside.keep(terms.kept)
             planner = self._careful_planner

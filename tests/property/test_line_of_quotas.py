@@ -111,18 +111,17 @@ def reasons_are_true(cluster: Cluster) -> None:
     for gang in cluster.controller.registry.gangs.values():
         place, shortage = admission.usage.place(gang.key), gang.shortage
         if place is not None and shortage is not None and gang.placeless():
-            assert admission.quotas.excess(place.queue, shortage.more) is not None
+            use = admission.quotas.use
+            assert use.excess(place.queue, shortage.more) is not None
             kind, most = shortage.excess.resource, shortage.excess.most
-            if most is not None:
-                use = admission.quotas.use
-                branch = use.tree.branch(shortage.excess.queue)
-                assert branch.limit[kind] == most
-                assert (
-                    use.used(shortage.excess.queue).get(kind, 0)
-                    + shortage.more[kind]
-                    + kept_below(use, shortage.excess.queue, kind)
-                    > most
-                )
+            branch = use.tree.branch(shortage.excess.queue)
+            assert branch.limit[kind] == most
+            assert (
+                use.used(shortage.excess.queue).get(kind, 0)
+                + shortage.more[kind]
+                + kept_below(use, shortage.excess.queue, kind)
+                > most
+            )
             assert gang.reason == gang.obstacle == admission.quotas.reason(shortage, place.queue)
 
 

@@ -59,7 +59,7 @@ def test_no_quota_is_exceeded_by_what_was_let_in(
             use.add(gone, less, -1)
             for kind, less_of in less.items():
                 held[gone][kind] -= less_of
-        if use.excess(queue, more) is None:
+        if use.excess(queue, more) is None and use.lacking(queue, more) is None:
             use.add(queue, more)
             running.append((queue, more))
             mine = held.setdefault(queue, {})
@@ -87,7 +87,13 @@ def test_queue_without_limits_may_use_what_it_keeps(tree: QuotaTree, queue: str,
         name for name in tree.branches if queue not in tree.branch(name).path and name not in branch.path
     ]
     for name in (*others, "outside"):
-        while use.excess(name, {kind: 1}) is None and use.used(name).get(kind, 0) < 30:
+        while (
+            use.excess(name, {kind: 1}) is None
+            and not use.lacking(name, {kind: 1})
+            and use.used(name).get(kind, 0) < 30
+        ):
             use.add(name, {kind: 1})
     if not branch.children and branch.kept.get(kind, 0):
-        assert use.excess(queue, {kind: branch.kept[kind]}) is None
+        mine = {kind: branch.kept[kind]}
+        assert use.excess(queue, mine) is None
+        assert use.lacking(queue, mine) is None

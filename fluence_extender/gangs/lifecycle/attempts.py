@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import replace
 
 import structlog
 
@@ -219,7 +220,7 @@ class Attempts:
         attempt.version = self._ledger.version
         if known is not None:
             attempt.again_at = NEVER
-            attempt.queue_version = self._queue.version
+            self._queue.tried(gang)
             if gang.reason is known:
                 return False
             if gang.reason != known:
@@ -241,7 +242,7 @@ class Attempts:
         if not blocked:
             self._queue.unblock(gang)
         self._queue.admission.shares.explained(gang)
-        attempt.queue_version = self._queue.version
+        self._queue.tried(gang)
         got = len(lacking) - len(gang.placeless())
         if got > 0:
             self._placed += got
@@ -305,20 +306,8 @@ class Attempts:
         self._preemption.order(gang, ready)
         apart = bool(settled or len(ready) != missing)
         ready, later, fewest = together(gang, ready, missing)
-        limit = self._queue.admission.limit(gang)
         few, (ready, rule) = min(fewest, len(ready)), self._queue.admission.joining(gang, ready)
-        limit = limit or (rule if len(ready) < few else None)
-        obstacle = (
-            limit
-            or invalid(ready)
-            or self._preemption.obstacle(gang, ready)
-            or self._over_quota(gang, ready, fewest)
-            or self._uncounted(gang, ready, now)
-        )
-        if obstacle is not None:
-            gang.explain(obstacle, now)
-            if obstacle.code in LIMITED:
-                self._queue.set_aside(gang, obstacle)
+        if self._is_stopped(gang, ready, few, fewest, rule, now):
             return False
         if not settled:
             _note_whole(gang, ready, size)
@@ -328,8 +317,11 @@ class Attempts:
         reason = self._preemption.known_reason(gang, ready[:fewest], now) or over_now
         record = None
         if reason is None:
-            record = self._record(gang, ready, now)
             beside = self._queue.beside(gang, rank, ready)
+            if isinstance(beside, Beside):
+                beside, ready, more = self._beside_pool(gang, rank, ready, fewest, beside)
+                over = over or more
+            record = self._record(gang, ready, now)
             reason = (
                 beside
                 if isinstance(beside, Reason)
@@ -356,6 +348,44 @@ class Attempts:
             gang.attempt.record = record
         lacking = [member for member in ready if member.assignment is None][: _needed(gang, size)]
         return self._blocks(gang, rank, lacking, now)
+
+    def _is_stopped(
+        self, gang: Gang, ready: list[Member], few: int, fewest: int, rule: Reason | None, now: float
+    ) -> bool:
+        """Return whether something but room keeps a gang from being tried, and record what.
+
+        ``few`` members have to be placed together, and ``rule`` says why fewer than that are ``ready``.
+        """
+        obstacle = (
+            self._queue.admission.limit(gang)
+            or (rule if len(ready) < few else None)
+            or invalid(ready)
+            or self._preemption.obstacle(gang, ready)
+            or self._over_quota(gang, ready, fewest)
+            or self._uncounted(gang, ready, now)
+        )
+        if obstacle is not None:
+            gang.explain(obstacle, now)
+            if obstacle.code in LIMITED:
+                self._queue.set_aside(gang, obstacle)
+        return obstacle is not None
+
+    def _beside_pool(
+        self, gang: Gang, rank: Rank, ready: list[Member], fewest: int, beside: Beside
+    ) -> tuple[Beside, list[Member], Reason | None]:
+        """Return how a gang may be placed with regard to what queues keep, which members, and why not the others.
+
+        If not all of ``ready`` may be placed, those beyond the gang's size are tried later, one by one.
+        """
+        short = self._queue.pool_obstacle(gang, rank, ready)
+        if short is None:
+            return beside, ready, None
+        if len(ready) <= fewest:
+            return replace(beside, short=short), ready, None
+        few = self._queue.pool_obstacle(gang, rank, ready[:fewest])
+        if few is None:
+            self._registry.dirty.add(gang.key)
+        return replace(beside, short=few), ready[:fewest], short
 
     def _uncounted(self, gang: Gang, ready: Sequence[Member], now: float) -> Reason | None:
         """Count what nodes host for the gang's claims, a little at a time; return a reason until that is done."""
@@ -394,8 +424,9 @@ class Attempts:
             return False
         passes = self._preemption.passes(gang)
         demands, settled = self._places.demands(lacking, now), self._places.settled(gang)
-        request = Request(gang.key, tuple(demands), tuple(settled), passes)
-        alike = self._places.demand_key(gang, lacking, now), passes
+        claim = self._queue.pool.claim(gang, lacking)
+        request = Request(gang.key, tuple(demands), tuple(settled), passes, claim)
+        alike = self._places.demand_key(gang, lacking, now), passes, claim
         self._queue.block(gang, rank, lacking, request, alike)
         return True
 
@@ -426,13 +457,17 @@ class Attempts:
         self, gang: Gang, members: list[Member], record: FailureRecord, beside: Beside, now: float
     ) -> Reason | None:
         """Place all of ``members`` or return why not. A demand that has failed isn't planned again (`failures`)."""
-        failures = self._failures
+        failures, short = self._failures, beside.short
+        if short is not None and (short.code not in BLOCKED or failures.has_fitted(record)):
+            return short
         reason = failures.reason(record) or failures.reason_beside(
             record, beside.token, beside.levels, beside.kept
         )
         if reason is None:
             reason = self._places.plan(gang, members, now, beside=beside)
-            if reason is not None:
+            if reason is not None and reason is short:
+                failures.note_fit(record)
+            elif reason is not None:
                 failures.note(record, reason, beside.token, beside.levels)
                 record.lack = self._lack(gang, members, reason, now)
         return reason

@@ -31,7 +31,7 @@ class FailureRecord:
     ``version`` after ``placements`` placements, None if it counts after any number of them. ``reason_beside`` is why
     they had no place beside the reservations that ``beside`` stands for, ``levels`` of them or more. ``lack`` tells
     whether they still lack room, None if nothing but a plan can tell. ``fits_at`` is the last state in which it found
-    room.
+    room. ``fitted`` is the last state in which it had places on the nodes, while its gang waited for something else.
     """
 
     preempting: float
@@ -40,6 +40,7 @@ class FailureRecord:
     version: int = -1
     placements: int | None = None
     fits_at: object = None
+    fitted: object = None
     reason_beside: Reason | None = None
     beside: object = None
     levels: int = 0
@@ -113,6 +114,14 @@ class Failures:
             return None
         self.note(record, BEHIND, token, levels)
         return BEHIND
+
+    def note_fit(self, record: FailureRecord) -> None:
+        """Record that the nodes have places for a demand now."""
+        record.fitted = self._now
+
+    def has_fitted(self, record: FailureRecord) -> bool:
+        """Return whether the nodes were found to have places for a demand since anything has changed."""
+        return record.fitted == self._now
 
     def placed(self) -> None:
         """Record that gangs were placed."""

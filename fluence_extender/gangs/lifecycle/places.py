@@ -77,7 +77,7 @@ class Places:
         try:
             with self._ledger.preemptor_holds.ignoring(self.passes(gang)):
                 found = None
-                if beside is not FREELY:
+                if beside is not FREELY and beside.short is None:
                     kept = self.demands(members, now, avoided | beside.closed)
                     found = (beside.planner or self._planner).find(kept, gang.key, settled)
                 assignments = found or self._planner.plan(demands, gang.key, settled)

@@ -161,15 +161,17 @@ def run_of(pod: Pod) -> str:
 class Attempt:
     """The last attempt to place a gang, which has failed.
 
-    ``version`` is the ledger's version at that time, and ``queue_version`` the queue's. From ``again_at`` on, another
-    attempt may succeed on the same version. ``beyond`` is the number of the member beyond the gang's size with which
-    the next attempt begins. ``record`` is shared by all gangs with the same demand. It is None if more than the demand
-    decides whether the gang has a place. ``duration`` is how many seconds the gang runs whenever it starts, None if
-    that isn't known yet or changes with the time. ``since`` is when the gang was last tried or came into line.
+    ``version`` is the ledger's version at that time, ``queue_version`` the queue's, ``quota_version`` the quotas'.
+    From ``again_at`` on, another attempt may succeed on the same version. ``beyond`` is the number of the member beyond
+    the gang's size with which the next attempt begins. ``record`` is shared by all gangs with the same demand. It is
+    None if more than the demand decides whether the gang has a place. ``duration`` is how many seconds the gang runs
+    whenever it starts, None if that isn't known yet or changes with the time. ``since`` is when the gang was last tried
+    or came into line.
     """
 
     version: int = -1
     queue_version: int = -1
+    quota_version: int = -1
     again_at: float = NEVER
     beyond: int = 0
     record: FailureRecord | None = None

@@ -17,7 +17,7 @@ from fluence_extender.gangs.lifecycle.member_states import BOUND
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.dependencies import Dependee, Dependencies, unmet
-from fluence_extender.gangs.queue.ends import declared
+from fluence_extender.gangs.queue.ends import Ends, declared
 from fluence_extender.gangs.queue.fair_shares import FairShares
 from fluence_extender.gangs.queue.obstacles import (
     duration_obstacle,
@@ -43,7 +43,7 @@ from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.model.seal import without_record
 from fluence_extender.model.submission import Submission
 from fluence_extender.model.workload import Job, Resumable
-from fluence_extender.queueing.entry import EQUAL, Age
+from fluence_extender.queueing.entry import EQUAL, NEVER, Age
 from fluence_extender.queueing.order import Rank, rank
 from fluence_extender.queueing.quota import QuotaLine, Shortage
 
@@ -77,6 +77,7 @@ class QueueAdmission:
         """The gangs that take places back, or places of others by priority: they have what they ask for first."""
         self._ended: set[Group] = set()
         self.quotas = Quotas(queues, self.usage, ledger)
+        self.ends = Ends(registry.workloads, self.default_duration)
         self.shares = FairShares(queues, self.quotas, self.usage, registry.gone.clock)
         self._classed: tuple[int, dict[object, tuple[int, float]]] = (queues.revision, {})
 
@@ -226,8 +227,8 @@ class QueueAdmission:
         queue = None if place is None or place.runs else self._queues.queues.get(place.queue)
         if place is None or queue is None:
             return True
-        over = self.quotas.obstacle(queue.name, place.asks)
-        return over is None and running_obstacle(queue, place.user, self.usage) is None
+        fits = not self.quotas.active or self.quotas.has_room(queue.name, place.asks)
+        return fits and running_obstacle(queue, place.user, self.usage) is None
 
     def believed(self, pod: Pod) -> Pod:
         """Return the pod; without its record unless that is ours and its queue takes work of the pod's namespace."""
@@ -330,7 +331,8 @@ class QueueAdmission:
             if self.quotas.active:
                 held = self.quotas.held(gang, before.queue, before)
                 elsewhere = self.quotas.elsewhere(gang, before.queue)
-                self._put(gang.key, replace(before, held=held, elsewhere=elsewhere))
+                end = self._end(gang, before)
+                self._put(gang.key, replace(before, held=held, elsewhere=elsewhere, end=end))
             return
         if not gang.alive() and not leaving:
             self._forget([gang.key])
@@ -379,10 +381,21 @@ class QueueAdmission:
         asks = NOTHING if runs else self.quotas.asks(gang)
         beyond = beyond_promise(gang) if runs else 0
         user = user_for(gang.key, submission)
-        place = Place(name, user, runs, gang.created, held, asks, elsewhere, beyond)
+        end = self._end(gang, before) if runs else NEVER
+        place = Place(name, user, runs, gang.created, held, asks, elsewhere, beyond, end)
         self._put(gang.key, place)
         if before is not None and not before.runs and before != place:
             self._wake(before)
+
+    def _end(self, gang: Gang, before: Place | None) -> float:
+        """Return when all members of a running gang have ended. Until a pod has started, its gang's end stays."""
+        if not self.quotas.keeps:
+            return NEVER
+        placed = [one.pod for one in gang.members.values() if _is_placed(one) and not one.pod.finished]
+        if before is not None and before.end < NEVER and not any(pod.started for pod in placed):
+            return before.end
+        now = self._registry.gone.clock()
+        return max((self.ends.end(pod, now) for pod in placed), default=NEVER)
 
     def _put(self, key: GangKey, place: Place | None) -> None:
         before = self.usage.place(key)

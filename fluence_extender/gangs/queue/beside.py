@@ -30,7 +30,8 @@ class Beside:
 
     ``planner`` plans it, None for the usual planner. The nodes ``closed`` aren't used, because the operators'
     Reservations ``closing`` close them. ``kept`` is the room that the planner leaves free, None for none. ``levels``
-    is the number of reservations that start while the gang would run.
+    is the number of reservations that start while the gang would run. ``short`` is why the gang doesn't start even if
+    the nodes have room: other queues keep it for themselves (`pool`).
 
     Of gangs with equal demands, tokens and levels either all fit or none does. A gang that has no place has none at
     more levels.
@@ -42,11 +43,12 @@ class Beside:
     levels: int = 0
     kept: KeptRoom | None = None
     closing: tuple[str, ...] = ()
+    short: Reason | None = None
 
     @property
     def reason(self) -> Reason:
         """Why a gang waits that would fit if nothing were reserved."""
-        return behind_reservation(self.closing, self.kept is not None)
+        return self.short or behind_reservation(self.closing, self.kept is not None)
 
 
 FREELY = Beside()

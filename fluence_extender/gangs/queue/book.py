@@ -10,6 +10,7 @@ member that has to move goes where there is room.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 
@@ -21,10 +22,11 @@ from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.gangs.queue.beside import FREELY, Beside, LedgerBeside
 from fluence_extender.gangs.queue.closed_nodes import ClosedNodes
 from fluence_extender.gangs.queue.device_rows import EXCLUSIVE
-from fluence_extender.gangs.queue.ends import LATEST, Ends
+from fluence_extender.gangs.queue.ends import LATEST
 from fluence_extender.gangs.queue.future import FuturePlanner, Request
 from fluence_extender.gangs.queue.heads import Head, Heads
 from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
+from fluence_extender.gangs.queue.pool import PoolClaim, SharedPool
 from fluence_extender.gangs.queue.reclaims import Reclaims
 from fluence_extender.gangs.queue.releases import QueueReleases
 from fluence_extender.gangs.queue.settings import Queues
@@ -35,7 +37,8 @@ from fluence_extender.model.assignment import DeviceShare
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import DEFAULT_QUEUE, Queue
-from fluence_extender.model.reason import Reason, ReasonCode, queued
+from fluence_extender.model.reason import HOPELESS, Reason, ReasonCode, queued
+from fluence_extender.model.resources import Resources
 from fluence_extender.placement.plan import Planner
 from fluence_extender.queueing.entry import NEVER, Entry
 from fluence_extender.queueing.order import Rank
@@ -119,14 +122,15 @@ class QueueBook:
         self._registry = registry
         self._ledger = ledger
         self._clock = clock
-        self.ends = Ends(registry.workloads, self.admission.default_duration)
+        self.ends = self.admission.ends
+        self.pool = SharedPool(registry, self.admission.quotas, self.admission.usage, ledger)
         self.followed = LedgerTimeline(ledger, planner.eligibility.nodes, self.ends, registry.gone.clock)
-        self.future = FuturePlanner(ledger, planner, self.followed)
+        self.future = FuturePlanner(ledger, planner, self.followed, self.pool)
         self.closed = ClosedNodes(self.settings, self.followed, planner.eligibility)
         self.heads = Heads(
             self.followed,
             self.future,
-            lambda: (ledger.version, self.settings.revision, self._over),
+            lambda: (ledger.version, self.settings.revision, self._over, self.pool.basis),
             lambda: self.settings.policy,
             self.closed.on_rows,
             clock,
@@ -143,14 +147,17 @@ class QueueBook:
     # What users see.
 
     def line(self) -> Sequence[Standing]:
-        """Return the gangs that wait, in the order in which they are served."""
+        """Return the gangs that wait for their turn, in the order in which they are served.
+
+        Gangs that no turn helps stand in no line.
+        """
         basis = self._registry.revision, self._ledger.version, self.settings.revision
         if self._line[0] != basis:
             self._line = basis, self._standings()
         return self._line[1]
 
     def _standings(self) -> Sequence[Standing]:
-        waiting = [gang for gang in self._registry.gangs.values() if waits(gang)]
+        waiting = [gang for gang in self._registry.gangs.values() if waits(gang) and not _is_hopeless(gang)]
         reserved = {one.gang: one for one in self.reservations()}
         found = []
         for position, gang in enumerate(sorted(waiting, key=self.turns.of), 1):
@@ -166,6 +173,25 @@ class QueueBook:
                     held=gang.reason is not None and gang.reason.code is ReasonCode.HELD,
                 )
             )
+        return found
+
+    def waiting(self) -> Counter[str]:
+        """Return how many gangs without places are in the line of each queue."""
+        usage = self.admission.usage
+        found = Counter({queue: usage.waiting((queue, None)) for queue in usage.queues()})
+        for gang in self._registry.gangs.values():
+            place = usage.place(gang.key) if _is_hopeless(gang) else None
+            if place is not None and not place.runs:
+                found[place.queue] -= 1
+        return found
+
+    def oldest(self) -> dict[str, float]:
+        """Return for the line of each queue when the gang without places was created that waits the longest."""
+        found: dict[str, float] = {}
+        for one in self.line():
+            place = self.admission.usage.place(one.gang)
+            if place is not None and not place.runs:
+                found[place.queue] = min(place.created[0], found.get(place.queue, NEVER))
         return found
 
     def _counted_queue(self, gang: Gang) -> str:
@@ -298,7 +324,15 @@ class QueueBook:
             return False
         if gang.reason.code in STOPPED and gang.attempt.queue_version != self.version:
             return True
+        quotas = self.admission.quotas
+        if quotas.keeps and gang.reason.code in BLOCKED and gang.attempt.quota_version != quotas.version:
+            return True
         return gang.reason.code in BLOCKED and self.heads.counts(rank) and not self.heads.has(gang, rank)
+
+    def tried(self, gang: Gang) -> None:
+        """Record that a gang was tried in the queue's present state."""
+        gang.attempt.queue_version = self.version
+        gang.attempt.quota_version = self.admission.quotas.version
 
     def limited_gangs(self) -> set[GangKey]:
         """Return the blocked gangs that limits of their queues keep waiting now."""
@@ -316,6 +350,22 @@ class QueueBook:
             return found
         closed = self.closed.of(closing)
         return replace(found, closed=closed, closing=closing, token=(found.token, closing, closed))
+
+    def pool_obstacle(self, gang: Gang, rank: Rank, members: Sequence[Member]) -> Reason | None:
+        """Return why a gang may not take ``members`` from what queues don't keep for themselves, None if it may."""
+        claim = self.pool.claim(gang, members)
+        if claim is None:
+            return None
+        asks = Resources.total(one.pod.amounts for one in members)
+        reason = self.pool.obstacle(claim, asks)
+        if reason is not None or not self._has_reservations_before(rank):
+            return reason
+        duration = self.ends.duration([one.pod for one in members], self.followed.now())
+        return self._behind_in_pool(claim, rank, duration)
+
+    def _behind_in_pool(self, claim: PoolClaim, rank: Rank, duration: float) -> Reason | None:
+        ahead = self.future.claimed(head.promise for head in self.heads.blocked if head.rank < rank)
+        return self.pool.behind(claim, ahead, self.followed.now(), duration)
 
     def reserved_before(self, gang: Gang, rank: Rank) -> tuple[object, int]:
         """Return the token and the levels of `beside` for a gang, None and 0 where nothing is reserved before it."""
@@ -351,6 +401,14 @@ class QueueBook:
         heads.settle(rank)
         fcfs = self.settings.policy.policy is PolicyName.FCFS and rank[0]
         return not fcfs and bool(self.followed.timeline.reservations)
+
+    def pool_terms(self, queue: Queue, pods: Sequence[Pod], rank: Rank, duration: float) -> Reason | None:
+        """Return `pool_obstacle` for a gang of these pods that doesn't exist yet."""
+        if not self.admission.quotas.keeps:
+            return None
+        asks = Resources.total(pod.amounts for pod in pods)
+        claim = PoolClaim(queue.name, asks)
+        return self.pool.obstacle(claim, asks) or self._behind_in_pool(claim, rank, duration)
 
     def terms(self, queue: Queue, rank: Rank, duration: float) -> Beside | Reason:
         """Return how a gang of that rank that doesn't exist yet could start now, or why it wouldn't be tried.
@@ -474,6 +532,10 @@ class QueueBook:
                 head.gang.attempt.again_at = min(head.gang.attempt.again_at, now + at - present)
                 found.append(head.gang)
         return found
+
+
+def _is_hopeless(gang: Gang) -> bool:
+    return gang.reason is not None and gang.reason.code in HOPELESS
 
 
 def _told(time: float) -> float | None:

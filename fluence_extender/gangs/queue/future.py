@@ -7,13 +7,14 @@ alone, a node is open once its gang has left.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fluence_extender.gangs.queue.device_rows import EXCLUSIVE
 from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
+from fluence_extender.gangs.queue.pool import PoolClaim, PoolReservation, SharedPool
 from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.ledger.pod_use import PodUse
@@ -26,25 +27,28 @@ from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.planning_copy import PlanningCopy
 from fluence_extender.placement.trial import SearchedDevices
 from fluence_extender.queueing.entry import Amounts, Entry, Footprint, Mask, Slots
+from fluence_extender.queueing.reservation import Reservation
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """A request to place a gang: its members that lack places, and those that are settled.
 
-    ``passes`` are the preemptors that the gang could preempt.
+    ``passes`` are the preemptors that the gang could preempt. ``claim`` is what it takes from the pool, if anything.
     """
 
     gang: object
     demands: tuple[Demand, ...]
     settled: tuple[SettledMember, ...] = ()
     passes: frozenset[object] = frozenset()
+    claim: PoolClaim | None = None
 
 
 class FuturePlanner:
     """A `queueing.fitting.PlannerPort` on the rows of a timeline. ``requests`` has one for each entry, by its key."""
 
-    def __init__(self, ledger: Ledger, planner: Planner, followed: LedgerTimeline) -> None:
+    def __init__(self, ledger: Ledger, planner: Planner, followed: LedgerTimeline, pool: SharedPool) -> None:
+        self.pool = pool
         self._ledger = ledger
         self._planner = planner
         self._followed = followed
@@ -58,6 +62,21 @@ class FuturePlanner:
             size = tuple(self._followed.size(self._ledger.rounded(demand.pod.requests)).tolist())
             counts[size] = counts.get(size, 0) + 1
         return tuple(Slots(count, size) for size, count in counts.items())
+
+    def claimed(self, reservations: Iterable[Reservation | None]) -> list[PoolReservation]:
+        """Return what reservations take from the pool."""
+        found, names = [], self._followed.names
+        for one in reservations:
+            request = self.requests.get(one.key) if one is not None else None
+            if one is not None and request is not None and request.claim is not None:
+                nodes = [names[row] for row in one.places.rows.tolist() if row < len(names)]
+                found.append(PoolReservation(request.claim, one, nodes))
+        return found
+
+    def not_before(self, key: str, ahead: Iterable[Reservation | None]) -> float:
+        """Return when the pool has room for an entry beside the reservations ``ahead``, 0 if it has room now."""
+        claim = self.requests[key].claim
+        return 0.0 if claim is None else self.pool.start(claim, self.claimed(ahead), self._followed.now())
 
     def usable(self, where: str) -> Mask | None:
         """Return the rows of nodes that some member may use, and those of all devices; treat it as read-only."""

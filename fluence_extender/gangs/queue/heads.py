@@ -282,13 +282,16 @@ class Heads:
         slots = self._planner.slots(self._planner.requests[head.entry.key])
         entry = head.entry = replace(head.entry, slots=slots)
         same_before = isinstance(head.basis, tuple) and head.basis[1] == prefix
+        not_before = self._planner.not_before(entry.key, prefix)
         kept = old if old is not None and self._is_still_free(head, old) else None
-        if not self._policy().depth:
+        if kept is not None and kept.start < not_before:
+            kept = None
+        if not self._policy().depth or not_before == NEVER:
             found = None
         elif kept is not None and same_before and head.freed == self._followed.freed:
             found = kept
         else:
-            found = self._earliest(head, kept)
+            found = self._earliest(head, kept, not_before)
         head.possible = found is not None or self._planner.place(entry, timeline.capacity) is not None
         head.freed = self._followed.freed
         self._counted = None
@@ -314,12 +317,16 @@ class Heads:
             if found.start != NEVER:
                 head.gang.foretold = head.gang.foretold.promised(found.start)
 
-    def _earliest(self, head: Head, promise: Reservation | None) -> Reservation | None:
+    def _earliest(self, head: Head, promise: Reservation | None, not_before: float) -> Reservation | None:
         """Return a reservation at the first moment at which the gang fits by the known ends, None if there is none.
+
+        It doesn't start before ``not_before``.
 
         ``promise`` can be kept, so it is the answer unless the gang fits earlier or elsewhere at that time.
         """
-        found = earliest(self._followed.timeline, head.entry, self._planner, self._operators(), promise)
+        found = earliest(
+            self._followed.timeline, head.entry, self._planner, self._operators(), promise, not_before
+        )
         if found is None:
             return promise
         start, places = found

@@ -26,6 +26,9 @@ from fluence_extender.model.resources import NOTHING, PODS, Resources
 from fluence_extender.queueing.quota import Excess, QuotaUse, Shortage
 from fluence_extender.queueing.tree import QuotaTree, grow, states_quota
 
+Take = Callable[[str, Mapping[str, int], int], None]
+"""Counts amounts as used by a queue, or as released with the sign -1."""
+
 
 class Quotas:
     """Judges gangs by the quotas in ``settings``; ``usage`` has what gangs hold.
@@ -44,7 +47,8 @@ class Quotas:
         )
         self._stated = -1
         self._basis: object = None
-        self._use = QuotaUse(QuotaTree({}, {}))
+        self._use = self.unused = QuotaUse(QuotaTree({}, {}))
+        """``unused`` is how the queues would stand if nothing ran."""
         self.active = False
         self.version = 0
         self._loosened: set[str] = set()
@@ -57,7 +61,7 @@ class Quotas:
             self._basis = None
         if not self.active:
             # Ends aren't counted from now on, so the old counts must not be used again.
-            self._use = QuotaUse(QuotaTree({}, {}))
+            self._use = self.unused = QuotaUse(QuotaTree({}, {}))
             return
         self._room.now()
         basis = self._room.revision, self._ledger.graph.catalogue
@@ -66,7 +70,7 @@ class Quotas:
         self._basis = basis
         tree = grow(self._settings.queues, self.capacity())
         if tree != self._use.tree:
-            self._use = QuotaUse(tree)
+            self._use, self.unused = QuotaUse(tree), QuotaUse(tree)
             for queue in self._usage.queues():
                 self._use.add(queue, self._usage.held((queue, None)))
             self.version += 1
@@ -81,6 +85,11 @@ class Quotas:
             name = f"{RESOURCE_PREFIX}{device.type}"
             found[name] = found.get(name, 0) + (device.count if device.leaf else 1)
         return found
+
+    @property
+    def keeps(self) -> bool:
+        """Whether a queue keeps something for itself even while it doesn't use it."""
+        return self.active and bool(self._use.tree.kept)
 
     @property
     def use(self) -> QuotaUse:
@@ -127,24 +136,23 @@ class Quotas:
     def concerns(self, loosened: Iterable[str], queue: str) -> bool:
         """Return whether a queue may have more room once others use less."""
         tree = self._use.tree
-        # What one queue keeps for itself, all others lack.
         root = tree.branch(queue).path[-1]
-        return bool(tree.kept) or any(tree.branch(other).path[-1] == root for other in loosened)
+        return any(tree.branch(other).path[-1] == root for other in loosened)
 
     @contextmanager
-    def pretending(self) -> Iterator[Callable[[str, Mapping[str, int]], None]]:
-        """Give a function that counts amounts as used by a queue until the end of the context."""
-        taken: list[tuple[str, Mapping[str, int]]] = []
+    def pretending(self) -> Iterator[Take]:
+        """Give a function that counts amounts until the end of the context."""
+        taken: list[tuple[str, Mapping[str, int], int]] = []
 
-        def take(queue: str, amounts: Mapping[str, int]) -> None:
-            self._use.add(queue, amounts)
-            taken.append((queue, amounts))
+        def take(queue: str, amounts: Mapping[str, int], sign: int) -> None:
+            self._use.add(queue, amounts, sign)
+            taken.append((queue, amounts, sign))
 
         try:
             yield take
         finally:
-            for queue, amounts in taken:
-                self._use.add(queue, amounts, -1)
+            for queue, amounts, sign in taken:
+                self._use.add(queue, amounts, -sign)
 
     def elsewhere(self, gang: Gang, queue: str) -> tuple[tuple[str, Resources], ...]:
         """Return the amounts that members of a gang of ``queue`` hold of the quotas of other queues."""
@@ -179,17 +187,13 @@ class Quotas:
     def fitting(
         self, gang: Gang, ready: Sequence[Member], fewest: int, place: Place
     ) -> tuple[int, Shortage | None]:
-        """Return for how many of the ``ready`` members of a gang its quota has room, and what it lacks for more.
-
-        If the ``fewest`` that have to be placed together never fit, there is no reason here: the planner gives one.
-        """
-        more = self._more(gang, place)
+        """Return for how many of the ``ready`` members of a gang its quota has room, and what it lacks for more."""
+        more = self.more(gang, (), place)
         for count, member in enumerate(ready):
             for kind, amount in member.pod.amounts.items():
                 if kind in more:
                     more[kind] += amount
-            judge = self.excess if count < fewest else self._use.excess
-            excess = judge(place.queue, more)
+            excess = self._use.excess(place.queue, more)
             if excess is not None:
                 return count, Shortage(
                     more, excess, Resources.total(one.pod.amounts for one in ready[:fewest])
@@ -198,7 +202,7 @@ class Quotas:
 
     def reason(self, shortage: Shortage, queue: str) -> Reason:
         """Return why a gang of a queue waits that lacks this."""
-        return _excess_reason(shortage.excess, queue, self._use.tree)
+        return _excess_reason(shortage.excess, queue, shortage.asks)
 
     def allows(
         self,
@@ -214,34 +218,32 @@ class Quotas:
         for queue, amounts in less:
             self._use.add(queue, amounts, -1)
         try:
-            more = self._more(gang, place)
-            for member in members:
-                for kind in more:
-                    more[kind] += member.pod.amounts[kind]
-            return self.excess(place.queue, more) is None
+            return self.has_room(place.queue, self.more(gang, members, place))
         finally:
             for queue, amounts in less:
                 self._use.add(queue, amounts)
 
-    def _more(self, gang: Gang, place: Place) -> dict[str, int]:
-        """Return by how much the places of a gang exceed the amounts that are counted for it.
+    def more(self, gang: Gang, members: Iterable[Member], place: Place) -> dict[str, int]:
+        """Return by how much a gang's places, with some for ``members``, exceed the amounts that are counted for it.
 
         Each pod may name resources of its own, so only resources with a quota count.
         """
-        held = Resources.total(one.pod.amounts for one in _charged(gang, place.queue))
+        held = Resources.total(
+            (
+                *(one.pod.amounts for one in _charged(gang, place.queue)),
+                *(one.pod.amounts for one in members),
+            )
+        )
         return {kind: held[kind] - place.held[kind] for kind in self._use.tree.ruled}
 
     def obstacle(self, queue: str, requests: Resources) -> Reason | None:
-        """Return why a gang without places that asks for ``requests`` would exceed a quota, None if it wouldn't."""
-        excess = self.excess(queue, requests) if self.active else None
-        return None if excess is None else _excess_reason(excess, queue, self._use.tree)
+        """Return why a gang without places that asks for ``requests`` would exceed a limit, None if it wouldn't."""
+        excess = self._use.excess(queue, requests) if self.active else None
+        return None if excess is None else _excess_reason(excess, queue, requests)
 
-    def excess(self, queue: str, more: Mapping[str, int]) -> Excess | None:
-        """Return the resource that a queue would use too much of. Amounts that never fit are left to the planner."""
-        excess = self._use.excess(queue, more)
-        if excess is None or excess.most is not None:
-            return excess
-        return excess if more[excess.resource] <= self._use.tree.capacity.get(excess.resource, 0) else None
+    def has_room(self, queue: str, more: Mapping[str, int]) -> bool:
+        """Return whether a queue may use ``more``: it stays within all limits, and takes nothing that others keep."""
+        return self._use.excess(queue, more) is None and self._use.lacking(queue, more) is None
 
 
 def _placed(gang: Gang) -> list[Member]:
@@ -258,19 +260,18 @@ def _charged(gang: Gang, queue: str) -> list[Member]:
     return [one for one in _placed(gang) if one.charged in ("", queue)]
 
 
-def _excess_reason(excess: Excess, queue: str, tree: QuotaTree) -> Reason:
+def _excess_reason(excess: Excess, queue: str, asks: Resources) -> Reason:
     kind = excess.resource
-    if excess.most is None:
-        return over_quota(
-            f"the rest of the {kind} is kept for other queues, which don't lend it (lendable); "
-            "the gang starts when enough comes back"
-        )
+    most, wanted = (f"{written_amount(kind, amount)} {kind}" for amount in (excess.most, asks[kind]))
     whose = (
         f"queue {queue}"
         if excess.queue == queue
         else f"queue {excess.queue}, which queue {queue} is part of,"
     )
+    limit = f"{whose} may use {most} (limit.{kind})"
+    if asks[kind] > excess.most:
+        return over_quota(f"{limit}, and this gang asks for {wanted}; ask for less, or name another queue")
     return over_quota(
-        f"{whose} may use {written_amount(kind, excess.most)} {kind} (limit.{kind}), and with this it would use more; "
+        f"{limit}, and with the {wanted} of this gang it would use more; "
         "it starts when enough comes back, or ask for less, or name another queue"
     )

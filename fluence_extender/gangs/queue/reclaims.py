@@ -127,7 +127,7 @@ class Reclaims:
         Return None if they have room already.
         """
         quotas, place = self._admission.quotas, self._admission.usage.place(gang.key)
-        if not self.active or place is None or quotas.allows(gang, members, place):
+        if place is None or quotas.allows(gang, members, place):
             return None
         return lambda gone: quotas.allows(gang, members, place, self._freed(gone))
 

@@ -119,12 +119,12 @@ class QueueReleases:
                 gang, shortage = place.gang, place.gang.shortage
                 if shortage is None or gang.key in self._registry.dirty:
                     continue
-                excess = self._quotas.excess(queue, shortage.more)
+                excess = self._quotas.use.excess(queue, shortage.more)
                 if excess == shortage.excess and not self._reclaims.is_owed(gang.key, shortage.asks):
                     continue
                 found.append(gang)
                 if excess is None:
-                    take(queue, shortage.more)
+                    take(queue, shortage.more, 1)
                 if len(found) >= MOST_RELEASED:
                     break
         walk.released = found

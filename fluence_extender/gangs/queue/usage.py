@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.resources import NOTHING, Resources
-from fluence_extender.queueing.entry import Age
+from fluence_extender.queueing.entry import NEVER, Age
 
 Group = tuple[str, str | None]
 """A queue and one of its users; None stands for all users of the queue."""
@@ -29,7 +29,8 @@ class Place:
     ``created`` orders waiting gangs. ``held`` is what the gang holds of its queue's quota. ``asks`` is what it asks for
     while it waits. Both are empty unless some queue has a quota or a weight. ``elsewhere`` is what members hold of the
     quotas of other queues, in which they got their places. ``beyond`` are the places that it has beyond those with
-    which it began; each counts as one more gang that runs.
+    which it began; each counts as one more gang that runs. ``end`` is when all its members have ended by what they
+    declare; it is `NEVER` if that isn't known, or if no queue keeps capacity for itself.
     """
 
     queue: str
@@ -40,6 +41,7 @@ class Place:
     asks: Resources = NOTHING
     elsewhere: tuple[tuple[str, Resources], ...] = ()
     beyond: int = 0
+    end: float = NEVER
 
     @property
     def groups(self) -> tuple[Group, Group]:
@@ -54,9 +56,15 @@ class Place:
 
 @dataclass(slots=True)
 class Usage:
-    """The gangs that run and wait, by queue and user; ``revision`` grows with each change."""
+    """The gangs that run and wait, by queue and user.
+
+    ``revision`` grows with each change, and ``held_revision`` with each change of what is held, or until when.
+    ``ending`` has the ends of gangs in order.
+    """
 
     revision: int = 0
+    held_revision: int = 0
+    ending: list[tuple[float, GangKey]] = field(default_factory=list)
     _places: dict[GangKey, Place] = field(default_factory=dict)
     _running: Counter[Group] = field(default_factory=Counter)
     _held: dict[Group, Resources] = field(default_factory=dict)
@@ -89,11 +97,6 @@ class Usage:
         """Return how many gangs wait."""
         return len(self._waiting.get(group, ()))
 
-    def oldest(self, group: Group) -> float | None:
-        """Return when the oldest waiting gang of the group was created, None if none waits."""
-        waiting = self._waiting.get(group)
-        return waiting[0][0][0] if waiting else None
-
     def queues(self) -> set[str]:
         """Return the queues in which gangs run or wait, or to which places are charged."""
         return {queue for queue, user in (*self._running, *self._waiting, *self._held) if user is None}
@@ -110,6 +113,9 @@ class Usage:
 
     def _add(self, key: GangKey, place: Place) -> None:
         self._places[key] = place
+        self.held_revision += bool(place.holdings)
+        if place.end < NEVER:
+            insort(self.ending, (place.end, key))
         for queue, amounts in place.holdings:
             for group in _groups(queue, place.user):
                 self._held[group] = self.held(group) + amounts
@@ -122,6 +128,9 @@ class Usage:
 
     def _remove(self, key: GangKey, place: Place) -> None:
         del self._places[key]
+        self.held_revision += bool(place.holdings)
+        if place.end < NEVER:
+            del self.ending[bisect_left(self.ending, (place.end, key))]
         for queue, amounts in place.holdings:
             for group in _groups(queue, place.user):
                 self._held[group] -= amounts

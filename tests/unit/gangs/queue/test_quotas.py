@@ -46,8 +46,8 @@ def test_gang_over_the_limit_waits_with_a_reason_and_those_behind_it_start() -> 
     assert cluster.decide(0.0) == ["a1", "a2", "b1"]
     assert why(cluster, "a3") == (
         ReasonCode.OVER_QUOTA,
-        "over quota: queue a may use 4 cpu (limit.cpu), and with this it would use more; it starts when enough comes "
-        "back, or ask for less, or name another queue",
+        "over quota: queue a may use 4 cpu (limit.cpu), and with the 2 cpu of this gang it would use more; it starts "
+        "when enough comes back, or ask for less, or name another queue",
     )
     assert cluster.controller.queue.reservations() == []
 
@@ -90,9 +90,9 @@ def test_guarantee_that_is_not_lent_stays_free_for_its_queue() -> None:
         cluster.submit(f"b{number}", queue="b")
     assert len(cluster.decide(0.0)) == 4
     assert why(cluster, "b7") == (
-        ReasonCode.OVER_QUOTA,
-        "over quota: the rest of the cpu is kept for other queues, which don't lend it (lendable); the gang "
-        "starts when enough comes back",
+        ReasonCode.BUSY,
+        "busy: it needs more cpu than is free beside what other queues keep for themselves (what they are guaranteed "
+        "and don't lend)",
     )
     cluster.submit("a1", size=4, queue="a")
     assert cluster.decide(1.0) == ["a1"]
@@ -275,3 +275,14 @@ def test_member_beyond_the_size_that_never_fits_lets_none_behind_it_pass_the_quo
         cluster._put("a1", replace(pod, annotations={GROUP_SIZE_ANNOTATION: "1"}))
     cluster.decide(0.0)
     assert cores(cluster, "a") == 1
+
+
+def test_gang_that_asks_for_more_than_the_limit_is_told_that_it_never_starts() -> None:
+    cluster = Cluster(machine(8), queue("a", limit={"cpu": 4}))
+    cluster.submit("a1", size=5, queue="a")
+    cluster.decide(0.0)
+    assert why(cluster, "a1") == (
+        ReasonCode.OVER_QUOTA,
+        "over quota: queue a may use 4 cpu (limit.cpu), and this gang asks for 5 cpu; ask for less, or name another "
+        "queue",
+    )

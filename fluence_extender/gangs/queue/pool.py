@@ -1,0 +1,177 @@
+"""The pool: what the cluster has beyond the capacity that queues keep for themselves, now and later.
+
+What a queue keeps (`QueueBranch.kept`) is kept of the whole cluster, not of some nodes. So a gang may fit on the nodes
+and lack room in the pool. It is busy then, like a gang that lacks nodes, and may get a reservation. A reservation
+starts when the nodes and the pool have room, and gangs behind it leave both to it. What the pool has at a later time
+follows from when the running gangs end.
+
+Invariants: while no queue keeps anything, nothing is computed. A gang that takes nothing but what its own queue keeps
+takes nothing from the pool. Only the first reservations are looked at, so the work for a gang is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fluence_extender.gangs.membership.gang import Gang, Member
+from fluence_extender.gangs.membership.registry import Registry
+from fluence_extender.gangs.queue.quotas import Quotas, Take
+from fluence_extender.gangs.queue.usage import Usage
+from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.model.quantity import written_amount
+from fluence_extender.model.reason import Reason, ReasonCode, behind_reservation, unsatisfiable
+from fluence_extender.queueing.ends import expected_end
+from fluence_extender.queueing.entry import NEVER
+from fluence_extender.queueing.reservation import Reservation
+from fluence_extender.queueing.tree import Amount
+
+LOOKED_AT = 16
+"""The most reservations with which a gang is compared."""
+
+COUNTED_AT_ONCE = 64
+"""So many ends of gangs are counted before the pool is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolClaim:
+    """What a gang of ``queue`` would hold in addition if it started."""
+
+    queue: str
+    more: Amount
+
+
+@dataclass(frozen=True, slots=True)
+class PoolReservation:
+    """A claim, the reservation for it, and the nodes of that reservation."""
+
+    claim: PoolClaim
+    reservation: Reservation
+    nodes: Sequence[str]
+
+
+class SharedPool:
+    """Judges gangs by what ``quotas`` leave for all, and by when those that ``usage`` counts end."""
+
+    def __init__(self, registry: Registry, quotas: Quotas, usage: Usage, ledger: Ledger) -> None:
+        self._registry = registry
+        self._quotas = quotas
+        self._usage = usage
+        self._ledger = ledger
+        self._freed: tuple[object, dict[str, dict[str, int]]] = (None, {})
+
+    @property
+    def basis(self) -> object:
+        """A value that changes whenever the pool does, but not with the time."""
+        return (self._quotas.use.tree, self._usage.held_revision) if self._quotas.keeps else None
+
+    def claim(self, gang: Gang, members: Sequence[Member]) -> PoolClaim | None:
+        """Return what a gang would hold in addition with ``members``, None if no queue keeps anything."""
+        place = self._usage.place(gang.key) if self._quotas.keeps else None
+        return None if place is None else PoolClaim(place.queue, self._quotas.more(gang, members, place))
+
+    def obstacle(self, claim: PoolClaim, asks: Amount) -> Reason | None:
+        """Return why the pool has no room now for the claim of a gang that ``asks`` for so much, None if it has."""
+        kind = self._quotas.use.lacking(claim.queue, claim.more)
+        if kind is None:
+            return None
+        never = self._quotas.unused.lacking(claim.queue, asks)
+        if never is not None:
+            return unsatisfiable(
+                f"it asks for {written_amount(never, asks[never])} {never}, and other queues keep so much of the "
+                f"{written_amount(never, self._quotas.use.tree.capacity.get(never, 0))} of the cluster for themselves "
+                "(what they are guaranteed and don't lend) that there is never enough for it; ask for less"
+            )
+        return Reason(
+            ReasonCode.BUSY,
+            f"busy: it needs more {kind} than is free beside what other queues keep for themselves "
+            "(what they are guaranteed and don't lend)",
+            lacking=(kind,),
+        )
+
+    def behind(
+        self, claim: PoolClaim, ahead: Sequence[PoolReservation], now: float, duration: float
+    ) -> Reason | None:
+        """Return a reason if a gang that runs for ``duration`` would take what is reserved in the pool, None if not."""
+        for one in ahead[:LOOKED_AT]:
+            start = one.reservation.start
+            if not one.reservation.draining and start >= now + duration:
+                continue
+            with self._quotas.pretending() as take:
+                gone = self._on(one.nodes) if one.reservation.draining else self.freed(start, now)
+                _take_all(take, gone, -1)
+                for other in ahead[:LOOKED_AT]:
+                    held = other.reservation
+                    if held.draining or held is one.reservation or held.start <= start < held.end:
+                        take(other.claim.queue, other.claim.more, 1)
+                if self._quotas.use.lacking(claim.queue, claim.more) is not None:
+                    return behind_reservation()
+        return None
+
+    def start(self, claim: PoolClaim, ahead: Sequence[PoolReservation], now: float) -> float:
+        """Return when the pool has room for a claim beside the reservations ``ahead``.
+
+        That is 0 if it has room now, and `NEVER` if no known end helps.
+        """
+        with self._quotas.pretending() as take:
+            ends: list[tuple[float, Iterable[tuple[str, Amount]]]] = []
+            for one in ahead[:LOOKED_AT]:
+                take(one.claim.queue, one.claim.more, 1)
+                ends.append((one.reservation.end, ((one.claim.queue, one.claim.more),)))
+            if self._quotas.use.lacking(claim.queue, claim.more) is None:
+                return 0.0
+            for end, key in self._usage.ending:
+                place = self._usage.place(key)
+                if place is not None:
+                    ends.append((expected_end(end, now), place.holdings))
+            ends.sort(key=lambda one: one[0])
+            for first in range(0, len(ends), COUNTED_AT_ONCE):
+                part = ends[first : first + COUNTED_AT_ONCE]
+                gone = _summed(holding for _, holdings in part for holding in holdings)
+                _take_all(take, gone, -1)
+                if self._quotas.use.lacking(claim.queue, claim.more) is not None:
+                    continue
+                _take_all(take, gone, 1)
+                for end, holdings in part:
+                    _take_all(take, _summed(holdings), -1)
+                    if self._quotas.use.lacking(claim.queue, claim.more) is None:
+                        return end
+        return NEVER
+
+    def freed(self, time: float, now: float) -> dict[str, dict[str, int]]:
+        """Return what the gangs that end until a time hold, by queue."""
+        basis = self.basis, time, now
+        if self._freed[0] != basis:
+            places = (
+                self._usage.place(key) for end, key in self._usage.ending if expected_end(end, now) <= time
+            )
+            held = (holding for one in places if one is not None for holding in one.holdings)
+            self._freed = basis, _summed(held)
+        return self._freed[1]
+
+    def _on(self, nodes: Iterable[str]) -> dict[str, dict[str, int]]:
+        """Return what our pods hold on some nodes, by queue."""
+        held: list[tuple[str, Amount]] = []
+        for name in nodes:
+            account = self._ledger.accounts.get(name)
+            for uid in account.users if account is not None else ():
+                found = self._registry.member(uid)
+                place = self._usage.place(found[0].key) if found is not None else None
+                if found is not None and place is not None:
+                    held.append((found[1].charged or place.queue, found[1].pod.amounts))
+        return _summed(held)
+
+
+def _summed(holdings: Iterable[tuple[str, Amount]]) -> dict[str, dict[str, int]]:
+    """Return what is held in all, by queue."""
+    found: dict[str, dict[str, int]] = {}
+    for queue, amounts in holdings:
+        sums = found.setdefault(queue, {})
+        for kind, amount in amounts.items():
+            sums[kind] = sums.get(kind, 0) + amount
+    return found
+
+
+def _take_all(take: Take, amounts: Mapping[str, Amount], sign: int) -> None:
+    for queue, some in amounts.items():
+        take(queue, some, sign)

@@ -1,0 +1,172 @@
+"""Capacity that other queues keep is capacity that isn't there: a gang that needs it is busy, and gets its turn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fluence_extender.model.names import GROUP_SIZE_ANNOTATION
+from fluence_extender.model.queue import PolicyName, Queue, Quota
+from fluence_extender.model.reason import ReasonCode
+from fluence_extender.queueing.entry import NEVER
+from tests.queueing.cluster import UNIT, Cluster, Slot, machine, rules
+
+KEEPS = Queue("vip", quota=Quota({"cpu": UNIT}, lendable={"cpu": 0}), uid="vip")
+"""A queue that keeps one core, and is idle."""
+
+OPEN = Queue("open", uid="open"), Queue("other", uid="other")
+
+
+def code(cluster: Cluster, gang: str) -> ReasonCode | None:
+    reason = cluster.gang(gang).reason
+    return None if reason is None else reason.code
+
+
+def test_gang_that_would_need_what_is_kept_is_busy_and_gets_a_reservation() -> None:
+    w = Cluster(machine(4, 4, 4), KEEPS, *OPEN)
+    w.run("r", {"n0": 4}, end=50)
+    w.submit("wide", 8, 1, queue="open")
+    assert w.decide(0) == []
+    assert code(w, "wide") is ReasonCode.BUSY
+    assert w.promised() == {"wide": 50}
+    w.end("r")
+    assert w.decide(50) == ["wide"]
+
+
+@pytest.mark.parametrize("queue", ["open", "other", ""])
+def test_stream_of_small_gangs_does_not_pass_a_wide_gang_for_ever(queue: str) -> None:
+    w = Cluster(machine(4, 4, 4), KEEPS, *OPEN)
+    for number in range(4):
+        w.submit(f"x{number}", duration=10 + number, queue=queue)
+    assert len(w.decide(0)) == 4
+    w.submit("wide", 8, 1, queue="open", duration=100)
+    for step in range(1, 60):
+        for name in [one for one in w.pods if one.startswith("x") and w.nodes_of(one)[0]]:
+            (pod,) = w.pods[name]
+            if pod.duration is not None and pod.started + pod.duration <= 1_000_000 + step:
+                w.end(name)
+        w.submit(f"x{step + 3}", duration=10 + step % 4, queue=queue)
+        if "wide" in w.decide(step):
+            break
+    assert w.nodes_of("wide")[0]
+    assert step <= 14
+
+
+def test_gang_of_undeclared_duration_does_not_take_what_is_reserved_beyond_the_kept_part() -> None:
+    w = Cluster(machine(4, 4, 4), KEEPS, *OPEN)
+    w.run("r", {"n0": 2}, end=50)
+    w.submit("wide", 11, 1, queue="open")
+    w.submit("late", duration=NEVER, queue="other")
+    w.submit("soon", duration=40, queue="other")
+    assert w.decide(0) == ["soon"]
+    assert code(w, "late") is ReasonCode.BEHIND_RESERVATION
+    w.end("soon")
+    w.end("r")
+    assert w.decide(50) == ["wide"]
+
+
+def test_what_a_reservation_leaves_of_the_rest_can_be_used() -> None:
+    w = Cluster(machine(4, 4, 4), KEEPS, *OPEN)
+    w.run("r", {"n0": 4}, end=50)
+    w.submit("wide", 8, 1, queue="open")
+    w.run("s", {"n1": 1})
+    w.submit("late", 2, 1, duration=NEVER, queue="other")
+    assert w.decide(0) == ["late"]
+    w.end("r")
+    assert w.decide(50) == ["wide"]
+
+
+def test_queue_may_always_use_what_it_keeps_whatever_is_reserved() -> None:
+    w = Cluster(machine(4, 4, 4), KEEPS, *OPEN)
+    w.run("r", {"n0": 4}, end=50)
+    w.submit("wide", 8, 1, queue="open", duration=1000)
+    w.submit("mine", duration=NEVER, queue="vip")
+    assert w.decide(0) == ["mine"]
+    w.end("r")
+    assert w.decide(50) == ["wide"]
+
+
+def test_drained_for_a_gang_that_has_waited_for_too_long() -> None:
+    w = Cluster(machine(4, 4, 4), KEEPS, *OPEN, rules(starvation_after=100))
+    for number in range(4):
+        w.submit(f"x{number}", duration=NEVER, queue="open")
+    w.decide(0)
+    w.submit("wide", 8, 1, queue="open", duration=NEVER, created=1)
+    w.end("x0")
+    w.submit("x4", duration=NEVER, queue="other")
+    assert w.decide(50) == ["x4"]
+    assert w.promised() == {}
+    w.submit("x5", duration=NEVER, queue="other")
+    w.decide(102)
+    assert w.promised() == {"wide": NEVER}
+    w.end("x1")
+    assert w.decide(103) == ["wide"]
+    assert code(w, "x5") is not None
+
+
+def test_request_beyond_what_is_ever_left_is_unsatisfiable_and_blocks_nobody() -> None:
+    w = Cluster(machine(4, 4, 4), KEEPS, *OPEN, rules(PolicyName.FCFS))
+    w.submit("huge", 12, 1, queue="open")
+    w.submit("x", queue="open")
+    assert w.decide(0) == ["x"]
+    assert code(w, "huge") is ReasonCode.UNSATISFIABLE
+    reason = w.gang("huge").reason
+    assert reason is not None
+    assert "it asks for 12 cpu, and other queues keep so much of the 12 of the cluster" in reason.text
+
+
+def test_gang_that_no_node_can_host_is_unsatisfiable_whatever_is_kept() -> None:
+    w = Cluster(machine(4, 4, 4), KEEPS, *OPEN)
+    w.run("r", {"n0": 4, "n1": 3})
+    w.submit("tall", 1, 5, queue="open")
+    assert w.decide(0) == []
+    assert code(w, "tall") is ReasonCode.UNSATISFIABLE
+
+
+def test_first_come_first_served_waits_for_a_gang_that_needs_what_is_kept() -> None:
+    w = Cluster(machine(4, 4, 4), KEEPS, *OPEN, rules(PolicyName.FCFS))
+    w.run("r", {"n0": 4})
+    w.submit("wide", 8, 1, queue="open")
+    w.submit("x", queue="other")
+    assert w.decide(0) == []
+
+
+def test_gang_starts_once_its_neighbor_keeps_less() -> None:
+    w = Cluster(machine(4, 4, 4), KEEPS, *OPEN)
+    w.run("r", {"n0": 4})
+    w.submit("wide", 8, 1, queue="open")
+    assert w.decide(0) == []
+    w.configure(*OPEN)
+    assert w.decide(1) == ["wide"]
+
+
+def test_limit_comes_before_what_others_keep() -> None:
+    limited = Queue("open", quota=Quota(limit={"nvidia.com/gpu": 1}), uid="open")
+    w = Cluster(machine((4, 4), (4, 4), (4, 4)), KEEPS, limited)
+    w.run("r", {"n0": 4}, end=50)
+    w.submit_slots("wide", [Slot((1, 1))] * 8, queue="open")
+    w.submit("x", 1, 1)
+    assert w.decide(0) == ["x"]
+    assert code(w, "wide") is ReasonCode.OVER_QUOTA
+    assert w.promised() == {}
+
+
+def test_members_beyond_the_size_leave_what_is_kept_and_reserved() -> None:
+    w = Cluster(machine(4, 4, 4), KEEPS, *OPEN)
+    w.submit("grows", 12, 1, queue="open", duration=NEVER)
+    for pod in list(w.pods["grows"]):
+        w._put("grows", replace(pod, annotations={GROUP_SIZE_ANNOTATION: "2"}))
+    w.decide(0)
+    assert sum(1 for node in w.nodes_of("grows") if node) == 11
+    assert w.controller.queue.admission.quotas.use.used("open")["cpu"] == 11 * UNIT
+
+
+def test_same_is_decided_after_a_restart() -> None:
+    w = Cluster(machine(4, 4, 4), KEEPS, *OPEN)
+    w.run("r", {"n0": 4}, end=50)
+    w.submit("wide", 8, 1, queue="open")
+    w.decide(0)
+    again = w.restarted()
+    again.decide(1)
+    assert again.promised() == w.promised() == {"wide": 50}
