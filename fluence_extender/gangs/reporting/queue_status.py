@@ -59,9 +59,9 @@ class QueueReports:
         today = self._calendar()
         since = format_time(datetime.fromtimestamp(today, UTC))
         found: list[Report] = []
+        waiting = self._book.waiting()
         for queue in settings.made.values():
-            whole = queue.name, None
-            counts = self._usage.waiting(whole), self._usage.running(whole)
+            counts = waiting[queue.name], self._usage.running((queue.name, None))
             said = queue_status(queue, counts, self._book.problems(queue), today)
             said = replace(said, **self._book.admission.account(queue.name))
             # Until it is known since when a queue drains, everything starts.

@@ -34,10 +34,14 @@ def queue_listing(controller: Controller) -> Listing[QueueSummary]:
         for one in controller.queue.line():
             if one.reason is None or one.reason.code not in NOT_IN_TURN:
                 heads.setdefault(one.queue, one)
+        waiting, oldest = controller.queue.waiting(), controller.queue.oldest()
 
         def make(key: Key) -> QueueSummary | None:
             queue = settings.queues.get(key[0])
-            return None if queue is None else _summary(controller, queue, heads.get(queue.name))
+            if queue is None:
+                return None
+            line = heads.get(queue.name), waiting[queue.name], oldest.get(queue.name)
+            return _summary(controller, queue, *line)
 
         return Items(sorted((name,) for name in settings.queues), make)
 
@@ -96,9 +100,9 @@ def _revision(controller: Controller) -> str:
     return f"{controller.registry.revision}-{controller.ledger.version}-{settings}"
 
 
-def _summary(controller: Controller, queue: Queue, head: Standing | None) -> QueueSummary:
-    usage, group = controller.lifecycle.admission.usage, (queue.name, None)
-    oldest = usage.oldest(group)
+def _summary(
+    controller: Controller, queue: Queue, head: Standing | None, waiting: int, oldest: float | None
+) -> QueueSummary:
     limits = queue.limits
     admission = controller.lifecycle.admission
     account, tree = admission.account(queue.name), admission.quotas.use.tree
@@ -106,8 +110,8 @@ def _summary(controller: Controller, queue: Queue, head: Standing | None) -> Que
     return QueueSummary(
         name=queue.name,
         stop=queue.stop.value,
-        waiting=usage.waiting(group),
-        running=usage.running(group),
+        waiting=waiting,
+        running=admission.usage.running((queue.name, None)),
         limits={
             name: most
             for name, most in (

@@ -107,12 +107,13 @@ class ServiceState:
     def queue_counts(self) -> dict[str, QueueCount]:
         """Return how many gangs of each queue wait and run, and for how many seconds the oldest waits."""
         usage, now = self._controller.lifecycle.admission.usage, self._controller.registry.gone.clock()
-        found = {}
-        for queue in {*self._controller.queue.settings.queues, *usage.queues()}:
-            oldest = usage.oldest((queue, None))
-            waits = 0.0 if oldest is None else max(now - oldest, 0.0)
-            found[queue] = QueueCount(usage.waiting((queue, None)), usage.running((queue, None)), waits)
-        return found
+        waiting, oldest = self._controller.queue.waiting(), self._controller.queue.oldest()
+        return {
+            queue: QueueCount(
+                waiting[queue], usage.running((queue, None)), max(now - oldest.get(queue, now), 0.0)
+            )
+            for queue in {*self._controller.queue.settings.queues, *usage.queues()}
+        }
 
     def untried_for(self) -> float:
         """Return for how many seconds a gang that may start has waited for an attempt at most; 0 if others lead."""

@@ -5,9 +5,15 @@ from __future__ import annotations
 import pytest
 
 from fluence_extender.gangs.queue.book import GangReservation
-from fluence_extender.http.metrics import Metrics
+from fluence_extender.http.metrics import Metrics, QueueCount
 from fluence_extender.model.access import EVERYTHING
-from fluence_extender.model.names import GATE, HOLD_ANNOTATION, USER_ANNOTATION
+from fluence_extender.model.names import (
+    GATE,
+    GROUP_LABEL,
+    GROUP_SIZE_ANNOTATION,
+    HOLD_ANNOTATION,
+    USER_ANNOTATION,
+)
 from fluence_extender.model.pod import Requirement
 from fluence_extender.model.queue import DEFAULT_QUEUE, NodeReservation, Queue, QueueLimits, Stop
 from tests.core.values import asks, node
@@ -109,3 +115,40 @@ def test_metrics_count_by_queue(world: MakeWorld) -> None:
     assert "fluence_oldest_untried_seconds 0.0" in text
     metrics.set_queues({}, 0.0)
     assert "fluence_queue_waiting{" not in metrics.render()[0].decode()
+
+
+def test_gang_that_no_turn_helps_stands_in_no_line(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.controller.queue.settings.put(Queue(DEFAULT_QUEUE, uid="d"))
+    w.pod("huge", gates=(GATE,), requests=asks(99000, 1), priority=9)
+    w.pod("quantum", gates=(GATE,), requests=asks(1, 1), devices={"qpu": 1}, priority=9)
+    w.pod("wrong", gates=(GATE,), requests=asks(1, 1), annotations={HOLD_ANNOTATION: "perhaps"}, priority=9)
+    w.advance(5)
+    assert w.state.queue_counts()[DEFAULT_QUEUE] == QueueCount(waiting=0, running=0, oldest_wait=0.0)
+    single(w, "runs")
+    w.advance(2)
+    single(w, "waits")
+    w.advance(2)
+    line = w.state.line(EVERYTHING).read()
+    assert [(one.position, one.name) for key in line.keys if (one := line.make(key)) is not None] == [
+        (1, "waits")
+    ]
+    gangs = w.state.gangs(False, EVERYTHING).read()
+    places = {gang.name: gang.position for key in gangs.keys if (gang := gangs.make(key)) is not None}
+    assert places == {"huge": None, "quantum": None, "wrong": None, "runs": None, "waits": 1}
+    listing = w.state.queues().read()
+    (found,) = [listing.make(key) for key in listing.keys]
+    assert found is not None
+    assert (found.waiting, found.head) == (1, "default/waits")
+    assert found.oldest is not None
+    count = w.state.queue_counts()[DEFAULT_QUEUE]
+    assert (count.waiting, count.running) == (1, 1)
+    assert 0 < count.oldest_wait < 5
+
+
+def test_gang_that_lacks_members_that_never_fit_stands_in_no_line(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    notes = {GROUP_SIZE_ANNOTATION: "99"}
+    w.pod("g-0", labels={GROUP_LABEL: "g"}, annotations=notes, gates=(GATE,), requests=asks(3000, 1))
+    w.advance(5)
+    assert not w.state.line(EVERYTHING).read().keys
