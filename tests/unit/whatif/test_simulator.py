@@ -13,10 +13,11 @@ import pytest
 
 from fluence_extender.embeddedcluster.session import EmbeddedSession
 from fluence_extender.kinds.defaults import AdmissionObjects
-from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.queue import Queue, Quota
 from fluence_extender.model.workload import PodGroup
 from fluence_extender.whatif.simulator import SWITCH_INTERVAL, Simulator, short_switch_interval
-from tests.core.values import node
+from tests.core.values import asks, node
 from tests.core.world import World
 from tests.unit.gangs.conftest import gang
 from tests.unit.whatif.conftest import job
@@ -173,3 +174,18 @@ def test_switch_interval_is_restored_after_a_failure() -> None:
     with pytest.raises(ValueError, match="bad"), short_switch_interval():
         raise ValueError("bad")
     assert sys.getswitchinterval() == pytest.approx(before)
+
+
+def test_what_other_queues_keep_is_not_there_for_a_question(worlds: list[World]) -> None:
+    w = World(node("n0"), node("n1"))
+    worlds.append(w)
+    w.controller.queue.settings.put(Queue("vip", quota=Quota({"cpu": 1000}, lendable={"cpu": 0}), uid="vip"))
+    w.pod("runs", gates=(GATE,), requests=asks(3000, 0))
+    w.advance(2)
+    (busy,) = simulated(w, high("wide", 5, "1", 0))
+    assert (busy["fits"], busy["why"]) == (False, "Busy")
+    assert "what other queues keep for themselves" in busy["reason"]
+    (fits,) = simulated(w, high("narrow", 4, "1", 0))
+    assert fits["fits"]
+    (never,) = simulated(w, high("huge", 8, "1", 0))
+    assert (never["fits"], never["why"]) == (False, "Unsatisfiable")
