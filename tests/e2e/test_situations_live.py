@@ -14,11 +14,13 @@ from click.testing import CliRunner
 
 from fluence_extender.apps.cli.simulate import simulate
 from fluence_extender.apps.kubectl.simulate import answer_lines
+from tests.e2e.admitted import wait_for_contract
 from tests.e2e.harness import Manifest, Namespace, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.predicted import asked, bound_at_first, bound_in_the_end, created, deleted
 from tests.e2e.service import Fluence, backends
+from tests.integration.whatif.test_situations import read_pair
 from tests.localcluster import ControlPlane
 from tests.localcluster.stack import Webhook
 
@@ -33,13 +35,16 @@ UNLIKE = {
     "stateful-set-with-claims": "nothing provides the volumes",
     "cron-job": "its time doesn't come",
     "pod-with-a-node": "no scheduler is asked",
+    "example-09-default-scheduler": "its scheduler doesn't run here",
+    "example-quantum-02-shared-gang": "nobody submits its task here",
+    "example-quantum-03-observe": "nobody submits its task here",
 }
 """Situations whose work doesn't become here what the answer says, with the reason, which the answer notes."""
 
 
 def situations() -> Iterator[tuple[str, dict[str, Any]]]:
     for path in sorted(FOLDER.glob("*.yaml")):
-        pair = yaml.safe_load(path.read_text())
+        pair = read_pair(path)
         if pair["cluster"] == "three":
             yield path.stem, pair
 
@@ -80,6 +85,8 @@ def test_answers_hold_on_a_live_cluster(
             resources(yaml.safe_dump(declared))
             names = {one["name"] for one in declared["resources"]}
             wait_for(lambda: backends(fluence) == names, what="the backends")  # noqa: B023
+            if "attributes" in declared:
+                wait_for_contract(namespace, "FLUXION_ENDPOINT")
         manifests = pair["manifests"]
         document = asked(installation, namespace, json.loads(json.dumps(manifests)))
         answer = "".join(f"{line}\n" for line in answer_lines(document))
