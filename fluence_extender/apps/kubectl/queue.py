@@ -102,6 +102,7 @@ def queue(
         return 0
     assert name is not None
     if action in ON_QUEUES:
+        _demand_object(client, name, action)
         stop = json.dumps({"spec": {"stop": "Hold" if action == "pause" else "None"}})
         words = ["patch", f"queues.{STATE_GROUP}", name, "--type=merge", f"--patch={stop}"]
         return run_kubectl([*words, *client.connection])
@@ -113,7 +114,44 @@ def queue(
         run_kubectl([verb, *objects, pair, "--overwrite", f"--namespace={where}", *client.connection])
         for objects in objects_of(client, where, name)
     )
-    return next(filter(None, codes), 0)
+    code = next(filter(None, codes), 0)
+    if action == "hold" and not code:
+        for gang in _running(client, where, name):
+            click.echo(
+                f"gang {gang} has its places and goes on: a hold stops nothing that runs, and counts for it once it "
+                "goes back in line",
+                err=True,
+            )
+    return code
+
+
+def _demand_object(client: StateApiClient, name: str, action: str) -> None:
+    """Raise `CommandError` if a queue exists without an object. If the service isn't there, the API server decides."""
+    try:
+        found = next((one for one in client.items("/v1/queues") if one["name"] == name), None)
+    except CommandError:
+        return
+    if found is not None and not found.get("has_object", True):
+        raise CommandError(
+            f"queue {name} exists without a Queue object, which would say that it is stopped, so there is nothing to "
+            f"{action}; an administrator creates one: apiVersion {STATE_GROUP}/v1alpha1, kind Queue, metadata.name "
+            f"{name}, with spec.stop Hold to pause it"
+        )
+
+
+def _running(client: StateApiClient, namespace: str, name: str) -> list[str]:
+    """Return the gangs of a name that have places, none if the service isn't there."""
+    kind, _, rest = name.rpartition("/")
+    try:
+        gangs = client.items("/v1/gangs", namespace=namespace)
+    except CommandError:
+        return []
+    owners = {rest if kind != "gang" else name.partition("/")[2]}
+    return [
+        one["name"]
+        for one in gangs
+        if one["name"].partition("/")[0] in owners and one["state"] in ("committed", "bound")
+    ]
 
 
 def _check_words(action: str, name: str | None, queue: str | None) -> None:

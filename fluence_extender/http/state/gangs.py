@@ -9,6 +9,7 @@ from typing import cast
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.lifecycle.incomplete import rejection
 from fluence_extender.gangs.membership.gang import Gang, Member, run_of
+from fluence_extender.gangs.queue.submissions import submission_of
 from fluence_extender.gangs.reporting.history import HistoryEntry
 from fluence_extender.gangs.reporting.remarks import remarks_on
 from fluence_extender.graph.units import leaf_type
@@ -19,6 +20,7 @@ from fluence_extender.http.state.v1 import amounts, moment
 from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.model.access import CallerSight
 from fluence_extender.model.gang import Convention, GangKey, GangState, HistoryKind
+from fluence_extender.model.names import HOLD_ANNOTATION
 from fluence_extender.model.notation import format_time
 from fluence_extender.model.resources import CPU, MEMORY
 from fluence_extender.queueing.entry import NEVER
@@ -314,6 +316,17 @@ def _eviction(entries: Sequence[HistoryEntry], sight: CallerSight) -> str:
     return ""
 
 
+def _held_in_vain(controller: Controller, gang: Gang) -> tuple[str, ...]:
+    """Return a note if a gang is told to wait and has its places already."""
+    held = submission_of(gang, controller.registry.workloads).hold == "true"
+    if not held or not controller.lifecycle.admission.runs(gang.key):
+        return ()
+    return (
+        f"annotation {HOLD_ANNOTATION} is true, but the gang has its places and goes on; the hold counts once it goes "
+        "back in line",
+    )
+
+
 def _detail(
     controller: Controller, gang: Gang, shape: v1.Gang, sight: CallerSight, leading: bool
 ) -> Single[v1.GangDetail]:
@@ -325,7 +338,7 @@ def _detail(
     )
     detail = v1.GangDetail.extending(
         shape,
-        notes=remarks_on(gang, controller.registry.workloads),
+        notes=(*remarks_on(gang, controller.registry.workloads), *_held_in_vain(controller, gang)),
         asks=_requests(gang),
         fitting=gang.reason.fitting if gang.reason is not None else None,
         lacking=gang.reason.lacking if gang.reason is not None else (),

@@ -133,6 +133,7 @@ def _summary(
         expected_start=_moment(head.expected_start if head is not None else None),
         oldest=_moment(oldest),
         problems=tuple(controller.queue.problems(queue)),
+        has_object=queue.name in controller.queue.settings.made,
     )
 
 

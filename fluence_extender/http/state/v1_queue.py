@@ -100,6 +100,14 @@ class QueueSummary(ApiValue):
             examples=[0.125],
         ),
     ]
+    has_object: Annotated[
+        bool,
+        Field(
+            description="Whether a Queue object states it. The queue default exists without one, and then can't be "
+            "stopped.",
+            examples=[True],
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,9 +118,19 @@ NO_QUOTA: tuple[str, float, dict[str, str], dict[str, str], dict[str, str], dict
     0.0,
 )
 QUEUES = (
-    QueueSummary("default", "None", 2, 1, {}, "default/vqe", LATER, CREATED, (), *NO_QUOTA),
+    QueueSummary("default", "None", 2, 1, {}, "default/vqe", LATER, CREATED, (), *NO_QUOTA, False),
     QueueSummary(
-        "physics", "Hold", 0, 0, {"running": 4}, "", None, None, ("spec.maxDuration: no time",), *NO_QUOTA
+        "physics",
+        "Hold",
+        0,
+        0,
+        {"running": 4},
+        "",
+        None,
+        None,
+        ("spec.maxDuration: no time",),
+        *NO_QUOTA,
+        True,
     ),
 )
 LINE = (

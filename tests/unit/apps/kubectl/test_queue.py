@@ -186,3 +186,24 @@ def test_what_a_queue_uses_stands_before_its_line(fluence: Fluence, kubectl: Pro
     assert fluence("queue", "show", "physics").out.splitlines()[0] == said
     assert said not in fluence("queue", "show", "physics", "-o", "json").out
     assert "0.125" in fluence("queue", "-o", "wide").out
+
+
+@pytest.mark.parametrize("action", ["pause", "resume"])
+def test_queue_without_object_has_nothing_to_pause(fluence: Fluence, kubectl: Program, action: str) -> None:
+    answers(kubectl, "queues", queue("default", has_object=False))
+    ended = fluence("queue", action, "default")
+    assert ended.code == 1
+    assert "queue default exists without a Queue object, which would say that it is stopped" in ended.err
+    assert written(kubectl) == []
+
+
+@pytest.mark.parametrize("name", ["train", "job/train", "gang/train"])
+@pytest.mark.parametrize(("state", "told"), [("bound", True), ("committed", True), ("waiting", False)])
+def test_hold_of_running_work_says_that_it_goes_on(
+    fluence: Fluence, kubectl: Program, name: str, state: str, told: bool
+) -> None:
+    answers(kubectl, "gangs", {"name": "train", "state": state, "convention": "job", "members": []})
+    ended = fluence("queue", "hold", name)
+    assert ended.code == 0
+    assert len(written(kubectl)) == 1
+    assert ("gang train has its places and goes on" in ended.err) is told

@@ -152,3 +152,29 @@ def test_gang_that_lacks_members_that_never_fit_stands_in_no_line(world: MakeWor
     w.pod("g-0", labels={GROUP_LABEL: "g"}, annotations=notes, gates=(GATE,), requests=asks(3000, 1))
     w.advance(5)
     assert not w.state.line(EVERYTHING).read().keys
+
+
+def test_queue_says_whether_an_object_states_it(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    w.controller.queue.settings.put(Queue("physics", uid="p"))
+    w.advance(2)
+    listing = w.state.queues().read()
+    stated = {
+        queue.name: queue.has_object for key in listing.keys if (queue := listing.make(key)) is not None
+    }
+    assert stated == {DEFAULT_QUEUE: False, "physics": True}
+
+
+def test_hold_of_a_gang_that_runs_is_noted(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    single(w, "runs", {HOLD_ANNOTATION: "false"})
+    w.advance(2)
+    for value, notes in (("false", 0), ("true", 1)):
+        pod = next(member.pod for member in w.gang("runs").members.values())
+        w.change(pod, annotations={**pod.annotations, HOLD_ANNOTATION: value})
+        w.advance(2)
+        found = w.state.gang("default", "runs", "", EVERYTHING)
+        assert found is not None
+        said = found.item.notes
+        assert len(said) == notes, said
+        assert all("has its places and goes on" in note for note in said)
