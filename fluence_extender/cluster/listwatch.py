@@ -232,9 +232,13 @@ class ListWatch:
 
 async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[list[bytes]]:
     """Yield whole lines as they come. A partial line at the end was cut off; it is dropped and will be sent again."""
-    rest = b""
+    rest: list[bytes] = []
     async for chunk in stream.iter_any():
-        *whole, rest = (rest + chunk).split(b"\n")
-        lines = [line for line in whole if line]
+        end, *more = chunk.split(b"\n")
+        rest.append(end)
+        if not more:
+            continue
+        lines = [line for line in (b"".join(rest), *more[:-1]) if line]
+        rest = [more[-1]]
         if lines:
             yield lines

@@ -32,6 +32,10 @@ class Pace:
         """Return how much a key may have now; negative if it has had too much."""
         return self._at_once - self._counting(key)
 
+    def wait(self, key: Hashable) -> float:
+        """Return in how many seconds a key that has had too much may have something again; 0 if it may now."""
+        return max(-self.left(key) / self._a_second, 0.0)
+
     def spend(self, key: Hashable, amount: float) -> None:
         """Count what a key has now."""
         if not amount:

@@ -116,9 +116,9 @@ class Pod:
     why the kubelet didn't admit it, so that it never ran. ``ready`` is its Ready condition, by which disruption budgets
     count it as healthy. ``duration`` is how many seconds it runs at most, None if that is unknown.
 
-    How it is written: ``marked`` is true where it requests one of `MARKS`, so that kube-scheduler calls the service's
-    bind verb for it. ``has_managed_fields`` is true where it is gated, the API server records which manager wrote which
-    field, and no manager uses server-side apply.
+    How it is written: ``size`` is how many bytes of JSON it has as a whole. ``marked`` is true where it requests one of
+    `MARKS`, so that kube-scheduler calls the service's bind verb for it. ``has_managed_fields`` is true where it is
+    gated, the API server records which manager wrote which field, and no manager uses server-side apply.
 
     ``foreseen`` is true where it doesn't exist yet: its Job will have it. Its uid is one of ours then. ``charge`` is
     what ResourceQuotas will count for it, None if that isn't known.
@@ -168,6 +168,7 @@ class Pod:
     claims: tuple[ClaimSpec, ...] = ()
     claim_group: str = ""
     charge: QuotaCharge | None = field(default=None, compare=False)
+    size: int = field(default=0, compare=False)
     _requires: dict[str, str] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property

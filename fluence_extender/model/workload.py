@@ -33,6 +33,7 @@ class WorkloadObject:
     ``submission`` is what its annotations say about its place in the queue. It isn't compared, because no size depends
     on it. ``duration`` is how many seconds each of its pods runs at most, by what is stated on it, None where nothing
     is. ``ends`` is when its activeDeadlineSeconds are over, in seconds since the epoch, None where that isn't known.
+    ``size`` is how many bytes of JSON the object has as a whole.
     """
 
     namespace: str
@@ -42,6 +43,7 @@ class WorkloadObject:
     duration: float | None = field(default=None, kw_only=True)
     ends: float | None = field(default=None, kw_only=True)
     submission: Submission = field(default=NOTHING_SAID, kw_only=True, compare=False)
+    size: int = field(default=0, kw_only=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

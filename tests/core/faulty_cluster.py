@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.cluster.port import EvictionBlock, Observation, Watched
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.model.pod import Pod
 
+LONG = 1000.0
+"""Seconds that a call takes that hangs."""
+
 
 class FaultyCluster(EmbeddedCluster):
     """`EmbeddedCluster` with faults.
 
-    ``delays[verb]`` are the seconds that a call of that verb takes. ``calls`` lists the verb of each write, and the
-    namespace and name of its pod or Job, also of refused ones. While ``held``, observations are queued. ``revision``
-    grows with every change of an object.
+    ``delays[verb]`` are the seconds that a call of that verb takes; ``hanging`` are the verbs and namespaces of calls
+    that take `LONG`. ``calls`` lists the verb of each write, and the namespace and name of its pod or Job, also of
+    refused ones. While ``held``, observations are queued. ``revision`` grows with every change of an object.
     """
 
     def __init__(self, *objects: Watched) -> None:
         self.calls: list[tuple[str, str]] = []
         self.delays: dict[str, float] = {}
+        self.hanging: set[tuple[str, str]] = set()
         self.held = False
         self.revision = 0
         self._failures: dict[str, deque[Exception]] = {}
@@ -47,6 +51,13 @@ class FaultyCluster(EmbeddedCluster):
         await asyncio.sleep(self.delays.get("eviction_block", 0.0))
         return await super().eviction_block(pods)
 
+    async def report_pod(
+        self, pod: Pod, message: str, asks_since: float = 0.0, met: Collection[str] = ()
+    ) -> None:
+        """See `Cluster.report_pod`."""
+        await self._hang("report_pod", pod.key)
+        await super().report_pod(pod, message, asks_since, met)
+
     def _send(self, observation: Observation) -> None:
         self.revision += 1
         self._queue.append(observation)
@@ -56,6 +67,11 @@ class FaultyCluster(EmbeddedCluster):
     async def _begin(self, verb: str, key: str) -> None:
         self.calls.append((verb, key))
         await asyncio.sleep(self.delays.get(verb, 0.0))
+        await self._hang(verb, key)
         failures = self._failures.get(verb)
         if failures:
             raise failures.popleft()
+
+    async def _hang(self, verb: str, key: str) -> None:
+        if (verb, key.partition("/")[0]) in self.hanging:
+            await asyncio.sleep(LONG)

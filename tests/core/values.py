@@ -60,6 +60,7 @@ class PodFields(TypedDict, total=False):
     claim_group: str
     repels: tuple[str, ...]
     charge: QuotaCharge | None
+    size: int
 
 
 class NodeFields(TypedDict, total=False):

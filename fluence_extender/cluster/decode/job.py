@@ -226,6 +226,7 @@ def decode_job(raw: bytes) -> Job:
         queued_since=queued_since(meta),
         priority_classes=spec.template.priority_classes if spec.template else (),
         problem=problem,
+        size=len(raw),
     )
 
 

@@ -160,6 +160,7 @@ def decode_job_set(raw: bytes) -> JobSet:
         duration=stated_duration(meta.annotations, meta.labels, None),
         submission=meta.submission,
         problem=problem,
+        size=len(raw),
     )
 
 
@@ -191,6 +192,7 @@ def decode_leader_worker_set(raw: bytes) -> LeaderWorkerSet:
         duration=stated_duration(meta.annotations, meta.labels, None),
         submission=meta.submission,
         problem=problem,
+        size=len(raw),
     )
 
 
@@ -215,6 +217,7 @@ def decode_mpi_job(raw: bytes) -> MpiJob:
         ends=deadline_over(status.start_time, run.active_deadline_seconds),
         submission=meta.submission,
         problem=problem,
+        size=len(raw),
     )
 
 
@@ -238,6 +241,7 @@ def decode_ray_cluster(raw: bytes) -> RayCluster:
         duration=stated_duration(meta.annotations, meta.labels, None),
         submission=meta.submission,
         problem=problem,
+        size=len(raw),
     )
 
 

@@ -333,6 +333,7 @@ def decode_pod(raw: bytes) -> Pod:
         pod_affinity=near,
         repels=_repels(spec, meta.namespace),
         claim_refs=_claim_refs(spec, status) if spec.get("resourceClaims") else (),
+        size=len(raw),
     )
 
 

@@ -77,6 +77,7 @@ def decode_pod_group(raw: bytes) -> PodGroup:
         provenance=_provenance(meta),
         submission=meta.submission,
         problem=problem,
+        size=len(raw),
     )
 
 
@@ -98,6 +99,7 @@ def decode_coscheduling_group(raw: bytes) -> CoschedulingGroup:
         provenance=_provenance(meta),
         submission=meta.submission,
         problem=problem,
+        size=len(raw),
     )
 
 

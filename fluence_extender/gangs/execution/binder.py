@@ -12,7 +12,7 @@ from fluence_extender.cluster.errors import AlreadyBound, ClusterError, Gone, No
 from fluence_extender.gangs.execution.barrier import BarrierFailed
 from fluence_extender.gangs.execution.executor import AT_ONCE
 from fluence_extender.gangs.execution.fence import Fence
-from fluence_extender.gangs.execution.slots import FairSlots, slots_of
+from fluence_extender.gangs.execution.slots import FairSlots
 from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
@@ -26,6 +26,9 @@ BIND_PAUSE = 0.25
 
 BIND_LIMIT = 8.0
 """Seconds for all tries together: with the barrier's 20 they end before kube-scheduler's httpTimeout of 30."""
+
+BYTES_A_SECOND = 8_000_000
+"""The pace of one namespace. A gang of large pods is bound all at once, and has `BIND_LIMIT` seconds for that."""
 
 
 class CannotBind(Exception):
@@ -48,7 +51,7 @@ class Binder:
         self._fence = fence
         self._leading = leading
         self._wake = wake
-        self._bindings = FairSlots(AT_ONCE)
+        self._bindings = FairSlots(AT_ONCE, BYTES_A_SECOND)
 
     async def bind(self, uid: str, node: str) -> None:
         """Bind a pod to its planned node once its whole gang has reached bind. Idempotent. Raises `CannotBind`."""
@@ -108,7 +111,7 @@ class Binder:
     async def _bind_with_retries(self, pod: Pod, node: str, annotations: dict[str, str]) -> None:
         for attempt in range(1, BIND_TRIES + 1):
             try:
-                async with self._bindings.taken(pod.namespace, slots_of(pod)):
+                async with self._bindings.taken(pod.namespace, pod.size):
                     await self._fence.write(lambda cluster: cluster.bind(pod, node, annotations))
                 return
             except (NotLeading, Gone, AlreadyBound) as error:

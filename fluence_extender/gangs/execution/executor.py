@@ -49,7 +49,7 @@ from fluence_extender.gangs.execution.actions import (
 )
 from fluence_extender.gangs.execution.fence import Fence
 from fluence_extender.gangs.execution.job_writes import LONGEST_EVENT, JobWrites
-from fluence_extender.gangs.execution.slots import FairSlots, slots_of
+from fluence_extender.gangs.execution.slots import FairSlots
 from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.model.gang import HistoryKind
@@ -57,6 +57,7 @@ from fluence_extender.model.names import GATE, PLACED_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import ReasonCode
+from fluence_extender.model.workload import WorkloadObject
 
 log = structlog.get_logger(__name__)
 
@@ -103,9 +104,9 @@ class Executor:
         self._fence = fence
         self._wake = wake
         self._writes = FairSlots(AT_ONCE)
-        self._evictions = asyncio.Semaphore(EVICTIONS_AT_ONCE)
-        self._reports = asyncio.Semaphore(REPORTS_AT_ONCE)
-        self._jobs = JobWrites(registry, lifecycle, fence, self._later)
+        self._evictions = FairSlots(EVICTIONS_AT_ONCE)
+        self._reports = FairSlots(REPORTS_AT_ONCE)
+        self._jobs = JobWrites(registry, lifecycle, fence, self._later, self._writes)
         self._last: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -123,20 +124,25 @@ class Executor:
                 case NominateGated(pod, node):
                     work = self._nominate_gated(pod, node)
                     self._spawn(pod.uid, work, tuple(clears), self._turn(pod))
-                case AskBudgets():
-                    self._spawn("", self._ask_budgets(action), (), self._writes.taken(""))
+                case AskBudgets(preemptor):
+                    turn = self._writes.taken(preemptor.namespace)
+                    self._spawn("", self._ask_budgets(action), (), turn)
                 case CountAgain(pod):
                     self._spawn(pod.uid, self._count(pod), (), self._turn(pod))
                 case Evict(pod):
-                    self._spawn(pod.uid, self._evict(action), (), self._evictions)
+                    turn = self._evictions.taken(pod.namespace, pod.size)
+                    self._spawn(pod.uid, self._evict(action), (), turn)
                 case Foresee() | Resume() | HoldJob() | Requeue() | GateJobs() | NoteJob():
-                    namespace, subject = self._jobs.subject(action)
-                    turn = self._jobs.slots(action) or self._writes.taken(namespace)
-                    self._spawn(subject, self._jobs.carry_out(action), (), turn)
+                    subject, work = self._jobs.subject(action), self._jobs.carry_out(action)
+                    self._spawn(subject, work, (), self._jobs.turn(action))
                 case KeepNode(node, keys):
-                    self._spawn(f"node {node.name}", self._keep(node, keys), (), self._reports)
+                    self._spawn(f"node {node.name}", self._keep(node, keys), (), self._reports.taken(""))
                 case _:
-                    self._spawn("", self._report(action), (), self._reports)
+                    about = _subject(action)
+                    turn = (
+                        self._reports.taken(about.namespace, about.size) if about else self._reports.taken("")
+                    )
+                    self._spawn("", self._report(action), (), turn)
 
     def record_event(self, event: RecordEvent) -> None:
         """Start to record an Event."""
@@ -144,7 +150,7 @@ class Executor:
         work = self._fence.write(
             lambda cluster: cluster.event(event.regarding, event.reason, message, event.warning)
         )
-        self._spawn("", work, (), self._reports)
+        self._spawn("", work, (), self._reports.taken(event.regarding.namespace))
 
     def cancel(self) -> None:
         """Give up the writes under way."""
@@ -157,7 +163,7 @@ class Executor:
 
     def _turn(self, pod: Pod) -> AbstractAsyncContextManager[None]:
         """Return the turn of a write about a pod."""
-        return self._writes.taken(pod.namespace, slots_of(pod))
+        return self._writes.taken(pod.namespace, pod.size)
 
     def _spawn(
         self,
@@ -378,16 +384,15 @@ class Executor:
         try:
             await self._fence.write(write)
         except ClusterError as error:
-            log.info("status not written", subject=_subject(report), error=str(error))
+            about = _subject(report)
+            subject = f"{about.namespace}/{about.name}" if about else "an object of the cluster"
+            log.info("status not written", subject=subject, error=str(error))
 
 
-def _subject(report: Report) -> str:
+def _subject(report: Report) -> Pod | WorkloadObject | None:
+    """Return the user's object whose status is written, None for an object of the cluster."""
     match report:
-        case ReportPod(pod):
-            return pod.key
-        case ReportJob(job):
-            return f"{job.namespace}/{job.name}"
-        case ReportGroup(group) | ReportMembers(group):
-            return f"{group.namespace}/{group.name}"
-        case ReportQueue(cluster_wide) | ReportReservation(cluster_wide):
-            return cluster_wide.name
+        case ReportPod(about) | ReportJob(about) | ReportGroup(about) | ReportMembers(about):
+            return about
+        case ReportQueue() | ReportReservation():
+            return None

@@ -6,8 +6,8 @@ write is reported to `Births`, which decides anew.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 
 import structlog
@@ -16,6 +16,7 @@ from fluence_extender.cluster.errors import ClusterError, Conflict, Gone, Unfore
 from fluence_extender.cluster.port import Cluster, Regarding
 from fluence_extender.gangs.execution.actions import Foresee, GateJobs, HoldJob, NoteJob, Requeue, Resume
 from fluence_extender.gangs.execution.fence import Fence
+from fluence_extender.gangs.execution.slots import FairSlots
 from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.model.gang import HistoryKind
@@ -51,32 +52,32 @@ Later = Callable[[float, Callable[[str], None], str], None]
 
 
 class JobWrites:
-    """Carries out the actions about Jobs. ``later`` calls a function with a uid after some seconds, and then wakes."""
+    """Carries out the actions about Jobs. ``later`` calls a function with a uid after some seconds, and then wakes.
 
-    def __init__(self, registry: Registry, lifecycle: Lifecycle, fence: Fence, later: Later) -> None:
+    ``writes`` are the slots of all writes; dry runs have slots of their own.
+    """
+
+    def __init__(
+        self, registry: Registry, lifecycle: Lifecycle, fence: Fence, later: Later, writes: FairSlots
+    ) -> None:
         self._registry = registry
         self._lifecycle = lifecycle
         self._births = lifecycle.births
         self._fence = fence
         self._later = later
-        self._foreseeing = asyncio.Semaphore(FORESEEING_AT_ONCE)
+        self._writes = writes
+        self._foreseeing = FairSlots(FORESEEING_AT_ONCE)
 
-    def subject(self, action: JobAction) -> tuple[str, str]:
-        """Return the namespace of the object that the action writes to, "" for our own, and a key for the object.
+    def subject(self, action: JobAction) -> str:
+        """Return a key for the object that the action writes to. Writes to one object are made in order."""
+        jobs = _jobs(action)
+        return jobs[0].uid if jobs else GATED_JOBS
 
-        Writes to one object are made in order.
-        """
-        match action:
-            case GateJobs():
-                return "", GATED_JOBS
-            case Requeue(_, jobs):
-                return jobs[0].namespace, jobs[0].uid
-            case _:
-                return action.job.namespace, action.job.uid
-
-    def slots(self, action: JobAction) -> asyncio.Semaphore | None:
-        """Return the semaphore that limits such actions, None if the limit of all writes is enough."""
-        return self._foreseeing if isinstance(action, Foresee) else None
+    def turn(self, action: JobAction) -> AbstractAsyncContextManager[None]:
+        """Return the turn of an action; the gated Jobs are recorded in a namespace of ours."""
+        jobs = _jobs(action)
+        namespace, size = jobs[0].namespace if jobs else "", sum(job.size for job in jobs)
+        return (self._foreseeing if isinstance(action, Foresee) else self._writes).taken(namespace, size)
 
     async def carry_out(self, action: JobAction) -> None:
         """Make the write, and report its outcome."""
@@ -213,6 +214,17 @@ class JobWrites:
         except ClusterError as error:
             log.warning("gated Jobs not written; trying again", error=str(error))
             self._later(AGAIN, self._births.gating_failed, "")
+
+
+def _jobs(action: JobAction) -> tuple[Resumable, ...]:
+    """Return the workloads to which an action writes, all of one namespace."""
+    match action:
+        case GateJobs():
+            return ()
+        case Requeue(_, jobs):
+            return jobs
+        case _:
+            return (action.job,)
 
 
 async def _suspend(cluster: Cluster, job: Resumable, since: tuple[float, int]) -> None:

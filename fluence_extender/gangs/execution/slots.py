@@ -1,91 +1,106 @@
-"""Writes take turns by namespace, and large ones count as many.
+"""Writes take turns by namespace, and those about large objects are few at the same time, at a pace.
 
-Problem: the API server takes as long for a write about one pod of 200 KB as for dozens about usual pods. Thousands of
-writes for one tenant, or a few large ones, would make the single pod of another tenant wait for seconds, here and in
-the API server.
+Problem: thousands of writes for one tenant would make the single pod of another tenant wait for seconds. So would some
+hundred writes about pods of 200 KB: each costs the API server as much as dozens about usual pods, and etcd sends it the
+whole object again. All watches of pods are then seconds behind. A pace alone would go on while the API server is slow.
 
-Invariants: a free slot goes to the namespace that has the fewest; within a namespace writes start in order. No
-namespace has more than `SHARE` of the slots, so a newcomer finds some free.
+Invariants: a free slot goes to the namespace that has the fewest, and of several to the one that has had no turn for
+the longest. Within a namespace writes start in order. No namespace has more than `SHARE` of the slots, so a newcomer
+finds some free. A namespace whose next write has to wait for its pace, or for the end of others about large objects,
+keeps nobody else waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fluence_extender.model.pod import Pod
+from fluence_extender.model.pace import Pace
 
 SHARE = 0.75
 """The most of all slots that one namespace has."""
 
-SLOT_BYTES = 8192
-"""Bytes of labels, annotations and ports of a pod for which a write takes one more slot."""
+USUAL = 16_384
+"""Bytes of an object that don't count. Most objects are smaller."""
 
-PORT_BYTES = 64
-"""Bytes of one port of a pod, about."""
+BYTES_AT_ONCE, BYTES_A_SECOND = 500_000, 1_000_000
+"""The bytes beyond `USUAL` of the objects about which a namespace has writes at once, and in each second after that.
 
+Each pod that is steered causes four or five more writes of others: kube-scheduler binds it, and its kubelet reports.
+"""
 
-def slots_of(pod: Pod) -> int:
-    """Return how many slots a write about the pod takes."""
-    size = sum(len(key) + len(text) for one in (pod.labels, pod.annotations) for key, text in one.items())
-    return 1 + (size + PORT_BYTES * len(pod.host_ports)) // SLOT_BYTES
+BYTES_UNDER_WAY = 100_000
+"""A namespace starts no write while the objects of those under way have so many bytes beyond `USUAL`."""
+
+SOONEST = 0.01
+"""The fewest seconds until the pace is looked at again."""
 
 
 class FairSlots:
-    """The slots of writes under way, ``count`` in all."""
+    """The slots of writes under way, ``count`` in all; ``bytes_a_second`` is the pace of one namespace."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, bytes_a_second: float = BYTES_A_SECOND) -> None:
         self._free = count
-        self._most = int(count * SHARE)
+        self._most = max(int(count * SHARE), 1)
         self._taken: defaultdict[str, int] = defaultdict(int)
-        self._waiting: dict[str, deque[tuple[asyncio.Future[None], int, int]]] = {}
-        self._arrivals = itertools.count()
+        self._waiting: dict[str, deque[tuple[asyncio.Future[None], int]]] = {}
+        """By namespace; the one that has waited for its turn the longest is the first."""
+        self._under_way: defaultdict[str, int] = defaultdict(int)
+        """By namespace: the bytes beyond `USUAL` of the objects about which writes are under way."""
+        self._pace = Pace(BYTES_AT_ONCE, bytes_a_second, lambda: asyncio.get_running_loop().time())
+        self._alarm: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
-    async def taken(self, namespace: str, slots: int = 1) -> AsyncIterator[None]:
-        """Hold slots of a namespace within this context, once it is the namespace's turn."""
-        slots = min(slots, self._most)
+    async def taken(self, namespace: str, size: int = 0) -> AsyncIterator[None]:
+        """Hold a slot within this context, once it is the namespace's turn to write about an object of ``size``."""
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(namespace, deque()).append((turn, slots, next(self._arrivals)))
+        excess = max(size - USUAL, 0)
+        self._waiting.setdefault(namespace, deque()).append((turn, excess))
         self._give()
         try:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._return(namespace, slots)
+                self._return(namespace, excess)
             raise
         try:
             yield
         finally:
-            self._return(namespace, slots)
+            self._return(namespace, excess)
 
-    def _return(self, namespace: str, slots: int) -> None:
-        self._free += slots
-        self._taken[namespace] -= slots
+    def _return(self, namespace: str, excess: int) -> None:
+        self._free += 1
+        self._taken[namespace] -= 1
+        self._under_way[namespace] -= excess
         if not self._taken[namespace]:
-            del self._taken[namespace]
+            del self._taken[namespace], self._under_way[namespace]
         self._give()
 
     def _give(self) -> None:
         """Give free slots to those that wait, in turn."""
-        barred: set[str] = set()
-        while self._free and (open_to := [name for name in self._waiting if name not in barred]):
-            # Of those with equally few slots the one that has waited longest.
-            namespace = min(open_to, key=lambda name: (self._taken.get(name, 0), self._waiting[name][0][2]))
-            turn, slots, _ = self._waiting[namespace][0]
-            if not turn.done() and self._taken.get(namespace, 0) + slots > self._most:
-                barred.add(namespace)
-                continue
-            if not turn.done() and slots > self._free:
-                # Slots that come free are saved for it: smaller writes would keep it waiting for ever.
-                return
-            self._waiting[namespace].popleft()
-            if not self._waiting[namespace]:
-                del self._waiting[namespace]
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        while self._free and (open_to := [name for name in self._waiting if self._may_have(name)]):
+            namespace = min(open_to, key=lambda name: self._taken.get(name, 0))
+            queue = self._waiting.pop(namespace)
+            turn, excess = queue.popleft()
+            if queue:
+                self._waiting[namespace] = queue
             if not turn.done():
-                self._free -= slots
-                self._taken[namespace] += slots
+                self._free -= 1
+                self._taken[namespace] += 1
+                self._pace.spend(namespace, excess)
+                self._under_way[namespace] += excess
                 turn.set_result(None)
+        if self._free and (due := [wait for name in self._waiting if (wait := self._pace.wait(name))]):
+            self._alarm = asyncio.get_running_loop().call_later(max(min(due), SOONEST), self._give)
+
+    def _may_have(self, namespace: str) -> bool:
+        return (
+            self._taken.get(namespace, 0) < self._most
+            and self._under_way.get(namespace, 0) < BYTES_UNDER_WAY
+            and not self._pace.wait(namespace)
+        )

@@ -212,3 +212,16 @@ def test_object_that_is_nested_deep_is_read_with_its_other_fields(levels: int) -
     page = decode_page(f'{{"metadata": {{}}, "items": [{text}, {text}]}}'.encode())
     found = [decode_mpi_job(bytes(one)) for one in (event.object, *(page.items or ()))]
     assert found == [MpiJob("ns", "m", "", 3)] * 3
+
+
+@pytest.mark.parametrize(
+    "kind", ["Pod", "Job", "PodGroup", "CoschedulingGroup", "MPIJob", "RayCluster"], ids=str
+)
+def test_size_of_what_is_written_about_counts_fields_that_are_not_read(kind: str) -> None:
+    raw = json.dumps(
+        {
+            "metadata": {"namespace": "a", "name": "x", "uid": "u"},
+            "spec": {"unread": [{"args": ["x" * 50_000]}]},
+        }
+    ).encode()
+    assert DECODERS[kind](raw).size == len(raw)
