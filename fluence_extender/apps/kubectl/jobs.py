@@ -174,7 +174,7 @@ def columns(namespace: str) -> tuple[TableColumn, ...]:
         *first,
         TableColumn("NAME", lambda gang: str(gang["name"])),
         TableColumn("STATE", lambda gang: str(gang["state"])),
-        TableColumn("PLACED", _placed),
+        TableColumn("PLACED", placed_of),
         TableColumn("AGE", lambda gang: age(gang["created"], today)),
         TableColumn("NODES", lambda gang: _first_names(gang, "node")),
         TableColumn("BACKEND", lambda gang: _first_names(gang, "backend")),
@@ -223,14 +223,15 @@ def _watched(gang: Item) -> tuple[str, ...]:
     return (
         gang["state"],
         gang["reason"],
-        _placed(gang),
+        placed_of(gang),
         _first_names(gang, "node"),
         _first_names(gang, "backend"),
     )
 
 
-def _placed(gang: Item) -> str:
-    members = present_run(gang["members"])
+def placed_of(gang: Item) -> str:
+    """Return how many members have places or have succeeded, of how many; those that have failed don't count."""
+    members = [member for member in present_run(gang["members"]) if not member.get("failed")]
     placed = sum(1 for member in members if member["node"])
     return f"{placed}/{max(gang['size'], len(members))}"
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from fluence_extender.apps.kubectl.jobs import placed_of
 from fluence_extender.apps.kubectl.why import explanation
 from fluence_extender.dashboard.listing import made_once
 from fluence_extender.dashboard.service import Item
@@ -113,13 +114,12 @@ def gang_row(gang: Mapping[str, object] | Item) -> GangRow:
     """Return the row of a gang."""
     one: Item = dict(gang)
     members = one["members"]
-    placed = sum(1 for member in members if member["node"])
     return GangRow(
         one["namespace"],
         one["name"],
         links.gang(one["namespace"], one["name"], one["convention"]),
         one["state"],
-        f"{placed}/{max(one['size'], len(members))}",
+        placed_of(one),
         one["created"] or "",
         one["expected_start"] or "",
         one["user"],

@@ -222,7 +222,7 @@ def _member(member: Member) -> v1.Member:
     )
     backend = assignment.backend if assignment is not None else ""
     pod = member.pod
-    return v1.Member(pod.name, pod.uid, node, backend, run_of(pod), pod.finished)
+    return v1.Member(pod.name, pod.uid, node, backend, run_of(pod), pod.finished, pod.phase == "Failed")
 
 
 def _owner(members: Sequence[Member]) -> str:

@@ -146,6 +146,7 @@ class Member(ApiValue):
         ),
     ] = ""
     ended: Annotated[bool, Field(description="Whether it has ended.", examples=[False])] = False
+    failed: Annotated[bool, Field(description="Whether it has failed.", examples=[False])] = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,17 @@ async def test_gangs_are_shown_with_their_members(api: httpx.AsyncClient) -> Non
         "position": 2,
         "former": [],
         "quantum": None,
-        "members": [{"pod": "big-0", "uid": "u-2", "node": "", "backend": "", "run": "", "ended": False}],
+        "members": [
+            {
+                "pod": "big-0",
+                "uid": "u-2",
+                "node": "",
+                "backend": "",
+                "run": "",
+                "ended": False,
+                "failed": False,
+            }
+        ],
     }
 
 

@@ -685,3 +685,14 @@ def test_unknown_flags_and_words_are_errors(verb: str, service: Fluence) -> None
     if verb != "jobs":
         assert service(verb, "a", "b", "c").code == 2
     assert service(verb, "-q").code == 2
+
+
+def test_members_that_have_failed_are_not_placed(service: Fluence, kubectl: Program) -> None:
+    lossy = gang(
+        "train", "bound", size=4, members=[("n1", ""), ("n2", ""), ("n3", ""), ("n1", ""), ("n2", "")]
+    )
+    for number, (ended, failed) in enumerate(((True, True), (True, False), (True, True))):
+        lossy["members"][number].update(ended=ended, failed=failed)
+    kubectl.answers(".org/v1/gangs", out=listed([lossy]))
+    (row,) = service("jobs", "--no-headers").out.splitlines()
+    assert "3/4" in row.split()
