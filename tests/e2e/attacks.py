@@ -86,13 +86,17 @@ Attack = Callable[[Scene, int], object]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An attack and its sizes; ``prepare`` is what the administrator has installed before it."""
+    """An attack and its sizes; ``prepare`` is what the administrator has installed before it.
+
+    ``excepted`` is true where docs/security.md names it as an exception from what holds whenever it is tried.
+    """
 
     name: str
     attack: Attack
     short: int
     full: int
     prepare: Callable[[Scene], None] = lambda scene: None
+    excepted: bool = False
 
     @property
     def size(self) -> int:
@@ -302,6 +306,6 @@ CASES = (
     Case("foreseen pods", announce_many_pods, 20_000, 20_000),
     Case("large gang that changes", edit_large_gang, 500, 10_000),
     Case("large Job that changes", edit_large_job, 15_000, 15_000),
-    Case("large pods", make_large_pods, 60, 300),
+    Case("large pods", make_large_pods, 60, 300, excepted=True),
     Case("bearer tokens", send_tokens, 500, 20_000),
 )

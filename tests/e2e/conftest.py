@@ -46,6 +46,7 @@ ENDS_JOBS = "batch.kubernetes.io/job-tracking"
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "overcommits: the test expects that kubelet's admission refuses pods")
+    config.addinivalue_line("markers", "bounds: the test measures a bound, and isn't run again when it fails")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -54,8 +55,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in ours:
         item.add_marker(pytest.mark.e2e)
         # Four control planes share the machine with whatever else it runs. The summary names each test that is run
-        # again.
-        item.add_marker(pytest.mark.flaky(reruns=1))
+        # again. A bound that doesn't hold is a fault, however rarely.
+        if item.get_closest_marker("bounds") is None:
+            item.add_marker(pytest.mark.flaky(reruns=1))
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LONGEST_TEST))
     if config.getoption("--kubeconfig"):
