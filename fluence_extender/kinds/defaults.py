@@ -36,13 +36,9 @@ class PodRefused(Exception):
 
 
 class AdmissionObjects:
-    """The PriorityClasses, RuntimeClasses and LimitRanges among ``manifests``.
+    """The PriorityClasses, RuntimeClasses and LimitRanges among ``manifests``."""
 
-    A LimitRange without a namespace counts as in ``namespace``.
-    """
-
-    def __init__(self, manifests: Iterable[Mapping[str, Any]] = (), namespace: str = "default") -> None:
-        self._namespace = namespace
+    def __init__(self, manifests: Iterable[Mapping[str, Any]] = ()) -> None:
         self._priorities: dict[str, Mapping[str, Any]] = {}
         self._runtimes: dict[str, Mapping[str, Any]] = {}
         self._ranges: dict[str, list[Mapping[str, Any]]] = {}
@@ -65,7 +61,7 @@ class AdmissionObjects:
             case "RuntimeClass":
                 self._runtimes[name] = manifest
             case "LimitRange":
-                namespace = str(meta.get("namespace") or self._namespace) if isinstance(meta, dict) else ""
+                namespace = str(meta.get("namespace") or "default") if isinstance(meta, dict) else ""
                 limits = (manifest.get("spec") or {}).get("limits") or ()
                 self._ranges.setdefault(namespace, []).extend(limits)
 

@@ -1,4 +1,4 @@
-"""Why the API server refuses an object that makes pods, whatever its pods are.
+"""Why the API server refuses an object that makes pods, whatever its pods are, or one that admission consults.
 
 The service may not create Jobs and Deployments, so a question about them can't be tried there as its pods are.
 
@@ -23,8 +23,14 @@ MODELS = {
     "ReplicaSet": "V1ReplicaSet",
     "ReplicationController": "V1ReplicationController",
     "StatefulSet": "V1StatefulSet",
+    "LimitRange": "V1LimitRange",
+    "PriorityClass": "V1PriorityClass",
+    "RuntimeClass": "V1RuntimeClass",
 }
 """The models of Kubernetes' own kinds."""
+
+KEEPERS = ("Deployment", "ReplicaSet", "ReplicationController", "StatefulSet")
+"""The kinds that keep a number of equal pods."""
 
 MOST_FAULTS = 4
 """The most faults of an object that are told."""
@@ -61,7 +67,7 @@ def _faults(manifest: Mapping[str, Any]) -> Iterator[str]:
         )
     elif kind == "JobSet":
         yield from _of_job_set(manifest["spec"])
-    elif kind in MODELS:
+    elif kind in KEEPERS:
         yield from _of_replicas(kind, manifest["spec"])
 
 
@@ -98,12 +104,17 @@ def _of_job_set(spec: Mapping[str, Any]) -> Iterator[str]:
 
     The API of JobSets sets restartPolicy and completions where they are missing.
     """
-    for number, replicated in enumerate(spec.get("replicatedJobs") or ()):
-        job = (replicated.get("template") or {}).get("spec") or {}
-        if _pod_spec(job).get("restartPolicy") is None:
+    replicated = spec.get("replicatedJobs")
+    for number, one in enumerate(replicated if isinstance(replicated, list) else ()):
+        template = one.get("template") if isinstance(one, dict) else None
+        job = template.get("spec") if isinstance(template, dict) else None
+        if not isinstance(job, dict):
             continue
-        filled = {**job, "completions": job.get("completions", 1)}
-        yield from _of_job(filled, f"spec.replicatedJobs[{number}].template.spec")
+        at = f"spec.replicatedJobs[{number}].template.spec"
+        wrong = list(field_faults(job, "V1JobSpec", at))
+        yield from wrong
+        if not wrong and _pod_spec(job).get("restartPolicy") is not None:
+            yield from _of_job({**job, "completions": job.get("completions", 1)}, at)
 
 
 def _of_replicas(kind: str, spec: Mapping[str, Any]) -> Iterator[str]:

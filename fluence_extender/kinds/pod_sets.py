@@ -81,7 +81,14 @@ def template_of(source: Mapping[str, Any], spec: Mapping[str, Any] | None = None
     if not own.get("containers"):
         raise BadManifest("a pod without containers")
     meta = source.get("metadata") or {}
-    return {"metadata": {key: dict(meta.get(key) or {}) for key in NAMED_IN_TEMPLATES}, "spec": dict(own)}
+    return {"metadata": {key: _texts(meta.get(key), key) for key in NAMED_IN_TEMPLATES}, "spec": dict(own)}
+
+
+def _texts(given: Mapping[str, Any] | None, field: str) -> dict[str, str]:
+    for key, text in (given or {}).items():
+        if not isinstance(text, str):
+            raise BadManifest(f"{field}[{key}] is {text}, which must be a string: put it in quotes")
+    return dict(given or {})
 
 
 def reference_to(manifest: Mapping[str, Any]) -> Json:

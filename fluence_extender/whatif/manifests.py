@@ -174,11 +174,13 @@ def read_question(manifests: list[Manifest], namespace: str = "default") -> Mani
 
     Raise `BadManifest`, and `NothingToSimulate` if they make no pods.
     """
-    question = ManifestQuestion(AdmissionObjects(manifests, namespace))
+    notes: list[str] = []
+    named = list(_named(manifests, namespace, notes))
+    question = ManifestQuestion(_admission(named), notes=notes)
     roles = Roles()
     others: set[str] = set()
     pods = 0
-    for manifest, fault in _made(_named(manifests, namespace, question.notes), question):
+    for manifest, fault in _made(named, question):
         maker = pod_maker(manifest)
         described = _workload(manifest)
         if described is not None:
@@ -201,6 +203,15 @@ def read_question(manifests: list[Manifest], namespace: str = "default") -> Mani
             f"won't place these pods; did you mean schedulerName: {SCHEDULER_NAME}?"
         )
     return question
+
+
+def _admission(manifests: Iterable[Manifest]) -> AdmissionObjects:
+    """Return what admission consults. Raise `BadManifest` for an object that the API server refuses."""
+    consulted = [one for one in manifests if one["kind"] in ADMISSION_KINDS]
+    for one in consulted:
+        if fault := object_fault(one):
+            raise BadManifest(f"the API server refuses {full_name(one)}: {fault}")
+    return AdmissionObjects(consulted)
 
 
 def _add_templates(
@@ -232,7 +243,8 @@ def _add_templates(
     if not count:
         question.notes.append(f"{name} makes no pods: its replicas, parallelism or completions are 0")
     with_pods = [one for one in templates if one.pods.count]
-    question.remarks.add(manifest, [one.pods.first(namespace)["metadata"] for one in with_pods])
+    with reading(name, fault):
+        question.remarks.add(manifest, [one.pods.first(namespace)["metadata"] for one in with_pods])
     question.templates.extend(with_pods)
     return count
 

@@ -20,6 +20,9 @@ ROOTS = (
     "V1ReplicaSet",
     "V1ReplicationController",
     "V1StatefulSet",
+    "V1LimitRange",
+    "V1PriorityClass",
+    "V1RuntimeClass",
 )
 SIMPLE = {
     "str": "text",
@@ -29,12 +32,15 @@ SIMPLE = {
     "object": "any",
     "datetime": "text",
 }
+LIMITS = ("default", "defaultRequest", "max", "maxLimitRequestRatio", "min")
 QUANTITIES = {
     ("V1ResourceRequirements", "limits"),
     ("V1ResourceRequirements", "requests"),
     ("V1VolumeResourceRequirements", "limits"),
     ("V1VolumeResourceRequirements", "requests"),
     ("V1PodSpec", "overhead"),
+    ("V1Overhead", "podFixed"),
+    *(("V1LimitRangeItem", field) for field in LIMITS),
     ("V1EmptyDirVolumeSource", "sizeLimit"),
     ("V1ResourceFieldSelector", "divisor"),
 }
