@@ -239,6 +239,24 @@ def unhonoured(labels: Mapping[str, str], annotations: Mapping[str, str], owner:
     )
 
 
+def unprepared(labels: Mapping[str, str], annotations: Mapping[str, str], of_owner: bool) -> str:
+    """Return why a pod with a quantum device isn't a part of the shared job that it asks for, "" if it is.
+
+    Admission gives each pod of a shared group a role. It leaves a pod as it is whose names clash with what it adds, or
+    that names two groups. ``of_owner`` says that the pod's controller names the group, and has several pods.
+    """
+    if annotations.get(coordination.COORDINATION_ANNOTATION) != coordination.SHARED:
+        return ""
+    if not (labels.get(names.GROUP_LABEL) or of_owner) or annotations.get(names.GROUP_SIZE_ANNOTATION) == "1":
+        return ""
+    if coordination.ROLE_ANNOTATION in annotations or coordination.DEPENDS_ON_PRODUCER in annotations:
+        return ""
+    return (
+        "it is to be part of a shared job, but admission has left it as it is, without a role: to read why, create "
+        "the pod alone with `kubectl create --dry-run=server`, correct its template and create it anew"
+    )
+
+
 def ineffective(kind: str, own: Collection[str], on_pods: Collection[str]) -> Iterator[str]:
     """Yield one sentence for each key that an object of ``kind`` has itself and the pods that it creates lack."""
     for key in sorted(TEMPLATED.intersection(own).difference(on_pods)):

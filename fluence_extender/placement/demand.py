@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from fluence_extender.model.claims import Claims
-from fluence_extender.model.coordination import COORDINATION_ANNOTATION, NAMING_OWNERS
+from fluence_extender.model.coordination import COORDINATION_ANNOTATION, NAMING_OWNERS, QPU
 from fluence_extender.model.pod import HostPort, Pod
-from fluence_extender.model.pod_keys import unhonoured
+from fluence_extender.model.pod_keys import unhonoured, unprepared
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.resources import Resources
 from fluence_extender.placement.eligibility import Signature, signature
@@ -82,7 +82,7 @@ def grouped(demands: Sequence[Demand], pins: Mapping[str, str] | None = None) ->
     return groups
 
 
-def unplannable(pods: Iterable[Pod]) -> Reason | None:
+def unplannable(pods: Collection[Pod]) -> Reason | None:
     """Return why some pods can't be planned as they are, or can't be planned yet; None if all can."""
     ports = 0
     for pod in pods:
@@ -93,7 +93,11 @@ def unplannable(pods: Iterable[Pod]) -> Reason | None:
             return Reason(ReasonCode.INVALID_REQUEST, f"pod {pod.name}: {pod.problem}")
         if COORDINATION_ANNOTATION in pod.annotations:
             owner = pod.owner.name if pod.owner is not None and pod.owner.kind in NAMING_OWNERS else ""
-            why = unhonoured(pod.labels, pod.annotations, owner)
+            why = unhonoured(pod.labels, pod.annotations, owner) or (
+                unprepared(pod.labels, pod.annotations, len(pods) > 1 and bool(owner))
+                if QPU in pod.devices
+                else ""
+            )
             if why:
                 return Reason(ReasonCode.INVALID_REQUEST, f"pod {pod.name}: {why}")
         if pod.undecided:

@@ -130,4 +130,4 @@ def together(gang: Gang, ready: list[Member], missing: int) -> tuple[list[Member
 
 def invalid(ready: Iterable[Member]) -> Reason | None:
     """Return why some pods can't be planned as they are, or can't be planned yet; None if all can."""
-    return unplannable(member.pod for member in ready)
+    return unplannable([member.pod for member in ready])

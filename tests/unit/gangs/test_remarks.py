@@ -7,8 +7,15 @@ import json
 import pytest
 
 from fluence_extender.cluster.decode.job import decode_job
+from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.gangs.reporting.remarks import NO_EFFECT, remarks_on
-from fluence_extender.model.coordination import COORDINATION_ANNOTATION, OBSERVE_LABEL, ROLE_ANNOTATION
+from fluence_extender.model.coordination import (
+    COORDINATION_ANNOTATION,
+    DEPENDS_ON_PRODUCER,
+    OBSERVE_LABEL,
+    ROLE_ANNOTATION,
+    SHARED,
+)
 from fluence_extender.model.names import DOMAIN, DURATION_ANNOTATION, GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Owner
 from fluence_extender.model.pod_keys import UNSIZED
@@ -69,6 +76,37 @@ def test_priority_class_of_a_pod_group_that_its_pods_lack_has_no_effect(
     messages = [one.message for one in w.cluster.events if one.reason == NO_EFFECT]
     assert len(messages) == told
     assert all("PodGroup g names the PriorityClass urgent, which has no effect" in one for one in messages)
+
+
+@pytest.mark.parametrize(
+    ("labels", "notes", "starts"),
+    [
+        ({GROUP_LABEL: "g"}, {}, False),
+        ({}, {}, False),
+        ({GROUP_LABEL: "g"}, {DEPENDS_ON_PRODUCER: "g-producer"}, True),
+        ({GROUP_LABEL: "g"}, {GROUP_SIZE_ANNOTATION: "1"}, True),
+    ],
+)
+def test_shared_job_that_admission_has_left_as_it_is_does_not_start(
+    labels: dict[str, str], notes: dict[str, str], starts: bool, world: MakeWorld
+) -> None:
+    """Otherwise each of its pods would take a quantum device."""
+    w = world(
+        node("n0"),
+        ResourcesFile("", "resources: [{type: qpu, name: a, count: 1}, {type: qpu, name: b, count: 1}]"),
+        scheduling=False,
+    )
+    size = {GROUP_SIZE_ANNOTATION: "2", COORDINATION_ANNOTATION: SHARED}
+    pods = [
+        w.pod(f"sweep-{number}", owner=JOB, labels=labels, annotations={**size, **notes}, devices={"qpu": 1})
+        for number in range(2)
+    ]
+    w.advance(5)
+    gangs = [one for one in w.controller.registry.gangs.values()]
+    assert [bool(one.reason and "without a role" in one.reason.text) for one in gangs] == [not starts] * len(
+        gangs
+    )
+    assert starts or not any(w.nodes_of(*pods))
 
 
 def test_pods_that_state_a_size_and_pods_of_owners_have_no_remark(world: MakeWorld) -> None:
