@@ -31,7 +31,8 @@ def asked(
     template = made["spec"]["template"]
     if duration:
         template["metadata"]["annotations"] = {DURATION_ANNOTATION: duration}
-    template["spec"]["priority"] = priority
+    if priority:
+        template["spec"]["priorityClassName"] = f"of-{priority}"
     made["metadata"]["annotations"] = annotations or {}
     return made
 

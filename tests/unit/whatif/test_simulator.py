@@ -39,7 +39,7 @@ CLASSES = [
         "metadata": {"name": f"of-{value}"},
         "value": value,
     }
-    for value in range(6)
+    for value in range(11)
 ]
 """The PriorityClasses of `high`."""
 
