@@ -40,6 +40,7 @@ OF_OTHERS = {
     "Grafana": "grafana",
     "Helm": "set-file take-ownership",
     "ingress-nginx": "auth-url",
+    "kube-scheduler": "TaintTolerationComparisonOperators",
     "kubectl-fluence": "select-backend",
     "Volcano": "volcano binpack minAvailable queue",
     "KubeRay": "preRunningDeadlineSeconds",
