@@ -122,6 +122,9 @@ def explanation(story: Item, nodes: Sequence[Item], devices: Sequence[Item], wid
     yield from (_line("note", note) for note in story.get("notes", ()))
     if story.get("position"):
         yield _line("queue", f"{story.get('queue') or 'none'}, place {story['position']} in line")
+    if times := story.get("preemptions"):
+        often = "once" if times == 1 else f"{times} times"
+        yield _line("preempted", f"{often}, last at {story['preempted']}")
     if story.get("expected_start"):
         yield _line(
             "starts",

@@ -241,6 +241,7 @@ class Evictions:
             return []
         if not eviction.counted:
             eviction.counted = True
+            gang.history.preempt()
             self._on_preempted()
         if not gang.has_nodes:
             self._places.withdraw(gang)

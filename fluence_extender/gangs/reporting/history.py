@@ -82,12 +82,23 @@ class HistoryEntry(msgspec.Struct, gc=False):
 
 
 class History(msgspec.Struct, gc=False):
-    """One gang's entries. ``noted`` counts every change of them, ``forgotten`` the dropped entries."""
+    """One gang's entries. ``noted`` counts every change of them, ``forgotten`` the dropped entries.
+
+    The gang was preempted ``preemptions`` times, at last at ``preempted`` (seconds since the epoch, 0 for never).
+    """
 
     clock: Clock = time.time
     entries: list[HistoryEntry] = msgspec.field(default_factory=list)
     noted: int = 0
     forgotten: int = 0
+    preemptions: int = 0
+    preempted: float = 0.0
+
+    def preempt(self) -> None:
+        """Count a preemption of the gang."""
+        self.preemptions += 1
+        self.preempted = self.clock()
+        self.noted += 1
 
     def note(
         self,

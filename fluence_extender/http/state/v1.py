@@ -254,6 +254,17 @@ class Gang(ApiValue):
             examples=[4],
         ),
     ]
+    preemptions: Annotated[
+        int,
+        Field(
+            description="How often it was preempted, its requeued runs included; counted since the service started.",
+            examples=[3],
+        ),
+    ]
+    preempted: Annotated[
+        datetime | None,
+        Field(description="When it was last preempted.", examples=["2026-06-30T12:00:00Z"]),
+    ]
     members: Annotated[tuple[Member, ...], Field(description="The members that exist.")]
     former: Annotated[
         tuple[str, ...],

@@ -9,6 +9,7 @@ import pytest
 
 from fluence_extender.cluster.errors import ClusterError, Conflict, Denied
 from fluence_extender.cluster.port import BINDS_FOR
+from fluence_extender.model.access import EVERYTHING
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import (
     GATE,
@@ -395,6 +396,22 @@ def test_job_that_is_not_indexed_waits_without_pods_and_starts_in_its_place(
     assert w.jobs.nodes(job) == ["n0"] * 4
     assert not w.jobs.pods(later)
     check(w)
+
+
+def test_preemptions_of_a_gang_are_counted_over_its_runs(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    victim, preemptor = preempted(w)
+    finish(w, preemptor)
+    assert w.jobs.nodes(victim) == ["n0"] * 4
+    w.jobs.submit("next", 4, priority=10)
+    settle(w)
+    story = w.state.gang("default", "low", "", EVERYTHING)
+    assert story is not None
+    assert story.item.preemptions == 2
+    assert story.item.preempted is not None
+    other = w.state.gang("default", "next", "", EVERYTHING)
+    assert other is not None
+    assert (other.item.preemptions, other.item.preempted) == (0, None)
 
 
 @pytest.mark.parametrize("restarted", [False, True])

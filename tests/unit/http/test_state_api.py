@@ -44,6 +44,8 @@ async def test_gangs_are_shown_with_their_members(api: httpx.AsyncClient) -> Non
         "queue": "physics",
         "user": "grace",
         "position": 2,
+        "preemptions": 0,
+        "preempted": None,
         "former": [],
         "quantum": None,
         "members": [

@@ -29,6 +29,14 @@ def answer(reason: Reason, *asks: dict[str, Any]) -> dict[str, str]:
     return {line[2:12].strip(): line[12:] for line in lines}
 
 
+@pytest.mark.parametrize(("times", "said"), [(0, []), (1, ["once"]), (3, ["3 times"])])
+def test_preemptions_are_told_with_the_last_time(times: int, said: list[str]) -> None:
+    story = {**STORY, "preemptions": times, "preempted": "2026-06-30T12:00:00Z"}
+    lines = [line.strip() for line in explanation(story, [], [], False)]
+    told = [f"preempted {often}, last at 2026-06-30T12:00:00Z" for often in said]
+    assert [line for line in lines if line.startswith("preempted")] == told
+
+
 def ask(members: int, **requests: float) -> dict[str, Any]:
     return {"members": members, "requests": {"pods": 1, **requests}, "devices": {}, "requires": {}}
 
