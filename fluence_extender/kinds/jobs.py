@@ -19,6 +19,7 @@ from fluence_extender.kinds.pod_sets import (
 )
 from fluence_extender.model.names import (
     COMPLETION_INDEX,
+    HOSTNAME,
     JOB_INDEX,
     JOB_NAME,
     JOB_SET_NAME,
@@ -31,8 +32,6 @@ from fluence_extender.model.names import (
 COMPLETION_INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 EARLIER_JOB_NAME = "job-name"
 """The label of a Job's name before it had a domain. Both are on each pod."""
-
-HOSTNAME = "kubernetes.io/hostname"
 
 
 def job_pods(job: Json) -> Iterator[PodSet]:

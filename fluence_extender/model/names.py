@@ -152,6 +152,9 @@ ZONE = "topology.kubernetes.io/zone"
 JOB_NAME = "batch.kubernetes.io/job-name"
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 POD_INDEX = "apps.kubernetes.io/pod-index"
+HOSTNAME = "kubernetes.io/hostname"
+"""The label by which each node has a name of its own."""
+
 LONGEST_LABEL = 63
 """Characters in a label's value at most (Kubernetes API conventions)."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import NamedTuple
 
 from fluence_extender.model.claims import ClaimSpec
@@ -49,11 +50,29 @@ class NodeTerm:
 
 
 class HostPort(NamedTuple):
-    """A port that the pod takes on the node itself. It is a tuple, because tuples are hashed and compared fast."""
+    """A port that the pod takes on the node itself. It is a tuple, because tuples are hashed and compared fast.
+
+    Pods whose required anti-affinity keeps each other off a node exclude each other like pods with one port. Port 0 of
+    a protocol that names the rule stands for that (`alone_on_node`).
+    """
 
     port: int
     protocol: str = "TCP"
     host_ip: str = "0.0.0.0"
+
+    @property
+    def text(self) -> str:
+        """What a node lacks on which it is taken."""
+        return (
+            f"host port {self.port}"
+            if self.port
+            else "nodes without another such pod (required podAntiAffinity)"
+        )
+
+
+def alone_on_node(rule: str) -> HostPort:
+    """Return what stands for a rule that each pod which obeys it needs a node without another one."""
+    return HostPort(0, f"alone {blake2b(rule.encode(), digest_size=12).hexdigest()}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,7 +201,7 @@ class _TakenPorts:
                 break
             if index is None:
                 index = self._indexes[row] = PortIndex([(row, self._ports[row])])
-            found[row] = tuple(f"host port {one.port}" for one in wanted if index.clashing((one,)))
+            found[row] = tuple(one.text for one in wanted if index.clashing((one,)))
         return found
 
 

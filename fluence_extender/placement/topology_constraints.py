@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fluence_extender.model.names import (
+    HOSTNAME,
     JOB_NAME,
     TOPOLOGY_PREFERRED_ANNOTATION,
     TOPOLOGY_REQUIRED_ANNOTATION,
@@ -18,7 +19,6 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.pod import Pod
 from fluence_extender.placement.ranks import ROLES, index, owner_index
-from fluence_extender.placement.topology import HOSTNAME
 
 FLUX_K8S = "jobspec"
 KUEUE = "kueue.x-k8s.io/"

@@ -54,7 +54,14 @@ from fluence_extender.model.submission import NOTHING_SAID, QUEUE_LABELS, Submis
 from fluence_extender.model.workload import CoschedulingGroup, PodGroup, Workload
 from fluence_extender.placement.demand import Demand
 from fluence_extender.whatif.documents import Manifest, NothingToSimulate, TooManyPods, as_json, reading
-from fluence_extender.whatif.remarks import Remarks, chosen_node, full_name, later_pods, unjudged
+from fluence_extender.whatif.remarks import (
+    CLUSTER_WIDE,
+    Remarks,
+    chosen_node,
+    full_name,
+    later_pods,
+    unjudged,
+)
 from fluence_extender.whatif.roles import Roles
 from fluence_extender.whatif.trials import PodTrial, Template
 
@@ -159,6 +166,8 @@ def namespaces_of(manifests: Iterable[Manifest], namespace: str) -> list[str]:
     """Return the namespaces of the objects; an object without one counts as in ``namespace``. Raise `BadManifest`."""
     found: dict[str, None] = {}
     for manifest in manifests:
+        if manifest["kind"] in CLUSTER_WIDE:
+            continue
         meta = manifest.get("metadata") or {}
         named = (meta.get("namespace") or namespace) if isinstance(meta, dict) else namespace
         if not isinstance(named, str):
@@ -262,13 +271,13 @@ def requested_gangs(
     remarks = question.remarks
     space, pods, refusals = _Space(), list[Pod](), dict[str, str]()
     for template, trial in zip(question.templates, trials, strict=True):
-        for text in (*trial.notes, *unjudged(trial.added)):
-            remarks.add_text(text, template.owner)
         with reading(template.owner):
-            for pod in _pods(template, trial, len(pods), space):
-                pods.append(pod)
-                if trial.refusal:
-                    refusals[pod.uid] = trial.refusal
+            made = list(_pods(template, trial, len(pods), space))
+            for text in (*trial.notes, *unjudged(trial.added["spec"], made[0])):
+                remarks.add_text(text, template.owner)
+            pods.extend(made)
+            if trial.refusal:
+                refusals.update((pod.uid, trial.refusal) for pod in made)
     gangs = _gangs(pods, index)
     for gang in gangs:
         refused = next(filter(None, (refusals.get(pod.uid) for pod in gang.pods)), "")

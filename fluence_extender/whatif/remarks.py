@@ -97,12 +97,16 @@ def _keys(value: object) -> list[str]:
     return [str(key) for key in value] if isinstance(value, dict) else []
 
 
-def unjudged(pod: Mapping[str, Any]) -> Iterator[str]:
+def unjudged(spec: Mapping[str, Any], pod: Pod) -> Iterator[str]:
     """Yield what kube-scheduler will judge about a pod that a simulation doesn't."""
-    spec = pod["spec"]
     affinity = spec.get("affinity") or {}
-    required = "requiredDuringSchedulingIgnoredDuringExecution"
-    among = [kind for kind in ("podAffinity", "podAntiAffinity") if (affinity.get(kind) or {}).get(required)]
+    terms = {
+        kind: len((affinity.get(kind) or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or ())
+        for kind in ("podAffinity", "podAntiAffinity")
+    }
+    # Those that keep equal pods off each other's nodes are planned.
+    terms["podAntiAffinity"] -= sum(1 for one in pod.host_ports if not one.port)
+    among = [kind for kind, count in terms.items() if count]
     if among:
         yield f"its required {' and '.join(among)} isn't simulated: kube-scheduler may refuse these nodes"
     spread = spec.get("topologySpreadConstraints") or ()

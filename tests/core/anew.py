@@ -20,6 +20,7 @@ from fluence_extender.gangs.execution.actions import (
     Steer,
 )
 from fluence_extender.gangs.queue.book import AFTER_BLOCKED, BEYOND_DEPTH, BLOCKED
+from fluence_extender.gangs.queue.turns import waits
 from fluence_extender.model.queue import PolicyName
 from fluence_extender.model.reason import Reason, ReasonCode
 from tests.core.values import SEAL
@@ -47,12 +48,13 @@ class Standing:
 
 def standing(core: Controller) -> Standing:
     """Return what the queue of a core is now."""
-    line = core.queue.line()
+    # Gangs that no turn helps stand in no line, but others may keep them from being tried after a restart.
+    waiting = sorted(filter(waits, core.registry.gangs.values()), key=core.queue.turns.of)
     policy = core.queue.settings.policy
     all_tried = policy.policy is not PolicyName.FCFS and policy.queue_depth is None
     return Standing(
-        [str(one.gang) for one in line],
-        {str(one.gang): _why(one.reason, all_tried) for one in line},
+        [str(gang.key) for gang in waiting],
+        {str(gang.key): _why(gang.reason, all_tried) for gang in waiting},
         {
             str(key): sorted(one.assignment.node for one in gang.alive() if one.assignment is not None)
             for key, gang in core.registry.gangs.items()

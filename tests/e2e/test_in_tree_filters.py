@@ -14,9 +14,9 @@ HOST = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 
 
-def apart(group: str) -> Manifest:
-    """Required anti-affinity of a group's members by host."""
-    term = {"labelSelector": {"matchLabels": {GROUP_LABEL: group}}, "topologyKey": HOST}
+def apart(group: str, key: str = HOST) -> Manifest:
+    """Required anti-affinity of a group's members by host or another label of nodes."""
+    term = {"labelSelector": {"matchLabels": {GROUP_LABEL: group}}, "topologyKey": key}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
@@ -48,12 +48,25 @@ def test_members_spread_over_zones(fluence: Fluence, namespace: Namespace, own_n
     assert Counter(zone[node_of(one)] for one in pods) == {"a": 2, "b": 2}
 
 
-def test_members_for_which_there_are_too_few_nodes_say_so_and_bind_nobody(
+def test_gang_for_which_there_are_too_few_nodes_holds_nothing_and_says_so(
     fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
 ) -> None:
     own_nodes(2, cpu="4")
     namespace.create(*gang("apart", 3, cpu="1", affinity=apart("apart")))
+    short = "short of nodes without another such pod (required podAntiAffinity)"
+    told = f"unsatisfiable: 2 of 3 members would fit if nothing else ran, {short}"
+    fluence.wait_for_reason(namespace.name, "apart", told)
+    assert not fluence.allocations(namespace.name)
+
+
+def test_members_for_which_there_are_too_few_zones_say_so_and_bind_nobody(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
+) -> None:
+    for label in ("a", "b"):
+        own_nodes(1, prefix=label, cpu="4", labels={ZONE: label})
+    namespace.create(*gang("apart", 3, cpu="1", affinity=apart("apart", ZONE)))
     told = "kube-scheduler's own filters refused a member"
-    found = fluence.wait_for_reason(namespace.name, "apart", told, timeout=600)
+    found = fluence.wait_for_reason(namespace.name, "apart", told, timeout=60)
     assert "InterPodAffinity on " in found["reason"]
+    assert not fluence.allocations(namespace.name)
     assert not [one for one in namespace.pods() if node_of(one)]

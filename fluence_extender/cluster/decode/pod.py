@@ -8,7 +8,7 @@ slot.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypedDict
 
 import msgspec
@@ -25,6 +25,7 @@ from fluence_extender.cluster.decode.objects import (
 from fluence_extender.model.names import (
     ASKS_FOR_NODES,
     DEFAULT_SCHEDULER,
+    HOSTNAME,
     MARKS,
     PINNED_ANNOTATION,
     REQUIRE_PREFIX,
@@ -37,9 +38,11 @@ from fluence_extender.model.pod import (
     Owner,
     Pod,
     Requirement,
+    alone_on_node,
 )
 from fluence_extender.model.requests import SPEC_FIELDS, STATUS_FIELDS, effective_requests
 from fluence_extender.model.resources import PODS, Resources
+from fluence_extender.model.selectors import holds
 from fluence_extender.model.taints import Toleration
 
 UNREADABLE = Resources({PODS: 1})
@@ -134,6 +137,9 @@ class PodAffinityTerm(msgspec.Struct):
     selector: LabelSelector | None = msgspec.field(name="labelSelector", default=None)
     namespaces: list[str] | None = None
     namespace_selector: dict[str, Any] | None = msgspec.field(name="namespaceSelector", default=None)
+    topology_key: str = msgspec.field(name="topologyKey", default="")
+    match_keys: list[str] | None = msgspec.field(name="matchLabelKeys", default=None)
+    mismatch_keys: list[str] | None = msgspec.field(name="mismatchLabelKeys", default=None)
 
 
 class PodAffinity(msgspec.Struct):
@@ -285,7 +291,7 @@ def decode_pod(raw: bytes) -> Pod:
     if fault:
         report_unreadable("Pod", meta, fault)
     tolerations, (node_selector, contradiction) = spec.get("tolerations") or (), _node_selector(spec)
-    affinity, host_ports = _node_affinity(spec.get("affinity")), _host_ports(spec)
+    affinity, host_ports = _node_affinity(spec.get("affinity")), _host_ports(spec, meta)
     near = _pod_affinity(spec, meta.namespace)
     rules = len(tolerations) + len(node_selector) + sum(map(len, near))
     if excess := _excess(rules, affinity, host_ports, annotations):
@@ -505,8 +511,11 @@ def _marked(spec: PodSpec) -> bool:
     return False
 
 
-def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
-    """Return the host ports of containers and sidecars, as kube-scheduler's NodePorts counts them."""
+def _host_ports(spec: PodSpec, meta: Metadata) -> tuple[HostPort, ...]:
+    """Return the host ports of containers and sidecars, as kube-scheduler's NodePorts counts them.
+
+    What stands for required anti-affinity among equal pods comes after them.
+    """
     ports: list[HostPort] = []
     sidecars = (c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always")
     for container in (*(spec.get("containers") or ()), *sidecars):
@@ -514,4 +523,23 @@ def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
             number = port.get("hostPort")
             if number:
                 ports.append(HostPort(number, port.get("protocol") or "TCP", port.get("hostIP") or "0.0.0.0"))
-    return tuple(ports)
+    return (*ports, *_apart_from_its_like(spec, meta))
+
+
+def _apart_from_its_like(spec: PodSpec, meta: Metadata) -> Iterator[HostPort]:
+    """Yield what stands for each term of required anti-affinity by node that selects the pod itself.
+
+    Two pods of a namespace with the same such term exclude each other, whatever else kube-scheduler decides.
+    """
+    affinity = spec.get("affinity")
+    terms = affinity.apart.required if affinity is not None and affinity.apart is not None else None
+    for term in terms or ():
+        selector = term.selector
+        elsewhere = term.namespaces or term.namespace_selector is not None
+        if selector is None or elsewhere or term.topology_key != HOSTNAME:
+            continue
+        if term.match_keys or term.mismatch_keys:
+            continue
+        rules = selector.requirements
+        if all(holds(rule, meta.labels or {}) for rule in rules):
+            yield alone_on_node(f"{meta.namespace} {sorted(map(repr, rules))}")

@@ -31,12 +31,14 @@ class Limits:
     """Refusals within this time of each other are one attempt."""
 
     replans: int = 6
+    replanned_for: float = 15.0
     rest: float = 30.0
     longest_refused_rest: float = 240.0
     """When a gang rests, and for how long: for ``rest``, after ``replans`` changes of plan in a row.
 
-    Each member beyond the first allows one more change. Each rest is twice as long as the one before, up to this limit,
-    but ends early when a node changes.
+    Each member beyond the first allows one more change, but all changes have to come within ``replanned_for`` seconds,
+    because the gang holds its places meanwhile. Each rest is twice as long as the one before, up to this limit, but
+    ends early when a node changes. The time for changes grows likewise, so a gang that needs many has it in the end.
     """
 
     unasked: float = 45.0

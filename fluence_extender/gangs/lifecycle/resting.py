@@ -81,12 +81,14 @@ class Resting:
 
     def after_refusal(self, gang: Gang, member: Member, now: float) -> None:
         """Find another place for a member whose node is barred for it now, or let the gang rest."""
-        rest = gang.rest = replace(gang.rest, replans=gang.rest.replans + 1)
+        first = gang.rest.replanned if gang.rest.replans else now
+        rest = gang.rest = replace(gang.rest, replans=gang.rest.replans + 1, replanned=first)
         gang.barrier.doubt()
-        if rest.replans < self._limits.replans + len(gang.members):
+        refused = rest.refused + 1
+        patience = back_off(self._limits.replanned_for, refused, self._limits.longest_refused_rest)
+        if rest.replans < self._limits.replans + len(gang.members) and now < first + patience:
             self._places.replan_apart(gang, member)
             return
-        refused = rest.refused + 1
         until = now + back_off(self._limits.rest, refused, self._limits.longest_refused_rest)
         gang.rest = replace(rest, replans=0, refused=refused, until=until)
         self._registry.dirty.add(gang.key)

@@ -10,6 +10,7 @@ import pytest
 from fluence_extender.cluster.decode.node import decode_node, decode_resources_file
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.port import ResourcesFile
+from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.model.names import KEEPING, KEPT_ANNOTATION
 from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Requirement
 from fluence_extender.model.resources import NOTHING, Resources
@@ -417,3 +418,35 @@ def test_pod_that_its_kubelet_did_not_admit_is_rejected(
     status = {"phase": phase, "reason": reason, "message": message}
     pod = decode_pod(pod_body({"containers": []}, status))
     assert (pod.rejection, pod.rejected) == (rejection, bool(rejection))
+
+
+def apart(namespace: str = "default", app: str = "a", **term: object) -> tuple[HostPort, ...]:
+    """What a pod can't share a node with, for a term of required anti-affinity."""
+    rule = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "kubernetes.io/hostname", **term}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [rule]}}
+    meta = {"namespace": namespace, "name": "p", "uid": "u", "labels": {"app": app}}
+    return decode_pod(json.dumps({"metadata": meta, "spec": {"affinity": affinity}}).encode()).host_ports
+
+
+def test_pods_of_one_rule_that_selects_them_share_no_node() -> None:
+    expressions = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["a"]}]}
+    assert ports_clash(apart(), apart())
+    assert ports_clash(apart(), apart(labelSelector=expressions))
+    assert not ports_clash(apart(), apart(namespace="other"))
+    assert not ports_clash(apart(), apart(labelSelector={}))
+    assert not ports_clash(apart(), (HostPort(8080),))
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        {"topologyKey": "topology.kubernetes.io/zone"},
+        {"namespaces": ["other"]},
+        {"namespaceSelector": {}},
+        {"labelSelector": None},
+        {"labelSelector": {"matchLabels": {"app": "b"}}},
+        {"matchLabelKeys": ["pod-template-hash"]},
+    ],
+)
+def test_rules_that_keep_other_pods_away_are_left_to_kube_scheduler(term: dict[str, object]) -> None:
+    assert apart(**term) == ()

@@ -246,7 +246,7 @@ def question(expression: str) -> bytes:
         "metadata": {"name": "p"},
         "spec": {
             "schedulerName": "fluence",
-            "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+            "containers": [{"name": "c", "image": "none", "resources": {"requests": {"cpu": "1"}}}],
             "resourceClaims": [{"name": "c", "resourceClaimTemplateName": "t"}],
         },
     }

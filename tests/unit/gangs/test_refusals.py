@@ -120,6 +120,26 @@ def test_gang_refused_over_and_over_rests_and_says_so(world: MakeWorld) -> None:
     assert w.now(one).nominated == "n3"
 
 
+def test_gang_of_many_that_is_refused_gives_its_room_back_within_seconds(world: MakeWorld) -> None:
+    w = world(*(node(f"n{number}", 20_000) for number in range(40)), scheduling=False)
+    pods = gang(w, "g", *([1000] * 30))
+    later = gang(w, "later", *([1000] * 4))
+    w.advance(1)
+    began = w.loop.time()
+    while not w.gang("g").rest.refused:
+        fail(w, pods[0])
+        assert w.loop.time() < began + 25
+    assert not any(w.now(one).nominated for one in pods)
+    assert "kube-scheduler's own filters refused a member" in str(w.gang("g").reason)
+    assert all(w.now(one).nominated for one in later)
+    # Next time it gets twice as long.
+    w.advance(w.gang("g").rest.until - w.loop.time() + 1)
+    again = w.loop.time()
+    while w.gang("g").rest.refused < 2:
+        fail(w, pods[0])
+    assert 25 < w.loop.time() - again < 45
+
+
 RESTING = Limits(replans=1, rest=50.0, barred_for=10.0, longest_refused_rest=150.0, unasked=10_000.0)
 
 

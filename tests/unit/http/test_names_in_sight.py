@@ -181,8 +181,14 @@ def wanted(namespace: str, priority: int, cpu: str = "3500m", **limits: str) -> 
     """Return a Job to ask about."""
     made = job(f"{namespace}-wanted", 1, cpu, limits=limits)
     made["metadata"]["namespace"] = namespace
-    made["spec"]["template"]["spec"]["priority"] = priority
+    if priority:
+        made["spec"]["template"]["spec"]["priorityClassName"] = f"of-{priority}"
     return made
+
+
+CLASSES = [
+    {"kind": "PriorityClass", "metadata": {"name": f"of-{value}"}, "value": value} for value in (5, 20)
+]
 
 
 async def read(w: World, caller: str, *seen: str) -> Iterator[str]:
@@ -209,7 +215,7 @@ async def read(w: World, caller: str, *seen: str) -> Iterator[str]:
             answer = await client.get(f"/v1/{path}")
             assert answer.status_code == 200, (path, answer.text)
             found.append(answer.text)
-        for question_ in ([wanted(one, priority)] for one in seen for priority in (0, 5, 20)):
+        for question_ in ([*CLASSES, wanted(one, priority)] for one in seen for priority in (0, 5, 20)):
             answer = await client.post("/v1/simulate", content=json.dumps(question_))
             assert answer.status_code == 200, answer.text
             found.append(answer.text)
