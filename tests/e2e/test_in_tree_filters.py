@@ -66,7 +66,7 @@ def test_members_for_which_there_are_too_few_zones_say_so_and_bind_nobody(
         own_nodes(1, prefix=label, cpu="4", labels={ZONE: label})
     namespace.create(*gang("apart", 3, cpu="1", affinity=apart("apart", ZONE)))
     told = "kube-scheduler's own filters refused a member"
-    found = fluence.wait_for_reason(namespace.name, "apart", told, timeout=60)
+    found = fluence.wait_for_reason(namespace.name, "apart", told, timeout=180)
     assert "InterPodAffinity on " in found["reason"]
     assert not fluence.allocations(namespace.name)
     assert not [one for one in namespace.pods() if node_of(one)]

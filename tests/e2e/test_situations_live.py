@@ -34,6 +34,7 @@ SERVED = {"Job", "CronJob", "Deployment", "StatefulSet", "Pod", "LimitRange"}
 UNLIKE = {
     "stateful-set-with-claims": "nothing provides the volumes",
     "cron-job": "its time doesn't come",
+    "anti-affinity-by-zone": "all nodes are in one zone",
     "pod-with-a-node": "no scheduler is asked",
     "example-09-default-scheduler": "its scheduler doesn't run here",
     "example-quantum-02-shared-gang": "nobody submits its task here",
