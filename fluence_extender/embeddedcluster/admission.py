@@ -20,6 +20,7 @@ from fluence_extender.webhook.contract import AdmissionRequest, Context, Json, O
 from fluence_extender.webhook.draft import Draft
 from fluence_extender.webhook.handlers import HANDLERS
 from fluence_extender.webhook.mutate import is_ours, mutate
+from fluence_extender.webhook.notes import with_note
 from fluence_extender.whatif.documents import as_json
 
 NO_OBJECTS = AdmissionObjects()
@@ -59,8 +60,9 @@ def admitted(
     if waits and not node:
         draft.add_gate(GATE)
     request = AdmissionRequest(namespace=pod["metadata"]["namespace"], name=pod["metadata"]["name"])
-    outcome = mutate(draft.object, request, tuple(HANDLERS), Context(resources=resources))
-    draft = Draft(outcome.pod or draft.object)
+    changed = draft.object
+    outcome = with_note(changed, mutate(changed, request, tuple(HANDLERS), Context(resources=resources)))
+    draft = Draft(outcome.pod or changed)
     if waits:
         mark(draft, always=not node and is_placed(pod))
     if node:

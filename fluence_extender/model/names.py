@@ -66,6 +66,12 @@ ALLOCATION_ANNOTATION = f"{DOMAIN}/allocation"
 # Written by admission when an object is created: the name of the user who created it.
 USER_ANNOTATION = f"{DOMAIN}/submitted-by"
 
+# Written by the webhook: what it warns of, for users whose pods a controller creates; and how the text begins on a pod
+# that it hasn't prepared.
+WARNING_ANNOTATION = f"{DOMAIN}/warning"
+LONGEST_WARNING = 400
+LEFT_AS_IT_IS = "fluence left the pod as it is: "
+
 # Written when the pod is ungated: the planned node. The pod is confined to it and to the spare nodes of `pins.SPARES`.
 PINNED_ANNOTATION = f"{DOMAIN}/pinned-to"
 

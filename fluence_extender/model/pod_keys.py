@@ -50,6 +50,7 @@ WRITTEN = frozenset(
         names.ALLOCATION_ANNOTATION,
         names.PINNED_ANNOTATION,
         names.USER_ANNOTATION,
+        names.WARNING_ANNOTATION,
         names.PLACED_ANNOTATION,
         names.MET_ANNOTATION,
         names.NODES_ANNOTATION,
@@ -239,15 +240,19 @@ def unhonoured(labels: Mapping[str, str], annotations: Mapping[str, str], owner:
     )
 
 
-def unprepared(labels: Mapping[str, str], annotations: Mapping[str, str], of_owner: bool) -> str:
+def unprepared(labels: Mapping[str, str], annotations: Mapping[str, str], several: bool, owner: str) -> str:
     """Return why a pod with a quantum device isn't a part of the shared job that it asks for, "" if it is.
 
-    Admission gives each pod of a shared group a role. It leaves a pod as it is whose names clash with what it adds, or
-    that names two groups. ``of_owner`` says that the pod's controller names the group, and has several pods.
+    Admission gives each pod of a shared group a role. It leaves a pod as it is whose names clash with what it adds,
+    or that names two groups. ``owner`` is the controller if it names the group, and ``several`` whether the gang
+    has other pods. The pods of a Job without indexes are gangs of one, and only the webhook's warning says which of
+    them lack a role.
     """
     if annotations.get(coordination.COORDINATION_ANNOTATION) != coordination.SHARED:
         return ""
-    if not (labels.get(names.GROUP_LABEL) or of_owner) or annotations.get(names.GROUP_SIZE_ANNOTATION) == "1":
+    left = annotations.get(names.WARNING_ANNOTATION, "").startswith(names.LEFT_AS_IT_IS)
+    grouped = labels.get(names.GROUP_LABEL) or (owner and (several or left))
+    if not grouped or annotations.get(names.GROUP_SIZE_ANNOTATION) == "1":
         return ""
     if coordination.ROLE_ANNOTATION in annotations or coordination.DEPENDS_ON_PRODUCER in annotations:
         return ""

@@ -94,9 +94,7 @@ def unplannable(pods: Collection[Pod]) -> Reason | None:
         if COORDINATION_ANNOTATION in pod.annotations:
             owner = pod.owner.name if pod.owner is not None and pod.owner.kind in NAMING_OWNERS else ""
             why = unhonoured(pod.labels, pod.annotations, owner) or (
-                unprepared(pod.labels, pod.annotations, len(pods) > 1 and bool(owner))
-                if QPU in pod.devices
-                else ""
+                unprepared(pod.labels, pod.annotations, len(pods) > 1, owner) if QPU in pod.devices else ""
             )
             if why:
                 return Reason(ReasonCode.INVALID_REQUEST, f"pod {pod.name}: {why}")

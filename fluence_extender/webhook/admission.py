@@ -8,6 +8,7 @@ it creates nothing in a user's namespace: objects that a pod needs are created o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
@@ -25,6 +26,7 @@ from fluence_extender.webhook.declaration import NUMBERED, UNDECIDED, PodDeclara
 from fluence_extender.webhook.limit_ranges import Bounds
 from fluence_extender.webhook.metrics import ReviewResult
 from fluence_extender.webhook.mutate import concerns, is_shared_by_its_job, mutate, settle_role
+from fluence_extender.webhook.notes import with_note
 from fluence_extender.webhook.review import Review, encode_answer, read_review
 
 log = structlog.get_logger(__name__)
@@ -67,7 +69,12 @@ class Admission:
                 f"fluence admitted the pod as it is, because of an internal error ({type(error).__name__}): "
                 "see the webhook's log"
             )
-            return encode_answer(request.uid, Outcome(warnings=(warning,))), ReviewResult.FAILED, 1
+            outcome = Outcome(warnings=(warning,))
+            # The same error may come again, and without its note the pod must still be admitted.
+            with suppress(Exception):
+                if review.pod is not None and concerns(review.pod, request):
+                    outcome = with_note(review.pod, outcome)
+            return encode_answer(request.uid, outcome), ReviewResult.FAILED, 1
 
     async def _outcome(self, review: Review) -> tuple[ReviewResult, Outcome]:
         if review.pod is None:
@@ -78,7 +85,8 @@ class Admission:
         if declared is not None:
             request = await look_up(declared, request, self._handlers, self._lookups)
         outcome = mutate(pod, request, self._handlers, context, declared)
-        return ReviewResult.PATCHED if outcome.patch else ReviewResult.UNCHANGED, outcome
+        result = ReviewResult.PATCHED if outcome.patch else ReviewResult.UNCHANGED
+        return result, with_note(pod, outcome)
 
 
 def _declared(pod: Json, request: AdmissionRequest) -> PodDeclaration | None:

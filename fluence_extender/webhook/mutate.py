@@ -16,7 +16,7 @@ from fluence_extender.model.coordination import (
     ROLE_ANNOTATION,
     producer_group,
 )
-from fluence_extender.model.names import SCHEDULER_NAME
+from fluence_extender.model.names import LEFT_AS_IT_IS, SCHEDULER_NAME
 from fluence_extender.webhook.contract import AdmissionRequest, Context, Json, Outcome
 from fluence_extender.webhook.declaration import NUMBERED, UNDECIDED, PodDeclaration, Unfit, read_declaration
 from fluence_extender.webhook.draft import Draft
@@ -122,7 +122,7 @@ def _warn_of_name_clash(
 
 
 def _not_patched(why: str) -> str:
-    return f"fluence left the pod as it is: {why}"
+    return f"{LEFT_AS_IT_IS}{why}"
 
 
 def _producer_unknown(group: str, why: str) -> str:

@@ -21,6 +21,7 @@ from fluence_extender.model.coordination import COORDINATION_ANNOTATION, ROLE_AN
 from fluence_extender.model.names import (
     GROUP_LABEL,
     GROUP_SIZE_ANNOTATION,
+    WARNING_ANNOTATION,
     WEBHOOK_NAME,
 )
 from fluence_extender.webhook.registration import PATH
@@ -174,6 +175,7 @@ def test_pod_that_says_what_can_not_be_is_admitted_as_it_is_and_kubectl_says_why
     stored = json.loads(warned.stdout)
     assert "env" not in stored["spec"]["containers"][0]
     assert stored["metadata"]["labels"] == labels
+    assert told in stored["metadata"]["annotations"][WARNING_ANNOTATION]
 
 
 def test_row_64_server_side_dry_run_makes_nothing(admission: Admission, namespace: Namespace) -> None:

@@ -1,7 +1,7 @@
 """Reports labels and annotations that have no effect.
 
 Admission warns the client that creates a pod. For most pods that is a controller, which drops the warning. So the state
-API and one Event on the owner of the pods have the same sentences.
+API and one Event on the owner of the pods have the same sentences. What only the webhook can know it writes on the pod.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.model.coordination import QPU
 from fluence_extender.model.gang import Convention
 from fluence_extender.model.hints import Hints
-from fluence_extender.model.names import GROUP_LABEL
+from fluence_extender.model.names import GROUP_LABEL, LONGEST_WARNING, WARNING_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.pod_keys import (
     NO_SUCH_KEY,
@@ -50,7 +50,8 @@ def remarks_on(
 ) -> tuple[str, ...]:
     """Return one sentence for each label or annotation of the gang's members that has no effect, or that is missing.
 
-    The durations that their Jobs state count, too. There are ``most`` sentences; ``instead`` is as in `remarks`.
+    What admission warned of and the durations that their Jobs state count, too. There are ``most`` sentences;
+    ``instead`` is as in `remarks`.
     """
     found: dict[str, None] = {}
     living = sorted(gang.alive(), key=lambda member: member.pod.name)
@@ -60,6 +61,8 @@ def remarks_on(
         if same and before is not None and before.owner == pod.owner and before.group == pod.group:
             continue
         before = pod
+        if warning := pod.annotations.get(WARNING_ANNOTATION):
+            found[warning[:LONGEST_WARNING]] = None
         found.update(dict.fromkeys(missing_on(pod, gang.key.convention, gang.size)))
         found.update(dict.fromkeys(islice(remarks(pod.labels, pod.annotations, instead), most)))
         grouped = bool(pod.labels.get(GROUP_LABEL)) or pod.owner is not None

@@ -8,7 +8,9 @@ import pytest
 
 from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.port import ResourcesFile
+from fluence_extender.embeddedcluster.admission import admit
 from fluence_extender.gangs.reporting.remarks import NO_EFFECT, remarks_on
+from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.model.coordination import (
     COORDINATION_ANNOTATION,
     DEPENDS_ON_PRODUCER,
@@ -16,7 +18,17 @@ from fluence_extender.model.coordination import (
     ROLE_ANNOTATION,
     SHARED,
 )
-from fluence_extender.model.names import DOMAIN, DURATION_ANNOTATION, GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.names import (
+    COSCHEDULING_GROUP,
+    DOMAIN,
+    DURATION_ANNOTATION,
+    GROUP_LABEL,
+    GROUP_SIZE_ANNOTATION,
+    LEFT_AS_IT_IS,
+    LONGEST_WARNING,
+    SCHEDULER_NAME,
+    WARNING_ANNOTATION,
+)
 from fluence_extender.model.pod import Owner
 from fluence_extender.model.pod_keys import UNSIZED
 from fluence_extender.model.reason import ReasonCode
@@ -107,6 +119,52 @@ def test_shared_job_that_admission_has_left_as_it_is_does_not_start(
         gangs
     )
     assert starts or not any(w.nodes_of(*pods))
+
+
+def test_pods_of_a_shared_job_without_indexes_that_admission_has_left_do_not_start(world: MakeWorld) -> None:
+    """Each of them is a gang of one, as is the pod of a shared Job that has one pod and needs no role."""
+    w = world(
+        node("n0"),
+        ResourcesFile("", "resources: [{type: qpu, name: a, count: 3}]"),
+        scheduling=False,
+    )
+    shared = {COORDINATION_ANNOTATION: SHARED}
+    left = {**shared, WARNING_ANNOTATION: f"{LEFT_AS_IT_IS}container 'fluence-stage' exists twice"}
+    pods = [w.pod(f"sweep-{number}", owner=JOB, annotations=left, devices={"qpu": 1}) for number in range(2)]
+    alone = w.pod("alone-0", owner=Owner("Job", "alone", "uid-alone", "batch/v1"), annotations=shared)
+    w.advance(5)
+    reasons = [w.gang(pod.name).reason for pod in pods]
+    assert ["without a role" in (reason.text if reason else "") for reason in reasons] == [True, True]
+    reason = w.gang(alone.name).reason
+    assert reason is None or "without a role" not in reason.text
+
+
+def test_what_the_webhook_warns_of_is_told_on_the_job_and_in_the_notes(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": JOB.name, "uid": JOB.uid, "controller": True}
+    metadata = {
+        "name": "sweep-0",
+        "namespace": "ns",
+        "labels": {GROUP_LABEL: "one", COSCHEDULING_GROUP: "two"},
+        "ownerReferences": [owner],
+    }
+    spec = {"schedulerName": SCHEDULER_NAME, "containers": [{"name": "main"}]}
+    made = admit({"metadata": metadata, "spec": spec}, parse_resources(""))
+    w.pod("sweep-0", owner=JOB, labels=dict(made.labels), annotations=dict(made.annotations))
+    w.advance(5)
+    (told,) = [event for event in w.cluster.events if event.reason == NO_EFFECT]
+    assert (told.regarding.kind, told.regarding.name) == ("Job", JOB.name)
+    assert f"label {GROUP_LABEL} names group 'one'" in told.message
+    (gang,) = w.controller.registry.gangs.values()
+    (note,) = remarks_on(gang, w.controller.registry.workloads)
+    assert note in told.message
+
+
+def test_a_forged_warning_is_told_at_no_more_than_its_length(world: MakeWorld) -> None:
+    w = world(node("n0"), scheduling=False)
+    w.pod("sweep-0", owner=JOB, annotations={WARNING_ANNOTATION: "x" * 200_000})
+    w.advance(5)
+    assert remarks_on(w.gang("sweep-0"), w.controller.registry.workloads) == ("x" * LONGEST_WARNING,)
 
 
 def test_pods_that_state_a_size_and_pods_of_owners_have_no_remark(world: MakeWorld) -> None:

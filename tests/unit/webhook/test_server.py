@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -9,11 +10,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import httpx
+import jsonpatch
 import pytest
 
 from fluence_extender.http.listeners.gate import AccessGate, OpenGate, ReviewingGate
 from fluence_extender.identity.authority import SharedAuthority
 from fluence_extender.model.access import METRICS, Caller
+from fluence_extender.model.names import WARNING_ANNOTATION
 from fluence_extender.webhook import admission
 from fluence_extender.webhook.admission import Admission
 from fluence_extender.webhook.contract import Context, OwnedPods
@@ -169,12 +172,17 @@ async def test_internal_error_allows_the_pod_as_it_is(
         raise ZeroDivisionError("details that users needn't see")
 
     monkeypatch.setattr(admission, "mutate", broken)
-    response = await service.review(pod())
-    assert "patch" not in response
+    body = pod()
+    response = await service.review(body)
     (warning,) = response["warnings"]
+    patched = jsonpatch.apply_patch(body, base64.b64decode(response["patch"]).decode())
+    notes = {**body["metadata"].get("annotations", {}), WARNING_ANNOTATION: warning}
+    assert patched == {**body, "metadata": {**body["metadata"], "annotations": notes}}
     assert "ZeroDivisionError" in warning
     assert "details" not in warning
     assert await service.answers("failed") == 1
+    monkeypatch.setattr(admission, "with_note", broken)
+    assert "patch" not in await service.review(body)
 
 
 async def test_webhook_answers_503_before_it_knows_the_cluster(service: Service) -> None:
