@@ -448,5 +448,5 @@ def test_pods_of_one_rule_that_selects_them_share_no_node() -> None:
         {"matchLabelKeys": ["pod-template-hash"]},
     ],
 )
-def test_rules_that_keep_other_pods_away_are_left_to_kube_scheduler(term: dict[str, object]) -> None:
+def test_rules_that_keep_other_pods_away_are_left_to_kube_scheduler(term: dict[str, Any]) -> None:
     assert apart(**term) == ()
