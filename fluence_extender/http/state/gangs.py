@@ -22,6 +22,7 @@ from fluence_extender.model.access import CallerSight
 from fluence_extender.model.gang import Convention, GangKey, GangState, HistoryKind
 from fluence_extender.model.names import HOLD_ANNOTATION
 from fluence_extender.model.notation import format_time
+from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import CPU, MEMORY
 from fluence_extender.queueing.entry import NEVER
 
@@ -320,6 +321,16 @@ def _eviction(entries: Sequence[HistoryEntry], sight: CallerSight) -> str:
     return ""
 
 
+def _size_stated(gang: Gang) -> tuple[str, ...]:
+    """Return a note on what states the size of a gang that waits for members."""
+    if gang.reason is None or gang.reason.code is not ReasonCode.WAITING_FOR_MEMBERS:
+        return ()
+    sources = [one.membership.source.replace("{pod}", one.pod.name) for one in gang.alive()]
+    return tuple(
+        f"it waits for {gang.size} members because {source} says so" for source in sorted(sources)[:1]
+    )
+
+
 def _held_in_vain(controller: Controller, gang: Gang) -> tuple[str, ...]:
     """Return a note if a gang is told to wait and has its places already."""
     held = submission_of(gang, controller.registry.workloads).hold == "true"
@@ -342,7 +353,11 @@ def _detail(
     )
     detail = v1.GangDetail.extending(
         shape,
-        notes=(*remarks_on(gang, controller.registry.workloads), *_held_in_vain(controller, gang)),
+        notes=(
+            *remarks_on(gang, controller.registry.workloads),
+            *_size_stated(gang),
+            *_held_in_vain(controller, gang),
+        ),
         asks=_requests(gang),
         fitting=gang.reason.fitting if gang.reason is not None else None,
         lacking=gang.reason.lacking if gang.reason is not None else (),

@@ -327,7 +327,8 @@ class GangDetail(Gang):
     notes: Annotated[
         tuple[str, ...],
         Field(
-            description="Labels and annotations of its members that have no effect, and what to do.",
+            description="What is to be known of it beside its reason: labels and annotations that have no effect, what "
+            "states the size that it waits for, and what to do.",
             examples=[[]],
         ),
     ]

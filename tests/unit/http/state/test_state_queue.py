@@ -18,7 +18,7 @@ from fluence_extender.model.pod import Requirement
 from fluence_extender.model.queue import DEFAULT_QUEUE, NodeReservation, Queue, QueueLimits, Stop
 from tests.core.values import asks, node
 from tests.core.world import World
-from tests.unit.gangs.conftest import MakeWorld
+from tests.unit.gangs.conftest import MakeWorld, gang
 
 
 def single(w: World, name: str, notes: dict[str, str] | None = None, priority: int = 0) -> None:
@@ -178,3 +178,15 @@ def test_hold_of_a_gang_that_runs_is_noted(world: MakeWorld) -> None:
         said = found.item.notes
         assert len(said) == notes, said
         assert all("has its places and goes on" in note for note in said)
+
+
+def test_gang_that_waits_for_members_names_what_states_how_many(world: MakeWorld) -> None:
+    w = world(node("n0"))
+    gang(w, "g", 100, 100, size=4)
+    w.advance(2)
+    found = w.state.gang("default", "g", "", EVERYTHING)
+    assert found is not None
+    assert "(2 of 4 exist)" in found.item.reason
+    assert found.item.notes == (
+        f"it waits for 4 members because annotation {GROUP_SIZE_ANNOTATION} of pod g-0 says so",
+    )
