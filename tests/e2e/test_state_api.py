@@ -74,6 +74,7 @@ def test_gang_is_found_by_its_name(fluence: Fluence, namespace: Namespace, own_n
             "backend": "",
             "run": "",
             "ended": False,
+            "failed": False,
         }
         for one in pods
     ]

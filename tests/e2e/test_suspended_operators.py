@@ -297,8 +297,8 @@ def test_label_of_a_train_job_names_its_queue_and_its_creator_is_its_user(
     path = path_of(namespace, made)
     namespace.api.patch(path, {"metadata": {"labels": {QUEUE_LABEL: "default"}}})
     fluence.wait_for_reason(namespace.name, "waits", "unsatisfiable")
-    (line,) = [one for one in fluence.items("/v1/queue") if one["namespace"] == namespace.name]
-    assert line["user"] == annotations_of(made)[USER_ANNOTATION]
+    (gang,) = fluence.gangs(namespace.name)
+    assert (gang["queue"], gang["user"]) == ("default", annotations_of(made)[USER_ANNOTATION])
 
 
 def test_train_job_waits_without_pods_and_runs_in_its_turn(
