@@ -458,7 +458,8 @@ class Attempts:
     ) -> Reason | None:
         """Place all of ``members`` or return why not. A demand that has failed isn't planned again (`failures`)."""
         failures, short = self._failures, beside.short
-        if short is not None and (short.code not in BLOCKED or failures.has_fitted(record)):
+        never = short is not None and short.code is ReasonCode.UNSATISFIABLE
+        if short is not None and ((short.code not in BLOCKED and not never) or failures.has_fitted(record)):
             return short
         reason = failures.reason(record) or failures.reason_beside(
             record, beside.token, beside.levels, beside.kept
@@ -470,7 +471,9 @@ class Attempts:
             elif reason is not None:
                 failures.note(record, reason, beside.token, beside.levels)
                 record.lack = self._lack(gang, members, reason, now)
-        return reason
+        # What the nodes could never hold is told first. Otherwise the gang is never placed because of its queue.
+        is_told = reason is None or reason.code is ReasonCode.UNSATISFIABLE
+        return reason if is_told or not never else short
 
     def _lack(self, gang: Gang, members: Sequence[Member], reason: Reason, now: float) -> Lack | None:
         """Return the members' lack of room, None where they may lack something else, or others may lack less."""

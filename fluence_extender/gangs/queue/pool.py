@@ -76,9 +76,6 @@ class SharedPool:
         if kind is None:
             return None
         never = self._quotas.unused.lacking(claim.queue, asks)
-        if never is not None and asks[never] > self._quotas.use.tree.capacity.get(never, 0):
-            # The cluster has less than that, whatever queues keep: the search for places says what is lacking.
-            return None
         if never is not None:
             return unsatisfiable(
                 f"it asks for {written_amount(never, asks[never])} {never}, and other queues keep so much of the "
