@@ -21,7 +21,7 @@ process: Any = ffi.dlopen(None)
 class OutString:
     """A ``char *`` that the library fills by malloc; leaving the ``with`` block always frees it.
 
-    It starts as NULL because the library leaves it untouched on failure (fluxion reference 1.4).
+    It starts as NULL because the library leaves it untouched on failure.
     """
 
     __slots__ = ("pointer",)

@@ -2,7 +2,7 @@
 
 The library has no call that returns it, and some calls hang or read freed memory if their arguments don't fit the
 graph: the last child of a vertex can't be removed, a rank without vertices can't be marked, and an addition that fails
-stays half added (fluxion reference 1.7, 5.4). Invariant: after every call that succeeded `Containment` describes the
+stays half added. Invariant: after every call that succeeded `Containment` describes the
 graph that the library holds; nothing here changes before `commit`.
 """
 

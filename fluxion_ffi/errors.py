@@ -1,6 +1,6 @@
 """Every way a call can fail, as exceptions that carry libreapi_cli's errno and its text.
 
-`failure` is the one place where a return code becomes an exception (errno table: fluxion reference 4.10).
+`failure` is the one place where a return code becomes an exception.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Invariant: a feature is available exactly when every function declared for it is exported. The core and
 `Feature.SUBGRAPH` came together with flux-sched 0.53 and are required; any other missing symbol disables its own
-feature only. Source of the signatures and of the version of each symbol: fluxion reference 1.3 (none
-changed from 0.33 to 0.54).
+feature only. The signatures are those of flux-sched's reapi_cli.h; none changed from 0.33 to 0.54.
 """
 
 from __future__ import annotations

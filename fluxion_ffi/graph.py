@@ -1,8 +1,8 @@
 """A resource graph in libreapi_cli, and the jobs on it.
 
 Invariant: no argument reaches the library that could crash it, hang it, or get an answer to another question. Each is
-checked first and refused with its place (fluxion reference 1.7). The table of job ids exists because the library gives
-an id that is held to a second job without an error (fluxion reference 5.1).
+checked first and refused with its place. The table of job ids exists because the library gives
+an id that is held to a second job without an error.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class ResourceGraph:
     def find(self, criteria: str) -> str | None:
         """Return the vertices that meet ``criteria``, with their ancestors, as JGF; None if there are none.
 
-        ``criteria`` is such as ``status=down and property=big`` (fluxion reference 5.7). Raises `InvalidRequest`.
+        ``criteria`` is such as ``status=down and property=big``. Raises `InvalidRequest`.
         """
         self._library.require(Feature.FIND)
         with OutString() as found:

@@ -1,7 +1,7 @@
 """Jobspecs, checked for what would hang the library or leave it wrong; its own parser checks the rest.
 
 A count that grows by ``*`` or ``^`` and wraps around 32 bits never ends. A duration out of range is refused by the
-library only after it has made node types exclusive for every later job (fluxion reference 1.7, 4.2).
+library only after it has made node types exclusive for every later job.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fluxion_ffi.options import GraphOptions
 from fluxion_ffi.values import Document
 
 LONGEST_DURATION = 3_153_600_000
-"""Seconds: the end of the library's timeline (fluxion reference 1.8)."""
+"""Seconds: the end of the library's timeline."""
 
 _WRAP = 2**32
 _DECIMAL = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)

@@ -53,7 +53,7 @@ class Context:
     """A ``reapi_cli_ctx_t``, and the errno that its last call left.
 
     Where a request matches but holds nothing exclusive, the library returns the errno from before the call, and counts
-    a job if that is EBUSY (fluxion reference 4.10). So errno is state: 0 at first, then what the last call on this
+    a job if that is EBUSY. So errno is state: 0 at first, then what the last call on this
     context left, in any thread.
     """
 

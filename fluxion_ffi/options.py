@@ -1,6 +1,6 @@
 """The options of a graph: what reapi_cli_initialize reads, checked so that no value can crash it.
 
-An unknown policy ends the process there (fluxion reference 1.7, 1.8). So does an operation on a graph whose root keeps
+An unknown policy ends the process there. So does an operation on a graph whose root keeps
 no total, because the library looks the total up without a check; such a graph is refused before it is loaded. Graphs
 and resource sets are always JGF, and the traverser is always ``simple`` over containment only (``CA``).
 """

@@ -2,7 +2,7 @@
 
 A replayed R is a bare JGF document, or RFC 20 with one under ``scheduling``; a released R is RFC 20 with ranks alone.
 The library reads both as it reads graph documents, where some values abort the process, and a replay that meets a wrong
-edge keeps what it took before (fluxion reference 5.2, 5.3). So both are checked first.
+edge keeps what it took before. So both are checked first.
 """
 
 from __future__ import annotations

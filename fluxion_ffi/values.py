@@ -12,7 +12,7 @@ Document = Mapping[str, Any] | str | bytes
 
 
 class MatchOp(IntEnum):
-    """``match_op_t``; the last two need flux-sched 0.54 (fluxion reference 1.2)."""
+    """``match_op_t``; the last two need flux-sched 0.54."""
 
     ALLOCATE = 1
     ALLOCATE_WITH_SATISFIABILITY = 2

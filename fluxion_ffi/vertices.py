@@ -1,7 +1,7 @@
 """The vertices of a JGF document, read as libreapi_cli reads them.
 
 The library often can't distinguish a wrong key from a missing one, and it aborts on some values: a path or property
-that isn't a string, a number that doesn't fit (fluxion reference 1.7, 2.1). Here each is refused with its place in the
+that isn't a string, a number that doesn't fit. Here each is refused with its place in the
 document.
 """
 

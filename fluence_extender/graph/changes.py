@@ -22,7 +22,7 @@ class Removal:
     """The removal of the whole subtree at ``path``, whose vertices are ``paths``.
 
     ``path`` is a topology level when the last node of that level leaves. ``empties_root`` says that nothing would
-    remain below the cluster. libreapi_cli can't do that (fluxion reference 1.7): load a new graph instead.
+    remain below the cluster. libreapi_cli can't do that: load a new graph instead.
     ``replaced`` are the physical nodes that have fewer properties afterwards.
     """
 

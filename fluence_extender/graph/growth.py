@@ -55,7 +55,7 @@ class _Place:
         """Return an id with which the node-centric policies can score nested nodes.
 
         They weigh a node by its id, then by its ``uniq_id``. On leaving it they subtract the weight of the node entered
-        last, which is an inner one (fluxion reference 4.5). If that one weighed more, the score would fall below zero,
+        last, which is an inner one. If that one weighed more, the score would fall below zero,
         and everything that follows would be disqualified. So the vertices of a backend are numbered innermost first,
         within its range of ranks. On a physical node, which has its id already, they weigh exactly as much as it.
         """

@@ -2,7 +2,7 @@
 
 An entry for N equal sibling leaves has ``"count": N`` in its metadata, even when N is 1. Its ``id``, ``uniq_id``, name
 and path are those of the first leaf; each further leaf is one higher. libreapi_cli reads documents with one vertex for
-each leaf only (fluxion reference 2.1); `matcher.expansion` makes them.
+each leaf only; `matcher.expansion` makes them.
 
 Invariant: no two ``uniq_id`` values are equal, also with one vertex for each leaf.
 """

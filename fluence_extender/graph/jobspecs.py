@@ -2,9 +2,9 @@
 
 Compute requests are slots of leaves on physical nodes. A device with children is requested whole, as a node-typed
 vertex below the vertices above it; a leaf type is requested as units of one pool. Devices are selected by rank: a
-constraint is tested on every node-typed vertex on the way down, and ranks can name those too (fluxion reference 3.4).
+constraint is tested on every node-typed vertex on the way down, and ranks can name those too.
 
-Invariant: a jobspec has plain JSON values and nothing that libreapi_cli refuses (fluxion reference 3.1). A duration of
+Invariant: a jobspec has plain JSON values and nothing that libreapi_cli refuses. A duration of
 0 means "until cancelled".
 """
 

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from fluence_extender.graph.virtual import environment_name
 
 RESERVED_TYPES = frozenset(
-    # Fluxion's own types (fluxion reference 4.1), its prune filter wildcard, and the parts of physical nodes.
+    # Fluxion's own types, its prune filter wildcard, and the parts of physical nodes.
     {
         "cluster",
         "core",

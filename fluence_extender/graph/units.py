@@ -21,7 +21,7 @@ GPU_LEAF = "gpu"
 
 
 MOST_LEAVES = 2**32 - 1
-"""The largest count that a jobspec can request (fluxion reference 3.2); no node offers as many."""
+"""The largest count that a jobspec can request; no node offers as many."""
 
 LARGEST_BLOCK = 64 * 2**10
 """The largest memory block in bytes, which one huge node can force on all others; enough for 256 TiB a node."""

@@ -15,11 +15,11 @@ NODE_TYPE = "node"
 NO_RANK = -1
 
 UNIQ_ID_CYCLE = 10_000
-"""Node-centric policies weigh nodes of equal id by ``uniq_id`` modulo this (fluxion reference 4.3)."""
+"""Node-centric policies weigh nodes of equal id by ``uniq_id`` modulo this."""
 
 PHYSICAL = "virtual=false"
 VIRTUAL = "virtual=true"
-"""Fluxion matches a property by its key alone, so the key contains the value (fluxion reference 3.4)."""
+"""Fluxion matches a property by its key alone, so the key contains the value."""
 
 
 @dataclass(frozen=True, slots=True)

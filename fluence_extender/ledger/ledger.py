@@ -28,7 +28,7 @@ from fluence_extender.model.pod import Pod
 from fluence_extender.model.resources import NOTHING, Resources
 
 LOW_FIRST = ("lonode", "lonodex", "low")
-"""Policies that fill nodes from the lowest id up; the others begin at the other end (fluxion reference 4.5)."""
+"""Policies that fill nodes from the lowest id up; the others begin at the other end."""
 
 
 class NoCapacity(Exception):

@@ -1,4 +1,4 @@
-"""The refusals of a matcher, as exceptions with the errno that libreapi_cli would set (fluxion reference 4.10)."""
+"""The refusals of a matcher, as exceptions with the errno that libreapi_cli would set."""
 
 from __future__ import annotations
 

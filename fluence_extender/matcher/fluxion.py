@@ -1,7 +1,7 @@
 """The matcher port over libreapi_cli: the library's answers as the port's values and errors.
 
 `fluxion_ffi` refuses input that would crash the library, and this module refuses input that it would misread. Its
-answers are passed on unchanged, even with their peculiarities (fluxion reference 5.4), because the embedded engine
+answers are passed on unchanged, even with their peculiarities, because the embedded engine
 gives the same answers.
 """
 

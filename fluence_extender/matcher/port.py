@@ -17,11 +17,11 @@ Jgf = dict[str, Any]
 """A JSON Graph Format document as parsed JSON: ``{"graph": {"nodes": [...], "edges": [...]}}``."""
 
 NO_JOB = 2**64 - 1
-"""The jobid of a match that allocates nothing (fluxion reference 4.2)."""
+"""The jobid of a match that allocates nothing."""
 
 
 class MatchOp(StrEnum):
-    """The match operations of libreapi_cli, by their own names (fluxion reference 1.2)."""
+    """The match operations of libreapi_cli, by their own names."""
 
     ALLOCATE = "allocate"
     ALLOCATE_WITH_SATISFIABILITY = "allocate_with_satisfiability"
@@ -33,7 +33,7 @@ class MatchOp(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MatcherOptions:
-    """The options of a matcher, with the values of reapi_cli_initialize (fluxion reference 1.8).
+    """The options of a matcher, with the values of reapi_cli_initialize.
 
     ``match_format`` is always ``jgf``, the only format with everything that a match holds.
     """

@@ -1,7 +1,7 @@
 """Every engine that is installed follows every rule, as the rule's case shows.
 
 On libreapi_cli each case has a process of its own. The order in which a process first met the resource types changes
-answers (fluxion reference 4.1). A crash or a hang also fails one case only.
+answers. A crash or a hang also fails one case only.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ FILTERS = (
     "ALL:gpu",
 )
 COUNTED_AT_ROOT = tuple(filters for filters in FILTERS if "node:core" not in filters)
-"""Those that libreapi_cli can be given: it doesn't survive a root that counts nothing (fluxion reference 1.7)."""
+"""Those that libreapi_cli can be given: it doesn't survive a root that counts nothing."""
 LEAVES = ("core", "memory", "gpu")
 
 

@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 EMBEDDED_VERSION = "needs no native library"
 
 NODE_EXCLUSIVE = {"firstnodex": "first", "lonodex": "lonode", "hinodex": "hinode"}
-"""Each node-exclusive policy and the plain policy it is derived from (fluxion reference 4.5)."""
+"""Each node-exclusive policy and the plain policy it is derived from."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """RFC 31 constraints answered for all nodes at once, or for the few nodes that a constraint names.
 
 The jobspec reader has already checked the text. Here it becomes a boolean mask over the table's rows. Masks are kept in
-a small cache, which any change of the nodes empties. The rules are those of fluxion reference 3.4.
+a small cache, which any change of the nodes empties. The rules are those of libreapi_cli.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Uncountable(MatcherError):
 
 
 class VertexMetadata(msgspec.Struct, omit_defaults=True):
-    """The metadata of one vertex (fluxion reference 2.1), with ``count`` for equal unit leaves."""
+    """The metadata of one vertex, with ``count`` for equal unit leaves."""
 
     type: str
     paths: dict[str, str]

@@ -1,7 +1,7 @@
 """Hand a compact graph with its jobs over to a walker.
 
 The walker loads every vertex and edge, statuses included. Children stand in the order in which their edges were added,
-because that order decides ties (fluxion reference 2.1). Then it gets the shares of all jobs and the weights of edges.
+because that order decides ties. Then it gets the shares of all jobs and the weights of edges.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What each match policy means for counts: the order of nodes, and which units of a node go first.
 
-The rules are those of fluxion reference 4.5. Policies that grant nodes whole are left to the walker.
+The rules are those of libreapi_cli. Policies that grant nodes whole are left to the walker.
 """
 
 from __future__ import annotations

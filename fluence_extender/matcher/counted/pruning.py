@@ -1,7 +1,7 @@
 """Which tracked type weighs the edge to a vertex under the ``first`` policies.
 
 It is the last of the types that the prune filters track there: those named for the vertex's own type, then those named
-for all, each in the order in which the types were first noted (fluxion reference 4.1, 4.7).
+for all, each in the order in which the types were first noted.
 """
 
 from __future__ import annotations

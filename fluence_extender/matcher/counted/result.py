@@ -1,4 +1,4 @@
-"""A grant in the form for callers: the placement, and R as compact JGF (fluxion reference 2.2).
+"""A grant in the form for callers: the placement, and R as compact JGF.
 
 R lists leaves before their node and nodes before their levels, as libreapi_cli emits them. One entry stands for a run
 of units and has the length of the run as its ``count``.

@@ -2,7 +2,7 @@
 
 A slot's score is 1 plus the scores of its members, and a member's score grows with its id. So the i-th slot of a node
 takes the i-th group of its free units in the policy's direction, and sums over groups of consecutive units follow from
-sums over ranges (fluxion reference 4.4, 4.5).
+sums over ranges.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def best(scores: Ints, wanted: int, *, ascending: bool) -> Ints:
     """Return the ascending indices of the ``wanted`` best of ``scores``, as std::sort would leave them in front.
 
     If no candidate that is left out has the last chosen score, the scores alone decide. Otherwise the moves of the sort
-    decide, so they are repeated (fluxion reference 4.8).
+    decide, so they are repeated.
     """
     if wanted >= len(scores):
         return np.arange(len(scores))

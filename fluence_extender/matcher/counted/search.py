@@ -1,6 +1,6 @@
 """Find where slots fit: which rows, and how many slots on each.
 
-The answer is the one that a walk over the expanded graph gives (fluxion reference 4.3-4.6), found by arithmetic: a mask
+The answer is the one that a walk over the expanded graph gives, found by arithmetic: a mask
 of the rows that can hold one slot, the number of slots on each, and the policy's order over the rows.
 
 With coarse units (every leaf id below 10,000) slots are chosen by the library's own scores. Finer units overflow the

@@ -1,9 +1,9 @@
 """The order in which the ``first`` policies visit children: heaviest edge first, then highest uniq_id.
 
-An edge weighs 2^64-1 until something is granted below it. Then its weight is its child's free units of one tracked type
-(fluxion reference 4.5, 4.7). A visit reads a prefix and a grant moves a few children, so the order is kept as one
-sorted array of integers: ``-(weight << shift | place)``, where places number the children by uniq_id. Invariant:
-``_keys[:n]`` ascends and holds exactly one key for each child.
+An edge weighs 2^64-1 until something is granted below it. Then its weight is its child's free units of one tracked
+type. A visit reads a prefix and a grant moves a few children, so the order is kept as one sorted array of integers:
+``-(weight << shift | place)``, where places number the children by uniq_id. Invariant: ``_keys[:n]`` ascends and holds
+exactly one key for each child.
 """
 
 from __future__ import annotations

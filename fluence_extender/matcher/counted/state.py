@@ -147,7 +147,7 @@ class CountedState:
     # --- weights -------------------------------------------------------------------------------------------------
 
     def _reweigh(self, shares: Sequence[Share]) -> None:
-        """Set the weights of the edges down to ``shares`` to the present free units (fluxion reference 4.7)."""
+        """Set the weights of the edges down to ``shares`` to the present free units."""
         if self.policy.order is not Order.FIRST:
             return
         by_level: dict[int, list[Share]] = {}

@@ -34,7 +34,7 @@ class Pool:
     uniq_id: int
     count: int
     score: int
-    """What a unit adds to a slot's score under the ``variation`` policy (fluxion reference 4.5)."""
+    """What a unit adds to a slot's score under the ``variation`` policy."""
     properties: Mapping[str, str]
 
 
@@ -57,7 +57,7 @@ class NodeRow:
 
     @property
     def node_score(self) -> int:
-        """The factor that node-centric policies add to the score of each leaf (fluxion reference 4.3)."""
+        """The factor that node-centric policies add to the score of each leaf."""
         return (self.id + 2) * _NODE_FACTOR + abs(self.uniq_id % _NODE_FACTOR - 1)
 
     def has_unit(self, name: str) -> bool:

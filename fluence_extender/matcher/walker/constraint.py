@@ -1,7 +1,7 @@
 """Constraints on nodes (RFC 31), with the hostlists (RFC 29) and idsets (RFC 22) that they name nodes by.
 
 They are read from a jobspec and tested on vertices of type ``node`` and ``storage_node`` only. Where libreapi_cli
-departs from the RFC, so does this reader: ``{"or": []}`` holds nowhere (fluxion reference 3.4). Reading hosts or ranks
+departs from the RFC, so does this reader: ``{"or": []}`` holds nowhere. Reading hosts or ranks
 clears the errno that earlier calls left.
 """
 

@@ -1,7 +1,7 @@
 """Taking the vertices that a selection marked, and giving them back.
 
 The walk follows the marked edges in the graph's own order, books every vertex on its timelines, and lists what it took
-in the order in which libreapi_cli emits it: children first (fluxion reference 4.7). A grant that takes nothing changes
+in the order in which libreapi_cli emits it: children first. A grant that takes nothing changes
 nothing. Invariant: a `Span` records exactly what its job has booked.
 """
 

@@ -22,7 +22,7 @@ UNWEIGHED = 2**64 - 1
 """The weight of an edge before the first job passed through it."""
 
 SHARERS = 0x40000000
-"""How many jobs may share a vertex at a time (fluxion reference 4.1)."""
+"""How many jobs may share a vertex at a time."""
 
 STATIC_TYPES = (
     "cluster",
@@ -36,7 +36,7 @@ STATIC_TYPES = (
     "ssd",
     "storage_node",
 )
-"""The types that libreapi_cli knows from the start, in its order (fluxion reference 4.1)."""
+"""The types that libreapi_cli knows from the start, in its order."""
 
 
 class GraphVertex:

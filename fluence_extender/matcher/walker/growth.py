@@ -1,7 +1,7 @@
 """Adding a JGF document to a graph: a whole graph to an empty one, or a subtree with the path that leads to it.
 
 The document is checked against the graph in full before anything is attached, so a refused document leaves no trace
-(libreapi_cli keeps what came before the fault; fluxion reference 2.1, 5.4).
+(libreapi_cli keeps what came before the fault).
 """
 
 from __future__ import annotations

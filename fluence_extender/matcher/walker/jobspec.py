@@ -1,4 +1,4 @@
-"""Jobspecs (RFC 14), checked as libreapi_cli's parser checks them (fluxion reference 3).
+"""Jobspecs (RFC 14), checked as libreapi_cli's parser checks them.
 
 What passes here is a request that the walk can follow; anything else is an `InvalidJobspec` that names the place.
 """
@@ -31,7 +31,7 @@ _LEAST_OPERAND = {"+": 1, "*": 2, "^": 2}
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many of a resource are asked for (RFC 14; fluxion reference 3.2).
+    """How many of a resource are asked for (RFC 14).
 
     ``minimum`` up to ``maximum`` by steps: ``+`` adds the operand, ``*`` multiplies, ``^`` raises to its power.
     """

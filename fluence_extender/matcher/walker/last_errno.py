@@ -1,7 +1,7 @@
 """The errno that the last call left.
 
 libreapi_cli doesn't set errno everywhere. A request that matches, but asks for nothing exclusively, fails with the
-errno of an earlier call: usually EBUSY, once the process has refused a vertex (fluxion reference 3.3). This errno
+errno of an earlier call: usually EBUSY, once the process has refused a vertex. This errno
 decides the kind of the failure and whether a job id is used up, so the walker keeps an errno of its own. As in C there
 is one for each thread, shared by all graphs, and loading a graph clears it.
 """

@@ -2,7 +2,7 @@
 
 A planner holds spans: an amount, taken from a start time for a duration. Its timeline is a list of points, each with
 what stays free from that time to the next point. Times are seconds on the matcher's clock. Invariant: the points
-ascend, the first is at 0, and every other is the start or the end of a live span (fluxion reference 4.1).
+ascend, the first is at 0, and every other is the start or the end of a live span.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Aggregates:
     """What is free below a vertex: one planner for each tracked type, in the order of the types' interning.
 
     The walk asks them whether a subtree can hold a request before it descends. The first planner of the root offers the
-    start times of reservations (fluxion reference 4.1, 4.2).
+    start times of reservations.
     """
 
     __slots__ = ("live", "planners")
@@ -211,7 +211,7 @@ class Aggregates:
 def whole_seconds(duration: float, longest: int) -> int | None:
     """Return a jobspec's duration as whole seconds: 0 means ``longest``, a part of a second counts as one.
 
-    None stands for what isn't a duration: negative, not a number, longer than ``longest`` (fluxion reference 3.3).
+    None stands for what isn't a duration: negative, not a number, longer than ``longest``.
     """
     if not 0 <= duration <= longest:
         return None

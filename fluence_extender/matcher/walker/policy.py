@@ -1,4 +1,4 @@
-"""Match policies: how vertices are scored and which candidates are best (fluxion reference 4.5).
+"""Match policies: how vertices are scored and which candidates are best.
 
 The policies share one rule set; they differ in the score of a vertex and in the direction of sorting. Node-centric
 policies add to every score the factors of the nodes around it, so that vertices of one node stay together.

@@ -2,7 +2,7 @@
 
 A specification such as ``ALL:core,rack:node`` names a type to count (core) at an anchor type (ALL: everywhere above).
 Vertices of type ``cluster`` also count the type of every leaf. Priming walks the graph depth first, and the order
-matters: a new leaf type is counted only from its first leaf on (fluxion reference 4.1, 6.1).
+matters: a new leaf type is counted only from its first leaf on.
 """
 
 from __future__ import annotations

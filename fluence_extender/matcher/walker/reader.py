@@ -1,7 +1,7 @@
 """Reading JSON Graph Format documents.
 
 A document comes from outside: each mistake in it is an `InvalidGraph` that names the place. Nothing here touches a
-graph. The rules are those of libreapi_cli's jgf reader (fluxion reference 2.1).
+graph. The rules are those of libreapi_cli's jgf reader.
 """
 
 from __future__ import annotations

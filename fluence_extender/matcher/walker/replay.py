@@ -1,7 +1,7 @@
 """Allocating exactly what an R lists, as after a restart.
 
 R is JGF, or an RFC 20 object with JGF under ``scheduling``, which also brings the times. Everything is checked before
-anything is booked; what doesn't fit is an `InvalidJobspec`, and the graph is as it was (fluxion reference 5.3).
+anything is booked; what doesn't fit is an `InvalidJobspec`, and the graph is as it was.
 """
 
 from __future__ import annotations

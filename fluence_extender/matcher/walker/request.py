@@ -1,7 +1,7 @@
 """A jobspec in the form that the walk needs.
 
 A `RequestLevel` is a list of resources that the walk looks for at once: the top level, or one resource's ``with``.
-The meaning of a vertex's type for a level is computed once and kept (fluxion reference 4.3). Counts of tracked types
+The meaning of a vertex's type for a level is computed once and kept. Counts of tracked types
 are summed up for the pruning filters (4.1).
 """
 

@@ -1,7 +1,7 @@
 """Scalars of a jobspec, read as libreapi_cli reads them.
 
 libreapi_cli parses the jobspec as YAML, where a scalar is a text that is converted on access. So the JSON string "4" is
-as good a count as the number 4, and a number is as good a label as a string (fluxion reference 3.2). The one exception
+as good a count as the number 4, and a number is as good a label as a string. The one exception
 is null, which is no scalar.
 """
 

@@ -1,7 +1,7 @@
 """What a walk has found below a vertex: groups of edges with scores, by the type they lead to.
 
 A group is what is chosen at once: one child, or all members of one slot. `Scores` collects the groups below one vertex
-and carries what a child reports to its parent (fluxion reference 4.3, 4.8). Slots take their members whole and in
+and carries what a child reports to its parent. Slots take their members whole and in
 sorted order, each into one slot only; what a slot gets above its count isn't handed on (4.4).
 """
 

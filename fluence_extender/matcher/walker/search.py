@@ -1,4 +1,4 @@
-"""Find when a request fits: now, else at a later time, else whether ever (fluxion reference 4.2).
+"""Find when a request fits: now, else at a later time, else whether ever.
 
 The search also decides what a failure means: EBUSY (not now) or ENODEV (never on this graph).
 """

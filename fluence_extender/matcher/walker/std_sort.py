@@ -1,7 +1,7 @@
 """libstdc++'s std::sort, step for step.
 
 libreapi_cli sorts candidates by score with std::sort, which isn't stable: where scores tie, the algorithm itself
-decides which candidate comes first, and so which nodes a job gets (fluxion reference 4.8). Up to 16 elements it is an
+decides which candidate comes first, and so which nodes a job gets. Up to 16 elements it is an
 insertion sort, which is stable; above that it is introsort, whose moves are repeated here. Invariant: the result is
 what GCC's std::sort leaves when it compares nothing but the keys.
 """

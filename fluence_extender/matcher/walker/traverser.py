@@ -2,7 +2,7 @@
 
 The walk goes down from the root, matches the levels of the request to the levels of the graph, prunes what can't help,
 scores what stays on the way up, and marks the chosen edges with its sequence number. It changes nothing else: `grant`
-takes the vertices. Order and tie-breaks are libreapi_cli's (fluxion reference 4.3 to 4.6), and so is ``errno``, which a
+takes the vertices. Order and tie-breaks are libreapi_cli's, and so is ``errno``, which a
 later step may report without having set it.
 """
 

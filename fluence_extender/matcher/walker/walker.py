@@ -1,7 +1,7 @@
 """The walker behind the matcher port: operations, job ids, and what each failure is called.
 
 Job ids count as libreapi_cli's do: one up for each allocating operation that succeeds or finds no room, not for
-satisfiability, not for matches that allocate nothing, not for invalid requests (fluxion reference 4.2). The count
+satisfiability, not for matches that allocate nothing, not for invalid requests. The count
 doesn't know the ids that callers gave: where it reaches one that is held, the two jobs are one from then on. The clock
 stands at 0.
 """

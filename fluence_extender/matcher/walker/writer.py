@@ -1,4 +1,4 @@
-"""Writing a grant as JGF and as a placement (fluxion reference 2.2)."""
+"""Writing a grant as JGF and as a placement."""
 
 from __future__ import annotations
 

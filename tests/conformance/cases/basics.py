@@ -1,4 +1,4 @@
-"""Slots and counts under each policy (fluxion reference 3.3, 4.4, 4.5)."""
+"""Slots and counts under each policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Status, growing, shrinking (fluxion reference 5.4, 5.5)."""
+"""Status, growing, shrinking."""
 
 from __future__ import annotations
 

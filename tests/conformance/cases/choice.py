@@ -1,4 +1,4 @@
-"""What decides between vertices that fit: filters, weights, early stop, classes (fluxion reference 4.5, 6.1)."""
+"""What decides between vertices that fit: filters, weights, early stop, classes."""
 
 from __future__ import annotations
 

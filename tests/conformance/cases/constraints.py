@@ -1,4 +1,4 @@
-"""Constraints and properties of nodes (RFC 31; fluxion reference 3.4)."""
+"""Constraints and properties of nodes (RFC 31)."""
 
 from __future__ import annotations
 

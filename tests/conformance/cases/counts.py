@@ -1,4 +1,4 @@
-"""Moldable counts (fluxion reference 3.2, 4.4)."""
+"""Moldable counts."""
 
 from __future__ import annotations
 

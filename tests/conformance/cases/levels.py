@@ -1,4 +1,4 @@
-"""Omitted prefixes, racks, exclusivity at each level, siblings (fluxion reference 3.3, 4.3)."""
+"""Omitted prefixes, racks, exclusivity at each level, siblings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time: reservations, durations, busy or never, and the answers of a search for a start (fluxion reference 4.2)."""
+"""Time: reservations, durations, busy or never, and the answers of a search for a start."""
 
 from __future__ import annotations
 

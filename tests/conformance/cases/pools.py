@@ -1,4 +1,4 @@
-"""Pools, granules, bandwidth, storage tiers and other heterogeneous graphs (fluxion reference 2.2, 3.2)."""
+"""Pools, granules, bandwidth, storage tiers and other heterogeneous graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taking over what an R lists (fluxion reference 5.3), and what R and job states look like (2.2, 5.1)."""
+"""Taking over what an R lists, and what R and job states look like (2.2, 5.1)."""
 
 from __future__ import annotations
 

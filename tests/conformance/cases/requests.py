@@ -1,4 +1,4 @@
-"""Jobspecs that are accepted and that are refused (fluxion reference 3)."""
+"""Jobspecs that are accepted and that are refused."""
 
 from __future__ import annotations
 
