@@ -205,11 +205,11 @@ class TriedPod:
 class TryPod(Protocol):
     """Makes a dry run of the creation of a pod."""
 
-    def __call__(self, manifest: Json, attempt: str, strict: bool = False) -> Awaitable[TriedPod]:
+    def __call__(self, manifest: Json, attempt: str) -> Awaitable[TriedPod]:
         """Return the pod that the API server would make of ``manifest``; ``attempt`` says for messages what it does.
 
-        ``strict``: a field that doesn't exist is refused. Raise `ClusterError`, and `Unforeseeable` where a webhook
-        allows no trial.
+        A field that doesn't exist is refused. Raise `ClusterError`, and `Unforeseeable` where a webhook allows no
+        trial.
         """
         ...
 

@@ -106,7 +106,7 @@ class ApiSession:
         self.read_lease = partial(read_lease, connection)
         self.mark_leader = partial(mark_leader, connection)
         self.disruption_budgets = partial(disruption_budgets, connection)
-        self.try_pod: TryPod = partial(try_pod, connection)
+        self.try_pod: TryPod = partial(try_pod, connection, strict=True)
 
     def permit_writes(self, permit: Callable[[], None]) -> None:
         """See `ClusterSession`."""

@@ -15,10 +15,11 @@ from fluence_extender.model.quantity import InvalidQuantity, nanos
 from fluence_extender.model.requests import is_extended
 from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from fluence_extender.model.syntax import (
+    invalid,
     is_dns_label,
     is_label_value,
-    is_object_name,
     is_qualified_name,
+    label_faults,
     metadata_faults,
 )
 
@@ -39,14 +40,7 @@ SPREADS = ("DoNotSchedule", "ScheduleAnyway")
 
 def faults(pod: Json) -> list[str]:
     """Return what is wrong with the values of a pod after its admission. Its fields exist and have their types."""
-    return [*_of_metadata(pod["metadata"]), *_of_spec(pod["spec"])]
-
-
-def _of_metadata(meta: Mapping[str, Any]) -> Iterator[str]:
-    name = meta.get("name") or ""
-    if not is_object_name(name):
-        yield _invalid("metadata.name", name, "must be a lowercase RFC 1123 subdomain")
-    yield from metadata_faults(meta, "metadata")
+    return [*metadata_faults(pod["metadata"], "metadata"), *_of_spec(pod["spec"])]
 
 
 def _of_spec(spec: Mapping[str, Any]) -> Iterator[str]:
@@ -60,7 +54,7 @@ def _of_spec(spec: Mapping[str, Any]) -> Iterator[str]:
             yield _unsupported("spec.os", system["name"], SYSTEMS)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 0 < deadline < 2**31:
-        yield _invalid("spec.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647")
+        yield invalid("spec.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647")
     if not spec.get("containers"):
         yield "spec.containers: Required value"
     containers = list(_containers(spec))
@@ -74,8 +68,7 @@ def _of_spec(spec: Mapping[str, Any]) -> Iterator[str]:
         yield from _of_ports(container.get("ports") or (), bool(spec.get("hostNetwork")), f"{at}.ports")
     yield from _of_host_ports(containers)
     yield from _of_pod_resources(spec, containers)
-    for key, text in (spec.get("nodeSelector") or {}).items():
-        yield from _of_label(key, text, "spec.nodeSelector")
+    yield from label_faults(spec.get("nodeSelector"), "spec.nodeSelector")
     for number, toleration in enumerate(spec.get("tolerations") or ()):
         yield from _of_toleration(toleration, f"spec.tolerations[{number}]")
     yield from _of_affinity(spec.get("affinity") or {})
@@ -95,7 +88,7 @@ def _of_container(container: Mapping[str, Any], at: str) -> Iterator[str]:
     if not name:
         yield f"{at}.name: Required value"
     elif not is_dns_label(name):
-        yield _invalid(f"{at}.name", name, "must be a lowercase RFC 1123 label")
+        yield invalid(f"{at}.name", name, "must be a lowercase RFC 1123 label")
     if not str(container.get("image") or "").strip():
         yield f"{at}.image: Required value"
     resources = container.get("resources") or {}
@@ -137,7 +130,7 @@ def _of_ports(ports: Iterable[Mapping[str, Any]], on_host: bool, at: str) -> Ite
             if given and not 0 < given <= LAST_PORT:
                 yield f"{at}[{number}].{field}: Invalid value: {given}: must be between 1 and {LAST_PORT}"
         if on_host and outer and outer != inner:
-            yield _invalid(
+            yield invalid(
                 f"{at}[{number}].containerPort", inner, "must match `hostPort` when `hostNetwork` is true"
             )
         if (protocol := port.get("protocol", "TCP")) not in PROTOCOLS:
@@ -161,9 +154,9 @@ def _of_host_ports(containers: Iterable[tuple[str, Mapping[str, Any]]]) -> Itera
 def _of_resource_name(name: str, at: str) -> Iterator[str]:
     if "/" not in name:
         if name not in (CPU, MEMORY, EPHEMERAL_STORAGE) and not name.startswith(HUGEPAGES):
-            yield _invalid(f"{at}", name, "must be a standard resource for containers (or have a domain)")
+            yield invalid(at, name, "must be a standard resource for containers (or have a domain)")
     elif not is_qualified_name(name):
-        yield _invalid(f"{at}", name, "isn't a qualified name")
+        yield invalid(at, name, "isn't a qualified name")
 
 
 def _of_resources(resources: Mapping[str, Any], at: str) -> Iterator[str]:
@@ -174,12 +167,12 @@ def _of_resources(resources: Mapping[str, Any], at: str) -> Iterator[str]:
             try:
                 amount = amounts[field][name] = nanos(text)
             except InvalidQuantity as error:
-                yield f"{at}.{field}[{name}]: Invalid value: {text!r}: {error}"
+                yield invalid(f"{at}.{field}[{name}]", text, str(error))
                 continue
             if amount < 0:
-                yield _invalid(f"{at}.{field}[{name}]", text, "must be greater than or equal to 0")
+                yield invalid(f"{at}.{field}[{name}]", text, "must be greater than or equal to 0")
             elif is_extended(name) and amount % WHOLE:
-                yield _invalid(f"{at}.{field}[{name}]", text, "must be an integer")
+                yield invalid(f"{at}.{field}[{name}]", text, "must be an integer")
     for name, amount in amounts["requests"].items():
         limit = amounts["limits"].get(name)
         same = is_extended(name) or name.startswith(HUGEPAGES)
@@ -206,16 +199,16 @@ def _of_pod_resources(
     for name, text in (resources.get("requests") or {}).items():
         if sum(_amount(own.get("requests"), name) for _, own in usual) > _amount({name: text}, name):
             why = "must be greater than or equal to aggregate container requests"
-            yield _invalid(f"{at}.requests[{name}]", text, why)
+            yield invalid(f"{at}.requests[{name}]", text, why)
     for name, text in (resources.get("limits") or {}).items():
         most = _amount({name: text}, name)
         # A pod that requests nothing as a whole requests what its containers do.
         if sum(_amount(own.get("requests"), name) for _, own in usual) > most:
-            yield _invalid(f"{at}.limits[{name}]", text, "must be at least what its containers request")
+            yield invalid(f"{at}.limits[{name}]", text, "must be at least what its containers request")
         for path, own in usual:
             if _amount(own.get("limits"), name) > most:
                 why = f"must be less than or equal to pod limits of {text}"
-                yield _invalid(f"{path}.resources.limits[{name}]", own["limits"][name], why)
+                yield invalid(f"{path}.resources.limits[{name}]", own["limits"][name], why)
 
 
 def _amount(amounts: Mapping[str, Any] | None, name: str) -> int:
@@ -229,20 +222,20 @@ def _amount(amounts: Mapping[str, Any] | None, name: str) -> int:
 def _of_toleration(toleration: Mapping[str, Any], at: str) -> Iterator[str]:
     key, operator, value = (toleration.get(field) or "" for field in ("key", "operator", "value"))
     if key and not is_qualified_name(key):
-        yield _invalid(f"{at}.key", key, "isn't a qualified name")
+        yield invalid(f"{at}.key", key, "isn't a qualified name")
     if not key and operator != "Exists":
-        yield _invalid(f"{at}.operator", operator, "operator must be Exists when `key` is empty")
+        yield invalid(f"{at}.operator", operator, "operator must be Exists when `key` is empty")
     if operator and operator not in TOLERATION_OPERATORS:
         yield _unsupported(f"{at}.operator", operator, TOLERATION_OPERATORS)
     if operator == "Exists" and value:
-        yield _invalid(f"{at}.operator", value, "value must be empty when `operator` is 'Exists'")
+        yield invalid(f"{at}.operator", value, "value must be empty when `operator` is 'Exists'")
     elif operator in ("", "Equal") and not is_label_value(value):
-        yield _invalid(f"{at}.operator", value, "isn't a valid label value")
+        yield invalid(f"{at}.operator", value, "isn't a valid label value")
     effect = toleration.get("effect") or ""
     if effect and effect not in EFFECTS:
         yield _unsupported(f"{at}.effect", effect, EFFECTS)
     if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
-        yield _invalid(f"{at}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
+        yield invalid(f"{at}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
 
 
 def _of_affinity(affinity: Mapping[str, Any]) -> Iterator[str]:
@@ -266,7 +259,7 @@ def _of_expression(expression: Mapping[str, Any], at: str) -> Iterator[str]:
     """Yield what is wrong with an expression about a node's labels."""
     key, operator, values = expression.get("key") or "", expression.get("operator"), expression.get("values")
     if not is_qualified_name(key):
-        yield _invalid(f"{at}.key", key, "isn't a qualified name")
+        yield invalid(f"{at}.key", key, "isn't a qualified name")
     match operator:
         case "In" | "NotIn" if not values:
             yield f"{at}.values: Required value: must be specified when `operator` is 'In' or 'NotIn'"
@@ -275,7 +268,7 @@ def _of_expression(expression: Mapping[str, Any], at: str) -> Iterator[str]:
         case "Gt" | "Lt" if len(values or ()) != 1:
             yield f"{at}.values: Required value: must be specified single value when `operator` is 'Lt' or 'Gt'"
         case _ if operator not in NODE_OPERATORS:
-            yield _invalid(f"{at}.operator", operator, "not a valid selector operator")
+            yield invalid(f"{at}.operator", operator, "not a valid selector operator")
 
 
 def _of_spread(constraint: Mapping[str, Any], at: str) -> Iterator[str]:
@@ -287,21 +280,10 @@ def _of_spread(constraint: Mapping[str, Any], at: str) -> Iterator[str]:
         yield _unsupported(f"{at}.whenUnsatisfiable", action or "", SPREADS)
 
 
-def _of_label(key: str, text: str, at: str) -> Iterator[str]:
-    if not is_qualified_name(key):
-        yield _invalid(f"{at}", key, "isn't the key of a label")
-    if not is_label_value(text):
-        yield _invalid(f"{at}", text, "isn't the value of a label")
-
-
 def _duplicates(at: str, names: Iterable[Any]) -> Iterator[str]:
     for name, count in Counter(names).items():
         if name and count > 1:
             yield f"{at}: Duplicate value: {name!r}"
-
-
-def _invalid(at: str, given: object, why: str) -> str:
-    return f"{at}: Invalid value: {given!r}: {why}"
 
 
 def _unsupported(at: str, given: object, supported: Iterable[str]) -> str:

@@ -73,7 +73,7 @@ class EmbeddedSession:
         """See `ClusterSession`."""
         return self.writes.budgets
 
-    async def _admitted(self, manifest: Json, attempt: str, strict: bool = False) -> TriedPod:
+    async def _admitted(self, manifest: Json, attempt: str) -> TriedPod:
         """Return the pod as this cluster's admission makes it; see `ClusterSession.try_pod`."""
         cluster, made = self.writes, Outcome(pod=manifest)
         words = "; ".join(field_faults(manifest, "V1Pod", "")) or cluster.objects.missing(manifest["spec"])

@@ -8,11 +8,12 @@ Sources: Kubernetes pkg/apis/{batch,apps,core}/validation.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from fluence_extender.kinds.fields import field_faults
 from fluence_extender.model.names import LONGEST_LABEL
-from fluence_extender.model.syntax import is_object_name, metadata_faults
+from fluence_extender.model.syntax import invalid, label_rule, metadata_faults
 
 JOB_POLICIES = ("Never", "OnFailure")
 
@@ -43,17 +44,13 @@ def object_fault(manifest: Mapping[str, Any]) -> str:
     """
     if manifest["kind"] == "Pod":
         return ""
-    faults = _faults(manifest)
-    told = [fault for fault, _ in zip(faults, range(MOST_FAULTS), strict=False)]
-    return "; ".join(told)
+    return "; ".join(islice(_faults(manifest), MOST_FAULTS))
 
 
 def _faults(manifest: Mapping[str, Any]) -> Iterator[str]:
     kind, meta = manifest["kind"], manifest["metadata"]
-    if not is_object_name(str(meta["name"])):
-        yield f"metadata.name: Invalid value: {str(meta['name'])!r}: must be a lowercase RFC 1123 subdomain"
     yield from metadata_faults(meta, "metadata")
-    wrong = list(field_faults(manifest, MODELS[kind], "")) if kind in MODELS else []
+    wrong = list(islice(field_faults(manifest, MODELS[kind], ""), MOST_FAULTS)) if kind in MODELS else []
     yield from wrong
     if wrong or not isinstance(manifest.get("spec"), dict):
         return
@@ -73,7 +70,7 @@ def _faults(manifest: Mapping[str, Any]) -> Iterator[str]:
 
 def _of_job(spec: Mapping[str, Any], at: str, name: str = "") -> Iterator[str]:
     if len(name) > LONGEST_LABEL:
-        yield f"{at}.template.labels: Invalid value: {name!r}: must be no more than {LONGEST_LABEL} characters"
+        yield invalid(f"{at}.template.labels", name, label_rule(name))
     if not spec.get("template"):
         yield f"{at}.template: Required value"
         return
@@ -89,7 +86,7 @@ def _of_job(spec: Mapping[str, Any], at: str, name: str = "") -> Iterator[str]:
         "ttlSecondsAfterFinished",
     ):
         if (spec.get(field) or 0) < 0:
-            yield f"{at}.{field}: Invalid value: {spec[field]}: must be greater than or equal to 0"
+            yield invalid(f"{at}.{field}", spec[field], "must be greater than or equal to 0")
     indexed = spec.get("completionMode", "NonIndexed") == "Indexed"
     if indexed and spec.get("completions") is None:
         yield f"{at}.completions: Required value: when completion mode is Indexed"
@@ -111,7 +108,7 @@ def _of_job_set(spec: Mapping[str, Any]) -> Iterator[str]:
         if not isinstance(job, dict):
             continue
         at = f"spec.replicatedJobs[{number}].template.spec"
-        wrong = list(field_faults(job, "V1JobSpec", at))
+        wrong = list(islice(field_faults(job, "V1JobSpec", at), MOST_FAULTS))
         yield from wrong
         if not wrong and _pod_spec(job).get("restartPolicy") is not None:
             yield from _of_job({**job, "completions": job.get("completions", 1)}, at)
@@ -125,7 +122,7 @@ def _of_replicas(kind: str, spec: Mapping[str, Any]) -> Iterator[str]:
     if policy != "Always":
         yield f"spec.template.spec.restartPolicy is {policy}; the pods of a {kind} need Always"
     if (spec.get("replicas") or 0) < 0:
-        yield f"spec.replicas: Invalid value: {spec['replicas']}: must be greater than or equal to 0"
+        yield invalid("spec.replicas", spec["replicas"], "must be greater than or equal to 0")
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
     selector = spec.get("selector")
     if kind == "ReplicationController":
@@ -137,7 +134,7 @@ def _of_replicas(kind: str, spec: Mapping[str, Any]) -> Iterator[str]:
     else:
         wanted = selector.get("matchLabels") or {}
     if any(labels.get(key) != text for key, text in wanted.items()):
-        yield f"spec.template.metadata.labels: Invalid value: {labels}: `selector` does not match template `labels`"
+        yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
 
 
 def _pod_spec(spec: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -36,15 +36,28 @@ def is_qualified_name(key: str) -> bool:
 
 
 def metadata_faults(meta: Mapping[str, Any], at: str) -> Iterator[str]:
-    """Yield what is wrong with the labels and annotations of an object; ``at`` is the path of its metadata."""
-    for key, text in _texts(meta.get("labels")):
-        if not is_qualified_name(key):
-            yield f"{at}.labels: Invalid value: {key!r}: isn't the key of a label"
-        if not is_label_value(text):
-            yield f"{at}.labels: Invalid value: {text!r}: {label_rule(text)}"
+    """Yield what is wrong with the name, the labels and the annotations of an object; ``at`` is its metadata's path."""
+    name = str(meta.get("name") or "")
+    if not is_object_name(name):
+        yield invalid(f"{at}.name", name, "must be a lowercase RFC 1123 subdomain")
+    yield from label_faults(meta.get("labels"), f"{at}.labels")
     for key, _ in _texts(meta.get("annotations")):
         if not is_qualified_name(key.lower()):
-            yield f"{at}.annotations: Invalid value: {key!r}: isn't the key of an annotation"
+            yield invalid(f"{at}.annotations", key, "isn't the key of an annotation")
+
+
+def label_faults(labels: object, at: str) -> Iterator[str]:
+    """Yield what is wrong with labels, or with those that a selector wants; ``at`` is their path."""
+    for key, text in _texts(labels):
+        if not is_qualified_name(key):
+            yield invalid(at, key, "isn't the key of a label")
+        if not is_label_value(text):
+            yield invalid(at, text, label_rule(text))
+
+
+def invalid(at: str, given: object, why: str) -> str:
+    """Return why a value is refused, in the form of the API server; ``at`` is its path."""
+    return f"{at}: Invalid value: {given!r}: {why}"
 
 
 def label_rule(text: str) -> str:

@@ -9,7 +9,7 @@ limit, and all together are charged no more of a resource than the cluster has. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -88,43 +88,43 @@ class QuotaUse:
 
     def _charge(self, path: Sequence[str], kind: str, more: int) -> None:
         """Charge each branch of a path with the part that the branches below it don't keep anyway."""
+        *inside, beyond = self._charges(path, kind, more)
+        for name, added in zip(path, inside, strict=True):
+            amounts = self._inside.setdefault(name, {})
+            amounts[kind] = amounts.get(kind, 0) + added
+        self._total[kind] = self._total.get(kind, 0) + beyond
+
+    def _charges(self, path: Sequence[str], kind: str, more: int) -> list[int]:
+        """Return what ``more`` in the first branch of a path adds inside each branch, and at the end beyond them."""
+        found = [more]
         for name in path:
-            kept = self.tree.branch(name).kept.get(kind, 0)
-            inside = self._inside.setdefault(name, {})
-            before = inside.get(kind, 0)
-            inside[kind] = before + more
-            more = max(before + more, kept) - max(before, kept)
-        self._total[kind] = self._total.get(kind, 0) + more
+            before, kept = self._inside.get(name, NONE).get(kind, 0), self.tree.branch(name).kept.get(kind, 0)
+            found.append(max(before + found[-1], kept) - max(before, kept))
+        return found
 
     def excess(self, queue: str, more: Amount) -> Excess | None:
         """Return the limit that a queue, or one above it, would exceed if its gangs held ``more``; None for none."""
+        path = self.tree.branch(queue).path
         for kind in sorted(more):
             if more[kind] <= 0 or kind not in self.tree.ruled:
                 continue
-            for name, added in self._charges(queue, kind, more[kind]):
+            *inside, _ = self._charges(path, kind, more[kind])
+            for name, added in zip(path, inside, strict=True):
                 most = self.tree.branch(name).limit.get(kind)
                 if most is not None and self._inside.get(name, NONE).get(kind, 0) + added > most:
                     return Excess(name, kind, most)
         return None
 
     def lacking(self, queue: str, more: Amount) -> str | None:
-        """Return a resource of which other queues keep what is left, if the gangs of a queue are to hold ``more``."""
+        """Return a resource of which a queue can't have ``more``, because other queues keep the rest; None for none."""
+        path = self.tree.branch(queue).path
         for kind in sorted(more):
             if more[kind] <= 0 or kind not in self.tree.kept:
                 continue
-            *_, (_, added) = self._charges(queue, kind, more[kind], beyond=True)
-            if added > 0 and self._total.get(kind, 0) + added > self.tree.capacity.get(kind, 0):
+            beyond = self._charges(path, kind, more[kind])[-1]
+            if beyond > 0 and self._total.get(kind, 0) + beyond > self.tree.capacity.get(kind, 0):
                 return kind
         return None
-
-    def _charges(self, queue: str, kind: str, added: int, beyond: bool = False) -> Iterator[tuple[str, int]]:
-        """Yield each branch of a queue's path with what ``added`` adds inside it, and ``beyond`` the last one."""
-        for name in self.tree.branch(queue).path:
-            yield name, added
-            before, kept = self._inside.get(name, NONE).get(kind, 0), self.tree.branch(name).kept.get(kind, 0)
-            added = max(before + added, kept) - max(before, kept)
-        if beyond:
-            yield "", added
 
     def tier(self, queue: str, more: Amount, ahead: Mapping[str, Amount] = EMPTY) -> int:
         """Return 0 if a queue that uses ``more`` is within its guarantee, or else how far up it borrows.

@@ -52,7 +52,7 @@ def queue_terms(
         if key not in known:
             known[key] = book.terms(queue, turn, key[2])
         terms = known[key]
-        short = book.pool_terms(queue, gang.pods, turn, key[2])
+        short = None if isinstance(terms, Reason) else book.pool_terms(queue, gang.pods, turn, key[2])
         if short is None or isinstance(terms, Reason):
             yield gang.key, terms
         else:

@@ -125,7 +125,7 @@ async def _made(
     """Return the pod as the API server would make it, and what is to be noted; as it is if it can't be tried."""
     manifest = trial_of({**pod, "spec": objects.without_own_classes(pod["spec"])})
     try:
-        answer = await try_pod(manifest, f"try a pod of {template.owner}", strict=True)
+        answer = await try_pod(manifest, f"try a pod of {template.owner}")
     except (Gone, Unforeseeable) as error:
         if not _untried(error):
             raise

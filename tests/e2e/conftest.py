@@ -21,6 +21,7 @@ from tests.e2e.deployed import Deployed, Operations
 from tests.e2e.harness import LONGEST, Cluster, Namespace, documents, wait_for
 from tests.e2e.history import History, recorded
 from tests.e2e.installation import BASE, Installation
+from tests.e2e.job_sets import controlled
 from tests.e2e.judge import KubeletJudge
 from tests.e2e.nodes import FilledNodes, NodeFactory, existing_nodes, local_nodes
 from tests.e2e.operators import KINDS, installed
@@ -283,6 +284,16 @@ def operators(installation: Installation) -> Iterator[None]:
     with installed(installation.plane.api, *KINDS):
         installation.crash()
         installation.revive()
+        yield
+
+
+@pytest.fixture(scope="module")
+def job_set_controller(
+    installation: Installation, operators: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """A controller that follows all JobSets."""
+    plane = installation.plane
+    with controlled(plane.api, plane.kubeconfig, tmp_path_factory.mktemp("jobset") / "log"):
         yield
 
 

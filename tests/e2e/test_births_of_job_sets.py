@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -16,10 +16,12 @@ from fluence_extender.model.names import (
 from tests.e2e.births import bound_at_birth, held, path_of, pinned_to, ranks, refusal
 from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, phase_of, wait_for
 from tests.e2e.installation import Installation, gates_of
-from tests.e2e.job_sets import API, controlled, job_set, replicated
+from tests.e2e.job_sets import API, job_set, replicated
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import ours
+
+pytestmark = pytest.mark.usefixtures("job_set_controller")
 
 TOLERATIONS = [
     {"key": f"example.com/{letter}", "operator": "Exists", "tolerationSeconds": 9, "effect": "NoExecute"}
@@ -27,15 +29,6 @@ TOLERATIONS = [
 ]
 STILL = 3.0
 """Seconds in which a controller that tries again at each change would have changed the Job many times."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def controller(
-    installation: Installation, operators: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[None]:
-    plane = installation.plane
-    with controlled(plane.api, plane.kubeconfig, tmp_path_factory.mktemp("jobset") / "log"):
-        yield
 
 
 def workers(name: str, replicas: int, pods: int, cpu: str = "1", **spec: Any) -> Manifest:

@@ -302,7 +302,7 @@ def refusal(namespace: Namespace, manifest: Manifest) -> str:
 async def embedded_refusal(pod: Manifest) -> str:
     """Why the embedded cluster refuses the pod, "" if it doesn't."""
     try:
-        await EmbeddedSession(EmbeddedCluster()).try_pod(pod, "try it", strict=True)
+        await EmbeddedSession(EmbeddedCluster()).try_pod(pod, "try it")
     except ClusterError as error:
         return error.words
     return ""

@@ -16,27 +16,20 @@ from fluence_extender.model.coordination import COORDINATION_ANNOTATION, SHARED
 from tests.e2e.admitted import wait_for_contract
 from tests.e2e.harness import Cluster, Manifest, Namespace, job
 from tests.e2e.installation import Installation
-from tests.e2e.job_sets import controlled, job_set, replicated
+from tests.e2e.job_sets import job_set, replicated
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.predicted import asked, bound_at_first, bound_in_the_end, created, deleted
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import QPU, RESOURCES, deployment, gang, labelled, ours
 from tests.localcluster.stack import Webhook
 
+pytestmark = pytest.mark.usefixtures("job_set_controller")
+
 TRIED = int(os.environ.get("SIMULATED", "24"))
 DISTINCT = 4
 """Each seed makes its manifests, in turn: a fourth of all with each."""
 
 RUNTIME = "simulated-runtime"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def job_sets(
-    installation: Installation, operators: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[None]:
-    plane = installation.plane
-    with controlled(plane.api, plane.kubeconfig, tmp_path_factory.mktemp("jobset") / "log"):
-        yield
 
 
 @pytest.fixture

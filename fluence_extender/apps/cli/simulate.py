@@ -125,4 +125,4 @@ async def _live_trials(kubeconfig: str | None) -> AsyncIterator[TryPod]:
     from fluence_extender.cluster.reads import try_pod
 
     async with connect(kubeconfig) as connection:
-        yield partial(try_pod, connection)
+        yield partial(try_pod, connection, strict=True)

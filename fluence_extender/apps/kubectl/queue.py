@@ -141,16 +141,15 @@ def _demand_object(client: StateApiClient, name: str, action: str) -> None:
 
 def _running(client: StateApiClient, namespace: str, name: str) -> list[str]:
     """Return the gangs of a name that have places, none if the service isn't there."""
-    kind, _, rest = name.rpartition("/")
     try:
         gangs = client.items("/v1/gangs", namespace=namespace)
     except CommandError:
         return []
-    owners = {rest if kind != "gang" else name.partition("/")[2]}
+    owner = name.rpartition("/")[2]
     return [
-        one["name"]
-        for one in gangs
-        if one["name"].partition("/")[0] in owners and one["state"] in ("committed", "bound")
+        gang["name"]
+        for gang in gangs
+        if gang["name"].partition("/")[0] == owner and gang["state"] in ("committed", "bound")
     ]
 
 

@@ -529,11 +529,12 @@ def _host_ports(spec: PodSpec, meta: Metadata) -> tuple[HostPort, ...]:
 def _apart_from_its_like(spec: PodSpec, meta: Metadata) -> Iterator[HostPort]:
     """Yield what stands for each term of required anti-affinity by node that selects the pod itself.
 
-    Two pods of a namespace with the same such term exclude each other, whatever else kube-scheduler decides.
+    Two pods of a namespace with the same such term exclude each other, whatever else kube-scheduler decides. Only the
+    first terms are looked at, one more than `MOST_PORTS`: kube-scheduler judges them all.
     """
     affinity = spec.get("affinity")
     terms = affinity.apart.required if affinity is not None and affinity.apart is not None else None
-    for term in terms or ():
+    for term in (terms or ())[: MOST_PORTS + 1]:
         selector = term.selector
         elsewhere = term.namespaces or term.namespace_selector is not None
         if selector is None or elsewhere or term.topology_key != HOSTNAME:

@@ -315,7 +315,7 @@ class Attempts:
         ready = ready[: max(allowed, fewest)]
         over_now = over if allowed < fewest else None
         reason = self._preemption.known_reason(gang, ready[:fewest], now) or over_now
-        record = None
+        record = more = None
         if reason is None:
             beside = self._queue.beside(gang, rank, ready)
             if isinstance(beside, Beside):
@@ -341,7 +341,7 @@ class Attempts:
         reason = reason or over or rule
         if not needed:
             self._preemption.end(gang.key)
-        if later and reason is None:
+        if (later and reason is None) or (more is not None and why is None):
             self._registry.dirty.add(gang.key)
         gang.explain(reason, now)
         if reason is not None and reason is why and not apart and self._decides_alone(gang, ready):
@@ -383,8 +383,6 @@ class Attempts:
         if len(ready) <= fewest:
             return replace(beside, short=short), ready, None
         few = self._queue.pool_obstacle(gang, rank, ready[:fewest])
-        if few is None:
-            self._registry.dirty.add(gang.key)
         return replace(beside, short=few), ready[:fewest], short
 
     def _uncounted(self, gang: Gang, ready: Sequence[Member], now: float) -> Reason | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from fluence_extender.gangs.queue.device_rows import EXCLUSIVE
 from fluence_extender.gangs.queue.ledger_timeline import LedgerTimeline
-from fluence_extender.gangs.queue.pool import PoolClaim, PoolReservation, SharedPool
+from fluence_extender.gangs.queue.pool import MOST_AHEAD, PoolClaim, PoolReservation, SharedPool
 from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.ledger.pod_use import PodUse
@@ -64,14 +64,17 @@ class FuturePlanner:
         return tuple(Slots(count, size) for size, count in counts.items())
 
     def claimed(self, reservations: Iterable[Reservation | None]) -> list[PoolReservation]:
-        """Return what reservations take from the pool."""
-        found, names = [], self._followed.names
-        for one in reservations:
-            request = self.requests.get(one.key) if one is not None else None
-            if one is not None and request is not None and request.claim is not None:
-                nodes = [names[row] for row in one.places.rows.tolist() if row < len(names)]
-                found.append(PoolReservation(request.claim, one, nodes))
-        return found
+        """Return what the first `MOST_AHEAD` of the reservations that take something from the pool take."""
+        claims, names = list[PoolReservation](), self._followed.names
+        for reservation in reservations:
+            request = self.requests.get(reservation.key) if reservation is not None else None
+            if reservation is None or request is None or request.claim is None:
+                continue
+            nodes = [names[row] for row in reservation.places.rows.tolist() if row < len(names)]
+            claims.append(PoolReservation(request.claim, reservation, nodes))
+            if len(claims) == MOST_AHEAD:
+                break
+        return claims
 
     def not_before(self, key: str, ahead: Iterable[Reservation | None]) -> float:
         """Return when the pool has room for an entry beside the reservations ``ahead``, 0 if it has room now."""

@@ -26,8 +26,8 @@ from fluence_extender.queueing.entry import NEVER
 from fluence_extender.queueing.reservation import Reservation
 from fluence_extender.queueing.tree import Amount
 
-LOOKED_AT = 16
-"""The most reservations with which a gang is compared."""
+MOST_AHEAD = 16
+"""The most reservations with which a gang is compared, those that come first."""
 
 COUNTED_AT_ONCE = 64
 """So many ends of gangs are counted before the pool is looked at."""
@@ -58,7 +58,7 @@ class SharedPool:
         self._quotas = quotas
         self._usage = usage
         self._ledger = ledger
-        self._freed: tuple[object, dict[str, dict[str, int]]] = (None, {})
+        self._freed: tuple[object, dict[float, dict[str, dict[str, int]]]] = (None, {})
 
     @property
     def basis(self) -> object:
@@ -93,14 +93,14 @@ class SharedPool:
         self, claim: PoolClaim, ahead: Sequence[PoolReservation], now: float, duration: float
     ) -> Reason | None:
         """Return a reason if a gang that runs for ``duration`` would take what is reserved in the pool, None if not."""
-        for one in ahead[:LOOKED_AT]:
+        for one in ahead:
             start = one.reservation.start
             if not one.reservation.draining and start >= now + duration:
                 continue
             with self._quotas.pretending() as take:
                 gone = self._on(one.nodes) if one.reservation.draining else self.freed(start, now)
                 _take_all(take, gone, -1)
-                for other in ahead[:LOOKED_AT]:
+                for other in ahead:
                     held = other.reservation
                     if held.draining or held is one.reservation or held.start <= start < held.end:
                         take(other.claim.queue, other.claim.more, 1)
@@ -115,7 +115,7 @@ class SharedPool:
         """
         with self._quotas.pretending() as take:
             ends: list[tuple[float, Iterable[tuple[str, Amount]]]] = []
-            for one in ahead[:LOOKED_AT]:
+            for one in ahead:
                 take(one.claim.queue, one.claim.more, 1)
                 ends.append((one.reservation.end, ((one.claim.queue, one.claim.more),)))
             if self._quotas.use.lacking(claim.queue, claim.more) is None:
@@ -140,14 +140,17 @@ class SharedPool:
 
     def freed(self, time: float, now: float) -> dict[str, dict[str, int]]:
         """Return what the gangs that end until a time hold, by queue."""
-        basis = self.basis, time, now
+        basis = self.basis, now
         if self._freed[0] != basis:
+            self._freed = basis, {}
+        by_time = self._freed[1]
+        if time not in by_time:
             places = (
                 self._usage.place(key) for end, key in self._usage.ending if expected_end(end, now) <= time
             )
-            held = (holding for one in places if one is not None for holding in one.holdings)
-            self._freed = basis, _summed(held)
-        return self._freed[1]
+            held = (holding for place in places if place is not None for holding in place.holdings)
+            by_time[time] = _summed(held)
+        return by_time[time]
 
     def _on(self, nodes: Iterable[str]) -> dict[str, dict[str, int]]:
         """Return what our pods hold on some nodes, by queue."""

@@ -365,7 +365,7 @@ def test_pods_of_a_namespace_that_does_not_exist_yet_get_what_the_manifests_add(
         [{"kind": "Pod", "metadata": {"name": "p", "namespace": "new"}, "spec": spec}, runtime]
     )
 
-    async def unknown_namespace(manifest: dict[str, Any], attempt: str, strict: bool = False) -> TriedPod:
+    async def unknown_namespace(manifest: dict[str, Any], attempt: str) -> TriedPod:
         error = Gone(f"{attempt}: no such namespace", 404)
         error.words = 'namespaces "new" not found'
         raise error
