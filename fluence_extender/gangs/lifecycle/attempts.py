@@ -41,8 +41,9 @@ from fluence_extender.gangs.queue.future import Request
 from fluence_extender.gangs.queue.turns import InLine
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey, HistoryKind
+from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.placement.eligibility import EligibilityIndex
+from fluence_extender.placement.eligibility import EligibilityIndex, signature
 from fluence_extender.placement.lacks import Lack, Lacks
 from fluence_extender.queueing.order import Rank
 
@@ -315,17 +316,14 @@ class Attempts:
         ready = ready[: max(allowed, fewest)]
         over_now = over if allowed < fewest else None
         reason = self._preemption.known_reason(gang, ready[:fewest], now) or over_now
-        record = more = None
+        record = None
         if reason is None:
             beside = self._queue.beside(gang, rank, ready)
-            if isinstance(beside, Beside):
-                beside, ready, more = self._beside_pool(gang, rank, ready, fewest, beside)
-                over = over or more
             record = self._record(gang, ready, now)
             reason = (
                 beside
                 if isinstance(beside, Reason)
-                else self._plan_as_many(gang, ready, fewest, record, beside, now)
+                else self._plan_as_many(gang, rank, ready, fewest, record, beside, now)
             )
         needed, why = _needed(gang, size), reason
         if reason is not None:
@@ -341,7 +339,7 @@ class Attempts:
         reason = reason or over or rule
         if not needed:
             self._preemption.end(gang.key)
-        if (later and reason is None) or (more is not None and why is None):
+        if later and reason is None:
             self._registry.dirty.add(gang.key)
         gang.explain(reason, now)
         if reason is not None and reason is why and not apart and self._decides_alone(gang, ready):
@@ -370,20 +368,10 @@ class Attempts:
                 self._queue.set_aside(gang, obstacle)
         return obstacle is not None
 
-    def _beside_pool(
-        self, gang: Gang, rank: Rank, ready: list[Member], fewest: int, beside: Beside
-    ) -> tuple[Beside, list[Member], Reason | None]:
-        """Return how a gang may be placed with regard to what queues keep, which members, and why not the others.
-
-        If not all of ``ready`` may be placed, those beyond the gang's size are tried later, one by one.
-        """
-        short = self._queue.pool_obstacle(gang, rank, ready)
-        if short is None:
-            return beside, ready, None
-        if len(ready) <= fewest:
-            return replace(beside, short=short), ready, None
-        few = self._queue.pool_obstacle(gang, rank, ready[:fewest])
-        return replace(beside, short=few), ready[:fewest], short
+    def _beside_pool(self, gang: Gang, rank: Rank, members: list[Member], beside: Beside) -> Beside:
+        """Return how ``members`` may be placed beside what is reserved and what queues keep for themselves."""
+        short = self._queue.pool_obstacle(gang, rank, members)
+        return beside if short is None else replace(beside, short=short)
 
     def _uncounted(self, gang: Gang, ready: Sequence[Member], now: float) -> Reason | None:
         """Count what nodes host for the gang's claims, a little at a time; return a reason until that is done."""
@@ -483,25 +471,56 @@ class Attempts:
         return self._lacks.of(self._places.demands(members, now))
 
     def _plan_as_many(
-        self, gang: Gang, ready: list[Member], fewest: int, record: FailureRecord, beside: Beside, now: float
+        self,
+        gang: Gang,
+        rank: Rank,
+        ready: list[Member],
+        fewest: int,
+        record: FailureRecord,
+        reserved: Beside,
+        now: float,
     ) -> Reason | None:
-        """Place all of ``ready``, or else the ``fewest`` needed ones and others that fit; return why not all."""
-        reason = self._plan(gang, ready, record, beside, now)
+        """Place all of ``ready``, or else the ``fewest`` needed ones and others that fit; return why not all.
+
+        A gang that runs needs none of them together, so each is placed that fits.
+        """
+        beside = self._beside_pool(gang, rank, ready, reserved)
+        if len(ready) <= fewest or beside.short is None:
+            reason = self._plan(gang, ready, record, beside, now)
+        else:
+            reason = beside.short
         if reason is None or len(ready) <= fewest:
             return reason
-        if self._places.plan(gang, ready[:fewest], now, beside=beside) is not None:
-            return reason
-        beyond, start = ready[fewest:], gang.attempt.beyond
-        gang.attempt.beyond = 0
+        first = 0 if gang.begun and gang.whole else fewest
+        if first:
+            needed = ready[:first]
+            part = self._beside_pool(gang, rank, needed, reserved)
+            why = self._plan(gang, needed, self._record(gang, needed, now), part, now)
+            if why is not None:
+                return why
+        why = self._plan_each(gang, rank, ready[first:], reserved, now)
+        return reason if beside.short is None else why
+
+    def _plan_each(
+        self, gang: Gang, rank: Rank, beyond: list[Member], reserved: Beside, now: float
+    ) -> Reason | None:
+        """Place those of the members ``beyond`` that fit, each by itself, in turns if there are many.
+
+        Return why the first has no place that has none, None if all have one.
+        """
+        reason: Reason | None = None
+        start, gang.attempt.beyond = gang.attempt.beyond, 0
         hopeless: set[object] = set()
         plans = max(MOST_LOOKED_AT // len(gang.members), 1)
         for at, member in enumerate(beyond[start:] + beyond[:start], start + 1):
-            pod = member.pod
-            kind = (pod.requests, *(tuple(sorted(kinds.items())) for kinds in (pod.devices, pod.requires)))
+            kind = _kind(member.pod)
             if kind in hopeless:
                 continue
             plans -= 1
-            if self._places.plan(gang, [member], now, beside=beside):
+            beside = self._beside_pool(gang, rank, [member], reserved)
+            why = beside.short or self._places.plan(gang, [member], now, beside=beside)
+            if why is not None:
+                reason = reason or why
                 hopeless.add(kind)
             else:
                 # More of them may fit, so the next step goes on.
@@ -511,6 +530,16 @@ class Attempts:
                 gang.attempt.beyond = at % len(beyond)
                 break
         return reason
+
+
+def _kind(pod: Pod) -> object:
+    """Return what decides whether a pod fits beside the others of its gang, apart from rare rules."""
+    return (
+        pod.requests,
+        *(tuple(sorted(kinds.items())) for kinds in (pod.devices, pod.requires)),
+        signature(pod),
+        pod.duration,
+    )
 
 
 def _needed(gang: Gang, size: int) -> int:

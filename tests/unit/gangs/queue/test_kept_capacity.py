@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from fluence_extender.model.names import GROUP_SIZE_ANNOTATION
+from fluence_extender.gangs.lifecycle.attempts import Attempts
+from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION, QUEUE_LABEL
+from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import PolicyName, Queue, Quota
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.queueing.entry import NEVER
-from tests.queueing.cluster import UNIT, Cluster, Slot, machine, rules
+from tests.queueing.cluster import EPOCH, UNIT, Cluster, Slot, amounts, machine, rules
 
 KEEPS = Queue("vip", quota=Quota({"cpu": UNIT}, lendable={"cpu": 0}), uid="vip")
 """A queue that keeps one core, and is idle."""
@@ -160,6 +164,71 @@ def test_members_beyond_the_size_leave_what_is_kept_and_reserved() -> None:
     w.decide(0)
     assert sum(1 for node in w.nodes_of("grows") if node) == 11
     assert w.controller.queue.admission.quotas.use.used("open")["cpu"] == 11 * UNIT
+
+
+def growing(w: Cluster, slots: list[Slot], size: int) -> None:
+    """Let a gang of open come that is whole with ``size`` of its pods."""
+    w.submit_slots("grows", slots, NEVER, queue="open")
+    for pod in list(w.pods["grows"]):
+        w._put("grows", replace(pod, annotations={GROUP_SIZE_ANNOTATION: str(size)}))
+
+
+def test_members_beyond_the_size_that_find_no_node_are_not_tried_in_each_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tries: list[str] = []
+    attempt = Attempts._try
+
+    def counted(self: Attempts, gang: Gang, *rest: Any) -> bool:
+        tries.append(gang.key.name)
+        assert len(tries) < 50
+        return attempt(self, gang, *rest)
+
+    monkeypatch.setattr(Attempts, "_try", counted)
+    w = Cluster(machine(4, 4, 4, 4), KEEPS, *OPEN)
+    # The pool has room for one more of them, and not for two. No node has room for any.
+    growing(w, [Slot(3)] * 6, 2)
+    w.decide(0)
+    assert sum(map(bool, w.nodes_of("grows"))) == 4
+    tries.clear()
+    w.controller.ledger.changed()
+    w.decide(1)
+    assert len(tries) <= 2
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize("begun", [True, False])
+def test_member_beyond_the_size_that_is_too_large_keeps_back_none_behind_it(keeps: bool, begun: bool) -> None:
+    w = Cluster(machine(4, 4, 4), *((KEEPS,) if keeps else ()), *OPEN)
+    w.run("r", {"n0": 3})
+    if begun:
+        growing(w, [Slot(1), Slot(1)], 2)
+        w.decide(0)
+    first = len(w.pods.get("grows", ()))
+    slots = [Slot(1), Slot(1), Slot(9), Slot(2), Slot(2)]
+    for number, slot in enumerate(slots[first:], first):
+        pod = Pod(
+            "default",
+            f"grows-{number}",
+            f"grows-{number}-x",
+            {GROUP_LABEL: "grows", QUEUE_LABEL: "open"},
+            {GROUP_SIZE_ANNOTATION: "2"},
+            gates=(GATE,),
+            requests=amounts(slot.size),
+            created=EPOCH,
+        )
+        w.pods.setdefault("grows", [])
+        w._put("grows", pod)
+    w.decide(1)
+    assert [bool(node) for node in w.nodes_of("grows")] == [True, True, False, True, True]
+
+
+def test_member_for_other_nodes_keeps_back_none_of_its_size() -> None:
+    w = Cluster(machine(4, 4, 4), KEEPS, *OPEN)
+    w.run("r", {"n0": 4})
+    growing(w, [Slot(1), Slot(1, ("n0",)), *[Slot(1)] * 8], 1)
+    w.decide(0)
+    assert [bool(node) for node in w.nodes_of("grows")] == [True, False, *[True] * 6, False, False]
 
 
 def test_same_is_decided_after_a_restart() -> None:

@@ -267,14 +267,14 @@ def test_quota_that_is_dropped_and_stated_again_forgets_what_has_ended_meanwhile
     assert cluster.decide(3.0) == ["a2"]
 
 
-def test_member_beyond_the_size_that_never_fits_lets_none_behind_it_pass_the_quota() -> None:
+def test_member_beyond_the_size_that_never_fits_keeps_back_none_and_none_passes_the_quota() -> None:
     kept = queue("vip", guaranteed={"cpu": 4}, lendable={"cpu": 0})
     cluster = Cluster(machine(8), kept, queue("a", limit={"nvidia.com/gpu": 1}))
     cluster.submit_slots("a1", [Slot(1), Slot(999), *[Slot(1)] * 6], queue="a")
     for pod in list(cluster.pods["a1"]):
         cluster._put("a1", replace(pod, annotations={GROUP_SIZE_ANNOTATION: "1"}))
     cluster.decide(0.0)
-    assert cores(cluster, "a") == 1
+    assert cores(cluster, "a") == 4
 
 
 def test_gang_that_asks_for_more_than_the_limit_is_told_that_it_never_starts() -> None:
