@@ -75,11 +75,12 @@ class SharedPool:
         kind = self._quotas.use.lacking(claim.queue, claim.more)
         if kind is None:
             return None
-        never = self._quotas.unused.lacking(claim.queue, asks)
+        unused = self._quotas.unused
+        never = unused.lacking(claim.queue, asks)
         if never is not None:
             return unsatisfiable(
                 f"it asks for {written_amount(never, asks[never])} {never}, and other queues keep so much of the "
-                f"{written_amount(never, self._quotas.use.tree.capacity.get(never, 0))} of the cluster for themselves "
+                f"{written_amount(never, unused.tree.capacity.get(never, 0))} of the cluster for themselves "
                 "(what they are guaranteed and don't lend) that there is never enough for it; ask for less"
             )
         return Reason(

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.queue.settings import Queues
 from fluence_extender.gangs.queue.usage import Place, Usage
-from fluence_extender.ledger.capacity import LiveCapacity, NodeCapacity
+from fluence_extender.ledger.capacity import CapacityTable, LiveCapacity, NodeCapacity
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.names import RESOURCE_PREFIX
 from fluence_extender.model.quantity import written_amount
@@ -47,8 +47,8 @@ class Quotas:
         )
         self._stated = -1
         self._basis: object = None
-        self._use = self.unused = QuotaUse(QuotaTree({}, {}))
-        """``unused`` is how the queues would stand if nothing ran."""
+        self._use = QuotaUse(QuotaTree({}, {}))
+        self._unused: QuotaUse | None = None
         self.active = False
         self.version = 0
         self._loosened: set[str] = set()
@@ -61,24 +61,33 @@ class Quotas:
             self._basis = None
         if not self.active:
             # Ends aren't counted from now on, so the old counts must not be used again.
-            self._use = self.unused = QuotaUse(QuotaTree({}, {}))
+            self._use, self._unused = QuotaUse(QuotaTree({}, {})), None
             return
-        self._room.now()
+        room = self._room.now()
         basis = self._room.revision, self._ledger.graph.catalogue
         if self._basis == basis:
             return
-        self._basis = basis
-        tree = grow(self._settings.queues, self.capacity())
+        self._basis, self._unused = basis, None
+        tree = grow(self._settings.queues, self._capacity(room))
         if tree != self._use.tree:
-            self._use, self.unused = QuotaUse(tree), QuotaUse(tree)
+            self._use = QuotaUse(tree)
             for queue in self._usage.queues():
                 self._use.add(queue, self._usage.held((queue, None)))
             self.version += 1
             self._loosened.update(tree.branches)
 
-    def capacity(self) -> dict[str, int]:
-        """Return the cluster's capacity for our pods: its devices, and its nodes less the use of foreign pods."""
-        table = self._room.now()
+    @property
+    def unused(self) -> QuotaUse:
+        """How the queues would stand if nothing ran, foreign pods included."""
+        if self._unused is None:
+            tree = (
+                grow(self._settings.queues, self._capacity(self._ledger.whole.now())) if self.active else None
+            )
+            self._unused = QuotaUse(tree or QuotaTree({}, {}))
+        return self._unused
+
+    def _capacity(self, table: CapacityTable) -> dict[str, int]:
+        """Return what the nodes of a table have, and the devices of the cluster."""
         amounts = table.free.sum(axis=0).tolist()
         found = {kind: max(amounts[column], 0) for kind, column in table.columns.items()}
         for device in self._ledger.graph.catalogue.devices:

@@ -120,6 +120,17 @@ def test_request_beyond_what_is_ever_left_is_unsatisfiable_and_blocks_nobody() -
     assert "it asks for 12 cpu, and other queues keep so much of the 12 of the cluster" in reason.text
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+def test_gang_that_lacks_what_foreign_pods_use_is_busy(keeps: bool) -> None:
+    w = Cluster(machine(4, 4, 4), *((KEEPS,) if keeps else ()), *OPEN)
+    w.run("daemon", {"n0": 1}, foreign=True)
+    w.submit("wide", 11 if keeps else 12, 1, queue="open")
+    assert w.decide(0) == []
+    assert code(w, "wide") is ReasonCode.BUSY
+    w.end("daemon")
+    assert w.decide(1) == ["wide"]
+
+
 def test_gang_that_no_node_can_host_is_unsatisfiable_whatever_is_kept() -> None:
     w = Cluster(machine(4, 4, 4), KEEPS, *OPEN)
     w.run("r", {"n0": 4, "n1": 3})
