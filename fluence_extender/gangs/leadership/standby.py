@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from fluence_extender.gangs.leadership.replay import steered_node
+from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.member_states import NOT_BOUND, MemberEvent, Waiting, move, update
 from fluence_extender.gangs.lifecycle.refusals import NO_REFUSALS, Refusals
 from fluence_extender.gangs.lifecycle.rules import size_of
@@ -48,7 +49,7 @@ class Standby:
             gang.fail_waits(why)
             gang.gather_anew()
             gang.incomplete_since = None
-            gang.rest = replace(gang.rest, replans=0, until=0.0)
+            gang.rest = replace(gang.rest, replans=0, replanned=NEVER, until=0.0)
             for member in gang.members.values():
                 self._forget_plan(gang, member)
         self._registry.dirty.update(self._registry.gangs)

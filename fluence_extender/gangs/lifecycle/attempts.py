@@ -342,6 +342,9 @@ class Attempts:
         if later and reason is None:
             self._registry.dirty.add(gang.key)
         gang.explain(reason, now)
+        if reason is not None and gang.rest.replanned < NEVER and len(gang.placeless()) == len(gang.alive()):
+            # Its places are others' now, so it may try as long as any other gang once it has some again.
+            gang.rest = replace(gang.rest, replanned=NEVER)
         if reason is not None and reason is why and not apart and self._decides_alone(gang, ready):
             gang.attempt.record = record
         lacking = [member for member in ready if member.assignment is None][: _needed(gang, size)]

@@ -81,7 +81,7 @@ class Resting:
 
     def after_refusal(self, gang: Gang, member: Member, now: float) -> None:
         """Find another place for a member whose node is barred for it now, or let the gang rest."""
-        first = gang.rest.replanned if gang.rest.replans else now
+        first = min(gang.rest.replanned, now)
         rest = gang.rest = replace(gang.rest, replans=gang.rest.replans + 1, replanned=first)
         gang.barrier.doubt()
         refused = rest.refused + 1
@@ -90,7 +90,7 @@ class Resting:
             self._places.replan_apart(gang, member)
             return
         until = now + back_off(self._limits.rest, refused, self._limits.longest_refused_rest)
-        gang.rest = replace(rest, replans=0, refused=refused, until=until)
+        gang.rest = replace(rest, replans=0, replanned=NEVER, refused=refused, until=until)
         self._registry.dirty.add(gang.key)
         self._refused.add(gang.key)
         self._rest(gang, member, _refused_by_filters(gang), now)
@@ -123,7 +123,7 @@ class Resting:
     def _rest_stalled(self, gang: Gang, member: Member, why: Reason, now: float) -> None:
         stalled = gang.rest.stalled + 1
         until = now + back_off(self._limits.rest, stalled, self._limits.longest_rest)
-        gang.rest = replace(gang.rest, stalled=stalled, until=until)
+        gang.rest = replace(gang.rest, replanned=NEVER, stalled=stalled, until=until)
         gang.note(HistoryKind.REFUSED, member.pod.name, why.text)
         self._rest(gang, member, why, now)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.member_states import BOUND
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.model.gang import GangState, HistoryKind
@@ -49,7 +50,7 @@ def settle(gang: Gang, alive: Sequence[Member], size: int | Reason, now: float) 
         gang.state = GangState.BOUND
         gang.whole = True
         gang.incomplete_since = None
-        gang.rest = replace(gang.rest, replans=0, refused=0, stalled=0)
+        gang.rest = replace(gang.rest, replans=0, replanned=NEVER, refused=0, stalled=0)
         gang.explain(None, now)
         return completes
     if bound:

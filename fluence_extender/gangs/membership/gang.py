@@ -183,14 +183,14 @@ class Attempt:
 class Rest:
     """Until when a gang rests, and how often it has rested in a row.
 
-    ``replans`` counts the changes of plan since the last rest, of which the first was at ``replanned``. ``refused``
-    counts the rests after refusals of members.
-    ``stalled`` counts those after a member's node wasn't requested or its Binding failed.
+    ``replans`` counts the changes of plan since the last rest. The first of them since the gang got its places was at
+    ``replanned``, `NEVER` if there was none. ``refused`` counts the rests after refusals of members. ``stalled`` counts
+    those after a member's node wasn't requested or its Binding failed.
     """
 
     until: float = 0.0
     replans: int = 0
-    replanned: float = 0.0
+    replanned: float = NEVER
     refused: int = 0
     stalled: int = 0
 

@@ -140,6 +140,39 @@ def test_gang_of_many_that_is_refused_gives_its_room_back_within_seconds(world: 
     assert 25 < w.loop.time() - again < 45
 
 
+@pytest.mark.parametrize("stalls", [False, True])
+def test_time_without_places_does_not_count_as_time_in_which_they_were_refused(
+    world: MakeWorld, stalls: bool
+) -> None:
+    nodes = node("n0"), node("n1"), node("n2")
+    w = world(*nodes, scheduling=False, limits=Limits(rest=50.0))
+    one = gang(w, "g", 1000)[0]
+    w.advance(1)
+    fail(w, one)
+    fail(w, one)
+    assert w.now(one).nominated == "n1"
+    if stalls:
+        w.change(one, refusal="persistentvolumeclaim not found")
+        w.advance(w.limits.unasked + 10)
+        assert w.gang("g").rest.stalled
+        w.change(one, refusal="")
+        w.advance(w.gang("g").rest.until - w.loop.time() + 20)
+    else:
+        for each in nodes:
+            w.change(each, unschedulable=True)
+        w.advance(100)
+        assert w.now(one).nominated == ""
+        for each in nodes:
+            w.change(each, unschedulable=False)
+        w.advance(1)
+    before = w.now(one).nominated
+    assert before
+    fail(w, one)
+    fail(w, one)
+    assert not w.gang("g").rest.refused
+    assert w.now(one).nominated not in ("", before)
+
+
 RESTING = Limits(replans=1, rest=50.0, barred_for=10.0, longest_refused_rest=150.0, unasked=10_000.0)
 
 
