@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary, ref
 import numpy as np
 
 from fluence_extender.model.devices import Capacity, NodeDevice, ResourceSlice
+from fluence_extender.model.wording import shortened
 
 LONGEST_WHY = 240
 """The most characters of an expression, and of an error, that a verdict quotes."""
@@ -150,7 +151,7 @@ class Table:
 
     def worded(self, why: str) -> str:
         """Return an error of the expression as a sentence."""
-        return f"the selector {_cut(self.expression)} {_cut(why)}"
+        return f"the selector {shortened(self.expression, LONGEST_WHY)} {shortened(why, LONGEST_WHY)}"
 
     def forget(self, number: int) -> None:
         """Forget the verdict for a number that is about to stand for other values."""
@@ -216,7 +217,3 @@ def selects(expressions: tuple[str, ...], device: NodeDevice) -> Verdict:
         if selected is not True:
             return selected
     return True
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_WHY else text[: LONGEST_WHY - 3] + "..."

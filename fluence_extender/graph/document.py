@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from fluence_extender.graph.errors import Problem
+from fluence_extender.model.wording import shortened
 from fluence_extender.model.yaml_nodes import TAG, TooDeep, UnreadableYaml, compose_document
 
 LARGEST_TEXT = 2**20
@@ -65,7 +66,7 @@ class Item:
             return f"a {self.kind}"
         if self.kind == "null":
             return "nothing"
-        shown = self.text if len(self.text) <= 40 else self.text[:37] + "..."
+        shown = shortened(self.text, 40)
         return repr(shown) if self.kind == "text" else f"the {self.kind} {shown}"
 
 

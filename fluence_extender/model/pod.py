@@ -52,8 +52,8 @@ class NodeTerm:
 class HostPort(NamedTuple):
     """A port that the pod takes on the node itself. It is a tuple, because tuples are hashed and compared fast.
 
-    Pods whose required anti-affinity keeps each other off a node exclude each other like pods with one port. Port 0 of
-    a protocol that names the rule stands for that (`alone_on_node`).
+    Two pods whose required anti-affinity keeps them off each other's node can't share a node, as if both had the same
+    port. Such a rule is written as port 0 of a protocol with the rule's name (`alone_on_node`).
     """
 
     port: int
@@ -71,7 +71,7 @@ class HostPort(NamedTuple):
 
 
 def alone_on_node(rule: str) -> HostPort:
-    """Return what stands for a rule that each pod which obeys it needs a node without another one."""
+    """Return the port that stands for a rule: pods with this rule can't share a node."""
     return HostPort(0, f"alone {blake2b(rule.encode(), digest_size=12).hexdigest()}")
 
 

@@ -13,6 +13,7 @@ import re
 from functools import lru_cache
 
 from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
+from fluence_extender.model.wording import shortened
 
 LARGEST = 2**63 - 1
 """The largest amount in whole units. A larger one counts as this, as apimachinery does for binary suffixes."""
@@ -36,10 +37,9 @@ class InvalidQuantity(ValueError):
 
     def __init__(self, text: object, why: str = "") -> None:
         self.text = text
-        shown = repr(text)
-        if len(shown) > 80:
-            shown = shown[:77] + "..."
-        super().__init__(f"{shown} isn't a quantity{why or ' (such as 2, 500m, 1.5Gi or 1e3)'}")
+        super().__init__(
+            f"{shortened(repr(text), 80)} isn't a quantity{why or ' (such as 2, 500m, 1.5Gi or 1e3)'}"
+        )
 
 
 def nanos(quantity: Quantity) -> int:

@@ -1,8 +1,13 @@
-"""Sentences that have two forms: one for all who see an object, and one that also names objects of other namespaces."""
+"""The length of texts, and sentences that also have a form which names objects of other namespaces."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text with at most so many characters: its beginning and "...", if it is longer."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Write on a pod what admission warns of.
 
 A controller drops the warnings that it gets for its pods. So the pod carries them, and the service tells them in an
-Event on the pod's owner and in the gang's notes. It finds out by itself which labels and annotations have no effect:
-such warnings aren't written.
+Event on the pod's owner and in the gang's notes. Warnings of labels and annotations without effect aren't written,
+because the service finds them by itself.
 """
 
 from __future__ import annotations

@@ -51,6 +51,7 @@ from fluence_extender.model.names import (
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.submission import NOTHING_SAID, QUEUE_LABELS, Submission
+from fluence_extender.model.wording import shortened
 from fluence_extender.model.workload import CoschedulingGroup, PodGroup, Workload
 from fluence_extender.placement.demand import Demand
 from fluence_extender.whatif.documents import Manifest, NothingToSimulate, TooManyPods, as_json, reading
@@ -83,6 +84,9 @@ QUEUE_OBJECTS = ("Queue", "Reservation")
 
 NAMED_OBJECTS = 4
 """The most objects without pods that an error names."""
+
+LONGEST_REFUSAL = 2_000
+"""The most characters of the API server's refusal, which each gang of the template repeats."""
 
 
 @dataclass(slots=True)
@@ -277,7 +281,8 @@ def requested_gangs(
                 remarks.add_text(text, template.owner)
             pods.extend(made)
             if trial.refusal:
-                refusals.update((pod.uid, trial.refusal) for pod in made)
+                refusal = shortened(trial.refusal, LONGEST_REFUSAL)
+                refusals.update((pod.uid, refusal) for pod in made)
     gangs = _gangs(pods, index)
     for gang in gangs:
         refused = next(filter(None, (refusals.get(pod.uid) for pod in gang.pods)), "")

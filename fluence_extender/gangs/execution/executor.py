@@ -130,7 +130,8 @@ class Executor:
                 case CountAgain(pod):
                     self._spawn(pod.uid, self._count(pod), (), self._turn(pod))
                 case Evict(pod):
-                    turn = self._evictions.taken(pod.namespace, pod.size)
+                    # Without its size: others than the victim's namespace wait for the room.
+                    turn = self._evictions.taken(pod.namespace)
                     self._spawn(pod.uid, self._evict(action), (), turn)
                 case Foresee() | Resume() | HoldJob() | Requeue() | GateJobs() | NoteJob():
                     subject, work = self._jobs.subject(action), self._jobs.carry_out(action)

@@ -22,19 +22,19 @@ from fluence_extender.model.pace import Pace
 SHARE = 0.75
 """The most of all slots that one namespace has."""
 
-USUAL = 16_384
+USUAL_BYTES = 16_384
 """Bytes of an object that don't count. Most objects are smaller."""
 
 BYTES_AT_ONCE, BYTES_A_SECOND = 500_000, 1_000_000
-"""The bytes beyond `USUAL` of the objects about which a namespace has writes at once, and in each second after that.
+"""The bytes, beyond `USUAL_BYTES` of each object, about which a namespace has writes at once, and in each second then.
 
 Each pod that is steered causes four or five more writes of others: kube-scheduler binds it, and its kubelet reports.
 """
 
 BYTES_UNDER_WAY = 100_000
-"""A namespace starts no write while the objects of those under way have so many bytes beyond `USUAL`."""
+"""A namespace starts no write while the objects of those under way have so many bytes beyond `USUAL_BYTES`."""
 
-SOONEST = 0.01
+SHORTEST_WAIT = 0.01
 """The fewest seconds until the pace is looked at again."""
 
 
@@ -48,7 +48,7 @@ class FairSlots:
         self._waiting: dict[str, deque[tuple[asyncio.Future[None], int]]] = {}
         """By namespace; the one that has waited for its turn the longest is the first."""
         self._under_way: defaultdict[str, int] = defaultdict(int)
-        """By namespace: the bytes beyond `USUAL` of the objects about which writes are under way."""
+        """By namespace: the bytes beyond `USUAL_BYTES` of the objects about which writes are under way."""
         self._pace = Pace(BYTES_AT_ONCE, bytes_a_second, lambda: asyncio.get_running_loop().time())
         self._alarm: asyncio.TimerHandle | None = None
 
@@ -56,7 +56,7 @@ class FairSlots:
     async def taken(self, namespace: str, size: int = 0) -> AsyncIterator[None]:
         """Hold a slot within this context, once it is the namespace's turn to write about an object of ``size``."""
         turn = asyncio.get_running_loop().create_future()
-        excess = max(size - USUAL, 0)
+        excess = max(size - USUAL_BYTES, 0)
         self._waiting.setdefault(namespace, deque()).append((turn, excess))
         self._give()
         try:
@@ -96,7 +96,7 @@ class FairSlots:
                 self._under_way[namespace] += excess
                 turn.set_result(None)
         if self._free and (due := [wait for name in self._waiting if (wait := self._pace.wait(name))]):
-            self._alarm = asyncio.get_running_loop().call_later(max(min(due), SOONEST), self._give)
+            self._alarm = asyncio.get_running_loop().call_later(max(min(due), SHORTEST_WAIT), self._give)
 
     def _may_have(self, namespace: str) -> bool:
         return (

@@ -79,9 +79,9 @@ class SharedPool:
         never = unused.lacking(claim.queue, asks)
         if never is not None:
             return unsatisfiable(
-                f"it asks for {written_amount(never, asks[never])} {never}, and other queues keep so much of the "
-                f"{written_amount(never, unused.tree.capacity.get(never, 0))} of the cluster for themselves "
-                "(what they are guaranteed and don't lend) that there is never enough for it; ask for less"
+                f"it asks for {written_amount(never, asks[never])} {never}, which is never free: of the "
+                f"{written_amount(never, unused.tree.capacity.get(never, 0))} in the cluster, other queues "
+                "keep too much for themselves (what they are guaranteed and don't lend); ask for less"
             )
         return Reason(
             ReasonCode.BUSY,

@@ -282,5 +282,5 @@ def _excess_reason(excess: Excess, queue: str, asks: Resources) -> Reason:
         return over_quota(f"{limit}, and this gang asks for {wanted}; ask for less, or name another queue")
     return over_quota(
         f"{limit}, and with the {wanted} of this gang it would use more; "
-        "it starts when enough comes back, or ask for less, or name another queue"
+        "it starts when enough comes back: wait, ask for less, or name another queue"
     )

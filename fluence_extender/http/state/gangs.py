@@ -337,8 +337,8 @@ def _held_in_vain(controller: Controller, gang: Gang) -> tuple[str, ...]:
     if not held or not controller.lifecycle.admission.runs(gang.key):
         return ()
     return (
-        f"annotation {HOLD_ANNOTATION} is true, but the gang has its places and goes on; the hold counts once it goes "
-        "back in line",
+        f"annotation {HOLD_ANNOTATION} is true, but the gang already has its places and goes on; it is held once it "
+        "waits in line again",
     )
 
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from fluence_extender.gangs.execution.slots import BYTES_A_SECOND, BYTES_AT_ONCE, USUAL
+from fluence_extender.gangs.execution.slots import BYTES_A_SECOND, BYTES_AT_ONCE, USUAL_BYTES
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
 from tests.core.values import asks, node
 from tests.core.world import World
-from tests.unit.gangs.conftest import MakeWorld
+from tests.unit.gangs.conftest import MakeWorld, gang
 
 CROWD = 200
 LARGE = 200_000
@@ -78,7 +78,7 @@ def test_large_pods_are_steered_at_a_pace_and_others_at_once(world: MakeWorld) -
     def steered() -> int:
         return sum(call == "ungate" for call, key in w.cluster.calls if key.startswith("crowd/"))
 
-    excess = LARGE - USUAL
+    excess = LARGE - USUAL_BYTES
     assert steered() <= (BYTES_AT_ONCE + BYTES_A_SECOND) / excess + 1
     before = steered()
     w.advance(10)
@@ -90,7 +90,7 @@ def test_large_pods_are_steered_at_a_pace_and_others_at_once(world: MakeWorld) -
 def test_pods_of_usual_size_have_no_pace(world: MakeWorld) -> None:
     w = roomy(world)
     for number in range(CROWD):
-        put(w, "crowd", f"c-{number}", USUAL)
+        put(w, "crowd", f"c-{number}", USUAL_BYTES)
     w.advance(1)
     assert sum(call == "ungate" for call, _ in w.cluster.calls) == CROWD
 
@@ -108,3 +108,14 @@ def test_large_job_waits_for_its_pace_and_other_jobs_do_not(world: MakeWorld) ->
     assert 0 < resumed < 20
     w.advance(60)
     assert sum(call == "resume" for call, key in w.cluster.calls if key.startswith("crowd/")) == 20
+
+
+def test_victims_of_any_size_are_evicted_at_once(world: MakeWorld) -> None:
+    w = world(node("n0", 4000, 1000, pods=1000))
+    victims = [w.pod(f"v-{number}", "crowd", requests=asks(200, 1), gates=(GATE,)) for number in range(20)]
+    w.advance(2)
+    for victim in victims:
+        w.cluster.put(replace(w.now(victim), size=1_400_000))
+    gang(w, "high", 4000, priority=10)
+    w.advance(2)
+    assert [w.now(victim).deleting for victim in victims] == [True] * 20

@@ -13,8 +13,8 @@ from fluence_extender.gangs.execution.slots import (
     BYTES_AT_ONCE,
     BYTES_UNDER_WAY,
     SHARE,
-    SOONEST,
-    USUAL,
+    SHORTEST_WAIT,
+    USUAL_BYTES,
     FairSlots,
 )
 from tests.core.clock import VirtualLoop
@@ -128,12 +128,14 @@ def test_small_writes_of_other_namespaces_pass_large_ones_and_each_large_one_has
         return waits
 
     # A newcomer waits until a slot is free, and for one turn of each other namespace at most.
-    assert max(loop.run_until_complete(all_of_them())) <= TOOK * (len(HEAVY) + 1) + SOONEST
+    assert max(loop.run_until_complete(all_of_them())) <= TOOK * (len(HEAVY) + 1) + SHORTEST_WAIT
     assert len(begun) == len(heavy) + len(small)
     for name in HEAVY:
         spent = 0
-        writes = [(at, max(size - USUAL, 0)) for one, at, size in begun if one == name]
-        assert [size for _, size in writes] == [max(size - USUAL, 0) for one, size in heavy if one == name]
+        writes = [(at, max(size - USUAL_BYTES, 0)) for one, at, size in begun if one == name]
+        assert [size for _, size in writes] == [
+            max(size - USUAL_BYTES, 0) for one, size in heavy if one == name
+        ]
         for number, (at, excess) in enumerate(writes):
             allowed = BYTES_AT_ONCE + BYTES_A_SECOND * at
             assert spent <= allowed + 1
@@ -142,6 +144,6 @@ def test_small_writes_of_other_namespaces_pass_large_ones_and_each_large_one_has
             assert under_way < BYTES_UNDER_WAY
         # Nor does a write wait for longer than those before it take, and the pace to come by their bytes.
         due = max(spent - BYTES_AT_ONCE, 0) / BYTES_A_SECOND
-        patience = (TOOK + SOONEST) * (len(heavy) + len(small) + 1)
+        patience = (TOOK + SHORTEST_WAIT) * (len(heavy) + len(small) + 1)
         assert not writes or writes[-1][0] <= due + patience
     loop.close()

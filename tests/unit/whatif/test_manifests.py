@@ -19,7 +19,7 @@ from fluence_extender.model.names import (
     QUEUE_LABEL,
 )
 from fluence_extender.whatif.documents import NothingToSimulate, read_manifests
-from fluence_extender.whatif.manifests import read_question, requested_gangs
+from fluence_extender.whatif.manifests import LONGEST_REFUSAL, read_question, requested_gangs
 from fluence_extender.whatif.trials import try_templates
 from tests.unit.whatif.conftest import request_of, sent
 
@@ -272,6 +272,20 @@ def test_manifests_without_any_pod_are_an_error_that_says_what_to_give(text: str
     with pytest.raises(NothingToSimulate) as raised:
         request_of(read_manifests(sent(text)))
     assert str(raised.value).startswith(f"nothing to simulate: {why}. Give pods, or one of Job, Deployment, ")
+
+
+def test_long_refusal_is_shortened_because_each_gang_repeats_it() -> None:
+    deployment = {
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 100, "x" * 1_000_000: 1, "template": template()},
+    }
+    gangs = request_of(read_manifests(sent(json.dumps(deployment)))).gangs
+    assert len(gangs) == 100
+    for gang in gangs:
+        assert gang.refusal is not None
+        assert gang.refusal.text.startswith("the API server refuses Deployment default/web: ")
+        assert len(gang.refusal.text) <= LONGEST_REFUSAL
 
 
 def test_kinds_of_the_same_name_in_other_apis_are_ignored() -> None:

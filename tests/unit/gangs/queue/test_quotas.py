@@ -47,7 +47,7 @@ def test_gang_over_the_limit_waits_with_a_reason_and_those_behind_it_start() -> 
     assert why(cluster, "a3") == (
         ReasonCode.OVER_QUOTA,
         "over quota: queue a may use 4 cpu (limit.cpu), and with the 2 cpu of this gang it would use more; it starts "
-        "when enough comes back, or ask for less, or name another queue",
+        "when enough comes back: wait, ask for less, or name another queue",
     )
     assert cluster.controller.queue.reservations() == []
 
