@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from tests.e2e.service import Fluence
 from tests.e2e.test_gangs import condition
 from tests.e2e.test_requeue import notes
 from tests.e2e.workloads import grouped, indexed_job, ours, pod_group
+
+DEVICE = "nvidia.com/gpu"
 
 KUBELET = {
     "OutOfcpu": "Node didn't have enough resource: cpu, requested: 1000, used: 1500, capacity: 2000",
@@ -96,3 +99,46 @@ def test_job_replaces_a_rejected_pod_and_its_gang_is_whole_again(
 
     wait_for(running, what="two running pods")
     assert fluence.wait_for_state(namespace.name, "train", "bound")["reason"] == ""
+
+
+def test_members_that_run_are_left_alone_while_the_node_of_another_reboots(
+    fluence: Fluence, cluster: Cluster, namespace: Namespace, nodes: NodeFactory
+) -> None:
+    """The kubelet is back before the device plugin: the node has no devices for a while, and the pod is rejected."""
+    nodes(2, cpu="1", extended={DEVICE: 8})
+    asks = {"cpu": "100m", DEVICE: "8"}
+    template = ours("x")
+    template["spec"]["containers"][0]["resources"] = {"requests": asks, "limits": {DEVICE: "8"}}
+    namespace.create(indexed_job("train", template, 2))
+    fluence.wait_for_state(namespace.name, "train", "bound")
+    runs, lost = namespace.pods()
+    for one in (runs, lost):
+        namespace.wait_for_phase(one["metadata"]["name"], "Running")
+    time.sleep(12)  # A member that has run for some seconds has run, whatever its kubelet says later.
+
+    def devices(count: str) -> None:
+        cluster.api.patch(
+            f"/api/v1/nodes/{node_of(lost)}/status", {"status": {"allocatable": {DEVICE: count}}}
+        )
+
+    devices("0")
+    reject(namespace, lost, "UnexpectedAdmissionError")
+    wait_for(lambda: len(replacements(namespace, runs, lost)) == 1, what="the Job's next pod")
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        assert namespace.pod(runs["metadata"]["name"])["metadata"]["uid"] == runs["metadata"]["uid"]
+        assert fluence.gang(namespace.name, "train")["why"] != "Unsatisfiable"
+        (other,) = replacements(namespace, runs, lost)
+        assert not node_of(other)
+        time.sleep(0.5)
+    devices("8")
+    fluence.wait_for_state(namespace.name, "train", "bound")
+    (other,) = replacements(namespace, runs, lost)
+    assert node_of(other) == node_of(lost)
+    assert namespace.pod(runs["metadata"]["name"])["status"]["phase"] == "Running"
+
+
+def replacements(namespace: Namespace, *former: Manifest) -> list[Manifest]:
+    """Return the pods that exist in place of former ones."""
+    uids = {one["metadata"]["uid"] for one in former}
+    return [one for one in namespace.pods() if one["metadata"]["uid"] not in uids]
