@@ -127,7 +127,9 @@ def test_members_that_run_are_left_alone_while_the_node_of_another_reboots(
     until = time.monotonic() + 20
     while time.monotonic() < until:
         assert namespace.pod(runs["metadata"]["name"])["metadata"]["uid"] == runs["metadata"]["uid"]
-        assert fluence.gang(namespace.name, "train")["why"] != "Unsatisfiable"
+        seen = fluence.gang(namespace.name, "train")
+        assert seen is not None
+        assert seen["why"] != "Unsatisfiable"
         (other,) = replacements(namespace, runs, lost)
         assert not node_of(other)
         time.sleep(0.5)
