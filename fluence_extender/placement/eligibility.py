@@ -26,7 +26,8 @@ Signature = tuple[object, ...]
 
 def signature(pod: Pod) -> Signature:
     """Return the pod's signature. Pods with equal signatures may run on the same nodes."""
-    return (pod.tolerations, tuple(sorted(pod.node_selector.items())), pod.affinity)
+    selector = pod.node_selector
+    return (pod.tolerations, tuple(sorted(selector.items())) if selector else (), pod.affinity)
 
 
 def refusal(pod: Pod, node: Node) -> str | None:

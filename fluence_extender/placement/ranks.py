@@ -34,14 +34,21 @@ OUTER_INDEXES = (JOB_INDEX, LWS_GROUP_INDEX)
 ROLES = (REPLICATED_JOB, "training.kubeflow.org/replica-type")
 """The labels that name a pod's role in its gang; each role is numbered by itself."""
 
+NO_ROLE = natural_order("")
 UNNUMBERED = -1
 RankKey = tuple[object, int, int, object]
 
 
 def rank_key(pod: Pod) -> RankKey:
     """Return the key by which members are sorted: role, owner's index, own index, name."""
-    role = next((pod.labels[label] for label in ROLES if label in pod.labels), "")
-    return (natural_order(role), _number(pod, OUTER_INDEXES), index(pod), natural_order(pod.name))
+    labels = pod.labels
+    role = next((labels[label] for label in ROLES if label in labels), "") if labels else ""
+    return (
+        natural_order(role) if role else NO_ROLE,
+        _number(pod, OUTER_INDEXES),
+        index(pod),
+        natural_order(pod.name),
+    )
 
 
 def index(pod: Pod) -> int:

@@ -30,6 +30,17 @@ SLICE_SIZE = f"{KUEUE}podset-slice-size"
 PODSETS = (f"{KUEUE}podset", *ROLES, JOB_NAME)
 """The labels that name a pod's pod set; the first one present counts."""
 
+NOTES = frozenset(
+    (
+        TOPOLOGY_REQUIRED_ANNOTATION,
+        TOPOLOGY_PREFERRED_ANNOTATION,
+        PODSET_REQUIRED,
+        PODSET_PREFERRED,
+        SLICE_REQUIRED,
+    )
+)
+"""The annotations that state constraints."""
+
 
 @dataclass(frozen=True, slots=True)
 class TopologyConstraint:
@@ -53,6 +64,8 @@ def topology_constraints(
     """
     # This runs for each member of a plan, and most members have no constraint.
     notes = pod.annotations
+    if not (group_levels or pod.claim_group or "zone" in pod.labels.values() or not NOTES.isdisjoint(notes)):
+        return ()
     found: list[TopologyConstraint] = []
     required, preferred = notes.get(TOPOLOGY_REQUIRED_ANNOTATION), notes.get(TOPOLOGY_PREFERRED_ANNOTATION)
     if required or preferred:

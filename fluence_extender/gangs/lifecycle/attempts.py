@@ -257,8 +257,10 @@ class Attempts:
         if record is None or gang.asks_since or not self._is_idle(record.preempting, now):
             return None
         if self._queue.blocks(rank):
-            # Its reservation stays as long as it lacks room.
-            return self._failures.reason(record) if self._queue.heads.has(gang, rank) else None
+            # Its reservation stays as long as it lacks room. What can never have room gets none.
+            reason = self._failures.reason(record)
+            reserves = reason is not None and reason.code in BLOCKED
+            return reason if self._queue.heads.has(gang, rank) is reserves else None
         if gang.starts_about is not None:
             return None
         stopped = self._queue.stops(rank)
@@ -274,7 +276,7 @@ class Attempts:
 
     def _reason_of_others(self, gang: Gang, rank: Rank, now: float) -> Reason | None:
         """Return why a gang that wasn't tried yet has no place, if others with its demand have none; None to try it."""
-        if self._queue.blocks(rank) or gang.key in self._queue.heads:
+        if gang.key in self._queue.heads:
             return None
         size, ready, attempt = size_of(gang), gang.pending(), gang.attempt
         if isinstance(size, Reason) or len(ready) < len(gang.alive()) or len(ready) + gang.ended != size:

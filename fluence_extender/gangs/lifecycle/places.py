@@ -133,7 +133,7 @@ class Places:
                     member.pod.requests,
                     signature(member.pod),
                     member.pod.claims,
-                    tuple(sorted(member.pod.devices.items())),
+                    tuple(sorted(member.pod.devices.items())) if member.pod.devices else (),
                     tuple(member.pod.requires.items()) if member.pod.devices else (),
                     member.pod.host_ports,
                     member.refusals.barred_nodes(now),

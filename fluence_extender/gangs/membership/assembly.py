@@ -46,7 +46,13 @@ def required_size(key: GangKey, members: Sequence[Member]) -> int | Reason:
 
     Such a difference means that the controller's template was changed, and what the older pods carry is out of date.
     """
-    size = agreed_size(key, ((one.pod.name, one.membership) for one in members))
+    stating = members
+    if members:
+        # The pods of a gang usually share one membership (`Registry`). Then the first of them speaks for all.
+        first = members[0].membership
+        if all([one.membership is first for one in members]):
+            stating = members[:1]
+    size = agreed_size(key, ((one.pod.name, one.membership) for one in stating))
     if not isinstance(size, Reason) or size.code is not ReasonCode.INVALID_REQUEST:
         return size
     newest: dict[str, tuple[float, bool]] = {}

@@ -10,7 +10,13 @@ from collections.abc import Iterator
 
 from fluence_extender.gangs.membership.conventions.membership import Workloads
 from fluence_extender.gangs.membership.conventions.operators import mpi_job_name
-from fluence_extender.model.names import JOB_SET_NAME, LWS_NAME, RAY_CLUSTER
+from fluence_extender.model.names import (
+    JOB_SET_NAME,
+    LWS_NAME,
+    RAY_CLUSTER,
+    TRAINING_JOB_NAME,
+    TRAINING_OPERATOR,
+)
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.workload import (
     Job,
@@ -39,6 +45,9 @@ _LABELS: tuple[tuple[str, type[Workload]], ...] = (
     (LWS_NAME, LeaderWorkerSet),
     (RAY_CLUSTER, RayCluster),
 )
+
+NAMING_LABELS = (*(key for key, _ in _LABELS), TRAINING_JOB_NAME, TRAINING_OPERATOR)
+"""The labels that name workloads of a pod."""
 
 
 def parents_of(pod: Pod, workloads: Workloads) -> Iterator[Workload]:

@@ -166,13 +166,11 @@ def owner_topology(workloads: WorkloadIndex, pod: Pod) -> tuple[tuple[str, ...],
     These are the node labels for which its PodGroup requires a single domain, and the size of its Job if that counts.
     """
     group = workloads.find(PodGroup, pod.namespace, pod.group) if pod.group else None
-    return group.levels if group is not None else (), _job_size(workloads, pod)
+    return group.levels if group is not None else (), _job_size(workloads, pod) if sliced(pod) else 0
 
 
 def _job_size(workloads: WorkloadIndex, pod: Pod) -> int:
     """Return the pods of one Job of the replicated job, by its JobSet (which the gang waits for) or by the Job."""
-    if not sliced(pod):
-        return 0
     job_set = workloads.find(JobSet, pod.namespace, pod.labels.get(JOB_SET_NAME, ""))
     replicas = number(pod.labels.get(REPLICATED_JOB_REPLICAS, "")) or 0
     if job_set is not None and replicas:

@@ -17,7 +17,7 @@ from fluence_extender.gangs.lifecycle.member_states import BOUND
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.dependencies import Dependee, Dependencies, unmet
-from fluence_extender.gangs.queue.ends import Ends, declared
+from fluence_extender.gangs.queue.ends import Ends, declared, unlike
 from fluence_extender.gangs.queue.fair_shares import FairShares
 from fluence_extender.gangs.queue.obstacles import (
     duration_obstacle,
@@ -213,7 +213,7 @@ class QueueAdmission:
 
     def _declared(self, gang: Gang) -> Iterator[float | None]:
         workloads = self._registry.workloads
-        return (declared(one.pod, workloads) for one in gang.alive())
+        return (declared(pod, workloads) for pod in unlike(one.pod for one in gang.alive()))
 
     def runs(self, key: GangKey) -> bool:
         """Return whether a gang counts as running."""

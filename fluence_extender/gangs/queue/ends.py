@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 from fluence_extender.gangs.membership.conventions.membership import Workloads
-from fluence_extender.gangs.membership.parents import parents_of
+from fluence_extender.gangs.membership.parents import NAMING_LABELS, parents_of
 from fluence_extender.model.names import REPLICATED_JOB
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import JobSet, Workload
@@ -19,6 +19,9 @@ from fluence_extender.queueing.entry import NEVER
 
 LATEST = datetime.max.replace(second=0, microsecond=0, tzinfo=UTC).timestamp()
 """The last minute that can be written as a date, in seconds since the epoch. A pod that ends later never ends."""
+
+NAMING = (*NAMING_LABELS, REPLICATED_JOB)
+"""The labels on which it depends how long a pod may run."""
 
 DefaultDuration = Callable[[Pod], float | None]
 """Returns the seconds that a pod without a declared duration runs, None if its queue states none."""
@@ -43,11 +46,11 @@ class Ends:
 
     def duration(self, pods: Iterable[Pod], now: float) -> float:
         """Return how many seconds a gang of these pods would run if it started ``now``, `NEVER` if no end is known."""
-        return max(max((self._end(pod, now) for pod in pods), default=NEVER) - now, 1.0)
+        return max(max((self._end(pod, now) for pod in unlike(pods)), default=NEVER) - now, 1.0)
 
     def is_fixed(self, pods: Iterable[Pod]) -> bool:
         """Return whether a gang of these pods runs equally long whenever it starts, as no workload has an end yet."""
-        return all(one.ends is None for pod in pods for one in parents_of(pod, self._workloads))
+        return all(one.ends is None for pod in unlike(pods) for one in parents_of(pod, self._workloads))
 
     def declared(self, pod: Pod) -> float | None:
         """Return how many seconds a pod runs by what it and its workloads declare, None where they declare nothing."""
@@ -65,6 +68,16 @@ class Ends:
             default = self._default(pod)
             end = NEVER if default is None else since + default
         return end if end <= LATEST else NEVER
+
+
+def unlike(pods: Iterable[Pod]) -> Iterable[Pod]:
+    """Return pods of a gang of which no two run equally long for the same reasons.
+
+    Thousands of pods of a gang usually have one owner and one template.
+    """
+    return {
+        (pod.namespace, pod.owner, pod.duration, *map(pod.labels.get, NAMING)): pod for pod in pods
+    }.values()
 
 
 def declared(pod: Pod, workloads: Workloads) -> float | None:

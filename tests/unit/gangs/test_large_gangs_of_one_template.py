@@ -1,0 +1,115 @@
+"""A large gang whose members are alike costs a step a few passes over them: what they share is worked out once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fluence_extender.cluster.port import Changed, Kind
+from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.lifecycle.attempts import Attempts
+from fluence_extender.gangs.membership import assembly
+from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.queue import ends
+from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.pod import Owner, Pod
+from fluence_extender.model.reason import ReasonCode
+from fluence_extender.model.resources import Resources
+from tests.unit.gangs.crowds import cluster, pod, settle
+
+MEMBERS = 600
+FEW = MEMBERS // 20
+"""More calls than this are calls for each member."""
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often what members share was worked out."""
+    made: Counter[str] = Counter()
+
+    def count(module: Any, name: str) -> None:
+        counted: Callable[..., Any] = getattr(module, name)
+
+        def counting(*arguments: Any) -> Any:
+            made[name] += 1
+            return counted(*arguments)
+
+        monkeypatch.setattr(module, name, counting)
+
+    count(ends, "parents_of")
+    count(Attempts, "_try")
+    stated = assembly.agreed_size
+
+    def agreed_size(key: Any, memberships: Any) -> Any:
+        compared = list(memberships)
+        made["sizes"] += len(compared)
+        return stated(key, compared)
+
+    monkeypatch.setattr(assembly, "agreed_size", agreed_size)
+    return made
+
+
+def large(controller: Controller, cpu: int) -> list[Pod]:
+    """Let a large gang of one Job come; return its pods."""
+    pods = [
+        pod(
+            "large",
+            number,
+            labels={GROUP_LABEL: "g"},
+            annotations={GROUP_SIZE_ANNOTATION: str(MEMBERS)},
+            owner=Owner("Job", "j", "job", "batch/v1"),
+            requests=Resources({"cpu": cpu, "pods": 1}),
+        )
+        for number in range(MEMBERS)
+    ]
+    for member in pods:
+        controller.observe(Changed(Kind.POD, member))
+    return pods
+
+
+def the_gang(controller: Controller) -> Gang:
+    (gang,) = controller.registry.gangs.values()
+    return gang
+
+
+@pytest.mark.parametrize("cpu", [1000, 9000], ids=["fits together nowhere", "each fits nowhere"])
+def test_what_members_share_is_worked_out_once(calls: Counter[str], cpu: int) -> None:
+    controller = cluster(lambda: 0.0)
+    large(controller, cpu)
+    calls.clear()
+    settle(controller)
+    assert the_gang(controller).reason is not None
+    assert calls["parents_of"] <= FEW
+    assert calls["sizes"] <= FEW
+
+
+def test_gang_that_can_never_fit_is_not_planned_again_when_a_member_changes(calls: Counter[str]) -> None:
+    controller = cluster(lambda: 0.0)
+    pods = large(controller, 1000)
+    settle(controller)
+    told = the_gang(controller).reason
+    assert told is not None
+    assert told.code is ReasonCode.UNSATISFIABLE
+    calls.clear()
+    for number, member in enumerate(pods[:5]):
+        notes = {**member.annotations, "example.com/note": str(number)}
+        controller.observe(Changed(Kind.POD, replace(member, annotations=notes)))
+        settle(controller)
+    assert the_gang(controller).reason == told
+    assert calls["_try"] == 0
+
+
+def test_gang_that_can_never_fit_is_planned_again_when_it_asks_for_less(calls: Counter[str]) -> None:
+    controller = cluster(lambda: 0.0)
+    pods = large(controller, 1000)
+    settle(controller)
+    calls.clear()
+    for member in pods:
+        requests = Resources({"cpu": 1, "pods": 1})
+        controller.observe(Changed(Kind.POD, replace(member, requests=requests)))
+    settle(controller)
+    assert calls["_try"] >= 1
