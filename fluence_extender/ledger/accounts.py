@@ -61,9 +61,13 @@ class PortIndex:
         self._holders: dict[tuple[int, str], dict[str, set[int]]] = {}
         self.beyond: set[int] = set()
         for holder, ports in held:
-            for one in ports:
-                by_address = self._holders.setdefault((one.port, one.protocol), {})
-                by_address.setdefault(one.host_ip, set()).add(holder)
+            for port, protocol, address in ports:
+                by_address = self._holders.get((port, protocol))
+                if by_address is None:
+                    # Most ports have one holder, and a gang may have tens of thousands of ports.
+                    self._holders[port, protocol] = {address: {holder}}
+                else:
+                    by_address.setdefault(address, set()).add(holder)
 
     def clashing(self, wanted: Iterable[HostPort]) -> set[int]:
         """Return the holders that can't share a node with a pod that takes the ports ``wanted``."""

@@ -33,6 +33,9 @@ EVALUATED_WITHIN = 0.004
 ALL_FIRST = 16
 """The most steps in a row that try no gang because changed gangs are left. After that, each step does both."""
 
+SPLIT = 2_000
+"""The fewest members of a gang that isn't tried in the step that evaluates it. No two steps in a row try no gang so."""
+
 
 class Evaluation:
     """Evaluates the gangs of ``registry`` that have changed; ``on_whole`` is called for each that has become whole."""
@@ -58,6 +61,7 @@ class Evaluation:
         self._large = large
         self._first: set[GangKey] = set()
         self._behind = 0
+        self._has_large = False
         self.cut_short = False
         """Whether the last step left changed gangs for the next one."""
 
@@ -79,6 +83,7 @@ class Evaluation:
                 dirty.postpone(key)
                 continue
             self._first.discard(key)
+            self._has_large |= len(gang.members) >= SPLIT
             try:
                 self._evaluate(gang, now)
                 self._rules.apply(gang, now)
@@ -98,6 +103,11 @@ class Evaluation:
     def may_try(self) -> bool:
         """Whether gangs may be tried now."""
         return not self._registry.dirty or self._behind > ALL_FIRST
+
+    def take_large(self) -> bool:
+        """Return whether a gang so large that it is tried in a step of its own was evaluated since this was asked."""
+        has_large, self._has_large = self._has_large, False
+        return has_large
 
     def _evaluate(self, gang: Gang, now: float) -> None:
         """Settle the gang's state and, if it can't be planned, its reason."""

@@ -130,6 +130,7 @@ class Lifecycle:
         self._evaluation = Evaluation(
             registry, self._places, self._rules, quotas, limits, clock, on_whole, large
         )
+        self._tries = True
 
     def pod_changed(self, member: Member, before: Pod | None = None) -> None:
         """React to a new state of a pod of ours; ``before`` is its last known state, if any."""
@@ -467,7 +468,9 @@ class Lifecycle:
         all_evaluated = not self._registry.dirty
         for gang in self._gang_index.existing(looked_at):
             self._resting.give_up_stalled(gang, now)
-        if self._evaluation.may_try:
+        # Both looking at a large gang and trying it take long, so probes are answered in between.
+        self._tries = self._evaluation.may_try and not (self._tries and self._evaluation.take_large())
+        if self._tries:
             looked_at |= self._try_waiting(looked_at, now)
         else:
             self._attempts.postpone(looked_at, now)

@@ -11,6 +11,7 @@ import pytest
 
 from fluence_extender.cluster.port import Changed, Kind
 from fluence_extender.gangs.controller import Controller
+from fluence_extender.gangs.lifecycle import evaluation
 from fluence_extender.gangs.lifecycle.attempts import Attempts
 from fluence_extender.gangs.membership import assembly
 from fluence_extender.gangs.membership.gang import Gang
@@ -19,7 +20,7 @@ from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
-from tests.unit.gangs.crowds import cluster, pod, settle
+from tests.unit.gangs.crowds import cluster, pod, settle, steered
 
 MEMBERS = 600
 FEW = MEMBERS // 20
@@ -113,3 +114,32 @@ def test_gang_that_can_never_fit_is_planned_again_when_it_asks_for_less(calls: C
         controller.observe(Changed(Kind.POD, replace(member, requests=requests)))
     settle(controller)
     assert calls["_try"] >= 1
+
+
+def test_large_gang_is_tried_in_the_step_after_that_which_evaluates_it(
+    calls: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "SPLIT", MEMBERS)
+    controller = cluster(lambda: 0.0)
+    large(controller, 1000)
+    controller.step()
+    assert calls["_try"] == 0
+    assert controller.lifecycle.behind
+    controller.step()
+    assert calls["_try"] == 1
+
+
+def test_large_gangs_that_change_in_each_step_keep_nobody_from_being_tried(
+    calls: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "SPLIT", MEMBERS)
+    controller = cluster(lambda: 0.0)
+    pods = large(controller, 1000)
+    settle(controller)
+    controller.observe(Changed(Kind.POD, pod("other", 1)))
+    placed = list[str]()
+    for number, member in enumerate(pods[:2]):
+        notes = {**member.annotations, "example.com/note": str(number)}
+        controller.observe(Changed(Kind.POD, replace(member, annotations=notes)))
+        placed += steered(controller)
+    assert placed == ["other/c0001"]

@@ -117,7 +117,10 @@ def test_request_beyond_what_is_ever_left_is_unsatisfiable_and_blocks_nobody() -
     assert code(w, "huge") is ReasonCode.UNSATISFIABLE
     reason = w.gang("huge").reason
     assert reason is not None
-    assert "it asks for 12 cpu, which is never free: of the 12 in the cluster, other queues keep too much" in reason.text
+    assert (
+        "it asks for 12 cpu, which is never free: of the 12 in the cluster, other queues keep too much"
+        in reason.text
+    )
 
 
 @pytest.mark.parametrize("keeps", [True, False])
