@@ -17,11 +17,11 @@ from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.foreign_pods import ForeignPods
 from fluence_extender.gangs.membership.gang import JOB_SET_UID, Gang, Member
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
-from fluence_extender.gangs.reporting.history import History, Memory
+from fluence_extender.gangs.reporting.history import History, Legacies, Memory
 from fluence_extender.model.dependency import Target
 from fluence_extender.model.gang import Convention, GangKey, HistoryKind
 from fluence_extender.model.multimap import Multimap
-from fluence_extender.model.names import GROUP_LABEL
+from fluence_extender.model.names import COMPLETION_INDEX, GROUP_LABEL
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.seal import Seal
 from fluence_extender.model.submission import NOTHING_SAID
@@ -44,6 +44,12 @@ MANY = 500
 LINKED = (Convention.POD_GROUP, Convention.COSCHEDULING)
 """The conventions of the PodGroups to which admission links pods with our label, under the label's name."""
 
+MOST_HEIRS = 64
+"""If a Job has more gangs than this, the history of one that was sent back waits for a gang that comes later."""
+
+Heir = tuple[str, str, str]
+"""The namespace, the Job's uid and the index of a pod that is a gang by itself."""
+
 QUEUED: Mapping[str, type[Resumable]] = {"Job": Job, "MPIJob": MpiJob, "RayCluster": RayCluster}
 """The kinds of objects that own pods and give them their own place in line."""
 
@@ -65,6 +71,7 @@ class Registry:
         self.seal = Seal.of_this_process()
         self.gangs: dict[GangKey, Gang] = {}
         self.gone: Memory[Gang] = Memory(clock)
+        self._legacies = Legacies()
         self.left: set[GangKey] = set()
         self.awaited = Awaited()
         self.revision = 0
@@ -183,6 +190,8 @@ class Registry:
             self._own(pod, key)
         member.submitted = self._submitted(member)
         if pod.uid not in gang.members:
+            if not gang.members and (legacy := self._legacies.take(_heir(key, pod))) is not None:
+                gang.history.follow(legacy)
             gang.members[pod.uid] = member
             gang.note(HistoryKind.SEEN, pod.name)
         self._gang_of[pod.uid] = key
@@ -254,6 +263,20 @@ class Registry:
         why = "its pod wasn't created" if member.pod.foreseen else "the pod was deleted"
         gang.note(HistoryKind.RELEASED, member.pod.name, why)
         self._touch(key)
+        heir = _heir(key, member.pod)
+        if heir is not None and gang.history.sent_back:
+            self._bequeath(gang.history, heir)
+
+    def _bequeath(self, history: History, heir: Heir) -> None:
+        """Let the gang of the pod that replaces another go on with a history. It may be there already."""
+        there = self.gangs_of(*heir[:2])
+        gangs = [self.gangs[key] for key in sorted(there)] if len(there) <= MOST_HEIRS else []
+        for gang in gangs:
+            is_heir = heir in (_heir(gang.key, member.pod) for member in gang.members.values())
+            if is_heir and gang.history.replaces(history):
+                gang.history.follow(history)
+                return
+        self._legacies.leave(heir, history)
 
     def _own(self, pod: Pod, key: GangKey) -> None:
         """Record that the pod's owners have one more pod in that gang."""
@@ -448,6 +471,17 @@ def _ending(workload: Workload) -> tuple[object, ...]:
 def _place(workload: Workload | None) -> tuple[object, ...]:
     """Return whether a workload is suspended, and what place in line it keeps."""
     return (workload.suspended, workload.queued_since) if isinstance(workload, Resumable) else (False, None)
+
+
+def _heir(key: GangKey, pod: Pod) -> Heir | None:
+    """Return what a pod of a Job that is a gang by itself has in common with the pod that replaces it.
+
+    That is its namespace, its Job and its index. Return None for any other pod.
+    """
+    owner = pod.owner
+    if key.convention is not Convention.ALONE or owner is None or not owner.is_a("Job", "batch"):
+        return None
+    return pod.namespace, owner.uid, pod.labels.get(COMPLETION_INDEX, "")
 
 
 def _names_same_gang(old: Pod, new: Pod) -> bool:

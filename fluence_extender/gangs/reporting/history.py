@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 from sys import intern
 from typing import Generic, TypeVar
@@ -22,7 +23,7 @@ import msgspec
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.wording import WithNames
 
-__all__ = ["History", "HistoryEntry", "Memory", "PastGang"]
+__all__ = ["History", "HistoryEntry", "Legacies", "Memory", "PastGang"]
 
 G = TypeVar("G")
 Clock = Callable[[], float]
@@ -53,6 +54,10 @@ TURNS = frozenset(
     }
 )
 """The entries that begin a new phase, as a wait does. Later events aren't added to the count of an earlier entry."""
+
+SENT_BACK = frozenset({HistoryKind.EVICTED, HistoryKind.REQUEUED})
+LIFE_BEGINS = frozenset({HistoryKind.SEEN, HistoryKind.PLANNED, HistoryKind.BOUND, HistoryKind.COMPLETE})
+"""The entries at which the search for the end of a gang's last life stops."""
 
 
 # Neither of these can be part of a reference cycle, so they save the memory that the garbage collector takes.
@@ -99,6 +104,32 @@ class History(msgspec.Struct, gc=False):
         self.preemptions += 1
         self.preempted = self.clock()
         self.noted += 1
+
+    @property
+    def sent_back(self) -> float:
+        """When the gang was evicted or sent back in line after it had its place last, 0 if it wasn't."""
+        last = next((one for one in reversed(self.entries) if one.kind in SENT_BACK | LIFE_BEGINS), None)
+        return last.at if last is not None and last.kind in SENT_BACK else 0.0
+
+    def replaces(self, before: History) -> bool:
+        """Return whether this may be the next life of a gang that was sent back ``before`` this one was seen."""
+        own = self.entries
+        return (
+            bool(own)
+            and own[0].at >= before.sent_back
+            and all(one.kind is not HistoryKind.GONE for one in own)
+        )
+
+    def follow(self, before: History) -> None:
+        """Go on with the history of a gang ``before`` this one, which has gone."""
+        after = self.entries
+        self.entries = [copy(entry) for entry in before.entries]
+        for entry in after:
+            self._append(entry)
+        self.noted += before.noted
+        self.forgotten += before.forgotten
+        self.preemptions += before.preemptions
+        self.preempted = max(self.preempted, before.preempted)
 
     def note(
         self,
@@ -156,6 +187,28 @@ def _shortened(detail: str, with_names: WithNames | None) -> tuple[str, WithName
     if with_names is not None and len(with_names.text) > LONGEST_DETAIL:
         with_names = replace(with_names, text=with_names.text[:LONGEST_DETAIL])
     return intern(detail[:LONGEST_DETAIL]), with_names
+
+
+class Legacies:
+    """The histories of gangs that were sent back and went, by who takes them over; the newest of a bounded number."""
+
+    def __init__(self) -> None:
+        self._left: OrderedDict[object, list[History]] = OrderedDict()
+
+    def leave(self, heir: object, history: History) -> None:
+        """Keep a history until ``heir`` comes."""
+        self._left.setdefault(heir, []).append(history)
+        self._left.move_to_end(heir)
+        del self._left[heir][:-REMEMBERED]
+        if len(self._left) > REMEMBERED:
+            self._left.popitem(last=False)
+
+    def take(self, heir: object) -> History | None:
+        """Return the oldest history that was left for ``heir``, None if there is none."""
+        some = self._left.pop(heir, [])
+        if len(some) > 1:
+            self._left[heir] = some[1:]
+        return some[0] if some else None
 
 
 @dataclass(frozen=True, slots=True)

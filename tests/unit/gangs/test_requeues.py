@@ -9,13 +9,16 @@ import pytest
 
 from fluence_extender.cluster.errors import ClusterError, Conflict, Denied
 from fluence_extender.cluster.port import BINDS_FOR
+from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.model.access import EVERYTHING
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.names import (
     GATE,
     GROUP_LABEL,
     GROUP_SIZE_ANNOTATION,
+    NEVER_SUSPEND,
     QUEUE_LABEL,
+    SUSPEND_LABEL,
     UNCOUNTED_ANNOTATION,
 )
 from fluence_extender.model.pod import Owner, Pod
@@ -434,6 +437,62 @@ def test_job_whose_pod_is_a_gang_by_itself_starts_in_its_place(world: MakeWorld,
     assert w.jobs.nodes(job) == ["n0"]
     assert not any(w.jobs.nodes(later))
     check(w)
+
+
+def gangs_of(w: World, job: Job) -> list[Gang]:
+    """The gangs of the pods of a Job of which each is a gang by itself."""
+    registry = w.controller.registry
+    return [registry.gangs[key] for key in sorted(registry.gangs_of("default", job.uid))]
+
+
+def test_job_whose_pod_is_a_gang_by_itself_keeps_its_history_when_it_goes_back(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=1000))
+    job = array(w, "low", 1)
+    w.advance(3)
+    for number in (1, 2):
+        assert w.jobs.nodes(job) == ["n0"]
+        (preemptor,) = gang(w, f"high-{number}", 1000, priority=10)
+        settle(w)
+        assert w.nodes_of(preemptor) == ["n0"]
+        w.change(preemptor, phase="Succeeded")
+        settle(w)
+        (again,) = gangs_of(w, job)
+        story = w.state.gang("default", again.key.name, "", EVERYTHING)
+        assert story is not None
+        assert story.item.preemptions == number
+        assert story.item.preempted is not None
+        assert [entry.what for entry in story.item.history].count(HistoryKind.REQUEUED) == number
+    # A Job that comes later has nothing to do with it.
+    other = array(w, "low-2", 1)
+    w.advance(3)
+    assert [one.history.preemptions for one in gangs_of(w, other)] == [0]
+
+
+def test_evicted_pod_of_a_job_hands_its_history_to_the_pod_that_replaces_it(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=1000))
+    w.cluster.put(Namespace("default", {SUSPEND_LABEL: NEVER_SUSPEND}))
+    job = array(w, "low", 1)
+    w.advance(3)
+    assert w.jobs.nodes(job) == ["n0"]
+    gang(w, "high", 1000, priority=10)
+    settle(w)
+    assert len(evicted(w)) == 1
+    assert [one.history.preemptions for one in gangs_of(w, job)] == [1]
+
+
+def test_pods_of_an_array_keep_a_history_each(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=3000))
+    job = array(w, "low", 3)
+    w.advance(3)
+    preemptors = [gang(w, f"high-{number}", 1000, priority=10)[0] for number in range(3)]
+    settle(w)
+    for one in preemptors:
+        w.change(one, phase="Succeeded")
+    settle(w)
+    assert w.jobs.nodes(job) == ["n0"] * 3
+    preempted = sum("preempted by" in str(one.message) for one in w.cluster.events if one.reason == "Evicted")
+    assert sum(one.history.preemptions for one in gangs_of(w, job)) == preempted > 1
+    assert not any(one.history.sent_back for one in gangs_of(w, job))
 
 
 def test_user_who_resumes_a_job_that_was_sent_back_gains_nothing(world: MakeWorld) -> None:
