@@ -11,8 +11,12 @@ takes nothing from the pool. Only the first reservations are looked at, so the w
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from heapq import merge
+from itertools import islice
+from operator import itemgetter
 
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
@@ -29,6 +33,8 @@ from fluence_extender.queueing.tree import Amount
 MOST_AHEAD = 16
 """The most reservations with which a gang is compared, those that come first."""
 
+END = itemgetter(0)
+
 COUNTED_AT_ONCE = 64
 """So many ends of gangs are counted before the pool is looked at."""
 
@@ -39,6 +45,20 @@ class PoolClaim:
 
     queue: str
     more: Amount
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """When gangs are expected to end, in order, with what they hold; and by time what all hold that end until then.
+
+    That is so on the same ``basis`` from one time to another.
+    """
+
+    basis: object = None
+    since: float = NEVER
+    until: float = NEVER
+    in_order: Sequence[tuple[float, Sequence[tuple[str, Amount]]]] = ()
+    freed: dict[float, dict[str, dict[str, int]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +78,7 @@ class SharedPool:
         self._quotas = quotas
         self._usage = usage
         self._ledger = ledger
-        self._freed: tuple[object, dict[float, dict[str, dict[str, int]]]] = (None, {})
+        self._ends = _Ends()
 
     @property
     def basis(self) -> object:
@@ -115,19 +135,14 @@ class SharedPool:
         That is 0 if it has room now, and `NEVER` if no known end helps.
         """
         with self._quotas.pretending() as take:
-            ends: list[tuple[float, Iterable[tuple[str, Amount]]]] = []
+            reserved: list[tuple[float, Sequence[tuple[str, Amount]]]] = []
             for one in ahead:
                 take(one.claim.queue, one.claim.more, 1)
-                ends.append((one.reservation.end, ((one.claim.queue, one.claim.more),)))
+                reserved.append((one.reservation.end, ((one.claim.queue, one.claim.more),)))
             if self._quotas.use.lacking(claim.queue, claim.more) is None:
                 return 0.0
-            for end, key in self._usage.ending:
-                place = self._usage.place(key)
-                if place is not None:
-                    ends.append((expected_end(end, now), place.holdings))
-            ends.sort(key=lambda one: one[0])
-            for first in range(0, len(ends), COUNTED_AT_ONCE):
-                part = ends[first : first + COUNTED_AT_ONCE]
+            ends = merge(self._expected(now).in_order, sorted(reserved, key=END), key=END)
+            while part := tuple(islice(ends, COUNTED_AT_ONCE)):
                 gone = _summed(holding for _, holdings in part for holding in holdings)
                 _take_all(take, gone, -1)
                 if self._quotas.use.lacking(claim.queue, claim.more) is not None:
@@ -141,17 +156,21 @@ class SharedPool:
 
     def freed(self, time: float, now: float) -> dict[str, dict[str, int]]:
         """Return what the gangs that end until a time hold, by queue."""
-        basis = self.basis, now
-        if self._freed[0] != basis:
-            self._freed = basis, {}
-        by_time = self._freed[1]
-        if time not in by_time:
-            places = (
-                self._usage.place(key) for end, key in self._usage.ending if expected_end(end, now) <= time
-            )
-            held = (holding for place in places if place is not None for holding in place.holdings)
-            by_time[time] = _summed(held)
-        return by_time[time]
+        ends = self._expected(now)
+        if time not in ends.freed:
+            some = ends.in_order[: bisect_right(ends.in_order, time, key=END)]
+            ends.freed[time] = _summed(holding for _, holdings in some for holding in holdings)
+        return ends.freed[time]
+
+    def _expected(self, now: float) -> _Ends:
+        """Return the expected ends. They stay the same until the first of them has come (`queueing.ends`)."""
+        known, basis = self._ends, self.basis
+        if known.basis != basis or not known.since <= now < known.until:
+            places = ((expected_end(end, now), self._usage.place(key)) for end, key in self._usage.ending)
+            found = [(end, place.holdings) for end, place in places if place is not None]
+            found.sort(key=END)
+            known = self._ends = _Ends(basis, now, found[0][0] if found else NEVER, found)
+        return known
 
     def _on(self, nodes: Iterable[str]) -> dict[str, dict[str, int]]:
         """Return what our pods hold on some nodes, by queue."""

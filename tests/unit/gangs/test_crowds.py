@@ -9,21 +9,35 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.port import Changed, Deleted, Kind
+from fluence_extender.apps.extender.engines import choose_engine, matcher_setup
+from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.lifecycle.attempts import TRIED_WITHIN
 from fluence_extender.gangs.lifecycle.evaluation import EVALUATED_WITHIN
+from fluence_extender.gangs.queue import pool as pools
 from fluence_extender.gangs.queue import settings
 from fluence_extender.gangs.queue.book import RANKED_WITHIN
 from fluence_extender.gangs.queue.turns import turn
+from fluence_extender.graph.containment import LEVELS
+from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model import pod_keys
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.hints import MOST_WORDS
-from fluence_extender.model.names import AFTER_ANNOTATION, DOMAIN, HOLD_ANNOTATION
+from fluence_extender.model.names import AFTER_ANNOTATION, DOMAIN, HOLD_ANNOTATION, QUEUE_LABEL
 from fluence_extender.model.pod import Pod
-from fluence_extender.model.queue import Queue, QueueLimits, Quota, Stop
+from fluence_extender.model.queue import (
+    DEFAULT_QUEUE,
+    PolicyName,
+    Queue,
+    QueueLimits,
+    Quota,
+    SchedulingOptions,
+    Stop,
+)
+from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
 from fluence_extender.queueing.shares import Ranking
+from tests.core.values import node
 from tests.unit.gangs.crowds import (
     BLOCKED,
     CROWD,
@@ -324,6 +338,57 @@ def test_reason_of_a_gang_over_quota_follows_its_queue(monkeypatch: pytest.Monke
     controller.observe(Changed(Kind.QUEUE, replace(queue, quota=Quota(limit={"cpu": 250}))))
     assert settle(controller) == ["crowd/c0001"]
     assert "queue team may use 250m cpu (limit.cpu)" in last.reason.text
+
+
+@pytest.mark.parametrize("wide", [0, 8], ids=["alone", "behind reservations"])
+def test_crowd_short_of_what_queues_keep_is_judged_without_counting_all_that_runs_for_each(
+    wide: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Work(monkeypatch, attempt=0.0005)
+    counted: Counter[str] = Counter()
+    expected = pools.expected_end
+
+    def counting(*args: float) -> float:
+        counted["ends"] += 1
+        return expected(*args)
+
+    monkeypatch.setattr(pools, "expected_end", counting)
+    keeps = Queue("vip", quota=Quota({"cpu": 300}, lendable={"cpu": 0}), uid="vip")
+    ledger = Ledger(matcher_setup(choose_engine("embedded"), "lonode", LEVELS), "lonode")
+    controller = Controller(ledger, clock=work, calendar=lambda: 1000 + work.now)
+    # What queues keep is all that is free, or all but half a core if that is reserved.
+    nodes = (node("n0", cpu=2000 * 100 + 300 + 500 * bool(wide), pods=10_000),)
+    controller.observe(Listed(Kind.NODE, nodes))
+    rules = SchedulingOptions(PolicyName.CONSERVATIVE, 8)
+    controller.observe(Listed(Kind.QUEUE, (Queue(DEFAULT_QUEUE, scheduling=rules, uid="default"), keeps)))
+    controller.start()
+    running = [
+        pod("run", number, gates=(), node="n0", phase="Running", started=1000.0, duration=5000.0 + number)
+        for number in range(CROWD)
+    ]
+    for one in running:
+        controller.observe(Changed(Kind.POD, one))
+    for number in range(wide):
+        fields: Fields = {"requests": millicores(2000 + 100 * number), "duration": 1e6}
+        controller.observe(Changed(Kind.POD, pod("wide", number, priority=9, preempts=False, **fields)))
+    settle(controller)
+    counted.clear()
+    took: list[float] = []
+    for number in range(CROWD):
+        controller.observe(Changed(Kind.POD, pod("crowd", number, duration=1e6 + number)))
+    while controller.lifecycle.restless or not took:
+        began = work.now
+        assert steered(controller) == []
+        took.append(work.now - began)
+    assert max(took) <= 2 * EVALUATED_WITHIN + 3 * TRIED_WITHIN
+    codes = Counter(
+        gang.reason.code for gang in controller.registry.gangs.values() if gang.reason is not None
+    )
+    assert codes[ReasonCode.BEHIND_RESERVATION if wide else ReasonCode.BUSY] >= CROWD
+    assert counted["ends"] <= 3 * CROWD
+    # Others that need nothing of it are served at once.
+    vip = pod("other", 1, labels={QUEUE_LABEL: "vip"})
+    assert steps_until_placed(controller, vip) == 1
 
 
 def millicores(amount: int) -> Resources:
