@@ -13,7 +13,8 @@ from fluence_extender.apps.extender.engines import choose_engine, matcher_setup
 from fluence_extender.cluster.port import Changed, Deleted, Kind, Listed
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.lifecycle.attempts import TRIED_WITHIN
-from fluence_extender.gangs.lifecycle.evaluation import EVALUATED_WITHIN
+from fluence_extender.gangs.lifecycle.evaluation import ALL_FIRST, EVALUATED_WITHIN
+from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.queue import pool as pools
 from fluence_extender.gangs.queue import settings
 from fluence_extender.gangs.queue.book import RANKED_WITHIN
@@ -36,6 +37,7 @@ from fluence_extender.model.queue import (
 )
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.model.resources import Resources
+from fluence_extender.queueing.ends import expected_end
 from fluence_extender.queueing.shares import Ranking
 from tests.core.values import node
 from tests.unit.gangs.crowds import (
@@ -47,6 +49,7 @@ from tests.unit.gangs.crowds import (
     cluster,
     crowd,
     hub,
+    incomplete,
     of_no_queue,
     of_other_shapes,
     of_team,
@@ -126,6 +129,36 @@ def test_service_tells_for_how_long_a_gang_was_not_tried(monkeypatch: pytest.Mon
     assert controller.lifecycle.untried_for() == pytest.approx(work.now - began)
     settle(controller)
     assert controller.lifecycle.untried_for() == 0
+
+
+def test_crowd_without_all_members_delays_others_by_a_constant_while_nodes_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work = Work(monkeypatch)
+    never = Places.never
+
+    def timed(*args: Any) -> Any:
+        work.now += 0.0002
+        work.done["judged"] += 1
+        return never(*args)
+
+    monkeypatch.setattr(Places, "never", timed)
+    controller = cluster(work)
+    crowd(controller, incomplete)
+    work.reset()
+    took: list[float] = []
+    for step in range(20):
+        room_comes(controller, step)
+        other = pod("other", step)
+        assert steps_until_placed(controller, other) <= ALL_FIRST + 2
+        controller.observe(Deleted(Kind.POD, other))
+        began = work.now
+        controller.step()
+        took.append(work.now - began)
+    assert max(took) <= 2 * EVALUATED_WITHIN + 3 * TRIED_WITHIN
+    settle(controller)
+    # Events that come faster than gangs are looked at add nothing.
+    assert work.done["judged"] <= 2 * CROWD
 
 
 def test_crowd_of_changed_gangs_delays_others_by_a_constant(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,11 +379,10 @@ def test_crowd_short_of_what_queues_keep_is_judged_without_counting_all_that_run
 ) -> None:
     work = Work(monkeypatch, attempt=0.0005)
     counted: Counter[str] = Counter()
-    expected = pools.expected_end
 
     def counting(*args: float) -> float:
         counted["ends"] += 1
-        return expected(*args)
+        return expected_end(*args)
 
     monkeypatch.setattr(pools, "expected_end", counting)
     keeps = Queue("vip", quota=Quota({"cpu": 300}, lendable={"cpu": 0}), uid="vip")
