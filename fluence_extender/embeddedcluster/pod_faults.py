@@ -44,22 +44,14 @@ def faults(pod: Json) -> list[str]:
 
 
 def _of_spec(spec: Mapping[str, Any]) -> Iterator[str]:
-    policy = spec.get("restartPolicy", "Always")
-    if policy not in POLICIES:
-        yield _unsupported("spec.restartPolicy", policy, POLICIES)
-    if (system := spec.get("os")) is not None:
-        if not system.get("name"):
-            yield "spec.os.name: Required value"
-        elif system["name"] not in SYSTEMS:
-            yield _unsupported("spec.os", system["name"], SYSTEMS)
-    deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None and not 0 < deadline < 2**31:
-        yield invalid("spec.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647")
+    yield from _of_whole(spec)
     if not spec.get("containers"):
         yield "spec.containers: Required value"
     containers = list(_containers(spec))
     yield from _duplicates("spec.containers", (one.get("name") for _, one in containers))
     yield from _duplicates("spec.volumes", (one.get("name") for one in spec.get("volumes") or ()))
+    for number, volume in enumerate(spec.get("volumes") or ()):
+        yield from _of_name(volume, f"spec.volumes[{number}].name")
     volumes = {one.get("name") for one in spec.get("volumes") or ()}
     claims = {one.get("name") for one in spec.get("resourceClaims") or ()}
     for at, container in containers:
@@ -76,6 +68,21 @@ def _of_spec(spec: Mapping[str, Any]) -> Iterator[str]:
         yield from _of_spread(constraint, f"spec.topologySpreadConstraints[{number}]")
 
 
+def _of_whole(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with how the pod as a whole ends and with its operating system."""
+    policy = spec.get("restartPolicy", "Always")
+    if policy not in POLICIES:
+        yield _unsupported("spec.restartPolicy", policy, POLICIES)
+    if (system := spec.get("os")) is not None:
+        if not system.get("name"):
+            yield "spec.os.name: Required value"
+        elif system["name"] not in SYSTEMS:
+            yield _unsupported("spec.os", system["name"], SYSTEMS)
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 0 < deadline < 2**31:
+        yield invalid("spec.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647")
+
+
 def _containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield all containers with their paths."""
     for kind in ("initContainers", "containers"):
@@ -84,11 +91,7 @@ def _containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any
 
 
 def _of_container(container: Mapping[str, Any], at: str) -> Iterator[str]:
-    name = container.get("name")
-    if not name:
-        yield f"{at}.name: Required value"
-    elif not is_dns_label(name):
-        yield invalid(f"{at}.name", name, "must be a lowercase RFC 1123 label")
+    yield from _of_name(container, f"{at}.name")
     if not str(container.get("image") or "").strip():
         yield f"{at}.image: Required value"
     resources = container.get("resources") or {}
@@ -99,6 +102,14 @@ def _of_container(container: Mapping[str, Any], at: str) -> Iterator[str]:
     asked = {*(resources.get("requests") or ()), *(resources.get("limits") or ())}
     if any(one.startswith(HUGEPAGES) for one in asked) and not asked & {CPU, MEMORY}:
         yield f"{at}.resources: Forbidden: HugePages require cpu or memory"
+
+
+def _of_name(named: Mapping[str, Any], at: str) -> Iterator[str]:
+    name = named.get("name")
+    if not name:
+        yield f"{at}: Required value"
+    elif not is_dns_label(name):
+        yield invalid(at, name, "must be a lowercase RFC 1123 label")
 
 
 def _of_references(

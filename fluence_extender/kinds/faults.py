@@ -17,7 +17,12 @@ from fluence_extender.model.syntax import invalid, label_rule, metadata_faults
 
 JOB_POLICIES = ("Never", "OnFailure")
 
+UNSELECTED = "`selector` does not match template `labels`"
+LONGEST_CRON_JOB = 52
+"""The most characters of a CronJob's name. Its Jobs append eleven."""
+
 MODELS = {
+    "Pod": "V1Pod",
     "Job": "V1Job",
     "CronJob": "V1CronJob",
     "Deployment": "V1Deployment",
@@ -55,13 +60,23 @@ def _faults(manifest: Mapping[str, Any]) -> Iterator[str]:
     if wrong or not isinstance(manifest.get("spec"), dict):
         return
     if kind == "Job":
-        yield from _of_job(manifest["spec"], "spec", str(meta["name"]))
+        spec = manifest["spec"]
+        if spec.get("parallelism") is None and spec.get("completions") is None:
+            # The API server does so for a Job, and not for the template of a CronJob.
+            spec = {**spec, "parallelism": 1, "completions": 1}
+        yield from _of_job(spec, "spec", str(meta["name"]))
     elif kind == "CronJob":
+        if len(str(meta["name"])) > LONGEST_CRON_JOB:
+            yield invalid(
+                "metadata.name", meta["name"], f"must be no more than {LONGEST_CRON_JOB} characters"
+            )
         if not manifest["spec"].get("schedule"):
             yield "spec.schedule: Required value"
-        yield from _of_job(
-            (manifest["spec"].get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec"
-        )
+        job = (manifest["spec"].get("jobTemplate") or {}).get("spec") or {}
+        for field in ("selector", "manualSelector"):
+            if job.get(field) not in (None, False):
+                yield f"spec.jobTemplate.spec.{field}: the Jobs of a CronJob have selectors of their own; remove it"
+        yield from _of_job(job, "spec.jobTemplate.spec")
     elif kind == "JobSet":
         yield from _of_job_set(manifest["spec"])
     elif kind in KEEPERS:
@@ -69,11 +84,13 @@ def _faults(manifest: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of_job(spec: Mapping[str, Any], at: str, name: str = "") -> Iterator[str]:
-    if len(name) > LONGEST_LABEL:
+    # With its own selector a Job puts no name on its pods.
+    if len(name) > LONGEST_LABEL and not spec.get("manualSelector"):
         yield invalid(f"{at}.template.labels", name, label_rule(name))
     if not spec.get("template"):
         yield f"{at}.template: Required value"
         return
+    yield from _of_job_selector(spec, at)
     policy = _pod_spec(spec).get("restartPolicy")
     if policy not in JOB_POLICIES:
         given = "isn't set" if policy is None else f"is {policy}"
@@ -94,6 +111,17 @@ def _of_job(spec: Mapping[str, Any], at: str, name: str = "") -> Iterator[str]:
         yield f"{at}.backoffLimitPerIndex: Invalid value: {spec['backoffLimitPerIndex']}: requires indexed completions"
     if spec.get("podFailurePolicy") and policy == "OnFailure":
         yield f"{at}.template.spec.restartPolicy is OnFailure; with a podFailurePolicy it must be Never"
+
+
+def _of_job_selector(spec: Mapping[str, Any], at: str) -> Iterator[str]:
+    selector, labels = spec.get("selector"), _labels(spec)
+    if spec.get("manualSelector") and selector is None:
+        yield f"{at}.selector: Required value"
+    elif selector and any(selector.values()) and not spec.get("manualSelector"):
+        yield f"{at}.selector: Invalid value: `selector` not auto-generated; remove it"
+    wanted = (selector or {}).get("matchLabels") or {}
+    if any(labels.get(key) != text for key, text in wanted.items()):
+        yield invalid(f"{at}.template.metadata.labels", labels, UNSELECTED)
 
 
 def _of_job_set(spec: Mapping[str, Any]) -> Iterator[str]:
@@ -123,7 +151,7 @@ def _of_replicas(kind: str, spec: Mapping[str, Any]) -> Iterator[str]:
         yield f"spec.template.spec.restartPolicy is {policy}; the pods of a {kind} need Always"
     if (spec.get("replicas") or 0) < 0:
         yield invalid("spec.replicas", spec["replicas"], "must be greater than or equal to 0")
-    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    labels = _labels(spec)
     selector = spec.get("selector")
     if kind == "ReplicationController":
         # Without a selector it gets the labels of its template.
@@ -134,7 +162,13 @@ def _of_replicas(kind: str, spec: Mapping[str, Any]) -> Iterator[str]:
     else:
         wanted = selector.get("matchLabels") or {}
     if any(labels.get(key) != text for key, text in wanted.items()):
-        yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+        yield invalid("spec.template.metadata.labels", labels, UNSELECTED)
+
+
+def _labels(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the labels of the pods."""
+    labels: Mapping[str, Any] = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    return labels
 
 
 def _pod_spec(spec: Mapping[str, Any]) -> Mapping[str, Any]:

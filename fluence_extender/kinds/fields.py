@@ -33,6 +33,43 @@ WORDS = {
     "quantity": "a quantity",
 }
 
+ZEROS: Mapping[str, Any] = {
+    "text": "",
+    "integer": 0,
+    "number": 0,
+    "truth": False,
+    "quantity": "0",
+    "any": None,
+}
+"""What the API server reads for null in a list or a mapping of these."""
+
+LARGEST_INTEGER = 2**63
+
+
+def as_sent(value: Any, kind: str) -> Any:
+    """Return a value of this type as kubectl sends it and the API server reads it; ``any`` stands for other kinds.
+
+    A field that is null isn't set, and a whole number is an integer. Null in a list or a mapping is an empty value.
+    """
+    if isinstance(value, dict):
+        if kind[0] == "{":
+            return {key: _element(inner, kind[1:]) for key, inner in value.items()}
+        fields = _table().get(kind, {})
+        return {
+            key: as_sent(inner, fields.get(key, "any")) for key, inner in value.items() if inner is not None
+        }
+    if isinstance(value, list):
+        return [_element(inner, kind[1:] if kind[0] == "[" else "any") for inner in value]
+    if isinstance(value, float) and value.is_integer() and abs(value) < LARGEST_INTEGER:
+        return int(value)
+    return value
+
+
+def _element(value: Any, kind: str) -> Any:
+    if value is not None:
+        return as_sent(value, kind)
+    return [] if kind[0] == "[" else ZEROS.get(kind, {})
+
 
 def field_faults(value: Mapping[str, Any], model: str, at: str) -> Iterator[str]:
     """Yield what is wrong with the fields of an object of this model, whose path is ``at``."""
@@ -55,6 +92,8 @@ def _value_faults(value: Any, kind: str, at: str) -> Iterator[str]:
             yield _mistyped(at, "a list", value)
             return
         for number, item in enumerate(value):
+            if item is None:
+                yield _mistyped(f"{at}[{number}]", WORDS.get(kind[1:], "a mapping"), item)
             yield from _value_faults(item, kind[1:], f"{at}[{number}]")
     elif kind[0] == "{":
         if not isinstance(value, dict):

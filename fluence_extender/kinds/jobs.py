@@ -7,6 +7,7 @@ pkg/flux (job.go, affinity.go).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from fluence_extender.kinds.pod_sets import (
@@ -16,6 +17,7 @@ from fluence_extender.kinds.pod_sets import (
     count_of,
     reference_to,
     template_of,
+    with_claims,
 )
 from fluence_extender.model.names import (
     COMPLETION_INDEX,
@@ -41,10 +43,21 @@ def job_pods(job: Json) -> Iterator[PodSet]:
 
 def job_set_pods(job_set: Json) -> Iterator[PodSet]:
     """Yield the pods of each replicated Job; all its Jobs have the same template."""
-    name = job_set["metadata"]["name"]
-    for replicated in job_set["spec"].get("replicatedJobs") or ():
-        replicas, spec = count_of(replicated.get("replicas"), 1), replicated["template"]["spec"]
-        yield _replicated(name, replicated["name"], replicas, spec)
+    name, spec = job_set["metadata"]["name"], job_set["spec"]
+    claims = [
+        claim for policy in spec.get("volumeClaimPolicies") or () for claim in policy.get("templates") or ()
+    ]
+    for replicated in spec.get("replicatedJobs") or ():
+        replicas, job = count_of(replicated.get("replicas"), 1), replicated["template"]["spec"]
+        pods = _replicated(name, replicated["name"], replicas, job)
+        mounted = [one for one in claims if one["metadata"]["name"] in _mounts(pods.template["spec"])]
+        yield replace(pods, template=with_claims(pods.template, mounted, name))
+
+
+def _mounts(spec: Mapping[str, Any]) -> set[Any]:
+    """Return the names of the volumes that containers mount."""
+    containers = [one for kind in ("initContainers", "containers") for one in spec.get(kind) or ()]
+    return {mount.get("name") for one in containers for mount in one.get("volumeMounts") or ()}
 
 
 def one_run(cron_job: Mapping[str, Any]) -> Json:

@@ -8,7 +8,7 @@ Invariant: the pods of a set differ only in their names, labels, annotations and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,6 +82,16 @@ def template_of(source: Mapping[str, Any], spec: Mapping[str, Any] | None = None
         raise BadManifest("a pod without containers")
     meta = source.get("metadata") or {}
     return {"metadata": {key: _texts(meta.get(key), key) for key in NAMED_IN_TEMPLATES}, "spec": dict(own)}
+
+
+def with_claims(template: Json, claims: Iterable[Mapping[str, Any]] | None, owner: str) -> Json:
+    """Return the template with a volume for each of the ``claims``, whose names end with ``owner``."""
+    names = [one["metadata"]["name"] for one in claims or ()]
+    if not names:
+        return template
+    own = [one for one in template["spec"].get("volumes") or () if one.get("name") not in names]
+    added = [{"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{owner}"}} for name in names]
+    return {**template, "spec": {**template["spec"], "volumes": [*own, *added]}}
 
 
 def _texts(given: Mapping[str, Any] | None, field: str) -> dict[str, str]:

@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fluence_extender.kinds.pod_sets import Json, PodSet, SetMember, count_of, reference_to, template_of
+from fluence_extender.kinds.pod_sets import (
+    Json,
+    PodSet,
+    SetMember,
+    count_of,
+    reference_to,
+    template_of,
+    with_claims,
+)
 from fluence_extender.model.names import (
     COSCHEDULING_GROUP,
     COSCHEDULING_NAMES,
@@ -25,6 +33,7 @@ from fluence_extender.model.names import (
     POD_INDEX,
 )
 
+CLAIMS = "volumeClaimTemplates"
 LABELLED_KINDS = ("Deployment", "ReplicaSet", "StatefulSet")
 
 
@@ -49,17 +58,7 @@ def replica_pods(manifest: Json) -> Iterator[PodSet]:
             index = {POD_INDEX: str(number)} if kind == "StatefulSet" else {}
             yield SetMember(f"{name}-{number}", {**added, **index}, {}, owner)
 
-    yield PodSet(_with_claims(template_of(spec["template"]), spec, name), count, members)
-
-
-def _with_claims(template: Json, spec: Mapping[str, Any], name: str) -> Json:
-    """Return the template with a volume for each ``volumeClaimTemplates``, that of the first pod."""
-    claims = [one["metadata"]["name"] for one in spec.get("volumeClaimTemplates") or ()]
-    if not claims:
-        return template
-    own = [one for one in template["spec"].get("volumes") or () if one.get("name") not in claims]
-    added = [{"name": claim, "persistentVolumeClaim": {"claimName": f"{claim}-{name}-0"}} for claim in claims]
-    return {**template, "spec": {**template["spec"], "volumes": [*own, *added]}}
+    yield PodSet(with_claims(template_of(spec["template"]), spec.get(CLAIMS), f"{name}-0"), count, members)
 
 
 def leader_worker_pods(manifest: Json) -> Iterator[PodSet]:
@@ -69,9 +68,10 @@ def leader_worker_pods(manifest: Json) -> Iterator[PodSet]:
     groups = count_of(manifest["spec"].get("replicas"), 1) if size else 0
     leader = templates.get("leaderTemplate") or templates["workerTemplate"]
     name = manifest["metadata"]["name"]
-    yield _of_groups(manifest, _with_claims(template_of(leader), templates, name), groups, range(1), size)
+    claims = templates.get(CLAIMS)
+    yield _of_groups(manifest, with_claims(template_of(leader), claims, f"{name}-0"), groups, range(1), size)
     if size > 1:
-        worker = _with_claims(template_of(templates["workerTemplate"]), templates, f"{name}-0")
+        worker = with_claims(template_of(templates["workerTemplate"]), claims, f"{name}-0-0")
         yield _of_groups(manifest, worker, groups, range(1, size), size)
 
 

@@ -9,6 +9,7 @@ Invariant: every failure is an `UnreadableYaml`, also where the parser alone wou
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -27,7 +28,83 @@ MOST_REPEATED = 100_000
 CHARACTERS_OF_ONE = 64
 """A scalar counts as one value more for each so many characters: a long text may be repeated less often."""
 
+TRUE = frozenset({"y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"})
+FALSE = frozenset({"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"})
+"""The plain scalars that kubectl takes for true and false."""
+
+_INTEGER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
+_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_LEADING_POINT = re.compile(r"\.[0-9]+([eE][-+]?[0-9]+)?")
+_INFINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+
+LARGEST_WHOLE = 2**64
+"""From here on a whole number has no bits enough in Go, which takes it for one with a fraction."""
+
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def number_of(text: str) -> int | float | None:
+    """Return the number that kubectl (go-yaml v2) takes a plain scalar for, None if it is a text to it."""
+    digits = text if text[:1] == "." else text.replace("_", "") if text[:1] in "-+0123456789" else ""
+    if (found := _INTEGER.fullmatch(digits)) is not None:
+        sign, amount = found.groups()
+        octal = amount[0] == "0" and amount[1:].isdigit()
+        value = int(f"{sign}{amount}", 8 if octal else 0)
+        if -LARGEST_WHOLE // 2 <= value < LARGEST_WHOLE:
+            return value
+        return float(value) if octal or amount.isdigit() else None
+    if (_LEADING_POINT if digits[:1] == "." else _NUMBER).fullmatch(digits):
+        amount = float(digits)
+        if math.isinf(amount):
+            return None
+        return int(amount) if amount.is_integer() and abs(amount) < LARGEST_WHOLE // 2 else amount
+    return None
+
+
+class _KubectlLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Reads scalars as kubectl does, which sends them as JSON: times are texts, and no number is sexagesimal."""
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
+        """Return the tag of a node that states none."""
+        tag = super().resolve(kind, value, implicit)
+        if kind is not yaml.ScalarNode or not implicit[0] or tag in (f"{TAG}null", f"{TAG}merge"):
+            return tag
+        if value in TRUE or value in FALSE:
+            return f"{TAG}bool"
+        if _INFINITE.fullmatch(value):
+            return f"{TAG}float"
+        return f"{TAG}str" if number_of(value) is None else f"{TAG}int"
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """Return a map, whose keys true and false are texts in JSON."""
+        pairs = super().construct_mapping(node, deep)
+        return {str(key).lower() if isinstance(key, bool) else key: value for key, value in pairs.items()}
+
+
+def _bool(loader: Any, node: yaml.ScalarNode) -> bool:
+    if node.value not in TRUE and node.value not in FALSE:
+        raise ValueError(f"{node.value} is neither true nor false")
+    return node.value in TRUE
+
+
+def _number(loader: Any, node: yaml.ScalarNode) -> int | float:
+    value = number_of(node.value)
+    if value is None:
+        raise ValueError(f"{node.value} is no number that JSON can express")
+    return value
+
+
+def _text(loader: Any, node: yaml.ScalarNode) -> str:
+    return str(node.value)
+
+
+for _kinds, _construct in (
+    (("bool",), _bool),
+    (("int", "float"), _number),
+    (("merge", "timestamp", "value"), _text),
+):
+    for _kind in _kinds:
+        _KubectlLoader.add_constructor(f"{TAG}{_kind}", _construct)
 
 
 class UnreadableYaml(ValueError):
@@ -53,7 +130,7 @@ def compose_document(text: str, deepest: int) -> Node | None:
 
 
 def load_documents(text: str, deepest: int, loader: Any = None, most_values: float = math.inf) -> list[Any]:
-    """Return the values of all documents as a ``loader`` of PyYAML reads them, by default its safe one.
+    """Return the values of all documents as a ``loader`` of PyYAML reads them, by default as kubectl does.
 
     Raise as `compose_document` does, and `UnreadableYaml` for more than ``most_values`` values, or for aliases that
     repeat more than `MOST_REPEATED`.
@@ -61,7 +138,7 @@ def load_documents(text: str, deepest: int, loader: Any = None, most_values: flo
     return _composed(
         text,
         deepest,
-        lambda: list(yaml.load_all(text, Loader=loader or _LOADER)),
+        lambda: list(yaml.load_all(text, Loader=loader or _KubectlLoader)),
         MOST_REPEATED,
         most_values,
     )

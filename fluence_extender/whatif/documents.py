@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from fluence_extender.kinds.faults import MODELS
+from fluence_extender.kinds.fields import as_sent
 from fluence_extender.kinds.pod_sets import BadManifest
 
 MOST_DOCUMENTS = 1_000
@@ -67,7 +69,8 @@ def read_manifests(body: bytes) -> list[Manifest]:
     _check_size(found)
     objects: list[Manifest] = []
     for number, document in enumerate(found if isinstance(found, list) else [found], 1):
-        objects.extend(_objects(document, f"document {number}"))
+        given = _objects(document, f"document {number}")
+        objects.extend(as_sent(one, MODELS.get(one["kind"], "any")) for one in given)
         if len(objects) > MOST_DOCUMENTS:
             raise BadManifest(f"more than {MOST_DOCUMENTS:,} objects")
     return objects

@@ -31,6 +31,7 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.workloads import Found, WorkloadIndex, owner_topology
 from fluence_extender.gangs.queue.ends import declared
 from fluence_extender.gangs.queue.submissions import submission_of
+from fluence_extender.gangs.reporting.remarks import other_priority
 from fluence_extender.kinds.defaults import KINDS as ADMISSION_KINDS
 from fluence_extender.kinds.defaults import AdmissionObjects
 from fluence_extender.kinds.faults import object_fault
@@ -81,6 +82,9 @@ PLACING = ("nodeName", "schedulingGates")
 
 QUEUE_OBJECTS = ("Queue", "Reservation")
 """The kinds of objects that rule the queue, which belong to administrators."""
+
+LONGEST_GENERATED = 58
+"""The most characters of a ``generateName`` that the API server keeps, so that a label can hold the whole name."""
 
 NAMED_OBJECTS = 4
 """The most objects without pods that an error names."""
@@ -290,6 +294,8 @@ def requested_gangs(
             gang.refusal = Reason(ReasonCode.INVALID_REQUEST, refused)
         for pod in gang.pods:
             remarks.add_missing(pod, gang.key.convention, gang.size)
+            for text in other_priority(pod, index):
+                remarks.add_text(text, f"Pod {pod.key}")
     notes = [*question.notes, *remarks.notes()]
     return SimulationRequest(gangs, question.claims, question.ignored, notes)
 
@@ -332,7 +338,7 @@ class _Names:
 
     def generate(self, kind: str, meta: Mapping[str, Any]) -> str:
         """Return a name for an object that has none, with the prefix of its ``generateName``."""
-        prefix = str(meta.get("generateName") or kind.lower())
+        prefix = str(meta.get("generateName") or kind.lower())[:LONGEST_GENERATED]
         self._generated[prefix] += 1
         return f"{prefix}{self._generated[prefix]}"
 

@@ -68,14 +68,14 @@ def remarks_on(
         grouped = bool(pod.labels.get(GROUP_LABEL)) or pod.owner is not None
         coordinated = coordination_remarks(pod.labels, pod.annotations, QPU in pod.devices, grouped)
         found.update(dict.fromkeys(coordinated))
-        found.update(dict.fromkeys(_other_priority(pod, workloads)))
+        found.update(dict.fromkeys(other_priority(pod, workloads)))
         job = job_of(pod, workloads)
         if job is not None and job.remark:
             found[job.remark] = None
     return tuple(islice(found, most))
 
 
-def _other_priority(pod: Pod, workloads: Workloads) -> Iterator[str]:
+def other_priority(pod: Pod, workloads: Workloads) -> Iterator[str]:
     """Yield that the pod hasn't the PriorityClass of its native PodGroup, if so.
 
     The group's doesn't count: a ResourceQuota may keep its user from giving pods that class.

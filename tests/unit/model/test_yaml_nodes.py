@@ -54,6 +54,102 @@ def test_unreadable_text_is_an_error_with_its_line(text: str, line: int, at: str
     assert (caught.value.line, caught.value.at) == (line, at)
 
 
+KUBECTL: dict[str, object] = {
+    **dict.fromkeys(("1e+06", "1e6", "1.0e6"), 1_000_000),
+    **dict.fromkeys(("yes", "on", "y", "Y", "True", "TRUE"), True),
+    **dict.fromkeys(("no", "off", "n", "N", "Off"), False),
+    **dict.fromkeys(("~", "null", "Null", "NULL"), None),
+    "3.0": 3,
+    "1.": 1,
+    "5.": 5,
+    "-0": 0,
+    "-0.0": 0,
+    "+5": 5,
+    "1.e3": 1000,
+    "+1e3": 1000,
+    "12e03": 12000,
+    "010": 8,
+    "0o10": 8,
+    "08": 8,
+    "00": 0,
+    "0_7": 7,
+    "-0o7": -7,
+    "0x1F": 31,
+    "0X1f": 31,
+    "-0x10": -16,
+    "+0x1": 1,
+    "0b101": 5,
+    "-0b11": -3,
+    "1_000": 1000,
+    "1__0": 10,
+    "1_": 1,
+    "-1_0": -10,
+    "1_0.5": 10.5,
+    "1_e3": 1000,
+    ".5": 0.5,
+    "-.5": -0.5,
+    "+.5": 0.5,
+    ".5e3": 500,
+    "0.1": 0.1,
+    "5e-7": 5e-7,
+    "1e-7": 1e-7,
+    "1e21": 1e21,
+    "99999999999999999999": 1e20,
+    "18446744073709551615": 18446744073709551615,
+    "18446744073709551616": float(2**64),
+}
+"""Plain scalars, as kubectl 1.32 writes them as JSON."""
+
+TEXTS = (
+    "22:22",
+    "1:30:00",
+    "tRue",
+    "oFF",
+    "nUll",
+    "_1",
+    "2024-01-01",
+    "2024-13-01",
+    "2024-01-01T00:00:00Z",
+    "=",
+    "<<",
+    "+",
+    "0o8",
+    "0x",
+    "0b2",
+    ".e3",
+    ".",
+    "..",
+    "1e",
+    "1e+",
+    "0o",
+    "._5",
+    "1.2.3",
+    "1Gi",
+    "500m",
+)
+
+
+@pytest.mark.parametrize("text", [*KUBECTL, *TEXTS])
+def test_plain_scalars_are_what_kubectl_sends(text: str) -> None:
+    expected = KUBECTL.get(text, text)
+    for document in (f"a: {text}", f"a: [{text}, b]"):
+        value = load_documents(document, 10)[0]["a"]
+        value = value[0] if isinstance(value, list) else value
+        assert (value, type(value)) == (expected, type(expected))
+    assert load_documents(f"a: '{text}'", 10) == [{"a": text}]
+
+
+@pytest.mark.parametrize("text", [".inf", "-.INF", ".nan", "!!int x", "!!bool 3"])
+def test_scalars_that_json_cannot_express_are_errors(text: str) -> None:
+    with pytest.raises(UnreadableYaml):
+        load_documents(f"a: {text}", 10)
+
+
+def test_the_last_of_two_equal_keys_counts_and_maps_are_merged() -> None:
+    assert load_documents("a: 1\na: 2", 10) == [{"a": 2}]
+    assert load_documents("a: &a {b: 1}\nc: {<<: *a, d: 2}", 10)[0]["c"] == {"b": 1, "d": 2}
+
+
 def test_levels_are_limited_before_anything_recurses() -> None:
     assert load_documents("[" * 10 + "]" * 10, 10)
     for levels in (11, 100_000):

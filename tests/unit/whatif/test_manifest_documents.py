@@ -94,7 +94,7 @@ def test_documents_of_several_files_are_one_array() -> None:
         (b"kind: Pod\na: [", "job.yaml:2: isn't valid YAML: "),
         (b"kind: Pod\nspec:\n  a: b: c\n", "job.yaml:3: isn't valid YAML: mapping values are not allowed"),
         (b'{"kind": "Pod"', "job.yaml:1: isn't valid YAML: "),
-        (b"at: 2026-13-45", "job.yaml: isn't valid YAML: month must be in 1..12"),
+        (b"at: .inf", "job.yaml: isn't valid YAML: .inf is no number that JSON can express"),
         (b"kind: \xff", "job.yaml: isn't UTF-8 text"),
         (b"a: " + b"[" * 100_000, "job.yaml: is nested more than 200 levels deep; make it flatter"),
         (b"? [a]\n: b", "job.yaml:1: isn't valid YAML: found unhashable key"),

@@ -257,9 +257,9 @@ def test_objects_that_make_no_pods_are_noted_among_others() -> None:
         ("kind: List\nitems: []", "no object in these manifests makes a pod"),
         (json.dumps(NO_PODS), ASKS_FOR_NONE),
         (
-            "kind: PyTorchJob\nmetadata: {name: x}\n---\nkind: ConfigMap\nmetadata: {name: y}",
+            "kind: PyTorchJob\nmetadata: {name: x}\n---\nkind: ConfigMap\nmetadata: {name: z}",
             "PyTorchJob default/x isn't understood: ask about its pods, or about a JobSet with the same templates; "
-            "the pods that ConfigMap default/y makes are not known",
+            "the pods that ConfigMap default/z makes are not known",
         ),
         (
             "\n---\n".join(f"kind: Service\nmetadata: {{name: s{number}}}" for number in range(6)),
