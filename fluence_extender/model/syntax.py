@@ -12,6 +12,8 @@ _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 LONGEST_OBJECT_NAME = 253
+MOST_ANNOTATED = 256 * 1024
+"""The most bytes of an object's annotations together."""
 
 
 def is_object_name(name: str) -> bool:
@@ -40,10 +42,22 @@ def metadata_faults(meta: Mapping[str, Any], at: str) -> Iterator[str]:
     name = str(meta.get("name") or "")
     if not is_object_name(name):
         yield invalid(f"{at}.name", name, "must be a lowercase RFC 1123 subdomain")
+    prefix = meta.get("generateName")
+    if prefix and isinstance(prefix, str) and not is_object_name(as_begun(prefix)):
+        yield invalid(f"{at}.generateName", prefix, "must be a lowercase RFC 1123 subdomain")
     yield from label_faults(meta.get("labels"), f"{at}.labels")
-    for key, _ in _texts(meta.get("annotations")):
+    annotated = 0
+    for key, text in _texts(meta.get("annotations")):
+        annotated += len(key.encode()) + len(text.encode())
         if not is_qualified_name(key.lower()):
             yield invalid(f"{at}.annotations", key, "isn't the key of an annotation")
+    if annotated > MOST_ANNOTATED:
+        yield f"{at}.annotations: Too long: may not be more than {MOST_ANNOTATED} bytes"
+
+
+def as_begun(prefix: str) -> str:
+    """Return a name that begins with a ``generateName``: a dash at its end is followed by other characters."""
+    return f"{prefix[:-1]}a" if prefix[-1:] == "-" and len(prefix) > 1 else prefix
 
 
 def label_faults(labels: object, at: str) -> Iterator[str]:

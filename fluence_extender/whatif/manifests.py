@@ -85,6 +85,8 @@ QUEUE_OBJECTS = ("Queue", "Reservation")
 
 LONGEST_GENERATED = 58
 """The most characters of a ``generateName`` that the API server keeps, so that a label can hold the whole name."""
+GENERATED = 5
+"""How many characters the API server adds to them."""
 
 NAMED_OBJECTS = 4
 """The most objects without pods that an error names."""
@@ -321,7 +323,8 @@ def _named(manifests: Iterable[Manifest], namespace: str, notes: list[str]) -> I
         if not isinstance(meta, dict):
             raise BadManifest(f"{manifest['kind']}: metadata is not a mapping")
         meta["namespace"] = meta.get("namespace") or namespace
-        meta["name"] = meta.get("name") or names.generate(manifest["kind"], meta)
+        if meta.get("name") in (None, ""):
+            meta["name"] = names.generate(manifest["kind"], meta)
         if names.is_repeated(manifest):
             notes.append(
                 f"{full_name(manifest)} is there more than once: in a cluster the last one would replace the others"
@@ -337,10 +340,11 @@ class _Names:
         self._seen: set[tuple[str, str, str]] = set()
 
     def generate(self, kind: str, meta: Mapping[str, Any]) -> str:
-        """Return a name for an object that has none, with the prefix of its ``generateName``."""
-        prefix = str(meta.get("generateName") or kind.lower())[:LONGEST_GENERATED]
+        """Return a name for an object that has none; with a ``generateName`` it is as long as in a cluster."""
+        given = meta.get("generateName")
+        prefix = str(given or kind.lower())[:LONGEST_GENERATED]
         self._generated[prefix] += 1
-        return f"{prefix}{self._generated[prefix]}"
+        return f"{prefix}{self._generated[prefix]:0{GENERATED if given else 1}}"
 
     def is_repeated(self, manifest: Manifest) -> bool:
         """Return whether another object of that kind and name came before."""
@@ -375,6 +379,8 @@ def _made(manifests: Iterable[Manifest], question: ManifestQuestion) -> Iterator
     for given in manifests:
         why = object_fault(given)
         fault = f"the API server refuses {full_name(given)}: {why}" if why else ""
+        if not isinstance(given["metadata"]["name"], str):
+            raise BadManifest(fault)
         manifest: Manifest | None = given
         while manifest is not None and manifest["kind"] in MADE_OF:
             with reading(full_name(manifest), fault):

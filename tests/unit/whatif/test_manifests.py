@@ -309,7 +309,7 @@ def test_repeated_objects_are_noted_and_generated_names_differ() -> None:
     ]
     generated = [{"kind": "Pod", "metadata": {"generateName": "g-"}, "spec": SPEC} for _ in range(2)]
     found = request_of(generated)
-    assert [one.pods[0].name for one in found.gangs] == ["g-1", "g-2"]
+    assert [one.pods[0].name for one in found.gangs] == ["g-00001", "g-00002"]
     assert found.notes == []
 
 
