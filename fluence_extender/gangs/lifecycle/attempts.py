@@ -41,9 +41,8 @@ from fluence_extender.gangs.queue.future import Request
 from fluence_extender.gangs.queue.turns import InLine
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey, HistoryKind
-from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
-from fluence_extender.placement.eligibility import EligibilityIndex, signature
+from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.lacks import Lack, Lacks
 from fluence_extender.queueing.order import Rank
 
@@ -344,9 +343,8 @@ class Attempts:
         if later and reason is None:
             self._registry.dirty.add(gang.key)
         gang.explain(reason, now)
-        if reason is not None and gang.rest.replanned < NEVER and len(gang.placeless()) == len(gang.alive()):
-            # Its places are others' now, so it may try as long as any other gang once it has some again.
-            gang.rest = replace(gang.rest, replanned=NEVER)
+        if reason is not None:
+            gang.forget_first_change()
         if reason is not None and reason is why and not apart and self._decides_alone(gang, ready):
             gang.attempt.record = record
         lacking = [member for member in ready if member.assignment is None][: _needed(gang, size)]
@@ -511,14 +509,14 @@ class Attempts:
     ) -> Reason | None:
         """Place those of the members ``beyond`` that fit, each by itself, in turns if there are many.
 
-        Return why the first has no place that has none, None if all have one.
+        Return why the first that was tried and has no place has none, None if each that was tried has one.
         """
         reason: Reason | None = None
         start, gang.attempt.beyond = gang.attempt.beyond, 0
         hopeless: set[object] = set()
         plans = max(MOST_LOOKED_AT // len(gang.members), 1)
         for at, member in enumerate(beyond[start:] + beyond[:start], start + 1):
-            kind = _kind(member.pod)
+            kind = self._places.demand_key(gang, [member], now), member.pod.duration
             if kind in hopeless:
                 continue
             plans -= 1
@@ -535,16 +533,6 @@ class Attempts:
                 gang.attempt.beyond = at % len(beyond)
                 break
         return reason
-
-
-def _kind(pod: Pod) -> object:
-    """Return what decides whether a pod fits beside the others of its gang, apart from rare rules."""
-    return (
-        pod.requests,
-        *(tuple(sorted(kinds.items())) for kinds in (pod.devices, pod.requires)),
-        signature(pod),
-        pod.duration,
-    )
 
 
 def _needed(gang: Gang, size: int) -> int:

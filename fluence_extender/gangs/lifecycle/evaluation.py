@@ -22,7 +22,7 @@ from fluence_extender.gangs.lifecycle.rules import Rules, planning_failed, size_
 from fluence_extender.gangs.lifecycle.states import finish, settle
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.model.gang import GangKey
+from fluence_extender.model.gang import GangKey, GangState
 from fluence_extender.model.reason import Reason
 
 log = structlog.get_logger(__name__)
@@ -34,7 +34,7 @@ ALL_FIRST = 16
 """The most steps in a row that try no gang because changed gangs are left. After that, each step does both."""
 
 SPLIT = 2_000
-"""The fewest members of a gang that isn't tried in the step that evaluates it. No two steps in a row try no gang so."""
+"""The fewest members of a gang that is first tried in the step after that which evaluates it."""
 
 
 class Evaluation:
@@ -61,7 +61,8 @@ class Evaluation:
         self._large = large
         self._first: set[GangKey] = set()
         self._behind = 0
-        self._has_large = False
+        self.untried: set[GangKey] = set()
+        """The gangs of `SPLIT` or more members that were evaluated and that no step has tried since."""
         self.cut_short = False
         """Whether the last step left changed gangs for the next one."""
 
@@ -79,11 +80,10 @@ class Evaluation:
         while dirty:
             key = dirty.take()
             gang = self._registry.gangs[key]
-            if key not in self._first and not self._large.may_look(gang):
+            if not (key in self._first or key in self.untried or self._large.may_look(gang)):
                 dirty.postpone(key)
                 continue
             self._first.discard(key)
-            self._has_large |= len(gang.members) >= SPLIT
             try:
                 self._evaluate(gang, now)
                 self._rules.apply(gang, now)
@@ -93,6 +93,8 @@ class Evaluation:
                 log.exception("a gang could not be judged", gang=str(key))
                 gang.explain(planning_failed(error), now)
             looked_at.add(key)
+            if len(gang.members) >= SPLIT and gang.state is GangState.WAITING and gang.obstacle is None:
+                self.untried.add(key)
             if dirty and self._clock() >= until:
                 break
         self.cut_short = bool(dirty)
@@ -103,11 +105,6 @@ class Evaluation:
     def may_try(self) -> bool:
         """Whether gangs may be tried now."""
         return not self._registry.dirty or self._behind > ALL_FIRST
-
-    def take_large(self) -> bool:
-        """Return whether a gang so large that it is tried in a step of its own was evaluated since this was asked."""
-        has_large, self._has_large = self._has_large, False
-        return has_large
 
     def _evaluate(self, gang: Gang, now: float) -> None:
         """Settle the gang's state and, if it can't be planned, its reason."""
@@ -124,6 +121,7 @@ class Evaluation:
         gather(gang, alive, complete or gang.begun, now, self._limits)
         if not complete:
             self._places.withdraw(gang)
+            gang.forget_first_change()
         if settle(gang, alive, size, now):
             self._on_whole(gang)
         if not isinstance(size, Reason):

@@ -468,9 +468,11 @@ class Lifecycle:
         all_evaluated = not self._registry.dirty
         for gang in self._gang_index.existing(looked_at):
             self._resting.give_up_stalled(gang, now)
-        # Both looking at a large gang and trying it take long, so probes are answered in between.
-        self._tries = self._evaluation.may_try and not (self._tries and self._evaluation.take_large())
+        # Both looking at a large gang and trying it take long, so probes are answered in between. Two steps in a row
+        # don't leave gangs untried for that.
+        self._tries = self._evaluation.may_try and not (self._tries and self._evaluation.untried)
         if self._tries:
+            self._evaluation.untried.clear()
             looked_at |= self._try_waiting(looked_at, now)
         else:
             self._attempts.postpone(looked_at, now)

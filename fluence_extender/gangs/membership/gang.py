@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -311,6 +311,11 @@ class Gang:
     def placeless(self) -> list[Member]:
         """Return the members that still need a place."""
         return [member for member in self.pending() if member.assignment is None]
+
+    def forget_first_change(self) -> None:
+        """Forget since when its plan has changed, if it holds no places: the time in which it does begins anew then."""
+        if self.rest.replanned < NEVER and len(self.placeless()) == len(self.alive()):
+            self.rest = replace(self.rest, replanned=NEVER)
 
     @property
     def has_nodes(self) -> bool:

@@ -11,11 +11,12 @@ import pytest
 
 from fluence_extender.cluster.port import Changed, Kind
 from fluence_extender.gangs.controller import Controller
-from fluence_extender.gangs.lifecycle import evaluation
+from fluence_extender.gangs.lifecycle import evaluation, large_gangs
 from fluence_extender.gangs.lifecycle.attempts import Attempts
 from fluence_extender.gangs.membership import assembly
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.queue import ends
+from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import GROUP_LABEL, GROUP_SIZE_ANNOTATION
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.reason import ReasonCode
@@ -54,18 +55,18 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return made
 
 
-def large(controller: Controller, cpu: int) -> list[Pod]:
+def large(controller: Controller, cpu: int, members: int = MEMBERS) -> list[Pod]:
     """Let a large gang of one Job come; return its pods."""
     pods = [
         pod(
             "large",
             number,
             labels={GROUP_LABEL: "g"},
-            annotations={GROUP_SIZE_ANNOTATION: str(MEMBERS)},
+            annotations={GROUP_SIZE_ANNOTATION: str(members)},
             owner=Owner("Job", "j", "job", "batch/v1"),
             requests=Resources({"cpu": cpu, "pods": 1}),
         )
-        for number in range(MEMBERS)
+        for number in range(members)
     ]
     for member in pods:
         controller.observe(Changed(Kind.POD, member))
@@ -143,3 +144,34 @@ def test_large_gangs_that_change_in_each_step_keep_nobody_from_being_tried(
         controller.observe(Changed(Kind.POD, replace(member, annotations=notes)))
         placed += steered(controller)
     assert placed == ["other/c0001"]
+
+
+def test_large_gang_whose_members_change_in_each_step_is_tried_all_the_same(
+    calls: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "SPLIT", MEMBERS)
+    monkeypatch.setattr(large_gangs, "LOOKED_AT_FIRST", MEMBERS // 2)
+    monkeypatch.setattr(large_gangs, "LOOKED_AT_A_SECOND", 1)
+    controller = cluster(lambda: 0.0)
+    pods = large(controller, 1000)
+    controller.step()
+    notes = {**pods[0].annotations, "example.com/note": "changed"}
+    controller.observe(Changed(Kind.POD, replace(pods[0], annotations=notes)))
+    controller.step()
+    assert calls["_try"] == 1
+
+
+def test_steps_in_which_large_gangs_that_run_change_try_others(
+    calls: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "SPLIT", 50)
+    controller = cluster(lambda: 0.0)
+    pods = large(controller, 1, 50)
+    settle(controller)
+    assert the_gang(controller).state is not GangState.WAITING
+    notes = {**pods[0].annotations, "example.com/note": "changed"}
+    controller.observe(Changed(Kind.POD, replace(pods[0], annotations=notes)))
+    controller.observe(Changed(Kind.POD, pod("other", 1)))
+    calls.clear()
+    controller.step()
+    assert calls["_try"] >= 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fluence_extender.gangs.lifecycle.limits import Limits
@@ -171,6 +173,27 @@ def test_time_without_places_does_not_count_as_time_in_which_they_were_refused(
     fail(w, one)
     assert not w.gang("g").rest.refused
     assert w.now(one).nominated not in ("", before)
+
+
+def test_time_in_which_a_member_is_missing_does_not_count_as_time_in_which_they_were_refused(
+    world: MakeWorld,
+) -> None:
+    w = world(node("n0"), node("n1"), node("n2"), scheduling=False, limits=Limits(rest=50.0))
+    stays, leaves = gang(w, "g", 400, 400)
+    w.advance(1)
+    fail(w, stays)
+    fail(w, stays)
+    w.cluster.delete(leaves)
+    w.advance(100)
+    assert not w.now(stays).nominated
+    w.cluster.put(replace(leaves, uid="another"))
+    w.advance(5)
+    before = w.now(stays).nominated
+    assert before
+    fail(w, stays)
+    fail(w, stays)
+    assert not w.gang("g").rest.refused
+    assert w.now(stays).nominated not in ("", before)
 
 
 RESTING = Limits(replans=1, rest=50.0, barred_for=10.0, longest_refused_rest=150.0, unasked=10_000.0)

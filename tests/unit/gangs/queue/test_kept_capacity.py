@@ -10,7 +10,7 @@ import pytest
 from fluence_extender.gangs.lifecycle.attempts import Attempts
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION, QUEUE_LABEL
-from fluence_extender.model.pod import Pod
+from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.queue import PolicyName, Queue, Quota
 from fluence_extender.model.reason import ReasonCode
 from fluence_extender.queueing.entry import NEVER
@@ -243,6 +243,22 @@ def test_member_for_other_nodes_keeps_back_none_of_its_size() -> None:
     growing(w, [Slot(1), Slot(1, ("n0",)), *[Slot(1)] * 8], 1)
     w.decide(0)
     assert [bool(node) for node in w.nodes_of("grows")] == [True, False, *[True] * 6, False, False]
+
+
+def test_member_whose_port_is_taken_keeps_back_none_without_a_port() -> None:
+    w = Cluster(machine(4, 4), *OPEN)
+    growing(w, [Slot(1), Slot(1)], 2)
+    w.decide(0)
+    port = (HostPort(8080),)
+    for number in range(2, 6):
+        member = replace(
+            w.pods["grows"][0], name=f"grows-{number}", uid=f"grows-{number}-x", node="", nominated=""
+        )
+        w._put("grows", replace(member, gates=(GATE,), host_ports=port if number < 5 else ()))
+    for now in range(1, 4):
+        w.controller.ledger.changed()
+        w.decide(now)
+    assert [bool(node) for node in w.nodes_of("grows")][2:] == [True, True, False, True]
 
 
 def test_same_is_decided_after_a_restart() -> None:
