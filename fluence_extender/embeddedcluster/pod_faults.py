@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fluence_extender.cluster.port import Json
+from fluence_extender.kinds.selectors import selector_faults
 from fluence_extender.model.quantity import InvalidQuantity, nanos
 from fluence_extender.model.requests import is_extended
 from fluence_extender.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
@@ -18,6 +19,7 @@ from fluence_extender.model.syntax import (
     invalid,
     is_dns_label,
     is_label_value,
+    is_object_name,
     is_qualified_name,
     label_faults,
     metadata_faults,
@@ -28,6 +30,11 @@ WHOLE = 10**9
 """A whole amount, in billionths."""
 
 LAST_PORT = 65535
+OF_RUNNING = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
+"""The fields of containers that run as long as the pod does."""
+CLAIM_SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+HEAVIEST = 100
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 POLICIES = ("Always", "OnFailure", "Never")
 SYSTEMS = ("linux", "windows")
@@ -35,6 +42,7 @@ PROTOCOLS = ("TCP", "UDP", "SCTP")
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 TOLERATION_OPERATORS = ("Equal", "Exists", "Lt", "Gt")
 NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+INCLUSIONS = ("Honor", "Ignore")
 SPREADS = ("DoNotSchedule", "ScheduleAnyway")
 
 
@@ -64,8 +72,27 @@ def _of_spec(spec: Mapping[str, Any]) -> Iterator[str]:
     for number, toleration in enumerate(spec.get("tolerations") or ()):
         yield from _of_toleration(toleration, f"spec.tolerations[{number}]")
     yield from _of_affinity(spec.get("affinity") or {})
-    for number, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
+    yield from _of_claims(spec.get("resourceClaims") or ())
+    spreads = spec.get("topologySpreadConstraints") or ()
+    yield from _duplicates(
+        "spec.topologySpreadConstraints",
+        ((one.get("topologyKey"), one.get("whenUnsatisfiable")) for one in spreads),
+    )
+    for number, constraint in enumerate(spreads):
         yield from _of_spread(constraint, f"spec.topologySpreadConstraints[{number}]")
+
+
+def _of_claims(claims: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what is wrong with the resource claims of the pod."""
+    at = "spec.resourceClaims"
+    yield from _duplicates(at, (one.get("name") for one in claims))
+    for number, claim in enumerate(claims):
+        yield from _of_name(claim, f"{at}[{number}].name")
+        named = [claim[field] for field in CLAIM_SOURCES if claim.get(field) is not None]
+        if len(named) != 1:
+            yield f"{at}[{number}]: Invalid value: must specify one of: {', '.join(CLAIM_SOURCES)}"
+        elif not is_object_name(named[0]):
+            yield invalid(f"{at}[{number}]", named[0], "must be a lowercase RFC 1123 subdomain")
 
 
 def _of_whole(spec: Mapping[str, Any]) -> Iterator[str]:
@@ -94,6 +121,13 @@ def _of_container(container: Mapping[str, Any], at: str) -> Iterator[str]:
     yield from _of_name(container, f"{at}.name")
     if not str(container.get("image") or "").strip():
         yield f"{at}.image: Required value"
+    policy = container.get("restartPolicy")
+    if policy is not None and policy not in POLICIES:
+        yield _unsupported(f"{at}.restartPolicy", policy, POLICIES)
+    if at.startswith("spec.initContainers") and policy != "Always":
+        for field in OF_RUNNING:
+            if container.get(field) is not None:
+                yield f"{at}.{field}: Forbidden: may not be set for init containers without restartPolicy=Always"
     resources = container.get("resources") or {}
     yield from _of_resources(resources, f"{at}.resources")
     for field in ("requests", "limits"):
@@ -124,7 +158,11 @@ def _of_references(
         if not mount.get("mountPath"):
             yield f"{at}.volumeMounts[{number}].mountPath: Required value"
     yield from _duplicates(f"{at}.volumeMounts", (one.get("mountPath") for one in mounts))
-    for number, claim in enumerate((container.get("resources") or {}).get("claims") or ()):
+    asked = (container.get("resources") or {}).get("claims") or ()
+    yield from _duplicates(
+        f"{at}.resources.claims", ((one.get("name"), one.get("request") or "") for one in asked)
+    )
+    for number, claim in enumerate(asked):
         if claim.get("name") not in claims:
             yield (
                 f"{at}.resources.claims[{number}]: Not found: {claim.get('name')!r}: must be one of the names in "
@@ -258,12 +296,49 @@ def _of_affinity(affinity: Mapping[str, Any]) -> Iterator[str]:
         if not terms:
             yield f"{path}: Required value: must have at least one node selector term"
         for number, term in enumerate(terms):
-            for place, expression in enumerate(term.get("matchExpressions") or ()):
-                yield from _of_expression(expression, f"{path}[{number}].matchExpressions[{place}]")
+            yield from _of_term(term, f"{path}[{number}]")
+    for number, weighted in enumerate(of_nodes.get(PREFERRED) or ()):
+        path = f"{at}.nodeAffinity.{PREFERRED}[{number}]"
+        yield from _of_weight(weighted, path)
+        yield from _of_term(weighted.get("preference") or {}, f"{path}.preference")
     for kind in ("podAffinity", "podAntiAffinity"):
-        for number, term in enumerate((affinity.get(kind) or {}).get(REQUIRED) or ()):
-            if not term.get("topologyKey"):
-                yield f"{at}.{kind}.{REQUIRED}[{number}].topologyKey: Required value: can not be empty"
+        among = affinity.get(kind) or {}
+        for number, term in enumerate(among.get(REQUIRED) or ()):
+            yield from _of_pod_term(term, f"{at}.{kind}.{REQUIRED}[{number}]")
+        for number, weighted in enumerate(among.get(PREFERRED) or ()):
+            path = f"{at}.{kind}.{PREFERRED}[{number}]"
+            yield from _of_weight(weighted, path)
+            yield from _of_pod_term(weighted.get("podAffinityTerm") or {}, f"{path}.podAffinityTerm")
+
+
+def _of_weight(weighted: Mapping[str, Any], at: str) -> Iterator[str]:
+    if not 0 < (weight := weighted.get("weight") or 0) <= HEAVIEST:
+        yield invalid(f"{at}.weight", weight, f"must be in the range 1-{HEAVIEST}")
+
+
+def _of_term(term: Mapping[str, Any], at: str) -> Iterator[str]:
+    for number, expression in enumerate(term.get("matchExpressions") or ()):
+        yield from _of_expression(expression, f"{at}.matchExpressions[{number}]")
+    for number, field in enumerate(term.get("matchFields") or ()):
+        path = f"{at}.matchFields[{number}]"
+        if field.get("key") != "metadata.name":
+            yield invalid(f"{path}.key", field.get("key") or "", "not a valid field selector key")
+        if field.get("operator") not in ("In", "NotIn"):
+            yield invalid(f"{path}.operator", field.get("operator") or "", "not a valid selector operator")
+        elif len(field.get("values") or ()) != 1:
+            yield f"{path}.values: Required value: must be only one value"
+
+
+def _of_pod_term(term: Mapping[str, Any], at: str) -> Iterator[str]:
+    if not term.get("topologyKey"):
+        yield f"{at}.topologyKey: Required value: can not be empty"
+    elif not is_qualified_name(term["topologyKey"]):
+        yield invalid(f"{at}.topologyKey", term["topologyKey"], "isn't a qualified name")
+    for field in ("labelSelector", "namespaceSelector"):
+        yield from selector_faults(term.get(field) or {}, f"{at}.{field}")
+    for name in term.get("namespaces") or ():
+        if not is_dns_label(name):
+            yield invalid(f"{at}.namespaces", name, "must be a lowercase RFC 1123 label")
 
 
 def _of_expression(expression: Mapping[str, Any], at: str) -> Iterator[str]:
@@ -287,6 +362,17 @@ def _of_spread(constraint: Mapping[str, Any], at: str) -> Iterator[str]:
         yield f"{at}.maxSkew: Invalid value: {constraint.get('maxSkew', 0)}: must be greater than zero"
     if not constraint.get("topologyKey"):
         yield f"{at}.topologyKey: Required value: can not be empty"
+    if (domains := constraint.get("minDomains")) is not None:
+        if domains <= 0:
+            yield invalid(f"{at}.minDomains", domains, "must be greater than zero")
+        if constraint.get("whenUnsatisfiable") != "DoNotSchedule":
+            yield invalid(f"{at}.minDomains", domains, "needs whenUnsatisfiable: DoNotSchedule")
+    for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+        if (policy := constraint.get(field)) is not None and policy not in INCLUSIONS:
+            yield _unsupported(f"{at}.{field}", policy, INCLUSIONS)
+    yield from selector_faults(constraint.get("labelSelector") or {}, f"{at}.labelSelector")
+    if constraint.get("matchLabelKeys") and constraint.get("labelSelector") is None:
+        yield f"{at}.matchLabelKeys: Forbidden: must not be specified when labelSelector is not set"
     if (action := constraint.get("whenUnsatisfiable")) not in SPREADS:
         yield _unsupported(f"{at}.whenUnsatisfiable", action or "", SPREADS)
 

@@ -185,6 +185,11 @@ def _of_job(spec: Mapping[str, Any], at: str, name: str = "") -> Iterator[str]:
     indexed = spec.get("completionMode", "NonIndexed") == "Indexed"
     if indexed and spec.get("completions") is None:
         yield f"{at}.completions: Required value: when completion mode is Indexed"
+    completions = spec.get("completions") or 0
+    if indexed and name and completions > 0 and not is_dns_label(last := f"{name}-{completions - 1}"):
+        yield invalid(
+            "metadata.name", name, f"the last pod's hostname {last} must be a lowercase RFC 1123 label"
+        )
     if spec.get("backoffLimitPerIndex") is not None and not indexed:
         yield f"{at}.backoffLimitPerIndex: Invalid value: {spec['backoffLimitPerIndex']}: requires indexed completions"
     if spec.get("podFailurePolicy") and policy == "OnFailure":

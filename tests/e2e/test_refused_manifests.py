@@ -16,6 +16,7 @@ from tests.e2e.harness import Manifest, Namespace
 from tests.localcluster import ApiError
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 POD: dict[str, Any] = {
     "apiVersion": "v1",
@@ -185,13 +186,96 @@ METADATA: dict[str, Any] = {
 }
 
 
+def claiming(*claims: Any, named: tuple[str, ...] = ()) -> Any:
+    """Fields of a pod with these claims, of which a container names some."""
+    resources = {"claims": [{"name": name} for name in named]}
+    containers = [{"name": "a", "image": "x", "resources": resources}]
+    return {"resourceClaims": list(claims), "containers": containers}
+
+
+def starting(**fields: Any) -> Any:
+    """Fields of a pod with an init container."""
+    return {"initContainers": [{"name": "init", "image": "x", **fields}]}
+
+
+def spread(**fields: Any) -> Any:
+    """Fields of a pod with a constraint of its spread."""
+    usual = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    return {"topologySpreadConstraints": [{**usual, **fields}]}
+
+
+def apart(**fields: Any) -> Any:
+    """Fields of a pod with a required and with a preferred distance from others."""
+    term = {"topologyKey": "zone", **fields}
+    return {"affinity": {"podAntiAffinity": {REQUIRED: [term], PREFERRED: [weighted(term)]}}}
+
+
+def weighted(term: Any, weight: int = 1) -> Any:
+    return {"weight": weight, "podAffinityTerm": term}
+
+
+def near(weight: int, **expression: Any) -> Any:
+    """Fields of a pod with a preference for nodes."""
+    preferred = {"weight": weight, "preference": {"matchExpressions": [{"key": "a", **expression}]}}
+    return {"affinity": {"nodeAffinity": {PREFERRED: [preferred]}}}
+
+
+def on_node(**fields: Any) -> Any:
+    """Fields of a pod that requires a node by its name."""
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"], **fields}]}]
+    return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}}
+
+
+PROBE = {"exec": {"command": ["true"]}}
+CLAIM = {"name": "gpu", "resourceClaimTemplateName": "one"}
+PLACED: dict[str, Any] = {
+    "sidecar": starting(restartPolicy="Always", readinessProbe=PROBE, lifecycle={"preStop": PROBE}),
+    "sidecar in lower case": starting(restartPolicy="always"),
+    "init container that ends": starting(restartPolicy="Never"),
+    "init container with a probe": starting(readinessProbe=PROBE),
+    "init container with a hook": starting(restartPolicy="OnFailure", lifecycle={"postStart": PROBE}),
+    "claim": claiming(CLAIM, named=("gpu",)),
+    "claim named twice": claiming(CLAIM, named=("gpu", "gpu")),
+    "claims of one name": claiming(CLAIM, CLAIM),
+    "claim of nothing": claiming({"name": "gpu"}),
+    "claim of both": claiming({**CLAIM, "resourceClaimName": "b"}),
+    "claim in capitals": claiming({**CLAIM, "name": "GPU"}),
+    "claim of a bad name": claiming({"name": "gpu", "resourceClaimName": "a_b"}),
+    "spread over domains": spread(minDomains=2, nodeTaintsPolicy="Honor"),
+    "spread over no domains": spread(minDomains=0),
+    "spread over domains where possible": spread(minDomains=2, whenUnsatisfiable="ScheduleAnyway"),
+    "spread of an unknown policy": spread(nodeAffinityPolicy="Honour"),
+    "spread by keys": spread(matchLabelKeys=["app"], labelSelector={"matchLabels": {"a": "b"}}),
+    "spread by keys alone": spread(matchLabelKeys=["app"]),
+    "spread of bad labels": spread(labelSelector={"matchLabels": {"a": "b c"}}),
+    "spread twice": {"topologySpreadConstraints": spread()["topologySpreadConstraints"] * 2},
+    "apart": apart(labelSelector={"matchExpressions": [{"key": "a", "operator": "Exists"}]}),
+    "apart by an unknown operator": apart(
+        labelSelector={"matchExpressions": [{"key": "a", "operator": "Exist"}]}
+    ),
+    "apart without values": apart(labelSelector={"matchExpressions": [{"key": "a", "operator": "In"}]}),
+    "apart in a bad namespace": apart(namespaces=["Default"]),
+    "apart by a bad key": apart(topologyKey="a b"),
+    "apart without key": apart(topologyKey=""),
+    "too heavy": {"affinity": {"podAffinity": {PREFERRED: [weighted({"topologyKey": "zone"}, 101)]}}},
+    "flat": {"affinity": {"podAffinity": {PREFERRED: [{"weight": 1, "topologyKey": "zone"}]}}},
+    "near": near(100, operator="Exists"),
+    "near without weight": near(0, operator="Exists"),
+    "near by an unknown operator": near(1, operator="exists"),
+    "on a node": on_node(),
+    "on two nodes": on_node(values=["n1", "n2"]),
+    "on a node that exists": on_node(operator="Exists", values=[]),
+    "on a node by another field": on_node(key="metadata.label"),
+}
+
+
 def variants() -> Iterator[tuple[str, Manifest]]:
     """Yield pods, most of which have one fault."""
 
     changes: list[tuple[str, tuple[str | int, ...], Any]] = [
         *((name, ("spec", "containers", 0), fields) for name, fields in CONTAINERS.items()),
         *((name, ("spec", "containers", 0), {"resources": fields}) for name, fields in RESOURCES.items()),
-        *((name, ("spec",), fields) for name, fields in PODS.items()),
+        *((name, ("spec",), fields) for name, fields in {**PODS, **PLACED}.items()),
         *((f"null {name}", ("spec",), fields) for name, fields in NULLS.items()),
         *((name, ("spec",), {"affinity": of_nodes(fields)}) for name, fields in EXPRESSIONS.items()),
         *((name, ("metadata",), fields) for name, fields in METADATA.items()),

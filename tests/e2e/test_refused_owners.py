@@ -399,6 +399,13 @@ def objects() -> Iterator[tuple[str, Manifest]]:
             f"{kind} {name}",
             {"apiVersion": api, "kind": kind, "metadata": meta, "spec": {**spec, **copy.deepcopy(fields)}},
         )
+    for last, size in ((0, 61), (0, 62), (9, 61), (10, 60), (10, 61), (-1, 63)):
+        spec = {**job, "completionMode": "Indexed", "completions": last + 1}
+        meta = {"name": "n" * size}
+        yield (
+            f"Job of {last + 1} indexes and a name of {size}",
+            {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec},
+        )
     for kind, (api, spec) in made.items():
         for name, fields in METADATA.items():
             meta = {"name": "tried", **fields}
