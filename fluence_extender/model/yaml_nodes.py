@@ -82,20 +82,22 @@ class _KubectlLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ig
 
 
 def _bool(loader: Any, node: yaml.ScalarNode) -> bool:
-    if node.value not in TRUE and node.value not in FALSE:
-        raise ValueError(f"{node.value} is neither true nor false")
-    return node.value in TRUE
+    text = loader.construct_scalar(node)
+    if text not in TRUE and text not in FALSE:
+        raise ValueError(f"{text} is neither true nor false")
+    return text in TRUE
 
 
 def _number(loader: Any, node: yaml.ScalarNode) -> int | float:
-    value = number_of(node.value)
+    text = loader.construct_scalar(node)
+    value = number_of(text)
     if value is None:
-        raise ValueError(f"{node.value} is no number that JSON can express")
+        raise ValueError(f"{text} is no number that JSON can express")
     return value
 
 
 def _text(loader: Any, node: yaml.ScalarNode) -> str:
-    return str(node.value)
+    return str(loader.construct_scalar(node))
 
 
 for _kinds, _construct in (

@@ -185,3 +185,10 @@ def test_values_are_counted_before_anything_is_built() -> None:
     with pytest.raises(UnreadableYaml, match="more than 5 values") as caught:
         load_documents("[a, {b: c}]\n--- d", 10, most_values=5)
     assert caught.value.line == 2
+
+
+@pytest.mark.parametrize("tag", ["int", "float", "bool", "timestamp", "null", "value", "str"])
+@pytest.mark.parametrize("value", ["[1]", "{a: 1}", "[[]]"])
+def test_list_or_map_with_the_tag_of_a_scalar_is_unreadable(tag: str, value: str) -> None:
+    with pytest.raises(UnreadableYaml):
+        load_documents(f"a: !!{tag} {value}", 10)
