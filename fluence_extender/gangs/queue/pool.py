@@ -38,6 +38,9 @@ END = itemgetter(0)
 COUNTED_AT_ONCE = 64
 """So many ends of gangs are counted before the pool is looked at."""
 
+MOST_TIMES = 64
+"""For so many times what gangs have freed by then is kept."""
+
 
 @dataclass(frozen=True, slots=True)
 class PoolClaim:
@@ -158,6 +161,8 @@ class SharedPool:
         """Return what the gangs that end until a time hold, by queue."""
         ends = self._expected(now)
         if time not in ends.freed:
+            if len(ends.freed) >= MOST_TIMES:
+                ends.freed.clear()
             some = ends.in_order[: bisect_right(ends.in_order, time, key=END)]
             ends.freed[time] = _summed(holding for _, holdings in some for holding in holdings)
         return ends.freed[time]

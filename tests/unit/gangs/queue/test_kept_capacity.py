@@ -9,6 +9,7 @@ import pytest
 
 from fluence_extender.gangs.lifecycle.attempts import Attempts
 from fluence_extender.gangs.membership.gang import Gang
+from fluence_extender.gangs.queue.pool import MOST_TIMES
 from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION, QUEUE_LABEL
 from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.queue import PolicyName, Queue, Quota
@@ -269,3 +270,13 @@ def test_same_is_decided_after_a_restart() -> None:
     again = w.restarted()
     again.decide(1)
     assert again.promised() == w.promised() == {"wide": 50}
+
+
+def test_what_is_free_by_many_times_is_kept_for_a_bounded_number_of_them() -> None:
+    w = Cluster(machine(4, 4, 4), KEEPS, *OPEN)
+    w.run("r", {"n0": 4}, end=50)
+    w.decide(0)
+    pool = w.controller.queue.pool
+    for time in range(3 * MOST_TIMES):
+        assert bool(pool.freed(EPOCH + time, EPOCH)) == (time >= 50)
+        assert len(pool._ends.freed) <= MOST_TIMES
