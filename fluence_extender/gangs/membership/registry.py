@@ -17,7 +17,7 @@ from fluence_extender.gangs.membership.conventions.membership import Membership
 from fluence_extender.gangs.membership.foreign_pods import ForeignPods
 from fluence_extender.gangs.membership.gang import JOB_SET_UID, Gang, Member
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
-from fluence_extender.gangs.reporting.history import History, Legacies, Memory
+from fluence_extender.gangs.reporting.history import History, Memory
 from fluence_extender.model.dependency import Target
 from fluence_extender.model.gang import Convention, GangKey, HistoryKind
 from fluence_extender.model.multimap import Multimap
@@ -71,7 +71,6 @@ class Registry:
         self.seal = Seal.of_this_process()
         self.gangs: dict[GangKey, Gang] = {}
         self.gone: Memory[Gang] = Memory(clock)
-        self._legacies = Legacies()
         self.left: set[GangKey] = set()
         self.awaited = Awaited()
         self.revision = 0
@@ -190,8 +189,8 @@ class Registry:
             self._own(pod, key)
         member.submitted = self._submitted(member)
         if pod.uid not in gang.members:
-            if not gang.members and (legacy := self._legacies.take(_heir(key, pod))) is not None:
-                gang.history.follow(legacy)
+            if not gang.members:
+                self._inherit(gang, _heir(key, pod))
             gang.members[pod.uid] = member
             gang.note(HistoryKind.SEEN, pod.name)
         self._gang_of[pod.uid] = key
@@ -262,21 +261,26 @@ class Registry:
         self._disown(member.pod, key)
         why = "its pod wasn't created" if member.pod.foreseen else "the pod was deleted"
         gang.note(HistoryKind.RELEASED, member.pod.name, why)
-        self._touch(key)
-        heir = _heir(key, member.pod)
-        if heir is not None and gang.history.sent_back:
-            self._bequeath(gang.history, heir)
+        self._touch(key, _heir(key, member.pod) if _is_replaced(member.pod, gang.history) else None)
 
-    def _bequeath(self, history: History, heir: Heir) -> None:
-        """Let the gang of the pod that replaces another go on with a history. It may be there already."""
+    def _inherit(self, gang: Gang, heir: Heir | None) -> None:
+        """Let a new gang go on with the history of the gang that it replaces.
+
+        Pods without an index replace one each. One that comes back has its own history.
+        """
+        if heir is None or (gang.history.entries and not heir[2]):
+            return
+        for key in self.gone.left_to(heir)[: None if heir[2] else 1]:
+            gang.history.follow(self.gone.replace(key).history)
+
+    def _replacement(self, history: History, heir: Heir) -> Gang | None:
+        """Return the gang that is there already and replaces that of a history, None if there is none."""
         there = self.gangs_of(*heir[:2])
-        gangs = [self.gangs[key] for key in sorted(there)] if len(there) <= MOST_HEIRS else []
-        for gang in gangs:
+        for gang in [self.gangs[key] for key in sorted(there)] if len(there) <= MOST_HEIRS else ():
             is_heir = heir in (_heir(gang.key, member.pod) for member in gang.members.values())
             if is_heir and gang.history.replaces(history):
-                gang.history.follow(history)
-                return
-        self._legacies.leave(heir, history)
+                return gang
+        return None
 
     def _own(self, pod: Pod, key: GangKey) -> None:
         """Record that the pod's owners have one more pod in that gang."""
@@ -292,7 +296,7 @@ class Registry:
                 del self._owned[owner, key]
                 self._by_owner.discard(owner, key)
 
-    def _touch(self, key: GangKey) -> None:
+    def _touch(self, key: GangKey, heir: Heir | None = None) -> None:
         self.revision += 1
         self._touch_group(key)
         if self.gangs[key].members:
@@ -302,8 +306,11 @@ class Registry:
         self._remove(gang)
         gang.fail_waits("the gang is gone")
         gang.note(HistoryKind.GONE)
-        self.gone.keep(key, gang)
+        self.gone.keep(key, gang, heir)
         self.left.add(key)
+        replacement = self._replacement(gang.history, heir) if heir is not None else None
+        if replacement is not None:
+            replacement.history.follow(self.gone.replace(key).history)
 
     def _touch_group(self, key: GangKey) -> None:
         if key.convention is Convention.COSCHEDULING:
@@ -473,6 +480,11 @@ def _place(workload: Workload | None) -> tuple[object, ...]:
     return (workload.suspended, workload.queued_since) if isinstance(workload, Resumable) else (False, None)
 
 
+def _is_replaced(pod: Pod, history: History) -> bool:
+    """Return whether another pod may come instead of one that is gone, and has something to go on with."""
+    return pod.phase != "Succeeded" and bool(pod.foreseen or history.sent_back or history.preemptions)
+
+
 def _heir(key: GangKey, pod: Pod) -> Heir | None:
     """Return what a pod of a Job that is a gang by itself has in common with the pod that replaces it.
 
@@ -481,7 +493,7 @@ def _heir(key: GangKey, pod: Pod) -> Heir | None:
     owner = pod.owner
     if key.convention is not Convention.ALONE or owner is None or not owner.is_a("Job", "batch"):
         return None
-    return pod.namespace, owner.uid, pod.labels.get(COMPLETION_INDEX, "")
+    return pod.namespace, owner.uid, pod.annotations.get(COMPLETION_INDEX, "")
 
 
 def _names_same_gang(old: Pod, new: Pod) -> bool:

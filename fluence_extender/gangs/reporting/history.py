@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from sys import intern
 from typing import Generic, TypeVar
 
@@ -23,7 +24,7 @@ import msgspec
 from fluence_extender.model.gang import HistoryKind
 from fluence_extender.model.wording import WithNames
 
-__all__ = ["History", "HistoryEntry", "Legacies", "Memory", "PastGang"]
+__all__ = ["History", "HistoryEntry", "Memory", "PastGang"]
 
 G = TypeVar("G")
 Clock = Callable[[], float]
@@ -113,23 +114,20 @@ class History(msgspec.Struct, gc=False):
 
     def replaces(self, before: History) -> bool:
         """Return whether this may be the next life of a gang that was sent back ``before`` this one was seen."""
-        own = self.entries
+        own, since = self.entries, before.sent_back
         return (
-            bool(own)
-            and own[0].at >= before.sent_back
-            and all(one.kind is not HistoryKind.GONE for one in own)
+            bool(own and since) and own[0].at >= since and HistoryKind.GONE not in [one.kind for one in own]
         )
 
     def follow(self, before: History) -> None:
-        """Go on with the history of a gang ``before`` this one, which has gone."""
-        after = self.entries
-        self.entries = [copy(entry) for entry in before.entries]
-        for entry in after:
-            self._append(entry)
+        """Go on with the history of a gang that this one replaces."""
+        entries = [copy(entry) for entry in before.entries] + self.entries
+        self.entries = sorted(entries, key=attrgetter("at"))
         self.noted += before.noted
         self.forgotten += before.forgotten
         self.preemptions += before.preemptions
         self.preempted = max(self.preempted, before.preempted)
+        self._shorten()
 
     def note(
         self,
@@ -177,9 +175,13 @@ class History(msgspec.Struct, gc=False):
 
     def _append(self, entry: HistoryEntry) -> None:
         self.entries.append(entry)
-        if len(self.entries) > KEPT:
-            del self.entries[KEPT_FIRST]
-            self.forgotten += 1
+        self._shorten()
+
+    def _shorten(self) -> None:
+        excess = len(self.entries) - KEPT
+        if excess > 0:
+            del self.entries[KEPT_FIRST : KEPT_FIRST + excess]
+            self.forgotten += excess
 
 
 def _shortened(detail: str, with_names: WithNames | None) -> tuple[str, WithNames | None]:
@@ -189,55 +191,60 @@ def _shortened(detail: str, with_names: WithNames | None) -> tuple[str, WithName
     return intern(detail[:LONGEST_DETAIL]), with_names
 
 
-class Legacies:
-    """The histories of gangs that were sent back and went, by who takes them over; the newest of a bounded number."""
-
-    def __init__(self) -> None:
-        self._left: OrderedDict[object, list[History]] = OrderedDict()
-
-    def leave(self, heir: object, history: History) -> None:
-        """Keep a history until ``heir`` comes."""
-        self._left.setdefault(heir, []).append(history)
-        self._left.move_to_end(heir)
-        del self._left[heir][:-REMEMBERED]
-        if len(self._left) > REMEMBERED:
-            self._left.popitem(last=False)
-
-    def take(self, heir: object) -> History | None:
-        """Return the oldest history that was left for ``heir``, None if there is none."""
-        some = self._left.pop(heir, [])
-        if len(some) > 1:
-            self._left[heir] = some[1:]
-        return some[0] if some else None
-
-
 @dataclass(frozen=True, slots=True)
 class PastGang(Generic[G]):
-    """A gang that is gone, as it was last seen, and when it went (seconds since the epoch)."""
+    """A gang that is gone, as it was last seen, and when it went (seconds since the epoch).
+
+    ``heir`` is what it has in common with the gang that replaces it, None if none does.
+    """
 
     gang: G
     at: float
+    heir: Hashable = None
 
 
 class Memory(Generic[G]):
-    """Gangs that are gone, by key, the oldest first; bounded in number and time."""
+    """Gangs that are gone, by key, the oldest first; bounded in number and time.
+
+    A gang that replaces one of them goes on with its history. No other does then, not even one that has its key.
+    """
 
     def __init__(self, clock: Clock = time.time) -> None:
         self.clock = clock
-        self._gone: OrderedDict[object, PastGang[G]] = OrderedDict()
+        self._gone: OrderedDict[Hashable, PastGang[G]] = OrderedDict()
+        self._left: dict[Hashable, dict[Hashable, None]] = {}
+        """By heir, the keys of the gangs that it may replace, the oldest first."""
 
-    def keep(self, key: object, gang: G) -> None:
-        """Remember a gang that is gone from now on."""
-        self._gone.pop(key, None)
-        self._gone[key] = PastGang(gang, self.clock())
+    def keep(self, key: Hashable, gang: G, heir: Hashable = None) -> None:
+        """Remember a gang that is gone from now on, and may be replaced by ``heir``."""
+        self._forget(key)
+        self._gone[key] = PastGang(gang, self.clock(), heir)
+        if heir is not None:
+            self._left.setdefault(heir, {})[key] = None
         self._forget_outlived()
 
-    def take(self, key: object) -> G | None:
-        """Return a remembered gang that comes back under its key, and forget it; None if it isn't known."""
-        found = self._gone.pop(key, None)
-        return None if found is None else found.gang
+    def take(self, key: Hashable) -> G | None:
+        """Return a remembered gang that comes back under its key, and forget it.
 
-    def get(self, key: object) -> PastGang[G] | None:
+        Return None if it isn't known, or was replaced.
+        """
+        past = self._gone.get(key)
+        replaced = past is not None and past.heir is not None and key not in self._left.get(past.heir, ())
+        self._forget(key)
+        return None if past is None or replaced else past.gang
+
+    def left_to(self, heir: Hashable) -> Sequence[Hashable]:
+        """Return the keys of the gangs that ``heir`` may replace, the oldest first."""
+        self._forget_outlived()
+        return tuple(self._left.get(heir, ()))
+
+    def replace(self, key: Hashable) -> G:
+        """Return a gang that another one replaces from now on."""
+        past = self._gone[key]
+        self._unlink(key, past.heir)
+        return past.gang
+
+    def get(self, key: Hashable) -> PastGang[G] | None:
         """Return the gang of that key, or None if it isn't remembered."""
         self._forget_outlived()
         return self._gone.get(key)
@@ -249,5 +256,19 @@ class Memory(Generic[G]):
 
     def _forget_outlived(self) -> None:
         oldest = self.clock() - REMEMBERED_FOR
-        while self._gone and (len(self._gone) > REMEMBERED or next(iter(self._gone.values())).at <= oldest):
-            self._gone.popitem(last=False)
+        while self._gone:
+            key, past = next(iter(self._gone.items()))
+            if len(self._gone) <= REMEMBERED and past.at > oldest:
+                return
+            self._forget(key)
+
+    def _forget(self, key: Hashable) -> None:
+        past = self._gone.pop(key, None)
+        if past is not None:
+            self._unlink(key, past.heir)
+
+    def _unlink(self, key: Hashable, heir: Hashable) -> None:
+        keys = self._left.get(heir, {})
+        keys.pop(key, None)
+        if not keys:
+            self._left.pop(heir, None)

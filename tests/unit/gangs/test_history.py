@@ -124,6 +124,29 @@ def test_no_more_than_a_number_of_gangs_is_remembered() -> None:
     assert [one.gang for one in memory] == list(range(5, REMEMBERED + 5))
 
 
+def test_what_is_left_to_others_is_forgotten_with_the_gangs() -> None:
+    clock = Clock()
+    memory: Memory[int] = Memory(clock)
+    for number in range(REMEMBERED + 5):
+        memory.keep(number, number, heir="one")
+    assert memory.left_to("one") == tuple(range(5, REMEMBERED + 5))
+    clock.now += REMEMBERED_FOR
+    assert memory.left_to("one") == ()
+
+
+def test_history_that_goes_on_stays_short() -> None:
+    clock = Clock()
+    before, history = History(clock), History(clock)
+    for number in range(KEPT):
+        before.note(HistoryKind.PLANNED, "", f"on n{number}")
+        history.note(HistoryKind.PLANNED, "", f"on m{number}")
+    history.follow(before)
+    assert len(history.entries) == KEPT
+    assert history.forgotten == KEPT
+    assert [one.at for one in history.entries] == sorted(one.at for one in history.entries)
+    assert history.entries[-1].detail == f"on m{KEPT - 1}"
+
+
 def test_history_covers_the_life_of_a_gang_from_its_first_pod_to_its_last(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"))
     pods = gang(w, "g", 3000, 3000)

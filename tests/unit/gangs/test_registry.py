@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.model.gang import Convention
-from fluence_extender.model.names import GROUP_LABEL
-from fluence_extender.model.pod import Owner
+from fluence_extender.gangs.reporting.history import REMEMBERED_FOR
+from fluence_extender.model.gang import Convention, GangKey, HistoryKind
+from fluence_extender.model.names import COMPLETION_INDEX, GROUP_LABEL
+from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup, RayCluster
 from tests.core.values import pod
 
@@ -159,3 +161,84 @@ def test_pods_of_other_schedulers_that_name_a_gang_are_counted() -> None:
     registry.put_foreign_pod(stranger)
     registry.drop_foreign_pod(stranger.uid)
     assert not registry.foreign_pods.schedulers(member.membership.key)
+
+
+def pod_of_a_job(uid: str, index: str = "", namespace: str = "default") -> Pod:
+    annotations = {COMPLETION_INDEX: index} if index else {}
+    owner = Owner("Job", "j", "uid-of-j", "batch/v1")
+    return Pod(namespace, f"j-{uid}", uid, annotations=annotations, owner=owner)
+
+
+def gang_of(registry: Registry, pod: Pod) -> Gang:
+    registry.put_pod(pod)
+    found = registry.member(pod.uid)
+    assert found is not None
+    return found[0]
+
+
+def preempted(registry: Registry, pod: Pod) -> None:
+    """Let a pod come, be preempted and go."""
+    history = gang_of(registry, pod).history
+    history.preempt()
+    history.note(HistoryKind.REQUEUED, pod.name)
+    registry.drop_pod(pod.uid)
+
+
+def test_gang_that_comes_back_under_its_key_goes_on_with_its_history_once() -> None:
+    registry = Registry()
+    preempted(registry, pod_of_a_job("a"))
+    again = gang_of(registry, pod_of_a_job("a")).history
+    assert again.preemptions == 1
+    assert [one.kind.value for one in again.entries] == ["seen", "requeued", "released", "gone", "seen"]
+    assert gang_of(registry, pod_of_a_job("b")).history.preemptions == 0
+
+
+def test_gang_whose_history_another_has_taken_over_goes_on_with_that_of_the_last_one() -> None:
+    registry = Registry()
+    preempted(registry, pod_of_a_job("a"))
+    preempted(registry, pod_of_a_job("b"))
+    again = gang_of(registry, pod_of_a_job("a")).history
+    assert again.preemptions == 2
+    assert [one.kind.value for one in again.entries].count("requeued") == 2
+    assert registry.gone.get(GangKey("default", "j-b", Convention.ALONE, "b")) is not None
+
+
+def test_history_is_handed_over_in_the_order_of_time_to_a_pod_that_is_there_already() -> None:
+    now = [0.0]
+    registry = Registry(lambda: now[0])
+    old = gang_of(registry, pod_of_a_job("a")).history
+    now[0] = 10
+    old.preempt()
+    old.note(HistoryKind.EVICTED, "j-a")
+    now[0] = 12
+    new = gang_of(registry, pod_of_a_job("b")).history
+    now[0] = 40
+    registry.drop_pod("a")
+    assert new.preemptions == 1
+    told = [(one.at, one.kind.value) for one in new.entries]
+    assert told == [(0, "seen"), (10, "evicted"), (12, "seen"), (40, "released"), (40, "gone")]
+    # It was handed over once.
+    assert gang_of(registry, pod_of_a_job("a")).history.preemptions == 0
+
+
+def test_pods_of_other_indexes_namespaces_and_later_times_do_not_go_on_with_a_history() -> None:
+    now = [0.0]
+    registry = Registry(lambda: now[0])
+    for namespace in ("default", "other"):
+        registry.put_workload(Job(namespace, "j", "uid-of-j", 1, completions=2, indexed=True))
+    preempted(registry, pod_of_a_job("a", "0"))
+    for other in (pod_of_a_job("b", "1"), pod_of_a_job("c", "0", "other"), pod_of_a_job("d")):
+        assert gang_of(registry, other).history.preemptions == 0
+    preempted(registry, pod_of_a_job("e", "0"))
+    assert gang_of(registry, pod_of_a_job("f", "0")).history.preemptions == 2
+    registry.drop_pod("f")
+    now[0] = REMEMBERED_FOR
+    assert gang_of(registry, pod_of_a_job("g", "0")).history.preemptions == 0
+
+
+def test_successor_of_a_pod_that_succeeded_begins_anew() -> None:
+    registry = Registry()
+    gang_of(registry, pod_of_a_job("a")).history.preempt()
+    registry.put_pod(replace(pod_of_a_job("a"), phase="Succeeded"))
+    registry.drop_pod("a")
+    assert gang_of(registry, pod_of_a_job("b")).history.preemptions == 0

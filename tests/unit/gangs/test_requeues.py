@@ -468,6 +468,29 @@ def test_job_whose_pod_is_a_gang_by_itself_keeps_its_history_when_it_goes_back(w
     assert [one.history.preemptions for one in gangs_of(w, other)] == [0]
 
 
+def test_history_outlasts_a_plan_that_is_given_up_because_no_pod_came(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=1000))
+    job = array(w, "low", 1)
+    w.advance(3)
+    for number in (1, 2):
+        (preemptor,) = gang(w, f"high-{number}", 1000, priority=10)
+        settle(w)
+        w.jobs.quota = 0
+        w.change(preemptor, phase="Succeeded")
+        w.advance(w.limits.unborn + 5)
+        w.cluster.reap()
+        w.advance(5)
+        w.jobs.quota = None
+        w.advance(5)
+        settle(w)
+        assert w.jobs.nodes(job) == ["n0"]
+        (again,) = gangs_of(w, job)
+        entries = again.history.entries
+        assert again.history.preemptions == number
+        assert [one.kind for one in entries].count(HistoryKind.REQUEUED) == number
+        assert [one.at for one in entries] == sorted(one.at for one in entries)
+
+
 def test_evicted_pod_of_a_job_hands_its_history_to_the_pod_that_replaces_it(world: MakeWorld) -> None:
     w = world(node("n0", cpu=1000))
     w.cluster.put(Namespace("default", {SUSPEND_LABEL: NEVER_SUSPEND}))
