@@ -40,12 +40,17 @@ _INFINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 LARGEST_WHOLE = 2**64
 """From here on a whole number has no bits enough in Go, which takes it for one with a fraction."""
 
+LONGEST_NUMBER = 300
+"""The most characters of a number. A longer scalar is a text."""
+
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def number_of(text: str) -> int | float | None:
     """Return the number that kubectl (go-yaml v2) takes a plain scalar for, None if it is a text to it."""
     digits = text if text[:1] == "." else text.replace("_", "") if text[:1] in "-+0123456789" else ""
+    if len(digits) > LONGEST_NUMBER:
+        return None
     if (found := _INTEGER.fullmatch(digits)) is not None:
         sign, amount = found.groups()
         octal = amount[0] == "0" and amount[1:].isdigit()

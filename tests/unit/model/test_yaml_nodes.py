@@ -101,6 +101,8 @@ KUBECTL: dict[str, object] = {
 """Plain scalars, as kubectl 1.32 writes them as JSON."""
 
 TEXTS = (
+    "1" * 5_000,
+    "0" + "7" * 5_000,
     "22:22",
     "1:30:00",
     "tRue",
