@@ -23,6 +23,7 @@ from fluence_extender.model.syntax import (
     is_qualified_name,
     label_faults,
     metadata_faults,
+    unsupported,
 )
 
 HUGEPAGES = "hugepages-"
@@ -99,12 +100,12 @@ def _of_whole(spec: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is wrong with how the pod as a whole ends and with its operating system."""
     policy = spec.get("restartPolicy", "Always")
     if policy not in POLICIES:
-        yield _unsupported("spec.restartPolicy", policy, POLICIES)
+        yield unsupported("spec.restartPolicy", policy, POLICIES)
     if (system := spec.get("os")) is not None:
         if not system.get("name"):
             yield "spec.os.name: Required value"
         elif system["name"] not in SYSTEMS:
-            yield _unsupported("spec.os", system["name"], SYSTEMS)
+            yield unsupported("spec.os", system["name"], SYSTEMS)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 0 < deadline < 2**31:
         yield invalid("spec.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647")
@@ -123,7 +124,7 @@ def _of_container(container: Mapping[str, Any], at: str) -> Iterator[str]:
         yield f"{at}.image: Required value"
     policy = container.get("restartPolicy")
     if policy is not None and policy not in POLICIES:
-        yield _unsupported(f"{at}.restartPolicy", policy, POLICIES)
+        yield unsupported(f"{at}.restartPolicy", policy, POLICIES)
     if at.startswith("spec.initContainers") and policy != "Always":
         for field in OF_RUNNING:
             if container.get(field) is not None:
@@ -183,7 +184,7 @@ def _of_ports(ports: Iterable[Mapping[str, Any]], on_host: bool, at: str) -> Ite
                 f"{at}[{number}].containerPort", inner, "must match `hostPort` when `hostNetwork` is true"
             )
         if (protocol := port.get("protocol", "TCP")) not in PROTOCOLS:
-            yield _unsupported(f"{at}[{number}].protocol", protocol, PROTOCOLS)
+            yield unsupported(f"{at}[{number}].protocol", protocol, PROTOCOLS)
 
 
 def _of_host_ports(containers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
@@ -243,7 +244,7 @@ def _of_pod_resources(
     for field in ("requests", "limits"):
         for name in resources.get(field) or ():
             if name not in (CPU, MEMORY) and not name.startswith(HUGEPAGES):
-                yield _unsupported(f"{at}.{field}[{name}]", name, (CPU, MEMORY, HUGEPAGES))
+                yield unsupported(f"{at}.{field}[{name}]", name, (CPU, MEMORY, HUGEPAGES))
     usual = [(at, one.get("resources") or {}) for at, one in containers if at.startswith("spec.containers")]
     for name, text in (resources.get("requests") or {}).items():
         if sum(_amount(own.get("requests"), name) for _, own in usual) > _amount({name: text}, name):
@@ -275,14 +276,14 @@ def _of_toleration(toleration: Mapping[str, Any], at: str) -> Iterator[str]:
     if not key and operator != "Exists":
         yield invalid(f"{at}.operator", operator, "operator must be Exists when `key` is empty")
     if operator and operator not in TOLERATION_OPERATORS:
-        yield _unsupported(f"{at}.operator", operator, TOLERATION_OPERATORS)
+        yield unsupported(f"{at}.operator", operator, TOLERATION_OPERATORS)
     if operator == "Exists" and value:
         yield invalid(f"{at}.operator", value, "value must be empty when `operator` is 'Exists'")
     elif operator in ("", "Equal") and not is_label_value(value):
         yield invalid(f"{at}.operator", value, "isn't a valid label value")
     effect = toleration.get("effect") or ""
     if effect and effect not in EFFECTS:
-        yield _unsupported(f"{at}.effect", effect, EFFECTS)
+        yield unsupported(f"{at}.effect", effect, EFFECTS)
     if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
         yield invalid(f"{at}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
 
@@ -369,19 +370,15 @@ def _of_spread(constraint: Mapping[str, Any], at: str) -> Iterator[str]:
             yield invalid(f"{at}.minDomains", domains, "needs whenUnsatisfiable: DoNotSchedule")
     for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
         if (policy := constraint.get(field)) is not None and policy not in INCLUSIONS:
-            yield _unsupported(f"{at}.{field}", policy, INCLUSIONS)
+            yield unsupported(f"{at}.{field}", policy, INCLUSIONS)
     yield from selector_faults(constraint.get("labelSelector") or {}, f"{at}.labelSelector")
     if constraint.get("matchLabelKeys") and constraint.get("labelSelector") is None:
         yield f"{at}.matchLabelKeys: Forbidden: must not be specified when labelSelector is not set"
     if (action := constraint.get("whenUnsatisfiable")) not in SPREADS:
-        yield _unsupported(f"{at}.whenUnsatisfiable", action or "", SPREADS)
+        yield unsupported(f"{at}.whenUnsatisfiable", action or "", SPREADS)
 
 
 def _duplicates(at: str, names: Iterable[Any]) -> Iterator[str]:
     for name, count in Counter(names).items():
         if name and count > 1:
             yield f"{at}: Duplicate value: {name!r}"
-
-
-def _unsupported(at: str, given: object, supported: Iterable[str]) -> str:
-    return f'{at}: Unsupported value: "{given}": supported values: {", ".join(supported)}'

@@ -25,6 +25,7 @@ from fluence_extender.model.syntax import (
     is_qualified_name,
     label_rule,
     metadata_faults,
+    unsupported,
 )
 
 JOB_POLICIES = ("Never", "OnFailure")
@@ -235,7 +236,7 @@ def _of_values(kind: str, spec: Mapping[str, Any], at: str) -> Iterator[str]:
             yield invalid(f"{at}.{path}", number, "must be less than 2147483648")
     for path, allowed in CHOICES.get(kind, {}).items():
         if (text := _at(spec, path)) is not None and text not in allowed:
-            yield f'{at}.{path}: Unsupported value: "{text}": supported values: {", ".join(filter(None, allowed))}'
+            yield unsupported(f"{at}.{path}", text, filter(None, allowed))
 
 
 def _at(spec: Mapping[str, Any], path: str) -> Any:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fluence_extender.model.syntax import invalid, is_qualified_name
+from fluence_extender.model.syntax import invalid, is_qualified_name, unsupported
 
 ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
 OPERATORS = ("In", "NotIn")
@@ -36,7 +36,7 @@ def failure_policy_faults(spec: Mapping[str, Any], at: str) -> Iterator[str]:
         path, action = f"{at}[{number}]", rule.get("action")
         codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions")
         if action not in ACTIONS:
-            yield f'{path}.action: Unsupported value: "{action or ""}": supported values: {", ".join(ACTIONS)}'
+            yield unsupported(f"{path}.action", action or "", ACTIONS)
         if action == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
             yield invalid(f"{path}.action", action, "requires the backoffLimitPerIndex to be set")
         if (codes is not None) == bool(conditions):
@@ -49,13 +49,13 @@ def failure_policy_faults(spec: Mapping[str, Any], at: str) -> Iterator[str]:
                     f"{path}.onPodConditions.type", condition.get("type") or "", "isn't a qualified name"
                 )
             if (status := condition.get("status") or "True") not in STATUSES:
-                yield f'{path}.onPodConditions.status: Unsupported value: "{status}": supported values: {STATUSES}'
+                yield unsupported(f"{path}.onPodConditions.status", status, STATUSES)
 
 
 def _of_codes(codes: Mapping[str, Any], names: set[Any], at: str) -> Iterator[str]:
     operator, values, name = codes.get("operator"), codes.get("values") or [], codes.get("containerName")
     if operator not in OPERATORS:
-        yield f'{at}.operator: Unsupported value: "{operator or ""}": supported values: {", ".join(OPERATORS)}'
+        yield unsupported(f"{at}.operator", operator or "", OPERATORS)
     if name is not None and name not in names:
         yield invalid(f"{at}.containerName", name, "must be the name of a container of the pod")
     if not 0 < len(values) <= MOST_CODES:

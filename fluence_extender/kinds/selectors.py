@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fluence_extender.model.pod import Requirement
+from fluence_extender.model.selectors import holds
 from fluence_extender.model.syntax import invalid, is_label_value, is_qualified_name, label_faults
 
 WITH_VALUES = ("In", "NotIn")
@@ -35,21 +37,11 @@ def selector_faults(selector: Mapping[str, Any], at: str) -> Iterator[str]:
 
 
 def selects(selector: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
-    """Return whether a selector selects these labels. An unknown operator selects all."""
-    return all(labels.get(key) == text for key, text in (selector.get("matchLabels") or {}).items()) and all(
-        _meets(labels, one) for one in selector.get("matchExpressions") or ()
-    )
-
-
-def _meets(labels: Mapping[str, Any], expression: Mapping[str, Any]) -> bool:
-    key, values = expression.get("key") or "", expression.get("values") or ()
-    match expression.get("operator"):
-        case "In":
-            return labels.get(key) in values
-        case "NotIn":
-            return labels.get(key) not in values
-        case "Exists":
-            return key in labels
-        case "DoesNotExist":
-            return key not in labels
-    return True
+    """Return whether a selector selects these labels. An expression with an unknown operator doesn't count."""
+    rules = [
+        Requirement(rule.get("key") or "", rule["operator"], tuple(rule.get("values") or ()))
+        for rule in selector.get("matchExpressions") or ()
+        if rule.get("operator") in (*WITH_VALUES, *WITHOUT_VALUES)
+    ]
+    same = all(labels.get(key) == text for key, text in (selector.get("matchLabels") or {}).items())
+    return same and all(holds(rule, labels) for rule in rules)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fluence_extender.model.names import LONGEST_LABEL
@@ -72,6 +72,11 @@ def label_faults(labels: object, at: str) -> Iterator[str]:
 def invalid(at: str, given: object, why: str) -> str:
     """Return why a value is refused, in the form of the API server; ``at`` is its path."""
     return f"{at}: Invalid value: {given!r}: {why}"
+
+
+def unsupported(at: str, given: object, supported: Iterable[str]) -> str:
+    """Return that a value is none of those ``supported``, in the form of the API server; ``at`` is its path."""
+    return f'{at}: Unsupported value: "{given}": supported values: {", ".join(supported)}'
 
 
 def label_rule(text: str) -> str:

@@ -66,7 +66,7 @@ def number_of(text: str) -> int | float | None:
     return None
 
 
-class _KubectlLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+class _KubectlLoader(_LOADER):  # type: ignore[misc,valid-type]
     """Reads scalars as kubectl does, which sends them as JSON: times are texts, and no number is sexagesimal."""
 
     def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:

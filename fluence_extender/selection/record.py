@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fluence_extender.model.notation import format_time
+from fluence_extender.model.wording import shortened
 from fluence_extender.selection.backend import Backend
 from fluence_extender.selection.pipeline import Selection
 
@@ -76,7 +77,7 @@ def _candidate(one: Backend) -> dict[str, Any]:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "..."
+    return shortened(text, _LONGEST_TEXT)
 
 
 def _json(value: Any) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fluence_extender.apps.kubectl.terminal import GREEN, RED, YELLOW, painted
+from fluence_extender.model.wording import shortened
 
 if TYPE_CHECKING:
     from fluence_extender.apps.kubectl.state_api import Item
@@ -102,7 +103,7 @@ def _cell(text: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST_CELL else text[: LONGEST_CELL - 3] + "..."
+    return shortened(text, LONGEST_CELL)
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:

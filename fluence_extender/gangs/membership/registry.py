@@ -481,7 +481,7 @@ def _place(workload: Workload | None) -> tuple[object, ...]:
 
 
 def _is_replaced(pod: Pod, history: History) -> bool:
-    """Return whether another pod may come instead of one that is gone, and has something to go on with."""
+    """Return whether a pod that is gone leaves its gang's history to a pod that may replace it."""
     return pod.phase != "Succeeded" and bool(pod.foreseen or history.sent_back or history.preemptions)
 
 

@@ -71,7 +71,7 @@ class Ends:
 
 
 def unlike(pods: Iterable[Pod]) -> Iterable[Pod]:
-    """Return pods of a gang of which no two run equally long for the same reasons.
+    """Return one pod of a gang for each set of facts that decide how long a pod may run.
 
     Thousands of pods of a gang usually have one owner and one template.
     """

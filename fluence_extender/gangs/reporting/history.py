@@ -57,8 +57,8 @@ TURNS = frozenset(
 """The entries that begin a new phase, as a wait does. Later events aren't added to the count of an earlier entry."""
 
 SENT_BACK = frozenset({HistoryKind.EVICTED, HistoryKind.REQUEUED})
-LIFE_BEGINS = frozenset({HistoryKind.SEEN, HistoryKind.PLANNED, HistoryKind.BOUND, HistoryKind.COMPLETE})
-"""The entries at which the search for the end of a gang's last life stops."""
+ENDS_OR_BEGINS = SENT_BACK | {HistoryKind.SEEN, HistoryKind.PLANNED, HistoryKind.BOUND, HistoryKind.COMPLETE}
+"""The last of these entries says whether the gang was sent back."""
 
 
 # Neither of these can be part of a reference cycle, so they save the memory that the garbage collector takes.
@@ -109,7 +109,7 @@ class History(msgspec.Struct, gc=False):
     @property
     def sent_back(self) -> float:
         """When the gang was evicted or sent back in line after it had its place last, 0 if it wasn't."""
-        last = next((one for one in reversed(self.entries) if one.kind in SENT_BACK | LIFE_BEGINS), None)
+        last = next((one for one in reversed(self.entries) if one.kind in ENDS_OR_BEGINS), None)
         return last.at if last is not None and last.kind in SENT_BACK else 0.0
 
     def replaces(self, before: History) -> bool:

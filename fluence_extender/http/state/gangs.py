@@ -10,7 +10,7 @@ from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.lifecycle.incomplete import rejection
 from fluence_extender.gangs.membership.gang import Gang, Member, run_of
 from fluence_extender.gangs.queue.submissions import submission_of
-from fluence_extender.gangs.reporting.history import HistoryEntry
+from fluence_extender.gangs.reporting.history import SENT_BACK, HistoryEntry
 from fluence_extender.gangs.reporting.remarks import remarks_on
 from fluence_extender.graph.units import leaf_type
 from fluence_extender.http.state import v1
@@ -314,7 +314,7 @@ def _gone(gang: Gang, sight: CallerSight) -> v1.Gang:
 def _eviction(entries: Sequence[HistoryEntry], sight: CallerSight) -> str:
     """Return why we evicted its last pods, as the end of a sentence, "" if we didn't."""
     for entry in reversed(entries):
-        if entry.kind in (HistoryKind.EVICTED, HistoryKind.REQUEUED):
+        if entry.kind in SENT_BACK:
             return f": {sight.wording(entry.detail, entry.with_names) or entry.kind.value}"
         if entry.kind in (HistoryKind.SEEN, HistoryKind.BOUND):
             break

@@ -142,6 +142,16 @@ def test_gang_of_many_that_is_refused_gives_its_room_back_within_seconds(world: 
     assert 25 < w.loop.time() - again < 45
 
 
+def assert_refused_and_moved(w: World, one: Pod) -> None:
+    """Refuse the pod on its node; its gang gets another place and doesn't rest."""
+    before = w.now(one).nominated
+    assert before
+    fail(w, one)
+    fail(w, one)
+    assert not w.gang("g").rest.refused
+    assert w.now(one).nominated not in ("", before)
+
+
 @pytest.mark.parametrize("stalls", [False, True])
 def test_time_without_places_does_not_count_as_time_in_which_they_were_refused(
     world: MakeWorld, stalls: bool
@@ -167,12 +177,7 @@ def test_time_without_places_does_not_count_as_time_in_which_they_were_refused(
         for each in nodes:
             w.change(each, unschedulable=False)
         w.advance(1)
-    before = w.now(one).nominated
-    assert before
-    fail(w, one)
-    fail(w, one)
-    assert not w.gang("g").rest.refused
-    assert w.now(one).nominated not in ("", before)
+    assert_refused_and_moved(w, one)
 
 
 def test_time_in_which_a_member_is_missing_does_not_count_as_time_in_which_they_were_refused(
@@ -188,12 +193,7 @@ def test_time_in_which_a_member_is_missing_does_not_count_as_time_in_which_they_
     assert not w.now(stays).nominated
     w.cluster.put(replace(leaves, uid="another"))
     w.advance(5)
-    before = w.now(stays).nominated
-    assert before
-    fail(w, stays)
-    fail(w, stays)
-    assert not w.gang("g").rest.refused
-    assert w.now(stays).nominated not in ("", before)
+    assert_refused_and_moved(w, stays)
 
 
 RESTING = Limits(replans=1, rest=50.0, barred_for=10.0, longest_refused_rest=150.0, unasked=10_000.0)

@@ -440,7 +440,7 @@ def test_job_whose_pod_is_a_gang_by_itself_starts_in_its_place(world: MakeWorld,
 
 
 def gangs_of(w: World, job: Job) -> list[Gang]:
-    """The gangs of the pods of a Job of which each is a gang by itself."""
+    """Return the gangs of a Job's pods. Each pod is a gang by itself."""
     registry = w.controller.registry
     return [registry.gangs[key] for key in sorted(registry.gangs_of("default", job.uid))]
 
