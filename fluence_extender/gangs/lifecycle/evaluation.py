@@ -1,9 +1,12 @@
 """Evaluation of gangs that have changed: their state and, where they can't be planned or tried, their reason.
 
 After a start or a change of leader thousands have changed, so a step evaluates them for a bounded time, and other work
-goes on between steps. The namespaces take turns. Invariants: no gang is tried before those are evaluated that had
-changed when the service began to lead, because one of these may be ahead of it in the queue. Later, changed gangs that
-one step can't evaluate keep others from being tried for `ALL_FIRST` steps at most.
+goes on between steps. The namespaces take turns. A large gang that changes between its evaluation and its attempt is
+evaluated again after the attempt, which looks at the members as they are.
+
+Invariants: no gang is tried before those are evaluated that had changed when the service began to lead, because one of
+these may be ahead of it in the queue. Later, changed gangs that one step can't evaluate keep others from being tried
+for `ALL_FIRST` steps at most.
 """
 
 from __future__ import annotations
@@ -63,6 +66,7 @@ class Evaluation:
         self._behind = 0
         self.untried: set[GangKey] = set()
         """The gangs of `SPLIT` or more members that were evaluated and that no step has tried since."""
+        self._changed_untried: set[GangKey] = set()
         self.cut_short = False
         """Whether the last step left changed gangs for the next one."""
 
@@ -79,8 +83,11 @@ class Evaluation:
             dirty.call(namespace)
         while dirty:
             key = dirty.take()
+            if key in self.untried:
+                self._changed_untried.add(key)
+                continue
             gang = self._registry.gangs[key]
-            if not (key in self._first or key in self.untried or self._large.may_look(gang)):
+            if not (key in self._first or self._large.may_look(gang)):
                 dirty.postpone(key)
                 continue
             self._first.discard(key)
@@ -100,6 +107,12 @@ class Evaluation:
         self.cut_short = bool(dirty)
         self._first &= self._registry.gangs.keys() if dirty else set()
         self._behind = self._behind + 1 if dirty and not self._first else 0
+
+    def note_tried(self) -> None:
+        """Note that a step has tried gangs: large ones that changed since their evaluation are evaluated again."""
+        self._registry.dirty.update(self._changed_untried & self._registry.gangs.keys())
+        self.untried.clear()
+        self._changed_untried.clear()
 
     @property
     def may_try(self) -> bool:

@@ -472,8 +472,8 @@ class Lifecycle:
         # don't leave gangs untried for that.
         self._tries = self._evaluation.may_try and not (self._tries and self._evaluation.untried)
         if self._tries:
-            self._evaluation.untried.clear()
             looked_at |= self._try_waiting(looked_at, now)
+            self._evaluation.note_tried()
         else:
             self._attempts.postpone(looked_at, now)
         preempting = self.preemption.actions(now, looked_at)

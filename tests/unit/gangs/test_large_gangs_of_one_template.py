@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.port import Changed, Kind
+from fluence_extender.cluster.port import Changed, Deleted, Kind
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.gangs.lifecycle import evaluation, large_gangs
 from fluence_extender.gangs.lifecycle.attempts import Attempts
@@ -44,6 +44,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     count(ends, "parents_of")
     count(Attempts, "_try")
+    count(evaluation, "settle")
     stated = assembly.agreed_size
 
     def agreed_size(key: Any, memberships: Any) -> Any:
@@ -155,10 +156,41 @@ def test_large_gang_whose_members_change_in_each_step_is_tried_all_the_same(
     controller = cluster(lambda: 0.0)
     pods = large(controller, 1000)
     controller.step()
+    evaluated = calls["settle"]
     notes = {**pods[0].annotations, "example.com/note": "changed"}
     controller.observe(Changed(Kind.POD, replace(pods[0], annotations=notes)))
     controller.step()
     assert calls["_try"] == 1
+    assert calls["settle"] == evaluated, "not evaluated in the step that tries it"
+    assert controller.registry.dirty, "evaluated in the next step"
+
+
+def test_member_deleted_between_evaluation_and_attempt_keeps_the_gang_from_being_placed(
+    calls: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "SPLIT", 50)
+    controller = cluster(lambda: 0.0)
+    pods = large(controller, 1, 50)
+    controller.step()
+    controller.observe(Deleted(Kind.POD, pods[0]))
+    placed = steered(controller) + steered(controller)
+    assert placed == []
+    gang = the_gang(controller)
+    assert gang.reason is not None
+    assert gang.reason.incomplete
+
+
+def test_large_gang_that_is_deleted_between_evaluation_and_attempt_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(evaluation, "SPLIT", 50)
+    controller = cluster(lambda: 0.0)
+    pods = large(controller, 1, 50)
+    controller.step()
+    for member in pods:
+        controller.observe(Deleted(Kind.POD, member))
+    assert steered(controller) + steered(controller) == []
+    assert not controller.registry.gangs
 
 
 def test_steps_in_which_large_gangs_that_run_change_try_others(
