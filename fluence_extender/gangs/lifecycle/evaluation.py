@@ -64,14 +64,17 @@ class Evaluation:
         self._large = large
         self._first: set[GangKey] = set()
         self._behind = 0
-        self.untried: set[GangKey] = set()
-        """The gangs of `SPLIT` or more members that were evaluated and that no step has tried since."""
-        self._changed_untried: set[GangKey] = set()
+        self.untried: dict[GangKey, bool] = {}
+        """The gangs of `SPLIT` or more members that were evaluated and that no step has tried since.
+
+        The value says whether the gang has changed since.
+        """
         self.cut_short = False
         """Whether the last step left changed gangs for the next one."""
 
     def all_first(self) -> None:
         """Let no gang be tried until all gangs that have changed so far are evaluated."""
+        self.untried.clear()
         self._first = set(self._registry.dirty)
 
     def evaluate_changed(self, looked_at: set[GangKey], now: float) -> None:
@@ -84,7 +87,7 @@ class Evaluation:
         while dirty:
             key = dirty.take()
             if key in self.untried:
-                self._changed_untried.add(key)
+                self.untried[key] = True
                 continue
             gang = self._registry.gangs[key]
             if not (key in self._first or self._large.may_look(gang)):
@@ -101,7 +104,7 @@ class Evaluation:
                 gang.explain(planning_failed(error), now)
             looked_at.add(key)
             if len(gang.members) >= SPLIT and gang.state is GangState.WAITING and gang.obstacle is None:
-                self.untried.add(key)
+                self.untried[key] = False
             if dirty and self._clock() >= until:
                 break
         self.cut_short = bool(dirty)
@@ -110,9 +113,9 @@ class Evaluation:
 
     def note_tried(self) -> None:
         """Note that a step has tried gangs: large ones that changed since their evaluation are evaluated again."""
-        self._registry.dirty.update(self._changed_untried & self._registry.gangs.keys())
+        changed = (key for key, again in self.untried.items() if again and key in self._registry.gangs)
+        self._registry.dirty.update(changed)
         self.untried.clear()
-        self._changed_untried.clear()
 
     @property
     def may_try(self) -> bool:

@@ -58,6 +58,8 @@ def page(browser: Browser, service: StateApi, address: str) -> Iterator[Page]:
     opened = context.new_page()
     opened.set_default_timeout(LIMIT)
     opened.goto(address)
+    # What an earlier test has refused is told until the dashboard looks again.
+    expect(opened.locator("#live .notice.trouble")).to_have_count(0, timeout=LIMIT)
     yield opened
     context.close()
 
@@ -130,15 +132,13 @@ def test_usage_without_an_account_or_rights_or_use_says_what_to_do(page: Page, s
     live = page.locator("#live")
     service.refused["/v1/usage"] = (501, "no account of past work is kept here: start it with --history FILE")
     page.goto("/usage")
-    # What the test before has refused may be told until the dashboard looks again.
-    expect(live.locator(".notice.trouble", has_text="--history FILE")).to_be_visible()
+    expect(live.locator(".notice.trouble")).to_contain_text("--history FILE")
     service.refused["/v1/usage"] = (403, 'forbidden: User "ada" cannot list resource "usage"')
     page.goto("/usage?by=user")
-    refused = live.locator(".notice.trouble", has_text='resource "usage"')
-    expect(refused).to_contain_text("--clusterrole=fluence-view")
+    expect(live.locator(".notice.trouble")).to_contain_text("--clusterrole=fluence-view")
     service.refused["/v1/usage"] = (503, "the account of past work can't be read: gone")
     page.goto("/usage?by=day")
-    expect(live.locator(".notice.trouble", has_text="The page goes on by itself")).to_be_visible()
+    expect(live.locator(".notice.trouble")).to_contain_text("The page goes on by itself")
     del service.refused["/v1/usage"]
     metadata = {"leading": True, "restricted": True}
     service.documents["/v1/usage"] = {"items": [], "metadata": metadata}

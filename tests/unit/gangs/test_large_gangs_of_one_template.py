@@ -74,6 +74,12 @@ def large(controller: Controller, cpu: int, members: int = MEMBERS) -> list[Pod]
     return pods
 
 
+def change(controller: Controller, member: Pod) -> None:
+    """Let a pod change in a way that decides nothing."""
+    notes = {**member.annotations, "example.com/note": "changed"}
+    controller.observe(Changed(Kind.POD, replace(member, annotations=notes)))
+
+
 def the_gang(controller: Controller) -> Gang:
     (gang,) = controller.registry.gangs.values()
     return gang
@@ -98,9 +104,8 @@ def test_gang_that_can_never_fit_is_not_planned_again_when_a_member_changes(call
     assert told is not None
     assert told.code is ReasonCode.UNSATISFIABLE
     calls.clear()
-    for number, member in enumerate(pods[:5]):
-        notes = {**member.annotations, "example.com/note": str(number)}
-        controller.observe(Changed(Kind.POD, replace(member, annotations=notes)))
+    for member in pods[:5]:
+        change(controller, member)
         settle(controller)
     assert the_gang(controller).reason == told
     assert calls["_try"] == 0
@@ -140,9 +145,8 @@ def test_large_gangs_that_change_in_each_step_keep_nobody_from_being_tried(
     settle(controller)
     controller.observe(Changed(Kind.POD, pod("other", 1)))
     placed = list[str]()
-    for number, member in enumerate(pods[:2]):
-        notes = {**member.annotations, "example.com/note": str(number)}
-        controller.observe(Changed(Kind.POD, replace(member, annotations=notes)))
+    for member in pods[:2]:
+        change(controller, member)
         placed += steered(controller)
     assert placed == ["other/c0001"]
 
@@ -157,8 +161,7 @@ def test_large_gang_whose_members_change_in_each_step_is_tried_all_the_same(
     pods = large(controller, 1000)
     controller.step()
     evaluated = calls["settle"]
-    notes = {**pods[0].annotations, "example.com/note": "changed"}
-    controller.observe(Changed(Kind.POD, replace(pods[0], annotations=notes)))
+    change(controller, pods[0])
     controller.step()
     assert calls["_try"] == 1
     assert calls["settle"] == evaluated, "not evaluated in the step that tries it"
@@ -166,7 +169,7 @@ def test_large_gang_whose_members_change_in_each_step_is_tried_all_the_same(
 
 
 def test_member_deleted_between_evaluation_and_attempt_keeps_the_gang_from_being_placed(
-    calls: Counter[str], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(evaluation, "SPLIT", 50)
     controller = cluster(lambda: 0.0)
@@ -193,6 +196,20 @@ def test_large_gang_that_is_deleted_between_evaluation_and_attempt_is_forgotten(
     assert not controller.registry.gangs
 
 
+def test_new_leader_evaluates_a_large_gang_before_it_is_tried(
+    calls: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "SPLIT", 50)
+    controller = cluster(lambda: 0.0)
+    large(controller, 1, 50)
+    controller.step()
+    controller.lifecycle.lead()
+    calls.clear()
+    while not calls["_try"]:
+        controller.step()
+        assert calls["settle"], "evaluated in this term"
+
+
 def test_steps_in_which_large_gangs_that_run_change_try_others(
     calls: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,8 +218,7 @@ def test_steps_in_which_large_gangs_that_run_change_try_others(
     pods = large(controller, 1, 50)
     settle(controller)
     assert the_gang(controller).state is not GangState.WAITING
-    notes = {**pods[0].annotations, "example.com/note": "changed"}
-    controller.observe(Changed(Kind.POD, replace(pods[0], annotations=notes)))
+    change(controller, pods[0])
     controller.observe(Changed(Kind.POD, pod("other", 1)))
     calls.clear()
     controller.step()
