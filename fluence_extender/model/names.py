@@ -4,7 +4,11 @@ Users set the keys of requests. Only the service writes the keys of results, and
 only admission, the sidecar and the interceptor of quantum jobs use is in `coordination`.
 """
 
+# Users name the first. Admission gives the second to pods that a node alone decides: the service binds them itself, and
+# no kube-scheduler serves them.
 SCHEDULER_NAME = "fluence"
+DIRECT_SCHEDULER_NAME = "fluence-direct"
+SCHEDULER_NAMES = (SCHEDULER_NAME, DIRECT_SCHEDULER_NAME)
 DEFAULT_SCHEDULER = "default-scheduler"
 
 DOMAIN = "fluence.flux-framework.org"

@@ -9,12 +9,14 @@ from typing import NamedTuple
 
 from fluence_extender.model.claims import ClaimSpec
 from fluence_extender.model.names import (
+    DIRECT_SCHEDULER_NAME,
     GATE,
     NODE_NAME,
     PINNED_ANNOTATION,
     REQUIRE_PREFIX,
     RESOURCE_PREFIX,
     SCHEDULER_NAME,
+    SCHEDULER_NAMES,
 )
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.model.taints import Toleration
@@ -202,8 +204,18 @@ class Pod:
 
     @property
     def ours(self) -> bool:
-        """Whether its schedulerName is this scheduler."""
-        return self.scheduler == SCHEDULER_NAME
+        """Whether its schedulerName is one of this scheduler's names."""
+        return self.scheduler in SCHEDULER_NAMES
+
+    @property
+    def direct(self) -> bool:
+        """Whether the service binds it itself, because its node alone decides whether it may run there."""
+        return self.scheduler == DIRECT_SCHEDULER_NAME
+
+    @property
+    def withheld(self) -> bool:
+        """Whether it can't get a node before the service writes it: it has our gate, or we bind it."""
+        return GATE in self.gates or (self.direct and not self.node)
 
     @property
     def rejected(self) -> bool:
