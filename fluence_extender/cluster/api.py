@@ -19,7 +19,6 @@ from fluence_extender.cluster.bodies import (
     pod_group_condition,
     pod_group_path,
     queue_patch,
-    required_affinity,
     reservation_patch,
     waiting_condition,
 )
@@ -44,14 +43,13 @@ from fluence_extender.cluster.errors import (
 )
 from fluence_extender.cluster.events import EventRecorder
 from fluence_extender.cluster.jobs import ApiJobs
-from fluence_extender.cluster.port import EvictionBlock, Json, Kind, Pin, Regarding
+from fluence_extender.cluster.port import EvictionBlock, Json, Kind, Regarding
 from fluence_extender.cluster.sources import Discovery
 from fluence_extender.model.names import (
     DEFAULT_NAMESPACE,
     DOMAIN,
     KEPT_ANNOTATION,
     MET_ANNOTATION,
-    PINNED_ANNOTATION,
     QUEUE_VERSION,
     UNCOUNTED_ANNOTATION,
 )
@@ -63,9 +61,6 @@ from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus
 
 BUDGETS = "/apis/policy/v1"
 COSCHEDULING = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
-NO_MANAGED_FIELDS: list[dict[str, str]] = [{}]
-"""Empties metadata.managedFields (Kubernetes documentation, "Server-Side Apply", clearing managedFields)."""
-
 READ_BACK_LIMIT = 4.0
 EVICTED = "Evicted"
 
@@ -100,30 +95,20 @@ class ApiCluster:
             if not (await self._read(pod)).node:
                 raise
 
-    async def ungate(
-        self, pod: Pod, gate: str, annotations: Mapping[str, str] = {}, pin: Pin | None = None
-    ) -> None:
+    async def ungate(self, pod: Pod, gate: str, annotations: Mapping[str, str] = {}) -> None:
         """See `Cluster.ungate`. One PATCH; gates of other names stay.
 
         Gates can only be removed, so a pod without another gate has none afterwards. A merge patch that removes all
-        gates costs the API server a sixth less than a strategic patch, which finds gates by name. A pinned pod has a
-        controller, and no other manager writes its fields. So the patch also clears its managedFields, which the API
-        server would otherwise update with each write.
+        gates costs the API server a sixth less than a strategic patch, which finds gates by name.
         """
         if gate not in pod.gates:
             return
         metadata: dict[str, object] = {"uid": pod.uid}
-        spec: dict[str, object] = {}
-        if pin is not None:
-            annotations = {**annotations, PINNED_ANNOTATION: pin.node}
-            spec["affinity"] = required_affinity(pin.affinity)
-            if pod.has_managed_fields:
-                metadata["managedFields"] = NO_MANAGED_FIELDS
         if annotations:
             metadata["annotations"] = dict(annotations)
         alone = pod.gates == (gate,)
-        spec["schedulingGates"] = None if alone else [{"$patch": "delete", "name": gate}]
-        body = {"metadata": metadata, "spec": spec}
+        gates = None if alone else [{"$patch": "delete", "name": gate}]
+        body = {"metadata": metadata, "spec": {"schedulingGates": gates}}
         attempt = f"remove gate {gate} of pod {pod.key}"
         kind = MERGE_PATCH if alone else STRATEGIC_PATCH
         request = ApiRequest("PATCH", _path(pod), attempt, None, body, kind, METADATA_ONLY)

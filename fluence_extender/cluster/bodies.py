@@ -7,7 +7,7 @@ type, so a strategic merge patch leaves the conditions of other writers alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,7 +28,7 @@ from fluence_extender.model.names import (
     WEBHOOK_NAME,
 )
 from fluence_extender.model.notation import format_micro_time, format_time
-from fluence_extender.model.pod import NodeTerm, Owner, Pod, Requirement
+from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.queue import NodeReservation, PastUse, Queue, QueueStatus, ReservationStatus
 from fluence_extender.model.submission import met_record
 from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup, Resumable
@@ -216,22 +216,6 @@ def _accepted(problem: str, since: str) -> dict[str, Any]:
         "message": problem[:LONGEST_MESSAGE] or "all of it is in force",
         "lastTransitionTime": since,
     }
-
-
-def required_affinity(terms: Iterable[NodeTerm]) -> dict[str, object]:
-    """Return a core/v1 Affinity whose required node affinity has ``terms``, in their order."""
-    selector = {"nodeSelectorTerms": [_term(term) for term in terms]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": selector}}
-
-
-def _term(term: NodeTerm) -> dict[str, object]:
-    parts = {"matchExpressions": term.expressions, "matchFields": term.fields}
-    return {name: [_requirement(one) for one in some] for name, some in parts.items() if some}
-
-
-def _requirement(one: Requirement) -> dict[str, object]:
-    requirement: dict[str, object] = {"key": one.key, "operator": one.operator}
-    return requirement | ({"values": list(one.values)} if one.values else {})
 
 
 def resume_patch(workload: Resumable, spec: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from fluence_extender.model.devices import (
     ResourceSlice,
 )
 from fluence_extender.model.node import Node
-from fluence_extender.model.pod import NodeTerm, Pod
+from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import (
     KueueQueue,
     Namespace,
@@ -231,17 +231,6 @@ ListOwnPods = Callable[[Mapping[str, str]], Awaitable[OwnPods]]
 
 
 @dataclass(frozen=True, slots=True)
-class Pin:
-    """The planned ``node`` of a pod, and the required node ``affinity`` that confines the pod to it.
-
-    The affinity must be at least as strict as the pod's own (Kubernetes: mutable scheduling directives of gated pods).
-    """
-
-    node: str
-    affinity: tuple[NodeTerm, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class EvictionBlock:
     """The reason why pods can't be evicted together, and the uids of the pods that it concerns."""
 
@@ -306,12 +295,10 @@ class Cluster(Protocol):
         """
         ...
 
-    async def ungate(
-        self, pod: Pod, gate: str, annotations: Mapping[str, str] = {}, pin: Pin | None = None
-    ) -> None:
-        """Remove the scheduling gate of that name.
+    async def ungate(self, pod: Pod, gate: str, annotations: Mapping[str, str] = {}) -> None:
+        """Remove the scheduling gate of that name, and merge ``annotations`` into the pod by the same write.
 
-        The same write merges ``annotations`` into the pod and pins it. Do nothing if the pod doesn't have the gate.
+        Do nothing if the pod doesn't have the gate.
         """
         ...
 

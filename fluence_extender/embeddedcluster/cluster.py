@@ -16,7 +16,6 @@ from typing import TypeVar
 from fluence_extender.cluster.budgets import Budget
 from fluence_extender.cluster.errors import (
     AlreadyBound,
-    ClusterError,
     Conflict,
     Disrupted,
     Gone,
@@ -35,7 +34,6 @@ from fluence_extender.cluster.port import (
     Listed,
     Observation,
     OwnPods,
-    Pin,
     Regarding,
     ResourcesFile,
     Sink,
@@ -49,7 +47,6 @@ from fluence_extender.model.devices import DeviceClass, ResourceSlice
 from fluence_extender.model.names import (
     KEEPING,
     MET_ANNOTATION,
-    PINNED_ANNOTATION,
     UNCOUNTED_ANNOTATION,
 )
 from fluence_extender.model.node import Node
@@ -253,25 +250,12 @@ class EmbeddedCluster:
             noted = {**now.annotations, **annotations}
             self._update(now, lambda p: replace(p, nominated=node, annotations=noted))
 
-    async def ungate(
-        self, pod: Pod, gate: str, annotations: Mapping[str, str] = {}, pin: Pin | None = None
-    ) -> None:
-        """See `Cluster.ungate`.
-
-        The affinity of a pod without gates can't be changed, and other affinity only tightened.
-        """
+    async def ungate(self, pod: Pod, gate: str, annotations: Mapping[str, str] = {}) -> None:
+        """See `Cluster.ungate`."""
         now = await self._accept("ungate", pod)
         annotations = {**now.annotations, **(annotations if gate in now.gates else {})}
         gates = tuple(one for one in now.gates if one != gate)
-        ungated = replace(now, gates=gates, annotations=annotations)
-        if pin is not None and now.affinity != pin.affinity:
-            if not now.gates or not _tightens(pin.affinity, now.affinity):
-                raise ClusterError(
-                    f"pod {pod.key} can't be pinned to {pin.node}: that changes its affinity", 422
-                )
-            pinned = {**annotations, PINNED_ANNOTATION: pin.node}
-            ungated = replace(ungated, affinity=pin.affinity, annotations=pinned)
-        self._update(now, lambda _: ungated)
+        self._update(now, lambda _: replace(now, gates=gates, annotations=annotations))
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
         """See `Cluster.bind`."""

@@ -133,7 +133,8 @@ class Pod:
     and ``started`` are the times of its creation and of the kubelet taking it, 0 before. ``ended`` is when the last of
     its containers ended, 0 if that isn't known or some run. ``refusal`` is the message of
     kube-scheduler's last refusal, and ``failure`` that of a scheduling attempt or a Binding that failed; "" if there
-    is none. ``asks_since`` is since when its condition asks autoscalers for nodes, 0 if it doesn't. ``rejection`` is
+    is none. ``told``: its PodScheduled condition is that of a pod that we or its gates keep waiting, so it says why it
+    waits. ``asks_since`` is since when its condition asks autoscalers for nodes, 0 if it doesn't. ``rejection`` is
     why the kubelet didn't admit it, so that it never ran. ``ready`` is its Ready condition, by which disruption budgets
     count it as healthy. ``duration`` is how many seconds it runs at most, None if that is unknown.
 
@@ -172,6 +173,7 @@ class Pod:
     undecided: str = ""
     refusal: str = ""
     failure: str = ""
+    told: bool = False
     asks_since: float = 0.0
     started: float = 0.0
     ended: float = 0.0
@@ -263,8 +265,8 @@ class Pod:
 
     @property
     def steered_to(self) -> str:
-        """The node to which it was steered last, by a nomination or a pin; "" for none."""
-        return self.nominated or self.pinned_to
+        """The node to which it was steered last, "" for none."""
+        return self.nominated
 
     @property
     def requires(self) -> Mapping[str, str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fluence_extender.model.claims import Claims
 from fluence_extender.model.coordination import COORDINATION_ANNOTATION, NAMING_OWNERS, QPU
+from fluence_extender.model.names import DIRECT_SCHEDULER_NAME, SCHEDULER_NAME
 from fluence_extender.model.pod import HostPort, Pod
 from fluence_extender.model.pod_keys import unhonoured, unprepared
 from fluence_extender.model.reason import Reason, ReasonCode
@@ -82,6 +83,14 @@ def grouped(demands: Sequence[Demand], pins: Mapping[str, str] | None = None) ->
     return groups
 
 
+NOT_DIRECT = (
+    f"it names scheduler {DIRECT_SCHEDULER_NAME}, whose pods kube-scheduler's filters don't judge, but more than its "
+    "node decides where it may run (volumes with claims, required affinity among pods, DoNotSchedule spread or "
+    f"resource claims): create it anew with schedulerName: {SCHEDULER_NAME}"
+)
+"""Why a direct pod is never placed that should be a filtered one."""
+
+
 def unplannable(pods: Collection[Pod]) -> Reason | None:
     """Return why some pods can't be planned as they are, or can't be planned yet; None if all can."""
     ports = 0
@@ -98,6 +107,8 @@ def unplannable(pods: Collection[Pod]) -> Reason | None:
             )
             if why:
                 return Reason(ReasonCode.INVALID_REQUEST, f"pod {pod.name}: {why}")
+        if pod.direct and (pod.interdependent or pod.claims):
+            return Reason(ReasonCode.INVALID_REQUEST, f"pod {pod.name}: {NOT_DIRECT}")
         if pod.undecided:
             return Reason(ReasonCode.SELECTING_DEVICES, f"pod {pod.name}: {pod.undecided}")
     return None

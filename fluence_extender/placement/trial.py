@@ -10,7 +10,7 @@ from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.placement.demand import Demand, SettledMember, grouped
-from fluence_extender.placement.eligibility import EligibilityIndex, refusal
+from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.ledger_port import LedgerView
 from fluence_extender.placement.plan import Planner
 from fluence_extender.placement.planning_copy import PlanningCopy, device_uses
@@ -91,28 +91,6 @@ class Trial:
     ) -> tuple[Assignment, ...] | None:
         """Place the pods for this question and the following ones; return their places or None."""
         return self._planner.find(demands, gang, settled)
-
-    def put_where_confined(self, demands: Iterable[Demand], gang: object) -> dict[str, str]:
-        """Place each pod on the first of its allowed nodes that is free.
-
-        The pods may have no devices, host ports or topology constraints. Return the nodes by uid, without the pods that
-        have no place. For many pods this is much faster than `put`.
-        """
-        table, nodes, closed = self._copy.free.now(), self._planner.eligibility.nodes, self._copy.closed(gang)
-        found: dict[str, str] = {}
-        for demand in demands:
-            size = table.row_of(self._copy.rounded(demand.pod.requests))
-            for name in demand.pod.confined_to:
-                row, node = table.rows.get(name), nodes.get(name)
-                if row is None or node is None or name in closed or name in demand.barred:
-                    continue
-                if refusal(demand.pod, node) is not None:
-                    continue
-                if ((table.free[row] >= size) | (size == 0)).all():
-                    self._copy.take_all([(demand.pod, Assignment(demand.pod.uid, name))], gang)
-                    found[demand.pod.uid] = name
-                    break
-        return found
 
     def _remove(self, uids: frozenset[str]) -> None:
         """Make exactly these pods the removed ones."""

@@ -98,23 +98,12 @@ class LivePlacements:
             return On(member.bound)
         if member.assignment is not None:
             gang.note(HistoryKind.FILTERED, member.pod.name, f"kube-scheduler got {member.assignment.node}")
-            return On(member.assignment.node, bool(member.pod.pinned_to))
+            return On(member.assignment.node)
         return Nowhere(gang.reason.text) if gang.reason is not None else Undecided(NO_PLACE_YET)
 
     def refused(self, pod: RequestedPod, node: str) -> None:
         """Note that the planned node wasn't offered."""
         self._lifecycle.refused(pod.uid, node)
-
-    def hand_over(self, pod: RequestedPod, node: str) -> Location:
-        """Let kube-scheduler bind the pod to ``node``; see the port."""
-        found = self._controller.member(pod.uid)
-        if found is None or found[1].bound or found[1].pod.marked:
-            return On(node)
-        gang, member = found
-        denied = self._lifecycle.hand_over(gang, member)
-        if denied is None:
-            return On(node)
-        return Nowhere(denied.text) if denied.for_good else Undecided(denied.text)
 
     async def bind(self, pod: RequestedPod, node: str) -> None:
         """Bind the pod with its gang. Raises `BindRefused`."""

@@ -64,6 +64,7 @@ OS_LABEL = "kubernetes.io/os"
 """The label that each kubelet writes on its node."""
 
 UNSCHEDULABLE = ("PodScheduled", "False", "Unschedulable")
+GATED = ("PodScheduled", "False", "SchedulingGated")
 SCHEDULER_ERROR = ("PodScheduled", "False", "SchedulerError")
 """Type, status and reason of the conditions by which kube-scheduler reports that the pod fits no node, and that a
 scheduling attempt or the pod's Binding failed."""
@@ -327,6 +328,7 @@ def decode_pod(raw: bytes) -> Pod:
         problem=problem or fault or contradiction,
         refusal="" if asks else refusal,
         failure=_condition(status, SCHEDULER_ERROR)[0],
+        told=asks or bool(_condition(status, GATED)[0]),
         asks_since=since if asks else 0.0,
         rejection=_rejection(status),
         ready=is_ready(status.get("conditions")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fluence_extender.cluster.port import Pin, Regarding
+from fluence_extender.cluster.port import Regarding
 from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -23,11 +23,18 @@ class Clear:
 
 @dataclass(frozen=True, slots=True)
 class Steer:
-    """Give the pod its ``node`` and remove our gate: in one write with a ``pin``, otherwise after a nomination."""
+    """Nominate the ``node`` for the pod, and remove our gate."""
 
     pod: Pod
     node: str
-    pin: Pin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Bind a direct pod to ``node``, its place."""
+
+    pod: Pod
+    node: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +218,7 @@ Report = ReportPod | ReportGroup | ReportMembers | ReportJob | ReportQueue | Rep
 Action = (
     Clear
     | Steer
+    | Bind
     | NominateGated
     | AskBudgets
     | RecordEvent

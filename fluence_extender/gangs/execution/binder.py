@@ -1,6 +1,8 @@
-"""Binding pods, each only once its whole gang has reached bind.
+"""Binding pods: direct ones when their gang has its places, others once their whole gang has reached bind.
 
-A Binding is the one write that is retried where it is made: a gang that has begun to bind has to be completed.
+A Binding is the one write that is retried where it is made: a gang that has begun to bind has to be completed. A
+Binding without an answer may have taken effect. So a direct member keeps its place until the API server says what is
+the case, or the watch shows it.
 """
 
 from __future__ import annotations
@@ -8,11 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from fluence_extender.cluster.errors import AlreadyBound, ClusterError, Gone, NotLeading
+from fluence_extender.cluster.errors import AlreadyBound, ClusterError, Gone, NoAnswer, NotLeading
 from fluence_extender.gangs.execution.barrier import BarrierFailed
-from fluence_extender.gangs.execution.executor import AT_ONCE
 from fluence_extender.gangs.execution.fence import Fence
-from fluence_extender.gangs.execution.slots import FairSlots
+from fluence_extender.gangs.execution.slots import AT_ONCE, FairSlots
 from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
@@ -31,8 +32,16 @@ BYTES_A_SECOND = 8_000_000
 """The pace of one namespace. A gang of large pods is bound all at once, and has `BIND_LIMIT` seconds for that."""
 
 
+ASK_AGAIN = 1.0
+"""Seconds before a direct member is bound again whose Binding had no answer."""
+
+
 class CannotBind(Exception):
-    """The pod can't be bound there now; the text says why."""
+    """The pod can't be bound there now; the text says why. ``unclear``: it may be bound all the same."""
+
+    def __init__(self, text: str, unclear: bool = False) -> None:
+        super().__init__(text)
+        self.unclear = unclear
 
 
 class Binder:
@@ -65,6 +74,7 @@ class Binder:
                 self._lifecycle.note(uid, HistoryKind.FAILED, f"binding to {node}: {failed}")
                 self._lifecycle.not_bound(uid)
                 raise CannotBind(f"gang {gang.key} is not bound: {failed}") from failed
+            self._wake()
             gang, member = self._checked(uid, node)
             if member.bound == node:
                 return
@@ -79,6 +89,29 @@ class Binder:
             raise
         self._lifecycle.bound(uid, node)
         self._wake()
+
+    async def bind_direct(self, uid: str, node: str) -> None:
+        """Bind a direct pod whose Binding the lifecycle has noted. Raises `CannotBind` if it has failed."""
+        try:
+            while True:
+                gang, member = self._checked(uid, node)
+                if member.bound == node:
+                    return
+                try:
+                    await self._bind(gang, member, node)
+                    break
+                except CannotBind as failed:
+                    if not failed.unclear:
+                        raise
+                    self._lifecycle.binding_unclear(uid, str(failed))
+                await asyncio.sleep(ASK_AGAIN)
+        except BaseException as error:
+            why = str(error) if isinstance(error, CannotBind) else ""
+            if why:
+                self._lifecycle.note(uid, HistoryKind.FAILED, f"binding to {node}: {why}")
+            self._lifecycle.not_bound(uid, why)
+            raise
+        self._lifecycle.bound(uid, node)
 
     def _checked(self, uid: str, node: str) -> tuple[Gang, Member]:
         """Return the gang and the member if the pod may be bound there now. Raises `CannotBind`."""
@@ -106,7 +139,7 @@ class Binder:
                 await self._bind_with_retries(member.pod, node, annotations)
         except TimeoutError:
             why = f"the API server gave no answer within {BIND_LIMIT:g} s"
-            raise CannotBind(f"pod {member.pod.key} is not bound to {node}: {why}") from None
+            raise CannotBind(f"pod {member.pod.key} is not bound to {node}: {why}", unclear=True) from None
 
     async def _bind_with_retries(self, pod: Pod, node: str, annotations: dict[str, str]) -> None:
         for attempt in range(1, BIND_TRIES + 1):
@@ -118,7 +151,7 @@ class Binder:
                 raise CannotBind(str(error)) from error
             except ClusterError as error:
                 if attempt == BIND_TRIES:
-                    raise CannotBind(str(error)) from error
+                    raise CannotBind(str(error), isinstance(error, NoAnswer)) from error
                 await asyncio.sleep(BIND_PAUSE * attempt)
             if not self._lifecycle.may_bind(pod.uid, node):
                 raise CannotBind(f"node {node} has gone, or doesn't take pod {pod.key} any more")

@@ -68,14 +68,9 @@ class Driver:
         self._held_back: list[Observation] | None = None
         self._gather = GATHER
         self._cut_short = False
-        self.executor = Executor(controller.registry, controller.lifecycle, self.fence, self.wake)
-        self.binder = Binder(
-            controller.registry,
-            controller.lifecycle,
-            self.fence,
-            lambda: self.leading,
-            self.wake,
-        )
+        parts = controller.registry, controller.lifecycle, self.fence
+        self.binder = Binder(*parts, lambda: self.leading, self.wake)
+        self.executor = Executor(*parts, self.binder, self.wake)
 
     def sink(self, seen: Observation) -> None:
         """Take in an observation; call it from the event loop."""
@@ -225,15 +220,13 @@ class Driver:
 def _presses(seen: Observation) -> bool:
     """Return whether a decision may be due at once.
 
-    No decision is due for a pod of ours that has its node or is pinned to it, while it lives and kube-scheduler doesn't
-    refuse it. Several changes of each such pod follow its placement, and other gangs depend on them only where there
-    are reservations.
+    No decision is due for a pod of ours that has its node, while it lives. Several changes of each such pod follow its
+    placement, and other gangs depend on them only where there are reservations.
     """
     if not isinstance(seen, Changed) or not isinstance(seen.object, Pod):
         return True
     pod = seen.object
-    settled = pod.ours and bool(pod.node or pod.pinned_to)
-    return not settled or pod.deleting or pod.finished or bool(pod.refusal or pod.failure)
+    return not (pod.ours and pod.node) or pod.deleting or pod.finished
 
 
 async def _within(seconds: float, event: asyncio.Event) -> None:

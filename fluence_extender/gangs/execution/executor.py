@@ -7,8 +7,8 @@ decided. Nothing is retried here: a failed write is reported to the lifecycle, w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -22,10 +22,11 @@ from fluence_extender.cluster.errors import (
     Gone,
     NotLeading,
 )
-from fluence_extender.cluster.port import Cluster, EvictionBlock, Pin, Regarding
+from fluence_extender.cluster.port import Cluster, EvictionBlock, Regarding
 from fluence_extender.gangs.execution.actions import (
     Action,
     AskBudgets,
+    Bind,
     Clear,
     CountAgain,
     Evict,
@@ -47,9 +48,10 @@ from fluence_extender.gangs.execution.actions import (
     Resume,
     Steer,
 )
+from fluence_extender.gangs.execution.binder import Binder, CannotBind
 from fluence_extender.gangs.execution.fence import Fence
 from fluence_extender.gangs.execution.job_writes import LONGEST_EVENT, JobWrites
-from fluence_extender.gangs.execution.slots import FairSlots
+from fluence_extender.gangs.execution.slots import AT_ONCE, FairSlots
 from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.model.gang import HistoryKind
@@ -61,16 +63,6 @@ from fluence_extender.model.workload import WorkloadObject
 
 log = structlog.get_logger(__name__)
 
-AT_ONCE = 128
-"""Writes under way at the same time, and as many Bindings.
-
-On a busy API server, steering competes with everything that follows a Binding (Events, the kubelets' statuses). With
-few writes under way, the pods that were bound first are served before the others have their nodes. Each write has a
-connection of its own (HTTP/1.1), whose TLS handshake costs both sides as much as several writes. A priority level of
-the API server's fairness queues 300 or more requests of one client (Kubernetes, API Priority and Fairness: six queues
-of fifty).
-"""
-
 EVICTIONS_AT_ONCE = 12
 """Evictions under way at the same time: the API server counts those under one budget one after the other."""
 
@@ -79,6 +71,9 @@ REPORTS_AT_ONCE = 4
 
 CHANGED = 0.25
 """Seconds in which the watch shows a change of a pod by which its eviction has failed."""
+
+BIND_AGAIN = 5.0
+"""Seconds before a direct pod is bound again whose Binding was refused. Until then its place may be changed."""
 
 STEER_PAUSE = 1.0
 EVICT_PAUSE = 2.0
@@ -96,10 +91,12 @@ class Executor:
         registry: Registry,
         lifecycle: Lifecycle,
         fence: Fence,
+        binder: Binder,
         wake: Callable[[], None],
     ) -> None:
         self._registry = registry
         self._lifecycle = lifecycle
+        self._binder = binder
         self._preemption = lifecycle.preemption
         self._fence = fence
         self._wake = wake
@@ -117,8 +114,11 @@ class Executor:
             match action:
                 case Clear(pod):
                     clears.append(self._spawn(pod.uid, self._clear(pod), (), self._turn(pod)))
-                case Steer(pod, node, pin):
-                    self._spawn(pod.uid, self._steer(pod, node, pin), tuple(clears), self._turn(pod))
+                case Bind(pod, node):
+                    # The binder has slots of its own.
+                    self._spawn(pod.uid, self._bind(pod, node), tuple(clears), nullcontext())
+                case Steer(pod, node):
+                    self._spawn(pod.uid, self._steer(pod, node), tuple(clears), self._turn(pod))
                 case RecordEvent():
                     self.record_event(action)
                 case NominateGated(pod, node):
@@ -215,7 +215,14 @@ class Executor:
             log.warning("nomination not cleared; trying again", pod=pod.key, error=str(error))
             self._later(STEER_PAUSE, self._lifecycle.clear_failed, pod.uid)
 
-    async def _steer(self, pod: Pod, node: str, pin: Pin | None) -> None:
+    async def _bind(self, pod: Pod, node: str) -> None:
+        try:
+            await self._binder.bind_direct(pod.uid, node)
+        except CannotBind as error:
+            log.warning("pod not bound; trying again", pod=pod.key, node=node, error=str(error))
+            self._later(BIND_AGAIN, self._lifecycle.steer_failed, pod.uid)
+
+    async def _steer(self, pod: Pod, node: str) -> None:
         found = self._registry.member(pod.uid)
         if found is None or found[1].assignment is None or found[1].assignment.node != node:
             return
@@ -223,14 +230,12 @@ class Executor:
         latest = member.pod
         annotations = {PLACED_ANNOTATION: self._registry.seal.on_pod(latest, str(member.promise or ""))}
         recorded = GATE in latest.gates or annotations.items() <= latest.annotations.items()
-        pin = pin if latest.affinity == pod.affinity and not latest.nominated else None
         try:
-            if pin is None or not await self._pinned(latest, pin, annotations):
-                if latest.nominated != node or not recorded:
-                    with_record = {} if recorded else annotations
-                    await self._fence.write(lambda cluster: cluster.nominate(latest, node, with_record))
-                if GATE in latest.gates:
-                    await self._fence.write(lambda cluster: cluster.ungate(latest, GATE, annotations))
+            if latest.nominated != node or not recorded:
+                with_record = {} if recorded else annotations
+                await self._fence.write(lambda cluster: cluster.nominate(latest, node, with_record))
+            if GATE in latest.gates:
+                await self._fence.write(lambda cluster: cluster.ungate(latest, GATE, annotations))
             self._lifecycle.note(pod.uid, HistoryKind.STEERED, f"to {node}")
             self._lifecycle.steered(pod.uid)
         except Gone:
@@ -244,20 +249,6 @@ class Executor:
             level = log.error if isinstance(error, Denied) else log.warning
             level("pod not steered; trying again", pod=pod.key, node=node, error=str(error))
             self._later(STEER_PAUSE, self._lifecycle.steer_failed, pod.uid)
-
-    async def _pinned(self, pod: Pod, pin: Pin, annotations: Mapping[str, str]) -> bool:
-        """Pin and ungate the pod in one write; return whether the API server accepted it.
-
-        It refuses if the pod was edited meanwhile, or if a policy forbids the write.
-        """
-        try:
-            await self._fence.write(lambda cluster: cluster.ungate(pod, GATE, annotations, pin))
-        except ClusterError as error:
-            if error.status not in FORBIDDEN:
-                raise
-            log.warning("pod can't be pinned; it is nominated", pod=pod.key, node=pin.node, error=str(error))
-            return False
-        return True
 
     def _later(self, pause: float, failed: Callable[[str], None], uid: str) -> None:
         """Report after ``pause`` seconds that a write for the pod has failed, so that the lifecycle decides anew."""

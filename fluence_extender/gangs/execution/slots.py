@@ -19,6 +19,16 @@ from contextlib import asynccontextmanager
 
 from fluence_extender.model.pace import Pace
 
+AT_ONCE = 128
+"""Writes under way at the same time, and as many Bindings.
+
+On a busy API server, steering competes with everything that follows a Binding (Events, the kubelets' statuses). With
+few writes under way, the pods that were bound first are served before the others have their nodes. Each write has a
+connection of its own (HTTP/1.1), whose TLS handshake costs both sides as much as several writes. A priority level of
+the API server's fairness queues 300 or more requests of one client (Kubernetes, API Priority and Fairness: six queues
+of fifty).
+"""
+
 SHARE = 0.75
 """The most of all slots that one namespace has."""
 

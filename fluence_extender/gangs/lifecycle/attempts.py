@@ -16,17 +16,15 @@ reached during a step, so it is looked at again here.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 
 import structlog
 
-from fluence_extender.gangs.lifecycle.displacement import Displacement
 from fluence_extender.gangs.lifecycle.failures import FailureRecord, Failures
 from fluence_extender.gangs.lifecycle.large_gangs import LargeGangs
 from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.namespace_quotas import NamespaceQuotas
-from fluence_extender.gangs.lifecycle.pins import pinned
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.lifecycle.rounds import Round
 from fluence_extender.gangs.lifecycle.rules import invalid, need, planning_failed, size_of, together
@@ -86,7 +84,6 @@ class Attempts:
         ledger: Ledger,
         places: Places,
         preemption: PreemptionManager,
-        displacement: Displacement,
         queue: QueueBook,
         quotas: NamespaceQuotas,
         eligibility: EligibilityIndex,
@@ -97,7 +94,6 @@ class Attempts:
         self._queue = queue
         self._quotas = quotas
         self._clock = clock
-        self._displacement = displacement
         self._preemption = preemption
         self._registry = registry
         self._ledger = ledger
@@ -335,7 +331,9 @@ class Attempts:
                 self._places.withdraw(gang)
                 self._registry.dirty.add(gang.key)
             else:
-                reason = self._make_room(gang, ready, needed, reason, now)
+                # Nothing is freed for members beyond the gang's size.
+                lacking = [member for member in ready if member.assignment is None][:needed]
+                reason = self._preemption.consider(gang, lacking, reason, now) if needed else reason
             reason = self._preemption.behind(gang, reason)
         reason = reason or over or rule
         if not needed:
@@ -345,7 +343,7 @@ class Attempts:
         gang.explain(reason, now)
         if reason is not None:
             gang.forget_first_change()
-        if reason is not None and reason is why and not apart and self._decides_alone(gang, ready):
+        if reason is not None and reason is why and not apart and self._decides_alone(gang):
             gang.attempt.record = record
         lacking = [member for member in ready if member.assignment is None][: _needed(gang, size)]
         return self._blocks(gang, rank, lacking, now)
@@ -419,18 +417,9 @@ class Attempts:
         self._queue.block(gang, rank, lacking, request, alike)
         return True
 
-    def _make_room(self, gang: Gang, ready: list[Member], needed: int, reason: Reason, now: float) -> Reason:
-        """Try to free capacity for ``needed`` members without a place, and return why they wait until it is free."""
-        lacking = [member for member in ready if member.assignment is None]
-        parts = [lacking[:needed]] if needed else [[member] for member in lacking]
-        reason, soon = self._displacement.look(gang, parts, reason, now)
-        if needed and not soon:
-            reason = self._preemption.consider(gang, lacking[:needed], reason, now)
-        return reason
-
-    def _decides_alone(self, gang: Gang, members: Iterable[Member]) -> bool:
+    def _decides_alone(self, gang: Gang) -> bool:
         """Return whether nothing but its demand and the order of gangs decides if a gang has a place next time."""
-        if gang.attempt.again_at < NEVER or any(pinned(one) for one in members):
+        if gang.attempt.again_at < NEVER:
             return False
         return self._queue.admission.counts_alone(gang)
 
@@ -550,4 +539,4 @@ def _note_whole(gang: Gang, ready: Sequence[Member], size: int) -> None:
 def _differs(member: Member) -> bool:
     """Return whether a member may fare otherwise than one with the same demand that was never placed."""
     placed = member.assignment is not None
-    return placed or bool(member.refusals.barred or foreign_gates(member.pod)) or pinned(member)
+    return placed or bool(member.refusals.barred or foreign_gates(member.pod))

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 
 from fluence_extender.gangs.execution.actions import Evict
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
-from fluence_extender.gangs.lifecycle.member_states import BOUND, Binding, Placed
-from fluence_extender.gangs.lifecycle.pins import outlived_at
+from fluence_extender.gangs.lifecycle.member_states import BOUND, Placed
 from fluence_extender.gangs.membership.assembly import shortest_patience
 from fluence_extender.gangs.membership.gang import ASSEMBLED, Assembly, Gang, Member
 
@@ -98,6 +97,4 @@ def due(gang: Gang, now: float, limits: Limits) -> float:
     if gang.assembly.late_after is None:
         times.append(_late_at(gang, limits))
     times.extend(stalls_at(member, limits) for member in gang.pending() if member.pod.refusal)
-    times.append(outlived_at(gang, limits))
-    times.extend(one.data.until for one in gang.members.values() if isinstance(one.data, Binding))
     return min(times)

@@ -31,7 +31,6 @@ from fluence_extender.gangs.queue.turns import precedence, turn
 from fluence_extender.gangs.reporting.announcements import events, report_pod
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey
-from fluence_extender.model.names import GATE
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
@@ -234,7 +233,7 @@ class ClusterGrowth:
             )
         gang.asks_since = growing.asks_since if growing is not None else 0.0
         writes = list(self._wrong_conditions(gang, lacking, now))
-        return [*actions, *writes], min(look, now + self._limits.asked_again) if writes else look
+        return [*actions, *writes], min(look, now + self._limits.told_again) if writes else look
 
     def _asks_until(self, growing: Growing, now: float) -> float:
         """Return when a gang that asks gives up, on the controller's clock."""
@@ -269,9 +268,9 @@ class ClusterGrowth:
         reason = gang.reason
         for member in lacking:
             pod = member.pod
-            wrong = GATE in pod.gates and not pod.foreseen and pod.asks_since != gang.asks_since
-            if wrong and reason is not None and now >= member.asked_at + self._limits.asked_again:
-                member.asked_at = now
+            wrong = pod.withheld and not pod.foreseen and pod.asks_since != gang.asks_since
+            if wrong and reason is not None and now >= member.told_at + self._limits.told_again:
+                member.told_at = now
                 yield report_pod(gang, reason, member)
 
     def _release(self, key: GangKey, growing: Growing) -> None:

@@ -16,25 +16,14 @@ from fluence_extender.gangs.leadership.replay import resume_all, resume_steered,
 from fluence_extender.gangs.lifecycle.attempts import Attempts
 from fluence_extender.gangs.lifecycle.births import Births
 from fluence_extender.gangs.lifecycle.deadlines import falls_late, undo
-from fluence_extender.gangs.lifecycle.displacement import Displacement
 from fluence_extender.gangs.lifecycle.evaluation import Evaluation
 from fluence_extender.gangs.lifecycle.gang_index import GangIndex
 from fluence_extender.gangs.lifecycle.growth import ClusterGrowth
-from fluence_extender.gangs.lifecycle.handover import (
-    NOT_ITS_TURN,
-    UNMARKED,
-    HandoverDenied,
-    ended,
-    lapsed,
-    marked_go_first,
-    unbindable,
-)
 from fluence_extender.gangs.lifecycle.large_gangs import LargeGangs
-from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
+from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.lifecycle.member_states import (
     BOUND,
     ENDED,
-    HANDED_OVER,
     MemberEvent,
     Placed,
     Waiting,
@@ -45,17 +34,12 @@ from fluence_extender.gangs.lifecycle.member_states import (
 )
 from fluence_extender.gangs.lifecycle.namespace_quotas import NamespaceQuotas
 from fluence_extender.gangs.lifecycle.node_holds import NodeHolds
-from fluence_extender.gangs.lifecycle.pins import forget_displaced
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.lifecycle.refusals import last_verdicts
 from fluence_extender.gangs.lifecycle.refused_births import RefusedBirths
 from fluence_extender.gangs.lifecycle.rejections import Rejections, rejected_now
 from fluence_extender.gangs.lifecycle.requeues import Requeues
-from fluence_extender.gangs.lifecycle.resting import (
-    Resting,
-    note_failed_binding,
-    note_silent_scheduler,
-)
+from fluence_extender.gangs.lifecycle.resting import Resting, forget_failed_binding
 from fluence_extender.gangs.lifecycle.rules import Rules
 from fluence_extender.gangs.lifecycle.steering import Steering
 from fluence_extender.gangs.membership.gang import Gang, Member
@@ -71,7 +55,7 @@ from fluence_extender.ledger.accounts import Strength
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.assignment import records_exactly
 from fluence_extender.model.gang import GangKey, GangState, HistoryKind
-from fluence_extender.model.names import ALLOCATION_ANNOTATION, GATE
+from fluence_extender.model.names import ALLOCATION_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.wording import WithNames
@@ -110,10 +94,9 @@ class Lifecycle:
         self.preemption = PreemptionManager(
             registry, ledger, self._places, planner, limits, clock, *taking, on_preempted
         )
-        self._displacement = Displacement(self._places, planner, ledger, registry.workloads, limits)
         refused = RefusedBirths(clock)
         quotas = self.namespace_quotas = NamespaceQuotas(registry.look_at, refused)
-        waiting = registry, ledger, self._places, self.preemption, self._displacement, self.queue
+        waiting = registry, ledger, self._places, self.preemption, self.queue
         large = LargeGangs(clock)
         self._attempts = Attempts(*waiting, quotas, planner.eligibility, clock, large)
         self.births = Births(registry, ledger, limits, clock, self.admission, refused)
@@ -124,9 +107,9 @@ class Lifecycle:
         self.admission.ahead = preemptions
         preemptions.keepers = self.growth.passes
         self.node_holds = NodeHolds(ledger, self.queue, limits.grow_after is not None)
-        self._steering = Steering(planner, self._displacement, self.births, ledger.device_rooms)
+        self._steering = Steering(self.births, ledger.device_rooms, limits)
         self._gang_index = GangIndex(registry, limits)
-        self._rules = Rules(registry, self._places, self.admission, self.preemption)
+        self._rules = Rules(registry, self._places, self.admission, self.preemption, limits)
         self._evaluation = Evaluation(
             registry, self._places, self._rules, quotas, limits, clock, on_whole, large
         )
@@ -138,15 +121,12 @@ class Lifecycle:
         pod, found = member.pod, self._registry.member(member.pod.uid)
         assert found is not None, "the registry knows each pod of ours that has changed"
         gang = found[0]
-        if member.state is HANDED_OVER and ended(pod, before):
-            end_binding(gang, member, MemberEvent.HANDOVER_OVER)
-        note_failed_binding(member, before)
+        forget_failed_binding(member)
         if pod.refusal:
             verdicts = last_verdicts(pod.refusal, member.refusals.verdicts)
             member.refusals = replace(member.refusals, verdicts=verdicts)
         if rejected_now(pod, before):
             self._rejections.note(pod)
-            self.births.gate_owner(pod, f"the kubelet of {pod.node} rejected {pod.name}")
         elif before is None and not (pod.finished or pod.node or pod.foreseen):
             self._leave_out(member)
         if pod.finished:
@@ -258,6 +238,7 @@ class Lifecycle:
 
     def committing(self, gang: Gang) -> None:
         """Commit the gang before its first ungating or Binding is written: from now on its share is its own."""
+        gang.reports.starting = True
         for member in gang.members.values():
             if member.assignment is not None:
                 self._ledger.strengthen(member.pod.uid, Strength.COMMITTED)
@@ -267,33 +248,16 @@ class Lifecycle:
             gang.note(HistoryKind.COMMITTED, "", "its places are its own until all members have their nodes")
 
     def binding(self, gang: Gang, member: Member) -> None:
-        """Record that our Binding of the member starts: its place can't be taken from it until the outcome is known."""
-        self._commit_member(gang, member)
-        move(gang, member, MemberEvent.BIND)
+        """Record that our Binding of the member starts: its place can't be taken from it until the outcome is known.
 
-    def _commit_member(self, gang: Gang, member: Member) -> None:
+        The direct members of its gang may be bound now, too.
+        """
         if gang.state is GangState.PLANNED:
             self.committing(gang)
         self._ledger.strengthen(member.pod.uid, Strength.COMMITTED)
         self._registry.revision += 1
-
-    def hand_over(self, gang: Gang, member: Member) -> HandoverDenied | None:
-        """Let kube-scheduler bind an unmarked member to its planned node itself; return why it may not, if so."""
-        unmarked = unbindable(gang, member)
-        if unmarked is not None:
-            why = Reason(ReasonCode.REFUSED_BY_FILTERS, f"{unmarked.pod.name} {UNMARKED}")
-            self._resting.unbindable(gang, unmarked, why)
-            return HandoverDenied(why.text, for_good=True)
-        if marked_go_first(gang):
-            # kube-scheduler will clear its nomination, which isn't a refusal of the node.
-            member.excused = bool(member.pod.nominated)
-            return HandoverDenied(NOT_ITS_TURN, for_good=False)
-        if not member.binding:
-            self._commit_member(gang, member)
-        until = self._clock() + self.limits.handed
-        move(gang, member, MemberEvent.HAND_OVER, until=until)
-        self._gang_index.look_at(gang.key, until)
-        return None
+        self._registry.dirty.add(gang.key)
+        move(gang, member, MemberEvent.BIND)
 
     def bound(self, uid: str, node: str) -> None:
         """Record that our Binding was accepted."""
@@ -322,6 +286,13 @@ class Lifecycle:
                 self._places.drop(gang, member)
             else:
                 self._places.leave_if_unfit(gang, member)
+
+    def binding_unclear(self, uid: str, why: str) -> None:
+        """Record that no answer to our Binding came: the pod may be bound, so it keeps its place."""
+        found = self._registry.member(uid)
+        if found is not None and found[1].binding:
+            update(found[1], unbound=why)
+            self._registry.dirty.add(found[0].key)
 
     def steered(self, uid: str) -> None:
         """Record that the member's node has been written to the cluster."""
@@ -426,8 +397,6 @@ class Lifecycle:
         for _, member in self._registry.members():
             if isinstance(member.data, Placed):
                 update(member, requested_at=self._clock())
-            elif member.displaced_since < NEVER:
-                update(member, displaced_since=NEVER)
         self._look_at_all_first()
 
     def resume_places(self, foreseen: Iterable[Pod]) -> None:
@@ -449,12 +418,6 @@ class Lifecycle:
         self.queue.take_up()
         self.growth.begin(now)
         looked_at = self._gang_index.take_due(now)
-        for gang in self._gang_index.existing(looked_at):
-            for member in lapsed(gang, now):
-                end_binding(gang, member, MemberEvent.HANDOVER_OVER)
-                note_silent_scheduler(member, self.limits)
-                self._places.leave_if_unfit(gang, member)
-                self._registry.dirty.add(gang.key)
         known = self._gang_index.existing(looked_at)
         self._registry.dirty.update(
             gang.key
@@ -487,13 +450,9 @@ class Lifecycle:
             self._places.clear_unplanned(gang)
             steered, writes = self._steering.due(gang)
             actions.extend(writes)
-            if any(GATE in member.pod.gates for member in steered):
+            if any(member.pod.withheld or member.binding for member in steered):
                 self.committing(gang)
             actions.extend(undo(gang, now, self.limits))
-            forget_displaced(gang)
-            replaced = self._displacement.replacements(gang, now)
-            self.births.gate_owners(one.pod for one in replaced)
-            actions.extend(replaced)
             kept = gang.key in reserved
             asking, again = self.growth.due(gang, now)
             actions.extend(asking)

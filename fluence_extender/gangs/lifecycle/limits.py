@@ -14,6 +14,9 @@ NEVER = float("inf")
 class Limits:
     """All times are in seconds."""
 
+    binds_direct: bool = True
+    """Whether the service binds pods that a node alone decides; without it, kube-scheduler's filters judge all pods."""
+
     bind_wait: float = 20.0
     """How long a member waits at the barrier for the others; kube-scheduler's httpTimeout is 30."""
 
@@ -75,9 +78,6 @@ class Limits:
     Its queue may state another time.
     """
 
-    handed: float = 20.0
-    """How long kube-scheduler may take to bind a member itself after it was given the member's node."""
-
     grow_after: float | None = None
     """A gang that has lacked nodes for this time asks autoscalers for them; with None, none does."""
 
@@ -91,5 +91,5 @@ class Limits:
     Cluster Autoscaler waits 15 minutes for a node, and tries another node group then.
     """
 
-    asked_again: float = 5.0
+    told_again: float = 5.0
     """A condition whose write has failed is written again after this time."""

@@ -1,16 +1,17 @@
 """The states of one member, from waiting for a place to bound and ended.
 
-A member's node is decided here, written to the cluster by the executor, used by kube-scheduler and bound by one of the
-two. Each of them is asynchronous and may fail, and reports come in any order. What has to be done for a member, and
-whether its place may still be taken from it, follows from its state alone. `TRANSITIONS` lists every state change there
+A member's node is decided here. The service binds a direct pod at once. For any other pod it writes the node to the
+cluster, and binds the pod when kube-scheduler calls the bind verb. Each of these writes is asynchronous and may fail,
+and reports come in any order. What has to be done for a member, and whether its place may still be taken from it,
+follows from its state alone. `TRANSITIONS` lists every state change there
 is, and `move` is the only code that changes a state. An event that the table doesn't list for a state is a mistake in
 this program, and `move` raises `ImpossibleTransition`.
 
 Invariants:
 
-* A waiting member holds nothing in the ledger. A member that is planned, steering, steered, binding or handed over
-  holds its assignment there, at least as planned. A bound member's allocation has the strength bound.
-* The place of a member that is binding, handed over or bound isn't taken from it, because its Binding may exist.
+* A waiting member holds nothing in the ledger. A member that is planned, steering, steered or binding holds its
+  assignment there, at least as planned. A bound member's allocation has the strength bound.
+* The place of a member that is binding or bound isn't taken from it, because its Binding may exist.
 * Each state has its own data (`Waiting`, `Placed`, `Binding`, `Bound`, `Ended`), which ends with the state. Facts that
   outlive states (refusals, a failed attempt that was our own doing) are fields of the member.
 
@@ -46,7 +47,6 @@ class MemberState(StrEnum):
     STEERING = "steering"
     STEERED = "steered"
     BINDING = "binding"
-    HANDED_OVER = "handed over"
     BOUND = "bound"
     ENDED = "ended"
 
@@ -62,8 +62,6 @@ class MemberEvent(StrEnum):
     NOMINATION_CLEARED = "its nomination is cleared"
     DROP = "its place is dropped"
     BIND = "our Binding starts"
-    HAND_OVER = "kube-scheduler binds it itself"
-    HANDOVER_OVER = "kube-scheduler's attempt is over"
     BIND_FAILED = "the Binding fails"
     BIND_SUCCEEDED = "our Binding is accepted"
     SEEN_BOUND = "the watch shows its node"
@@ -78,14 +76,13 @@ class Waiting:
     """The data of a member without a place.
 
     ``held_node`` is the node that is held for it while victims leave. ``clearing``: our nomination is being taken back.
-    ``stalled``: it was given up because kube-scheduler didn't request its node. ``displaced_since`` is since when it is
-    to be replaced because of its pin. ``steered_to`` is the node that another replica, the leader, has steered it to.
+    ``stalled``: it was given up because kube-scheduler didn't request its node. ``steered_to`` is the node that another
+    replica, the leader, has steered it to.
     """
 
     held_node: str = ""
     clearing: bool = False
     stalled: bool = False
-    displaced_since: float = NEVER
     steered_to: str = ""
 
 
@@ -104,14 +101,9 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Binding(Placed):
-    """The data of a member with a Binding under way, ours or kube-scheduler's.
-
-    ``steer_again``: its node has to be written again meanwhile. ``until`` is when we stop trusting kube-scheduler to
-    bind a member that was handed over.
-    """
+    """The data of a member with a Binding under way. ``steer_again``: its node has to be written again meanwhile."""
 
     steer_again: bool = False
-    until: float = NEVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,20 +128,12 @@ WAITING, PLANNED, STEERING, STEERED = (
     MemberState.STEERING,
     MemberState.STEERED,
 )
-BINDING, HANDED_OVER, BOUND, ENDED = (
-    MemberState.BINDING,
-    MemberState.HANDED_OVER,
-    MemberState.BOUND,
-    MemberState.ENDED,
-)
+BINDING, BOUND, ENDED = MemberState.BINDING, MemberState.BOUND, MemberState.ENDED
 
 MOVABLE = (PLANNED, STEERING, STEERED)
 """The states of members whose place can be taken from them."""
 
-UNDER_WAY = (BINDING, HANDED_OVER)
-"""The states of members with a Binding under way."""
-
-PLACED = (*MOVABLE, *UNDER_WAY)
+PLACED = (*MOVABLE, BINDING)
 """The states of members with a place to which they aren't bound yet."""
 
 NOT_BOUND = (WAITING, *PLACED)
@@ -166,18 +150,11 @@ def _rows() -> Iterator[tuple[MemberState, MemberEvent, MemberState]]:
         yield state, on.NOMINATION_CLEARED, PLANNED
         yield state, on.DROP, WAITING
         yield state, on.BIND, BINDING
-        yield state, on.HAND_OVER, HANDED_OVER
     yield BINDING, on.BIND, BINDING
-    yield BINDING, on.HAND_OVER, HANDED_OVER
-    yield HANDED_OVER, on.HAND_OVER, HANDED_OVER
-    yield HANDED_OVER, on.BIND, HANDED_OVER
-    yield HANDED_OVER, on.HANDOVER_OVER, STEERED
-    for state in UNDER_WAY:
-        yield state, on.BIND_FAILED, STEERED
-        # What happens to the steering meanwhile is recorded, and acted upon once the Binding has failed.
-        yield state, on.STEER, state
-        yield state, on.STEER_FAILED, state
-        yield state, on.NOMINATION_CLEARED, state
+    yield BINDING, on.BIND_FAILED, STEERED
+    # What happens to the steering meanwhile is recorded, and acted upon once the Binding has failed.
+    for event in (on.STEER, on.STEER_FAILED, on.NOMINATION_CLEARED):
+        yield BINDING, event, BINDING
     for state in MemberState:
         if state is not STEERING:
             # The report may be late: the place may be another one, or gone, by now.
@@ -199,7 +176,6 @@ DATA: dict[MemberState, type[StateData]] = {
     STEERING: Placed,
     STEERED: Placed,
     BINDING: Binding,
-    HANDED_OVER: Binding,
     BOUND: Bound,
     ENDED: Ended,
 }
@@ -232,7 +208,7 @@ def move(
     kind = HISTORY.get(event)
     if kind is not None and after is not before and (after is not ENDED or member.assignment is not None):
         gang.note(kind, member.pod.name, detail)
-    if before is PLANNED and (after is BINDING or after is HANDED_OVER):
+    if before is PLANNED and after is BINDING and not member.pod.direct:
         data.setdefault("steer_again", True)
     member.promise = _promise(gang, member, event, after)
     member.state = after

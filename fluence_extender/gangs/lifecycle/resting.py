@@ -5,8 +5,7 @@ A place is held in vain in three cases:
 1. kube-scheduler's filters refuse the member on each node where it is placed.
 2. kube-scheduler refuses the member before it asks about the node, for instance because a PersistentVolumeClaim is
    missing. Then no filter call comes.
-3. The Binding fails. An admission webhook, a policy or a quota refuses it, or kube-scheduler can't write any. The
-   PodScheduled condition reports that (reason SchedulerError), or nothing does.
+3. The Binding fails. An admission webhook, a policy or a quota refuses it, or the API server doesn't answer.
 
 In case 3 the Binding is tried again, and the member keeps its place. In the other two the gang gives its places back
 and rests. Each rest is twice as long as the last one, up to a limit.
@@ -23,15 +22,13 @@ from itertools import takewhile
 
 from fluence_extender.gangs.lifecycle.deadlines import at_risk, stalls_at
 from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
-from fluence_extender.gangs.lifecycle.member_states import HANDED_OVER, Placed, update
-from fluence_extender.gangs.lifecycle.pins import pinned
+from fluence_extender.gangs.lifecycle.member_states import Placed, update
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.lifecycle.refusals import in_words, verdicts
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.model.gang import Convention, GangKey, HistoryKind
 from fluence_extender.model.notation import natural_order
-from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 
 MOST_DOUBLINGS = 16
@@ -94,8 +91,6 @@ class Resting:
         self._registry.dirty.add(gang.key)
         self._refused.add(gang.key)
         self._rest(gang, member, _refused_by_filters(gang), now)
-        if pinned(member):
-            update(member, displaced_since=now)
 
     def give_up_stalled(self, gang: Gang, now: float) -> None:
         """Let the gang rest if kube-scheduler refuses a member and doesn't request its node."""
@@ -103,15 +98,7 @@ class Resting:
         if member is None:
             return
         self._rest_stalled(gang, member, _refused_unasked(member), now)
-        # kube-scheduler requests no node for a pod that it refuses on all the nodes to which the pod is pinned.
-        since = now - self._limits.unasked if pinned(member) else NEVER
-        update(member, stalled=True, displaced_since=since)
-
-    def unbindable(self, gang: Gang, member: Member, why: Reason) -> None:
-        """Let the gang rest, because the caller of our filter can't bind the member."""
-        self._registry.revision += 1
-        self._registry.dirty.add(gang.key)
-        self._rest_stalled(gang, member, why, self._clock())
+        update(member, stalled=True)
 
     def _shorten(self, gang: Gang, now: float) -> bool:
         """Cut the rest of a refused gang to ``rest`` seconds from now; return whether it was longer."""
@@ -128,13 +115,10 @@ class Resting:
         self._rest(gang, member, why, now)
 
     def _rest(self, gang: Gang, member: Member, why: Reason, now: float) -> None:
-        """Take the gang's places back because of ``member``; its pinned members stay, and aren't replaced for that."""
+        """Take the gang's places back because of ``member``."""
         self._places.drop(gang, member)
         self._places.withdraw(gang)
         gang.explain(Reason(why.code, why.text + at_risk(gang, self._limits)), now)
-        for one in gang.members.values():
-            if one.displaced_since < NEVER:
-                update(one, displaced_since=NEVER)
 
 
 def _refused_by_filters(gang: Gang) -> Reason:
@@ -167,25 +151,10 @@ def _refused_unasked(member: Member) -> Reason:
 # Failed Bindings.
 
 
-def note_failed_binding(member: Member, before: Pod | None) -> None:
-    """Record what kube-scheduler reports of its Binding of the member, whose pod was ``before``.
-
-    Its report on a pod that it doesn't bind itself may be an answer of ours that it passes on.
-    """
-    pod, earlier = member.pod, before.failure if before is not None else ""
-    if not isinstance(member.data, Placed):
-        return
-    handed_over = member.state is HANDED_OVER
-    if pod.node or pod.refusal:
+def forget_failed_binding(member: Member) -> None:
+    """Forget why the last Binding failed, if kube-scheduler refuses the pod now: that comes before any Binding."""
+    if isinstance(member.data, Placed) and member.unbound and member.pod.refusal:
         update(member, unbound="")
-    elif pod.failure not in ("", earlier) and (handed_over or (member.unbound and not pod.marked)):
-        update(member, unbound=pod.failure)
-
-
-def note_silent_scheduler(member: Member, limits: Limits) -> None:
-    """Record that nothing was seen of kube-scheduler's Binding in time."""
-    silence = f"kube-scheduler got the node and has not bound the pod within {limits.handed:g} s"
-    update(member, unbound=member.unbound or silence)
 
 
 def unbound(gang: Gang) -> Reason | None:

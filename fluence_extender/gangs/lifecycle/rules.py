@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fluence_extender.gangs.lifecycle.incomplete import rejection
-from fluence_extender.gangs.lifecycle.limits import NEVER
+from fluence_extender.gangs.lifecycle.limits import NEVER, Limits
 from fluence_extender.gangs.lifecycle.places import Places
 from fluence_extender.gangs.membership.assembly import foreign_gates, required_size, waiting_for_gates
 from fluence_extender.gangs.membership.gang import Gang, Member
@@ -19,16 +19,29 @@ from fluence_extender.gangs.preemption.manager import PreemptionManager
 from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.gangs.queue.turns import waits
 from fluence_extender.model.gang import GangKey
+from fluence_extender.model.names import DIRECT_SCHEDULER_NAME, SCHEDULER_NAME
 from fluence_extender.model.reason import Reason, ReasonCode, named_elsewhere, waiting
 from fluence_extender.placement.demand import unplannable
+
+BOUND_BY_NONE = (
+    f"it names scheduler {DIRECT_SCHEDULER_NAME}, and this service binds no pods by itself (--bind-by=kube-scheduler): "
+    f"install deploy/bind-by-kube-scheduler, and create the pod anew with schedulerName: {SCHEDULER_NAME}"
+)
+"""Why a direct pod isn't placed by a service that leaves every pod to kube-scheduler's filters."""
 
 
 class Rules:
     """Finds what keeps gangs of ``registry`` from being tried."""
 
     def __init__(
-        self, registry: Registry, places: Places, admission: QueueAdmission, preemption: PreemptionManager
+        self,
+        registry: Registry,
+        places: Places,
+        admission: QueueAdmission,
+        preemption: PreemptionManager,
+        limits: Limits,
     ) -> None:
+        self._limits = limits
         self._preemption = preemption
         self._registry = registry
         self._places = places
@@ -60,10 +73,15 @@ class Rules:
             return waiting_for_gates(gang.alive())
         # A gang that has begun may be completed without its invalid members.
         return (
-            (None if gang.promised else invalid(ready))
+            (None if gang.promised else self._unbindable(ready) or invalid(ready))
             or self._admission.obstacle(gang)
             or self._over_quota(gang, ready, missing)
         )
+
+    def _unbindable(self, ready: list[Member]) -> Reason | None:
+        """Return that some pods can't be bound, because the service binds no direct ones; None if all can."""
+        first = next((one.pod for one in ready if one.pod.direct and not self._limits.binds_direct), None)
+        return Reason(ReasonCode.INVALID_REQUEST, f"pod {first.name}: {BOUND_BY_NONE}") if first else None
 
     def _over_quota(self, gang: Gang, ready: list[Member], missing: int) -> Reason | None:
         """Return why the quota of its queue keeps a gang waiting, and record where it waits; None if it doesn't."""

@@ -1,57 +1,98 @@
-"""Which members are steered now, and how.
+"""Which members are bound or steered now.
 
-A pod that exists is steered by a write of its own: a pin, or a nomination and an ungating. The foreseen pods of a Job
-are steered together, by the patch that resumes the Job. A pod with claims waits until no other pod on its node has to
-be served before it.
+A direct pod is bound by one write, together with its gang. Any other pod that exists is nominated and ungated, so that
+kube-scheduler's filters judge it on its node. The foreseen pods of a Job are steered together, by the patch that
+resumes the Job. A pod with claims waits until no other pod on its node has to be served before it.
+
+Invariant: no direct member of a gang is bound before its other members have gathered at the barrier, so that no member
+is bound before all may be. There is one exception. kube-scheduler refuses a pod with a required affinity to a direct
+member until that one is bound, so the direct members of such a gang go first.
 """
 
 from __future__ import annotations
 
-from fluence_extender.gangs.execution.actions import Action, Steer
+from fluence_extender.gangs.execution.actions import Action, Bind, Steer
 from fluence_extender.gangs.lifecycle.births import Births
-from fluence_extender.gangs.lifecycle.displacement import Displacement
-from fluence_extender.gangs.lifecycle.handover import first_to_steer
+from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.lifecycle.member_states import PLANNED, Binding, MemberEvent, move
+from fluence_extender.gangs.lifecycle.refusals import verdicts
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.ledger.device_rooms import DeviceRooms
-from fluence_extender.placement.plan import Planner
+from fluence_extender.model.pod import Pod
+from fluence_extender.model.selectors import holds
 
 
 class Steering:
-    """Steers the members of gangs to their places."""
+    """Binds and steers the members of gangs to their places."""
 
-    def __init__(
-        self, planner: Planner, displacement: Displacement, births: Births, rooms: DeviceRooms
-    ) -> None:
-        self._planner = planner
-        self._displacement = displacement
+    def __init__(self, births: Births, rooms: DeviceRooms, limits: Limits) -> None:
         self._births = births
         self._rooms = rooms
+        self._limits = limits
 
     def due(self, gang: Gang) -> tuple[list[Member], list[Action]]:
-        """Return the members of ``gang`` that are steered now, and the writes that steer them."""
-        steerable = [
+        """Return the members of ``gang`` that are bound or steered now, and the writes for that."""
+        waiting = [
             one
             for one in gang.members.values()
             if one.state is PLANNED or (isinstance(one.data, Binding) and one.data.steer_again)
         ]
-        if not steerable:
+        if not waiting:
             return [], []
-        foreseen = [one for one in steerable if one.pod.foreseen]
-        real = [one for one in steerable if not one.pod.foreseen]
-        wanted = list(first_to_steer(gang, real)) if real else real
-        wanted = [one for one in wanted if not one.pod.claims or self._rooms.ungate(one.pod.uid)]
-        return [*foreseen, *wanted], [*self._births.resumes(gang, foreseen), *self._steers(gang, wanted)]
+        foreseen = [one for one in waiting if one.pod.foreseen]
+        direct = [one for one in waiting if one.pod.direct and not one.pod.foreseen]
+        filtered = [one for one in waiting if not (one.pod.direct or one.pod.foreseen)]
+        filtered = [one for one in filtered if not one.pod.claims or self._rooms.ungate(one.pod.uid)]
+        bound = direct if direct and self._limits.binds_direct and may_bind_direct(gang) else []
+        writes = [*self._births.resumes(gang, foreseen), *_binds(gang, bound), *_steers(gang, filtered)]
+        return [*foreseen, *bound, *filtered], writes
 
-    def _steers(self, gang: Gang, members: list[Member]) -> list[Action]:
-        names = self._planner.eligibility.names if members else ()
-        actions: list[Action] = []
-        for member in members:
-            if member.binding:
-                move(gang, member, MemberEvent.STEER, steer_again=False)
-            else:
-                move(gang, member, MemberEvent.STEER)
-            if member.assignment is not None and member.pending:
-                node = member.assignment.node
-                actions.append(Steer(member.pod, node, self._displacement.pin(gang, member.pod, node, names)))
-        return actions
+
+def may_bind_direct(gang: Gang) -> bool:
+    """Return whether the direct members of a gang may be bound: the others that have a place have gathered."""
+    if gang.begun or gang.barrier.open:
+        return True
+    filtered = gang.filtered()
+    return not filtered or _need_direct(gang, filtered)
+
+
+def _need_direct(gang: Gang, filtered: list[Member]) -> bool:
+    """Return whether one of the members has to be near a direct one, and can't be the first of its kind.
+
+    kube-scheduler (InterPodAffinity) lets a pod pass that selects itself where no other pod is selected.
+    """
+    sought = {
+        selector
+        for pod in (member.pod for member in filtered)
+        if _may_follow(pod)
+        for selector in pod.pod_affinity
+        if not all(holds(one, pod.labels) for one in selector)
+    }
+    direct = [one.pod for one in gang.pending() if one.pod.direct and one.assignment is not None]
+    return any(all(holds(one, pod.labels) for one in selector) for selector in sought for pod in direct)
+
+
+def _may_follow(pod: Pod) -> bool:
+    """Return whether kube-scheduler doesn't refuse the pod, or refuses it (also) because its neighbors are missing."""
+    return not pod.refusal or "InterPodAffinity" in dict(verdicts(pod.refusal))
+
+
+def _binds(gang: Gang, members: list[Member]) -> list[Action]:
+    actions: list[Action] = []
+    for member in members:
+        assert member.assignment is not None, "a planned member has a place"
+        move(gang, member, MemberEvent.BIND)
+        actions.append(Bind(member.pod, member.assignment.node))
+    return actions
+
+
+def _steers(gang: Gang, members: list[Member]) -> list[Action]:
+    actions: list[Action] = []
+    for member in members:
+        if member.binding:
+            move(gang, member, MemberEvent.STEER, steer_again=False)
+        else:
+            move(gang, member, MemberEvent.STEER)
+        if member.assignment is not None and member.pending:
+            actions.append(Steer(member.pod, member.assignment.node))
+    return actions

@@ -13,7 +13,6 @@ from fluence_extender.gangs.lifecycle.limits import NEVER
 from fluence_extender.gangs.lifecycle.member_states import (
     BINDING,
     BOUND,
-    HANDED_OVER,
     PLANNED,
     Bound,
     Ended,
@@ -54,8 +53,7 @@ class Member:
     that we ourselves cause the next failed attempt. ``trouble`` is why its node can't be written to the cluster.
     ``first_seen`` is the resourceVersion of its pod when it was first seen, 0 if it was there when the service started.
     ``submitted`` is the place in line of the work that the pod belongs to, as in `Gang.created`. It is None if the pod
-    itself was submitted. ``asked_at`` is when its pod's condition was last written to ask for nodes or to stop asking,
-    on the controller's clock.
+    itself was submitted. ``told_at`` is when its pod's condition was last written, on the controller's clock.
     """
 
     pod: Pod
@@ -68,7 +66,7 @@ class Member:
     trouble: str = ""
     promise: Promise | None = None
     submitted: tuple[float, int] | None = None
-    asked_at: float = -NEVER
+    told_at: float = -NEVER
     first_seen: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -100,7 +98,7 @@ class Member:
     @property
     def binding(self) -> bool:
         """Whether a Binding is under way, so that its place can't be taken from it."""
-        return self.state is BINDING or self.state is HANDED_OVER
+        return self.state is BINDING
 
     @property
     def charged(self) -> str:
@@ -134,15 +132,10 @@ class Member:
         """The node that the leader has steered it to while we stand by, "" if none."""
         return self.data.steered_to if isinstance(self.data, Waiting) else ""
 
-    @property
-    def displaced_since(self) -> float:
-        """Since when it is to be replaced because of its pin; `NEVER` if it isn't."""
-        return self.data.displaced_since if isinstance(self.data, Waiting) else NEVER
-
 
 def _has_node(member: Member) -> bool:
     """Return whether the member is bound, or about to be."""
-    return member.state is BINDING or member.state is HANDED_OVER or (member.state is BOUND and member.alive)
+    return member.state is BINDING or (member.state is BOUND and member.alive)
 
 
 def run_of(pod: Pod) -> str:
@@ -219,7 +212,7 @@ class Reports(msgspec.Struct, gc=False):
     ``group_scheduled``: its PodGroup was reported as scheduled. ``job_problem`` is why it can't be placed, as last
     reported to its members' Jobs: "" if it can, None before the first report. ``in_line`` and ``reserved``: an Event
     has said that it waits for its turn, and that nodes are kept free for it. ``remarked``: it was checked for labels
-    and annotations without an effect.
+    and annotations without an effect. ``starting``: where its members run is to be told once it is whole.
     """
 
     reason_since: float = 0.0
@@ -229,6 +222,7 @@ class Reports(msgspec.Struct, gc=False):
     in_line: bool = False
     reserved: bool = False
     remarked: bool = False
+    starting: bool = False
 
 
 def priority_of(pods: Collection[Pod], usual: int | None) -> int:
@@ -245,8 +239,7 @@ class Gang:
 
     State: ``reason`` is why it waits. ``whole`` says that as many members as it requires have been bound. It has run
     below its size since ``incomplete_since``, None if it doesn't. ``expected`` members, which have a place and aren't
-    bound, gather at the barrier. ``gathering`` is its `barrier` once it is used. ``unpinned`` says that its members
-    aren't pinned any more, because one had to be replaced because of its pin.
+    bound, gather at the barrier. ``gathering`` is its `barrier` once it is used.
 
     Times, in seconds since the epoch: ``starts_about`` is when it is expected to get its places, None if unknown.
     ``undone_about`` is when its bound members are evicted, None if they aren't. Its pods have asked autoscalers for
@@ -274,7 +267,6 @@ class Gang:
     whole: bool = False
     incomplete_since: float | None = None
     expected: int = 0
-    unpinned: bool = False
     starts_about: float | None = None
     undone_about: float | None = None
     usual_priority: int | None = None
@@ -400,24 +392,18 @@ class Gang:
         if len(arrived) < self.expected:
             return False
         placed = [(member, member.assignment) for member in self.alive() if member.assignment is not None]
-        led = self.led_by_marked
         return len(placed) + self.ended >= self.size and all(
-            member.state is BOUND
-            or arrived.get(member.pod.uid) == assignment.node
-            or (led and not member.pod.marked)
+            member.state is BOUND or member.pod.direct or arrived.get(member.pod.uid) == assignment.node
             for member, assignment in placed
         )
 
-    @property
-    def led_by_marked(self) -> bool:
-        """Whether some members that aren't bound yet are to be bound together, and so before the others."""
-        return any(one.pod.marked and one.assignment is not None for one in self.pending())
+    def filtered(self) -> list[Member]:
+        """Return the members with a place that kube-scheduler's filters judge before they are bound."""
+        return [one for one in self.pending() if one.assignment is not None and not one.pod.direct]
 
     def expect(self) -> None:
-        """Count the members that are to gather at the barrier."""
-        placed = [member for member in self.pending() if member.assignment is not None]
-        marked = sum(1 for member in placed if member.pod.marked)
-        self.expected = marked or len(placed)
+        """Count the members that are to gather at the barrier: kube-scheduler never calls bind for direct ones."""
+        self.expected = len(self.filtered())
 
     @property
     def ended(self) -> int:

@@ -229,10 +229,7 @@ class Registry:
         found = self.gangs.get(key)
         if found is None:
             before = self.gone.take(key)
-            if before is None:
-                found = Gang(key, history=History(self.gone.clock))
-            else:
-                found = Gang(key, history=before.history, unpinned=before.unpinned)
+            found = Gang(key, history=before.history if before is not None else History(self.gone.clock))
             self._add(found)
         return found
 

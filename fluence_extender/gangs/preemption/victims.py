@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import chain, combinations
 from math import comb
 
-from fluence_extender.gangs.lifecycle.member_states import BINDING, BOUND, HANDED_OVER
+from fluence_extender.gangs.lifecycle.member_states import BINDING, BOUND
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.model.gang import GangKey
 from fluence_extender.placement.ranks import rank_key
@@ -48,7 +48,7 @@ def victims_of(gang: Gang) -> list[Victim]:
     """
     alive = [member for member in gang.members.values() if member.alive]
     holding = [member for member in alive if member.assignment is not None]
-    if not holding or any(member.state is BINDING or member.state is HANDED_OVER for member in holding):
+    if not holding or any(member.state is BINDING for member in holding):
         return []
     created = min(member.age[0] for member in alive)
     priority = priority_as_victim(gang)

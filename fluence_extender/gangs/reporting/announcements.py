@@ -5,7 +5,11 @@ doesn't cause an Event for each count. If a controller made the pods, the Event 
 first pod. In a large gang of other pods it is recorded on the first members only.
 
 A gang that waits for its turn in the queue is no cause for a warning. Its Events are Normal: the reason, that nodes are
-kept free for it, and that its turn has come. No other gang has an Event when it gets its places.
+kept free for it, and that its turn has come.
+
+kube-scheduler doesn't see direct pods, so the API server shows nothing of why they wait. Each one that waits gets a
+condition: the first members of its gang the reason, and the others, once, where to find it. When a gang of several
+direct pods runs, one Event says where.
 """
 
 from __future__ import annotations
@@ -21,12 +25,15 @@ from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.reporting.job_status import JobReports
 from fluence_extender.gangs.reporting.remarks import owner_or_pod
 from fluence_extender.model.gang import Convention, GangState, HistoryKind
-from fluence_extender.model.notation import natural_order
+from fluence_extender.model.notation import first_few, natural_order
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import IN_LINE, Reason, ReasonCode
 from fluence_extender.model.workload import PodGroup
 
-RESERVED, ADMITTED = "Reserved", "Admitted"
+RESERVED, ADMITTED, SCHEDULED = "Reserved", "Admitted", "Scheduled"
+NODES_SHOWN = 8
+"""The most nodes that an Event names."""
+
 LOST = (ReasonCode.REJECTED, ReasonCode.WAITING_FOR_MEMBERS)
 """The reasons of a gang that has begun and lost a member."""
 
@@ -40,6 +47,7 @@ def announcements(
     """
     scheduled = [
         *_scheduled(gang, registry),
+        *_runs(gang),
         *_queue_events(gang, limits, reserved),
         *jobs.remarks.due(gang),
         *jobs.notes(gang),
@@ -47,15 +55,18 @@ def announcements(
     if gang.state is GangState.BOUND:
         gang.reports.announced = ""
         return [*scheduled, *jobs.due(gang, None)]
-    if gang.reason is None or gang.reports.announced == gang.reason.text:
+    if gang.reason is None or now - gang.reports.reason_since < limits.announce_after:
         return scheduled
-    if now - gang.reports.reason_since < limits.announce_after:
-        return scheduled
+    if gang.reports.announced == gang.reason.text:
+        return [*scheduled, *_untold(gang, now, limits)]
     gang.reports.announced = gang.reason.text
     reason = gang.reason.shown
     in_line = reason.code in IN_LINE
     gang.reports.in_line |= in_line
     waiting = sorted(_concerned(gang), key=lambda member: natural_order(member.pod.name))
+    first = [one for one in waiting[: limits.announced_members] if _may_be_told(one)]
+    for member in first:
+        member.told_at = now
     actions: list[Action] = [
         *scheduled,
         *jobs.due(gang, reason),
@@ -63,11 +74,8 @@ def announcements(
             RecordEvent(about, reason.code.value, f"gang {gang.key}: {reason.text}", not in_line)
             for about in _subjects([member.pod for member in waiting], limits)
         ),
-        *(
-            report_pod(gang, reason, member)
-            for member in waiting[: limits.announced_members]
-            if member.pod.gates and not member.pod.foreseen
-        ),
+        *(report_pod(gang, reason, member) for member in first),
+        *_untold(gang, now, limits),
     ]
     group = _group(gang, registry)
     if group is not None and not _is_scheduled(gang):
@@ -80,6 +88,49 @@ def report_pod(gang: Gang, reason: Reason, member: Member) -> ReportPod:
     """Return the write to the condition of a gated member."""
     message = f"gang {gang.key}: {reason.text}"
     return ReportPod(member.pod, message, gang.asks_since, gang.met)
+
+
+def _may_be_told(member: Member) -> bool:
+    """Return whether the condition of the member's pod is ours to write."""
+    pod = member.pod
+    return bool(pod.gates or pod.direct) and not pod.foreseen
+
+
+def _untold(gang: Gang, now: float, limits: Limits) -> list[ReportPod]:
+    """Return the writes to the conditions of direct members that wait and don't say so yet."""
+    untold = [
+        one
+        for one in gang.members.values()
+        if one.pod.direct
+        and not one.pod.told
+        and one.assignment is None
+        and one.told_at + limits.told_again <= now
+    ]
+    message = (
+        f"gang {gang.key} waits for its places: `kubectl fluence why` and the first of its pods say for what"
+    )
+    reports = []
+    for member in untold:
+        if member.alive and not (member.bound or member.pod.foreseen):
+            member.told_at = now
+            reports.append(ReportPod(member.pod, message, gang.asks_since, gang.met))
+    return reports
+
+
+def _runs(gang: Gang) -> list[RecordEvent]:
+    """Return the Event that says where a gang runs, which is recorded once, when it is whole.
+
+    kube-scheduler records one for each pod that it has judged, and a pod by itself names its node.
+    """
+    if not (gang.whole and gang.reports.starting):
+        return []
+    gang.reports.starting = False
+    bound = sorted((one for one in gang.alive() if one.bound), key=lambda one: natural_order(one.pod.name))
+    if len(bound) < 2 or not any(one.pod.direct for one in bound):
+        return []
+    nodes = sorted({one.bound for one in bound}, key=natural_order)
+    text = f"gang {gang.key}: {len(bound)} pods run on {first_few(nodes, NODES_SHOWN)}"
+    return [RecordEvent(owner_or_pod(bound[0].pod), SCHEDULED, text, warning=False)]
 
 
 def _concerned(gang: Gang) -> list[Member]:

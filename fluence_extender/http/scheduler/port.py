@@ -30,10 +30,9 @@ class Anywhere:
 
 @dataclass(frozen=True, slots=True)
 class On:
-    """The pod's planned node. ``confined`` means that kube-scheduler offers no other nodes than the pinned ones."""
+    """The pod's planned node."""
 
     node: str
-    confined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +76,6 @@ class Placements(Readiness, Protocol):
 
     def refused(self, pod: RequestedPod, node: str) -> None:
         """Note that ``node``, the planned one, wasn't among the nodes offered in a filter call."""
-        ...
-
-    def hand_over(self, pod: RequestedPod, node: str) -> Location:
-        """Let kube-scheduler bind the pod to ``node``, its planned one, unless it calls our bind verb for this pod.
-
-        Return `On` that node, or another location to answer if the pod has to wait or may never be bound this way.
-        """
         ...
 
     async def bind(self, pod: RequestedPod, node: str) -> None:

@@ -77,10 +77,7 @@ class Verbs:
         self._pending = pending
 
     async def filter(self, body: bytes) -> VerbAnswer:
-        """Answer which of the offered nodes the pod may have. Raises `BadRequest`.
-
-        kube-scheduler itself binds the pods for which it doesn't call bind.
-        """
+        """Answer which of the offered nodes the pod may have. Raises `BadRequest`."""
         args = extender_args(body)
         offer = offered(args)
         pod = args.pod.requested()
@@ -91,16 +88,14 @@ class Verbs:
                 await self._placements.wait_for_lead()
             await self._placements.wait_for_pod(pod)
         location = self._location_of(pod)
-        if isinstance(location, On) and offer.holds(location.node):
-            location = self._placements.hand_over(pod, location.node)
         match location:
             case Anywhere():
                 return VerbAnswer(VerbOutcome.FOREIGN, filter_result(offer.everything()))
             case On(node) if offer.holds(node):
                 return VerbAnswer(VerbOutcome.PLACED, filter_result(offer.only(node)))
-            case On(node, confined):
+            case On(node):
                 # A single name is no evidence: it may be a nominated node, or a hint that kube-scheduler tries first.
-                if confined or len(offer.names) > 1:
+                if len(offer.names) > 1:
                     self._placements.refused(pod, node)
                 reason = f"planned on node {node}, which isn't among the nodes offered"
                 return _none_passes(VerbOutcome.NOT_OFFERED, offer, reason)
