@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from fluence_extender.cluster.errors import ClusterError
 from fluence_extender.cluster.port import EvictionBlock, Observation, Watched
@@ -21,6 +21,7 @@ class FaultyCluster(EmbeddedCluster):
     ``delays[verb]`` are the seconds that a call of that verb takes; ``hanging`` are the verbs and namespaces of calls
     that take `LONG`. ``calls`` lists the verb of each write, and the namespace and name of its pod or Job, also of
     refused ones. While ``held``, observations are queued. ``revision`` grows with every change of an object.
+    ``judge`` is called with each direct pod that was bound, and its node.
     """
 
     def __init__(self, *objects: Watched) -> None:
@@ -29,6 +30,7 @@ class FaultyCluster(EmbeddedCluster):
         self.hanging: set[tuple[str, str]] = set()
         self.held = False
         self.revision = 0
+        self.judge: Callable[[Pod, str], None] = lambda *_: None
         self._failures: dict[str, deque[Exception]] = {}
         self._queue: deque[Observation] = deque()
         super().__init__(*objects)
@@ -50,6 +52,12 @@ class FaultyCluster(EmbeddedCluster):
         """See `Cluster.eviction_block`."""
         await asyncio.sleep(self.delays.get("eviction_block", 0.0))
         return await super().eviction_block(pods)
+
+    async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
+        """See `Cluster.bind`."""
+        await super().bind(pod, node, annotations)
+        if pod.direct:
+            self.judge(pod, node)
 
     async def report_pod(
         self, pod: Pod, message: str, asks_since: float = 0.0, met: Collection[str] = ()

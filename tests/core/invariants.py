@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from fluence_extender.gangs.leadership.audit import Auditor
-from fluence_extender.gangs.lifecycle.member_states import DATA, UNDER_WAY, MemberState
-from fluence_extender.gangs.lifecycle.pins import unpinned
+from fluence_extender.gangs.lifecycle.member_states import DATA, MemberState
 from fluence_extender.gangs.lifecycle.rules import size_of
 from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.graph.catalogue import Device
@@ -187,7 +186,7 @@ def member_states_agree_with_ledger_and_cluster(world: World) -> None:
         else:
             assert held is not None, f"{name} is {state} and holds nothing"
             assert not pod.node, f"{name} is {state} on {pod.node}"
-            if state in UNDER_WAY:
+            if state is MemberState.BINDING:
                 assert held.strength is not Strength.PLANNED, f"{name} is {state} and only planned"
 
 
@@ -336,7 +335,7 @@ def nobody_waits_who_fits(world: World) -> None:
         settled = sum(1 for member in gang.alive() if member.bound)
         if len(ready) + settled + gang.ended < size:
             continue
-        demands = [Demand(unpinned(member.pod)) for member in ready]
+        demands = [Demand(member.pod) for member in ready]
         try:
             planner.plan(demands, gang.key)
         except GangRefused:

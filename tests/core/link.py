@@ -14,7 +14,6 @@ from fluence_extender.cluster.port import (
     Lease,
     Observation,
     OwnPods,
-    Pin,
     Regarding,
     Sink,
 )
@@ -124,11 +123,9 @@ class Link:
         """See `Cluster.nominate`."""
         await self._send(self._cluster.nominate(pod, node, annotations))
 
-    async def ungate(
-        self, pod: Pod, gate: str, annotations: Mapping[str, str] = {}, pin: Pin | None = None
-    ) -> None:
+    async def ungate(self, pod: Pod, gate: str, annotations: Mapping[str, str] = {}) -> None:
         """See `Cluster.ungate`."""
-        await self._send(self._cluster.ungate(pod, gate, annotations, pin))
+        await self._send(self._cluster.ungate(pod, gate, annotations))
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
         """See `Cluster.bind`."""

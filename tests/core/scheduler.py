@@ -37,8 +37,7 @@ class FaultyScheduler(KubeScheduler):
     the node is in ``disturbed``: somebody else changed it while the pod was being bound. ``premature`` lists those that
     were bound before as many members of their gang as make it whole had reached bind, or were bound, unless the gang is
     in ``begun_elsewhere``: somebody else bound a member, and the others are completed beside it one by one; ``came``
-    has the members of each gang that have reached bind. It binds unmarked pods itself; ``writes_take`` are the seconds
-    of such a Binding.
+    has the members of each gang that have reached bind. Direct pods, which the service binds, are judged alike.
     """
 
     def __init__(self, cluster: FaultyCluster | Link) -> None:
@@ -50,7 +49,6 @@ class FaultyScheduler(KubeScheduler):
         self.premature: list[str] = []
         self.begun_elsewhere: set[str] = set()
         self.came: dict[str, set[str]] = {}
-        self.writes_take = 0.01
         self.disturbed: set[str] = set()
         self.unclaimed: set[str] = set()
 
@@ -62,8 +60,6 @@ class FaultyScheduler(KubeScheduler):
     def end(self) -> None:
         """Forget everything, as when kube-scheduler's process ends."""
         self.forget()
-        for task in self._own_binds:
-            task.cancel()
         self._assumed.clear()
         self._backoff.clear()
 
@@ -96,22 +92,18 @@ class FaultyScheduler(KubeScheduler):
     async def _choose(self, pod: Pod, feasible: Sequence[str]) -> str:
         assert self.placements is not None
         asked = RequestedPod(pod.namespace, pod.name, pod.uid, pod.scheduler)
-        if pod.confined_to and not feasible:
-            self._refuse_unasked(pod)
-            return ""
         if not self.placements.leading:
             await self.placements.wait_for_lead()
         await self.placements.wait_for_pod(asked)
         location = self.placements.locate(asked)
         if isinstance(location, On):
             if location.node in feasible:
-                handed = pod.marked or isinstance(self.placements.hand_over(asked, location.node), On)
-                return location.node if handed else ""
+                return location.node
             if not feasible and self.rules:
                 count = len(self.cluster.nodes())
                 self._report(pod, refusal=f"0/{count} nodes are available: {count} {RULED_OUT}.")
             self.refusing[location.node] = self.refusing.get(location.node, 1) - 1
-            if len(feasible) > 1 or location.confined:
+            if len(feasible) > 1:
                 self.placements.refused(asked, location.node)
         else:
             assert isinstance(location, (Nowhere, Undecided))
@@ -120,13 +112,13 @@ class FaultyScheduler(KubeScheduler):
 
     def _binding(self, pod: Pod, node: str) -> Coroutine[None, None, None]:
         assert self.placements is not None
-        if not pod.marked:
-            return self._bind_itself(pod, node)
         return self.placements.bind(RequestedPod(pod.namespace, pod.name, pod.uid, pod.scheduler), node)
 
-    async def _bind_itself(self, pod: Pod, node: str) -> None:
-        await asyncio.sleep(self.writes_take)
-        await self.cluster.bind(pod, node, {})
+    def judge(self, pod: Pod, node: str) -> None:
+        """Look at a direct pod that was bound."""
+        self._admit(pod, node)
+        if not self._come(pod):
+            self.premature.append(pod.key)
 
     async def _bind(self, binding: Coroutine[None, None, None], pod: Pod, node: str) -> None:
         self._come(pod)
@@ -151,8 +143,8 @@ class FaultyScheduler(KubeScheduler):
         came.add(pod.uid)
         members = [one for one in self.cluster.pods() if one.labels.get(GROUP_LABEL) == name]
         came.update(one.uid for one in members if one.node)
-        # An unmarked one that is there when the first is bound counts from then on, whatever becomes of it.
-        came.update(one.uid for one in members if not one.marked)
+        # A direct one that is there when the first is bound counts from then on, whatever becomes of it.
+        came.update(one.uid for one in members if one.direct)
         return len(came) >= int(size)
 
     def _admit(self, pod: Pod, name: str) -> None:
@@ -170,12 +162,6 @@ class FaultyScheduler(KubeScheduler):
         self._backoff[pod.uid] = (NEVER, LONGEST_BACKOFF, "")
         refusal = f'persistentvolumeclaim "{pod.name}" not found'
         self.cluster.put(replace(now, nominated="", refusal=refusal, failure=""))
-
-    def _refuse_unasked(self, pod: Pod) -> None:
-        """None of the nodes that the pod is confined to is left: extenders are asked only about those that are."""
-        for name in pod.confined_to:
-            self.refusing[name] = self.refusing.get(name, 1) - 1
-        self._report(pod, refusal="0 nodes are available")
 
     def claim_appears(self, name: str) -> None:
         """Give a pod of ``unclaimed`` its claim."""

@@ -53,8 +53,6 @@ class PodFields(TypedDict, total=False):
     duration: float | None
     preempts: bool
     interdependent: bool
-    marked: bool
-    has_managed_fields: bool
     pod_affinity: tuple[tuple[Requirement, ...], ...]
     claims: Claims
     claim_group: str

@@ -27,10 +27,9 @@ from fluence_extender.http.state.service import ServiceState
 from fluence_extender.ledger.audit import DriftKind
 from fluence_extender.model.accounting import AccountSink
 from fluence_extender.model.names import (
-    ALLOCATION_ANNOTATION,
-    ATTRIBUTE_PREFIX,
-    BACKEND_ANNOTATION,
-    GROUP_LABEL,
+    DIRECT_SCHEDULER_NAME,
+    GATE,
+    SCHEDULER_NAME,
 )
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -52,14 +51,11 @@ LIMITS = Limits(
 )
 
 
-def is_marked(pod: Pod) -> bool:
-    """Whether the admission policy marks the pod."""
-    judged = pod.interdependent or bool(pod.host_ports or pod.group or pod.devices)
-    stamped = any(
-        name in (BACKEND_ANNOTATION, ALLOCATION_ANNOTATION) or name.startswith(ATTRIBUTE_PREFIX)
-        for name in pod.annotations
-    )
-    return judged or stamped or (GROUP_LABEL in pod.labels and pod.owner is None)
+def classed(pod: Pod) -> Pod:
+    """The pod as the admission policy leaves it: direct if its node alone decides whether it may run there."""
+    if pod.scheduler != SCHEDULER_NAME or pod.node or pod.interdependent or pod.claims:
+        return pod
+    return replace(pod, scheduler=DIRECT_SCHEDULER_NAME, gates=tuple(one for one in pod.gates if one != GATE))
 
 
 async def _at_once(work: Callable[[], None]) -> None:
@@ -69,7 +65,8 @@ async def _at_once(work: Callable[[], None]) -> None:
 class World:
     """The placement core and a cluster in memory.
 
-    ``scheduling`` starts kube-scheduler; without it a test asks and binds itself.
+    ``scheduling`` starts kube-scheduler; without it a test asks and binds itself. If ``direct``, which is the default
+    with kube-scheduler, there is the policy that tells direct pods from others; else all pods are filtered ones.
 
     ``sink`` takes in the accounts of pods, if there is one; ``on_waited`` is called with each wait of a gang.
     """
@@ -81,6 +78,7 @@ class World:
         policy: str = "lonode",
         limits: Limits = LIMITS,
         scheduling: bool = True,
+        direct: bool | None = None,
         sink: AccountSink | None = None,
         on_waited: Callable[[str, str, int, float], None] = lambda *_: None,
     ) -> None:
@@ -93,6 +91,8 @@ class World:
         self.loop.set_exception_handler(self._unhandled)
         self.cluster = FaultyCluster(*objects)
         self.scheduler = FaultyScheduler(self.cluster)
+        self.cluster.judge = self.scheduler.judge
+        self.direct = scheduling if direct is None else direct
         self.rejected: list[str] = []
         self.shown: tuple[object, dict[str, tuple[str, str]]] = (None, {})
         self.crashes: list[BaseException] = []
@@ -225,7 +225,7 @@ class World:
         number = next(self._uids)
         fields.setdefault("created", float(number))
         pod = Pod(namespace, name, f"u{number:04}", **fields)
-        pod = replace(pod, marked=pod.marked or is_marked(pod))
+        pod = classed(pod) if self.direct else pod
         self.cluster.put(pod)
         return pod
 
@@ -264,6 +264,10 @@ class World:
     def now(self, pod: Pod) -> Pod:
         """The pod as it is now."""
         return self.cluster.pod(pod)
+
+    def waits(self, pod: Pod) -> bool:
+        """Whether nothing was written yet by which the pod gets a node."""
+        return self.now(pod).withheld
 
     def nodes_of(self, *pods: Pod) -> list[str]:
         """Where the pods are bound, "" for those that aren't."""

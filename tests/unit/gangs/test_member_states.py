@@ -13,7 +13,6 @@ from fluence_extender.gangs.lifecycle.member_states import (
     BOUND,
     DATA,
     ENDED,
-    HANDED_OVER,
     MOVABLE,
     NOT_BOUND,
     PLACED,
@@ -21,7 +20,6 @@ from fluence_extender.gangs.lifecycle.member_states import (
     STEERED,
     STEERING,
     TRANSITIONS,
-    UNDER_WAY,
     WAITING,
     Bound,
     ImpossibleTransition,
@@ -44,7 +42,7 @@ FROM_MOST = 5
 
 USUAL = (
     (BINDING, MemberEvent.BIND_SUCCEEDED),
-    (HANDED_OVER, MemberEvent.SEEN_BOUND),
+    (BINDING, MemberEvent.SEEN_BOUND),
     (BOUND, MemberEvent.END),
 )
 """The diagram shows these transitions in any case."""
@@ -65,8 +63,6 @@ def apply(gang: Gang, member: Member, event: MemberEvent) -> None:
         move(gang, member, event, place)
     elif event in ON_BOUND and TRANSITIONS[member.state, event] is BOUND:
         move(gang, member, event, place, "to n0", node="n0")
-    elif event is MemberEvent.HAND_OVER:
-        move(gang, member, event, until=5.0)
     else:
         move(gang, member, event)
 
@@ -94,7 +90,7 @@ def test_every_event_changes_some_state() -> None:
 
 
 def test_place_with_a_binding_under_way_is_not_dropped() -> None:
-    for state in (*UNDER_WAY, BOUND, ENDED):
+    for state in (BINDING, BOUND, ENDED):
         assert (state, MemberEvent.DROP) not in TRANSITIONS
     assert all(TRANSITIONS[state, MemberEvent.DROP] is WAITING for state in MOVABLE)
 
@@ -127,21 +123,18 @@ def test_usual_life() -> None:
 def test_data_that_both_states_have_goes_on() -> None:
     gang, member = after(MemberEvent.PLAN, MemberEvent.STEER, MemberEvent.STEER_WRITTEN)
     update(member, requested_at=3.0, nomination_seen=True)
-    apply(gang, member, MemberEvent.HAND_OVER)
-    assert member.state is HANDED_OVER
-    end_binding(gang, member, MemberEvent.HANDOVER_OVER)
+    apply(gang, member, MemberEvent.BIND)
+    assert member.state is BINDING
+    end_binding(gang, member, MemberEvent.BIND_FAILED)
     assert (member.state, member.data) == (STEERED, Placed(nomination_seen=True, requested_at=3.0))
     apply(gang, member, MemberEvent.SEEN_BOUND)
     assert member.data == Bound("n0")
 
 
-@pytest.mark.parametrize("under_way", [MemberEvent.BIND, MemberEvent.HAND_OVER])
-def test_node_is_written_again_after_a_binding_during_which_its_nomination_was_cleared(
-    under_way: MemberEvent,
-) -> None:
-    gang, member = after(MemberEvent.PLAN, MemberEvent.STEER, MemberEvent.STEER_WRITTEN, under_way)
+def test_node_is_written_again_after_a_binding_during_which_its_nomination_was_cleared() -> None:
+    gang, member = after(MemberEvent.PLAN, MemberEvent.STEER, MemberEvent.STEER_WRITTEN, MemberEvent.BIND)
     steer_again(gang, member, MemberEvent.NOMINATION_CLEARED)
-    assert member.state in UNDER_WAY
+    assert member.state is BINDING
     end_binding(gang, member, MemberEvent.BIND_FAILED, unbound="quota")
     assert (member.state, member.unbound) == (PLANNED, "quota")
 
