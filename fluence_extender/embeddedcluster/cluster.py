@@ -306,12 +306,12 @@ class EmbeddedCluster:
     ) -> None:
         """See `Cluster.report_pod`."""
         now = self.pod(pod)
-        if now.node or not now.gates:
+        if now.node or not (now.gates or now.direct):
             raise Conflict(f"pod {pod.key} has changed", 409)
         if self.waiting.get(pod.uid) != message or now.asks_since != asks_since:
             self.waiting[pod.uid] = message
             noted = {MET_ANNOTATION: met_record(pod.uid, met)} if met else {}
-            self.put(replace(now, annotations={**now.annotations, **noted}, asks_since=asks_since))
+            self.put(replace(now, annotations={**now.annotations, **noted}, told=True, asks_since=asks_since))
 
     async def keep_node(self, node: Node, keys: Collection[str]) -> None:
         """See `Cluster.keep_node`."""

@@ -14,7 +14,7 @@ from fluence_extender.gangs.execution.actions import (
     Evict,
     Foresee,
     HoldJob,
-    NominateGated,
+    NominateWaiting,
     Requeue,
     Resume,
     Steer,
@@ -26,7 +26,7 @@ from fluence_extender.model.reason import Reason, ReasonCode
 from tests.core.values import SEAL
 from tests.core.world import World
 
-DECISIONS = (Steer, Clear, NominateGated, AskBudgets, Evict, Resume, HoldJob, Requeue)
+DECISIONS = (Steer, Clear, NominateWaiting, AskBudgets, Evict, Resume, HoldJob, Requeue)
 """What is done to work; all else tells somebody something."""
 
 LIMITED = (ReasonCode.QUEUED, ReasonCode.OVER_USER_LIMIT, ReasonCode.OVER_QUOTA)

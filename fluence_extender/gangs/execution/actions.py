@@ -38,8 +38,8 @@ class Bind:
 
 
 @dataclass(frozen=True, slots=True)
-class NominateGated:
-    """Nominate ``node``, which its victims are leaving, for a pod that stays gated."""
+class NominateWaiting:
+    """Nominate ``node``, which its victims are leaving, for a pod that waits."""
 
     pod: Pod
     node: str
@@ -219,7 +219,7 @@ Action = (
     Clear
     | Steer
     | Bind
-    | NominateGated
+    | NominateWaiting
     | AskBudgets
     | RecordEvent
     | Evict

@@ -34,7 +34,7 @@ from fluence_extender.gangs.execution.actions import (
     GateJobs,
     HoldJob,
     KeepNode,
-    NominateGated,
+    NominateWaiting,
     NoteJob,
     RecordEvent,
     Report,
@@ -121,8 +121,8 @@ class Executor:
                     self._spawn(pod.uid, self._steer(pod, node), tuple(clears), self._turn(pod))
                 case RecordEvent():
                     self.record_event(action)
-                case NominateGated(pod, node):
-                    work = self._nominate_gated(pod, node)
+                case NominateWaiting(pod, node):
+                    work = self._nominate_waiting(pod, node)
                     self._spawn(pod.uid, work, tuple(clears), self._turn(pod))
                 case AskBudgets(preemptor):
                     turn = self._writes.taken(preemptor.namespace)
@@ -259,7 +259,7 @@ class Executor:
 
         asyncio.get_running_loop().call_later(pause, report)
 
-    async def _nominate_gated(self, pod: Pod, node: str) -> None:
+    async def _nominate_waiting(self, pod: Pod, node: str) -> None:
         found = self._registry.member(pod.uid)
         if found is None or found[1].assignment is not None or found[1].held_node != node:
             return

@@ -18,7 +18,7 @@ from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.ledger.accounts import Strength
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey, GangState
-from fluence_extender.model.names import GATE, PLACED_ANNOTATION
+from fluence_extender.model.names import PLACED_ANNOTATION
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.promise import Promise
@@ -85,11 +85,16 @@ def steered_node(member: Member) -> str:
     A pod that never had our gate has a nomination and no record.
     """
     pod = member.pod
-    if not member.pending or GATE in pod.gates:
+    if not member.pending or _is_withheld(pod):
         return ""
     if PLACED_ANNOTATION not in pod.annotations:
         return pod.nominated
     return pod.steered_to if Promise.recorded(pod, member.membership.key) is not None else ""
+
+
+def _is_withheld(pod: Pod) -> bool:
+    """Return whether a write of ours is to follow before the pod may get a node; a nomination only holds one for it."""
+    return pod.withheld and not pod.foreseen
 
 
 def in_order_of_strength(members: Iterable[Member], recorded: Callable[[Pod], bool]) -> list[Member]:
@@ -149,7 +154,7 @@ def resume(ledger: Ledger, find: Callable[[str], Node | None], gang: Gang, membe
     assignment = ledger.resume(pod, gang.key)
     if assignment is None:
         return False
-    event = MemberEvent.PLAN if GATE in pod.gates else MemberEvent.RESUME
+    event = MemberEvent.PLAN if _is_withheld(pod) else MemberEvent.RESUME
     move(gang, member, event, assignment, nomination_seen=bool(pod.nominated))
     gang.state = GangState.COMMITTED
     return True

@@ -24,7 +24,7 @@ from itertools import chain
 
 import structlog
 
-from fluence_extender.gangs.execution.actions import Action, AskBudgets, NominateGated
+from fluence_extender.gangs.execution.actions import Action, AskBudgets, NominateWaiting
 from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.lifecycle.member_states import BOUND, update
 from fluence_extender.gangs.lifecycle.places import Places
@@ -50,7 +50,6 @@ from fluence_extender.gangs.queue.reclaims import Reclaims
 from fluence_extender.gangs.queue.turns import precedence
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.gang import GangKey
-from fluence_extender.model.names import GATE
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.wording import WithNames
 from fluence_extender.placement.plan import Planner
@@ -363,7 +362,7 @@ class PreemptionManager:
         gang = self._registry.gangs.get(key)
         return gang is not None and gang.reason is not None and gang.reason.code is ReasonCode.PREEMPTING
 
-    def _nominations(self, key: GangKey, preemption: Preemption) -> Iterable[NominateGated]:
+    def _nominations(self, key: GangKey, preemption: Preemption) -> Iterable[NominateWaiting]:
         nominating = preemption.nominating
         for member in self._registry.gangs[key].pending():
             uid = member.pod.uid
@@ -371,7 +370,7 @@ class PreemptionManager:
                 nominating.pop(uid, None)
             elif member.held_node and nominating.get(uid) != member.held_node and _may_be_nominated(member):
                 nominating[uid] = member.held_node
-                yield NominateGated(member.pod, member.held_node)
+                yield NominateWaiting(member.pod, member.held_node)
 
     # The outcomes of actions.
 
@@ -455,7 +454,7 @@ class PreemptionManager:
     # A change of leader.
 
     def take_over(self) -> None:
-        """Hold the nodes that the previous leader held: those for which gated pods are nominated."""
+        """Hold the nodes that the previous leader held: those for which pods that wait are nominated."""
         for _, member in self._registry.members():
             if member.state is BOUND and member.pod.deleting:
                 self.pod_terminating(member.pod.uid)
@@ -463,7 +462,7 @@ class PreemptionManager:
             nominated = [
                 member
                 for member in gang.pending()
-                if GATE in member.pod.gates and member.pod.nominated and not member.assignment
+                if member.pod.withheld and member.pod.nominated and not member.assignment
             ]
             foreign = any(foreign_gates(member.pod) for member in nominated)
             if not nominated or foreign or not may_preempt(nominated):
@@ -500,4 +499,4 @@ def _preempted_by(key: GangKey, preemption: Preemption, victim: GangKey) -> Reas
 
 def _may_be_nominated(member: Member) -> bool:
     pod = member.pod
-    return member.assignment is None and GATE in pod.gates and not pod.foreseen and not member.clearing
+    return member.assignment is None and pod.withheld and not pod.foreseen and not member.clearing

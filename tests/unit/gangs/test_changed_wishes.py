@@ -212,7 +212,7 @@ def test_pod_on_a_node_that_is_gone_counts_until_it_is_gone_itself(world: MakeWo
 
 
 def test_denied_steer_is_reported_and_the_reason_ends_with_it(world: MakeWorld) -> None:
-    w = world(node("n0"))
+    w = world(node("n0"), direct=False)
     w.cluster.fail("ungate", Denied("pods is forbidden", 403), times=6)
     (pod,) = gang(w, "g", 1000)
     w.advance(3)

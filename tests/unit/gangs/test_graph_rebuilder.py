@@ -33,7 +33,7 @@ POOL = "resources: [{type: simulator, name: sv1, count: 2}]"
 
 @pytest.fixture
 def w() -> Iterator[World]:
-    world = World(node("n0"), ResourcesFile("test", POOL), engine=REBUILT_EMBEDDED)
+    world = World(node("n0"), ResourcesFile("test", POOL), engine=REBUILT_EMBEDDED, direct=False)
     yield world
     world.close()
 

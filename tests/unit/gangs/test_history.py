@@ -148,7 +148,7 @@ def test_history_that_goes_on_stays_short() -> None:
 
 
 def test_history_covers_the_life_of_a_gang_from_its_first_pod_to_its_last(world: MakeWorld) -> None:
-    w = world(node("n0"), node("n1"))
+    w = world(node("n0"), node("n1"), direct=False)
     pods = gang(w, "g", 3000, 3000)
     w.advance(5)
     story = w.state.gang("default", "g", "", EVERYTHING)

@@ -30,7 +30,7 @@ def test_gang_waits_until_all_members_exist_and_is_bound_together(world: MakeWor
     first = gang(w, "g", 3000, size=2)
     w.advance(3)
     assert reason(w, "g") == "waiting for members (1 of 2 exist)"
-    assert w.now(first[0]).gates == (GATE,)
+    assert w.waits(first[0])
     second = w.pod(
         "g-9",
         labels={GROUP_LABEL: "g"},
@@ -52,7 +52,7 @@ def test_gang_that_does_not_fit_is_not_begun_and_comes_when_there_is_room(world:
     w.advance(5)
     assert w.nodes_of(*late) == ["", ""]
     assert reason(w, "b") == "busy: 0 of 2 fit now, short of cpu"
-    assert all(w.now(pod).gates == (GATE,) for pod in late)
+    assert all(w.waits(pod) for pod in late)
     w.change(next(pod for pod in w.cluster.pods() if pod.name == "a-0"), phase="Succeeded")
     w.advance(3)
     assert w.nodes_of(*late) == ["n0", "n0"]
@@ -90,7 +90,7 @@ def test_gang_of_nonsense_size_waits_with_the_reason(world: MakeWorld, nonsense:
     pod = w.pod("p", labels={GROUP_LABEL: "g"}, annotations={GROUP_SIZE_ANNOTATION: nonsense}, gates=(GATE,))
     w.advance(3)
     assert "whole number" in reason(w, "g")
-    assert w.now(pod).gates == (GATE,)
+    assert w.waits(pod)
     w.change(pod, annotations={GROUP_SIZE_ANNOTATION: "1"})
     w.advance(3)
     assert w.nodes_of(pod) == ["n0"]
@@ -103,7 +103,7 @@ def test_pod_whose_requests_can_not_be_read_keeps_its_gang_waiting(world: MakeWo
     )
     w.advance(3)
     assert reason(w, "p").startswith("pod p: spec.containers[0]")
-    assert w.now(pod).gates == (GATE,)
+    assert w.waits(pod)
 
 
 def test_gates_of_others_are_waited_for(world: MakeWorld) -> None:
@@ -112,7 +112,7 @@ def test_gates_of_others_are_waited_for(world: MakeWorld) -> None:
     w.advance(3)
     assert reason(w, "g") == "waiting for scheduling gates of others: example.com/quota"
     for pod in pods:
-        w.change(pod, gates=(GATE,))
+        w.change(pod, gates=())
     w.advance(3)
     assert w.nodes_of(*pods) == ["n0", "n0"]
 

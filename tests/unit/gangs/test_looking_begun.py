@@ -13,14 +13,13 @@ from fluence_extender.model.gang import Convention, GangKey, GangState
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
     COSCHEDULING_GROUP,
+    DIRECT_SCHEDULER_NAME,
     GATE,
     GROUP_LABEL,
     GROUP_SIZE_ANNOTATION,
-    NODE_NAME,
-    PINNED_ANNOTATION,
     PLACED_ANNOTATION,
 )
-from fluence_extender.model.pod import NodeTerm, Pod, Requirement
+from fluence_extender.model.pod import Pod
 from fluence_extender.model.promise import Promise
 from fluence_extender.model.seal import unsealed
 from tests.core.invariants import check
@@ -236,26 +235,26 @@ def test_pod_that_brings_its_node_gets_no_device(world: MakeWorld) -> None:
     assert ALLOCATION_ANNOTATION in w.now(pod).annotations
 
 
-PINNED = Pod(
+STEERED = Pod(
     "default",
     "p",
     "u",
     labels={GROUP_LABEL: "big"},
-    annotations={PINNED_ANNOTATION: "n0", PLACED_ANNOTATION: "2 group/big"},
-    affinity=(NodeTerm(fields=(Requirement(NODE_NAME, "In", ("n0",)),)),),
+    annotations={PLACED_ANNOTATION: "2 group/big"},
+    nominated="n0",
 )
 
 
 @pytest.mark.parametrize(
     ("pod", "steered"),
     [
-        (PINNED, "n0"),
-        (replace(PINNED, gates=(GATE,)), ""),
-        (replace(PINNED, annotations={PINNED_ANNOTATION: "n0"}), ""),
-        (replace(PINNED, labels={GROUP_LABEL: "other"}), ""),
-        (replace(PINNED, labels={COSCHEDULING_GROUP: "big"}), ""),
-        (replace(PINNED, annotations={}, nominated="n1"), "n1"),
-        (replace(PINNED, labels={GROUP_LABEL: "other"}, nominated="n1"), ""),
+        (STEERED, "n0"),
+        (replace(STEERED, gates=(GATE,)), ""),
+        (replace(STEERED, scheduler=DIRECT_SCHEDULER_NAME), ""),
+        (replace(STEERED, scheduler=DIRECT_SCHEDULER_NAME, foreseen=True), "n0"),
+        (replace(STEERED, labels={GROUP_LABEL: "other"}), ""),
+        (replace(STEERED, labels={COSCHEDULING_GROUP: "big"}), ""),
+        (replace(STEERED, annotations={}), "n0"),
     ],
 )
 def test_pod_is_steered_with_the_gang_that_it_was_placed_with_and_no_other(
@@ -275,7 +274,7 @@ def test_pod_is_steered_with_the_gang_that_it_was_placed_with_and_no_other(
     ],
 )
 def test_promise_is_read_as_it_was_written_and_for_that_gang_alone(key: GangKey) -> None:
-    pod = replace(PINNED, annotations={PLACED_ANNOTATION: str(Promise(key, 4))})
+    pod = replace(STEERED, annotations={PLACED_ANNOTATION: str(Promise(key, 4))})
     assert Promise.recorded(pod, key) == Promise(key, 4)
     assert Promise.recorded(pod, key._replace(convention=Convention.COSCHEDULING)) is None
     assert Promise.recorded(pod, key._replace(uid="another")) is None
@@ -285,4 +284,4 @@ def test_promise_is_read_as_it_was_written_and_for_that_gang_alone(key: GangKey)
     "text", ["", "group/big", "x group/big", "-1 group/big", "9999999999 group/big", "² group/big"]
 )
 def test_record_that_cant_be_read_promises_nothing(text: str) -> None:
-    assert Promise.recorded(replace(PINNED, annotations={PLACED_ANNOTATION: text}), KEY) is None
+    assert Promise.recorded(replace(STEERED, annotations={PLACED_ANNOTATION: text}), KEY) is None

@@ -39,7 +39,7 @@ def shown(w: World, namespace: str) -> str:
 
 def evicting(world: MakeWorld) -> tuple[World, list[Pod]]:
     """A gang of ``bank`` evicts one of ``lab`` from the only node."""
-    w = world(node("n0"))
+    w = world(node("n0"), direct=False)
     low = gang(w, "low", 1000, 1000, namespace="lab")
     w.advance(2)
     gang(w, "high", 3000, namespace="bank", priority=10)
@@ -56,7 +56,7 @@ def test_evicted_gang_learns_the_priority_of_its_preemptor_and_not_its_name(worl
 
 
 def test_new_member_of_an_evicted_gang_does_not_learn_the_name_either(world: MakeWorld) -> None:
-    w = world(node("n0"))
+    w = world(node("n0"), direct=False)
     gang(w, "low", 1000, 1000, namespace="lab")
     w.advance(2)
     w.cluster.fail("evict", Disrupted("not now", 429), times=20)
@@ -78,7 +78,7 @@ def test_preemptor_counts_the_gangs_of_other_namespaces_that_it_evicts(world: Ma
 
 
 def test_preemptor_names_the_victims_of_its_own_namespace(world: MakeWorld) -> None:
-    w = world(node("n0"))
+    w = world(node("n0"), direct=False)
     for namespace, name in (("bank", "own"), ("lab", "one"), ("lab", "two")):
         gang(w, name, 1000, namespace=namespace)
     w.advance(2)
@@ -98,7 +98,7 @@ def test_pod_that_does_not_go_is_not_named(world: MakeWorld) -> None:
 
 
 def test_refused_eviction_does_not_show_the_words_of_the_refusal(world: MakeWorld) -> None:
-    w = world(node("n0"))
+    w = world(node("n0"), direct=False)
     gang(w, "low", 3000, namespace="lab")
     w.advance(2)
     w.cluster.fail("evict", Disrupted("the disruption budget vault needs 3 healthy pods", 429), times=3)
@@ -111,7 +111,7 @@ def test_refused_eviction_does_not_show_the_words_of_the_refusal(world: MakeWorl
 
 
 def test_budget_of_another_namespace_is_not_named(world: MakeWorld) -> None:
-    w = world(node("n0"))
+    w = world(node("n0"), direct=False)
     (low,) = gang(w, "low", 3000, namespace="lab")
     w.advance(2)
     w.cluster.protected.add(low.uid)

@@ -253,7 +253,7 @@ def test_nodes_that_come_and_go_do_not_make_a_gang_rest(world: MakeWorld) -> Non
 
 
 def test_attempt_that_our_own_bind_refused_says_nothing_about_the_node(world: MakeWorld) -> None:
-    w = world(node("n0"), node("n1"), limits=Limits(bind_wait=2.0))
+    w = world(node("n0"), node("n1"), limits=Limits(bind_wait=2.0), direct=False)
     first = gang(w, "g", 1000, 1000, gates=())
     # kube-scheduler doesn't try the second member for a while, so the first waits at the barrier in vain.
     w.change(first[1], gates=(GATE,))

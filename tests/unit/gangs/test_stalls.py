@@ -15,7 +15,7 @@ TEXT = 'kube-scheduler refuses lacks-1 before it asks for its node: persistentvo
 
 
 def test_share_of_a_gang_with_a_member_that_lacks_its_claim_is_given_back(world: MakeWorld) -> None:
-    w = world(node("n0", cpu=2000))
+    w = world(node("n0", cpu=2000), direct=False)
     w.scheduler.unclaimed.add("lacks-1")
     pods = gang(w, "lacks", 1000, 1000)
     w.advance(4)
@@ -28,7 +28,7 @@ def test_share_of_a_gang_with_a_member_that_lacks_its_claim_is_given_back(world:
 
 
 def test_reason_says_what_kube_scheduler_has_against_it_and_stays_the_same(world: MakeWorld) -> None:
-    w = world(node("n0", cpu=2000))
+    w = world(node("n0", cpu=2000), direct=False)
     w.scheduler.unclaimed.add("lacks-1")
     gang(w, "lacks", 1000, 1000)
     w.advance(48)
@@ -39,7 +39,7 @@ def test_reason_says_what_kube_scheduler_has_against_it_and_stays_the_same(world
 
 
 def test_gang_rests_longer_each_time(world: MakeWorld) -> None:
-    w = world(node("n0", cpu=2000))
+    w = world(node("n0", cpu=2000), direct=False)
     w.scheduler.unclaimed.add("lacks-1")
     gang(w, "lacks", 1000, 1000)
     held = 0
@@ -51,7 +51,7 @@ def test_gang_rests_longer_each_time(world: MakeWorld) -> None:
 
 
 def test_gang_is_bound_soon_after_the_claim_appears(world: MakeWorld) -> None:
-    w = world(node("n0", cpu=2000))
+    w = world(node("n0", cpu=2000), direct=False)
     w.scheduler.unclaimed.add("lacks-1")
     pods = gang(w, "lacks", 1000, 1000)
     w.advance(48)
@@ -63,7 +63,7 @@ def test_gang_is_bound_soon_after_the_claim_appears(world: MakeWorld) -> None:
 
 
 def test_further_member_that_lacks_its_claim_gives_up_its_own_share_alone(world: MakeWorld) -> None:
-    w = world(node("n0", cpu=2000))
+    w = world(node("n0", cpu=2000), direct=False)
     pods = gang(w, "lacks", 1000, size=1)
     w.advance(3)
     w.scheduler.unclaimed.add("lacks-9")
@@ -78,7 +78,7 @@ def test_further_member_that_lacks_its_claim_gives_up_its_own_share_alone(world:
 
 
 def test_restart_does_not_make_a_stalled_gang_keep_its_share(world: MakeWorld) -> None:
-    w = world(node("n0", cpu=2000))
+    w = world(node("n0", cpu=2000), direct=False)
     w.scheduler.unclaimed.add("lacks-1")
     pods = gang(w, "lacks", 1000, 1000)
     w.advance(5)
@@ -103,7 +103,7 @@ def test_pod_that_is_not_served_does_not_keep_the_gates_of_others_that_claim_dev
 ) -> None:
     devices = tuple(NodeDevice("gpu.example.com", "n0", f"gpu-{number}", {}) for number in range(4))
     claims = (ClaimSpec((DeviceRequest("gpu", (Choice("gpus", (), 1),)),)),)
-    w = world(replace(node("n0", cpu=2000), devices=devices))
+    w = world(replace(node("n0", cpu=2000), devices=devices), direct=False)
     w.scheduler.unclaimed.add("lacks-0")
     (lacks,) = gang(w, "lacks", 100, claims=claims)
     w.advance(1)

@@ -17,26 +17,26 @@ CROWD = 200
 LARGE = 200_000
 
 
-def roomy(world: MakeWorld) -> World:
-    return world(node("n0", 1_000_000, 1000, pods=1000))
+def roomy(world: MakeWorld, *, direct: bool = False) -> World:
+    return world(node("n0", 1_000_000, 1000, pods=1000), direct=direct)
 
 
-def put(w: World, namespace: str, name: str, size: int = 0, *, marked: bool = False) -> Pod:
+def put(w: World, namespace: str, name: str, size: int = 0) -> Pod:
     """Create a small gated pod."""
-    return w.pod(name, namespace, requests=asks(1), gates=(GATE,), size=size, marked=marked)
+    return w.pod(name, namespace, requests=asks(1), gates=(GATE,), size=size)
 
 
-@pytest.mark.parametrize(("verb", "marked"), [("nominate", False), ("ungate", False), ("bind", True)])
+@pytest.mark.parametrize(("verb", "direct"), [("nominate", False), ("ungate", False), ("bind", True)])
 def test_pod_is_bound_while_the_writes_of_another_namespace_hang(
-    verb: str, marked: bool, world: MakeWorld
+    verb: str, direct: bool, world: MakeWorld
 ) -> None:
-    w = roomy(world)
+    w = roomy(world, direct=direct)
     w.cluster.hanging.add((verb, "crowd"))
     for number in range(CROWD):
-        put(w, "crowd", f"c-{number}", marked=marked)
+        put(w, "crowd", f"c-{number}")
     w.advance(3)
     assert sum(call == verb for call, _ in w.cluster.calls) < CROWD
-    other = put(w, "others", "p", marked=marked)
+    other = put(w, "others", "p")
     w.advance(1)
     assert w.nodes_of(other) == ["n0"]
     w.cluster.hanging.clear()
@@ -111,7 +111,7 @@ def test_large_job_waits_for_its_pace_and_other_jobs_do_not(world: MakeWorld) ->
 
 
 def test_victims_of_any_size_are_evicted_at_once(world: MakeWorld) -> None:
-    w = world(node("n0", 4000, 1000, pods=1000))
+    w = world(node("n0", 4000, 1000, pods=1000), direct=False)
     victims = [w.pod(f"v-{number}", "crowd", requests=asks(200, 1), gates=(GATE,)) for number in range(20)]
     w.advance(2)
     for victim in victims:
