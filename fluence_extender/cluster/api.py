@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from fluence_extender.cluster.bodies import (
-    counting_patch,
     job_condition,
     members_patch,
     pod_group_condition,
@@ -30,7 +29,6 @@ from fluence_extender.cluster.connection import (
     ApiRequest,
     Connection,
 )
-from fluence_extender.cluster.decode.objects import decode_headed
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.errors import (
     AlreadyBound,
@@ -46,12 +44,10 @@ from fluence_extender.cluster.jobs import ApiJobs
 from fluence_extender.cluster.port import EvictionBlock, Json, Kind, Regarding
 from fluence_extender.cluster.sources import Discovery
 from fluence_extender.model.names import (
-    DEFAULT_NAMESPACE,
     DOMAIN,
     KEPT_ANNOTATION,
     MET_ANNOTATION,
     QUEUE_VERSION,
-    UNCOUNTED_ANNOTATION,
 )
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
@@ -66,19 +62,15 @@ EVICTED = "Evicted"
 
 
 class ApiCluster:
-    """`port.Cluster` on an API server; ``recorder`` writes its Events, and ``namespace`` is our own."""
+    """`port.Cluster` on an API server; ``recorder`` writes its Events."""
 
-    def __init__(
-        self, connection: Connection, recorder: EventRecorder, namespace: str = DEFAULT_NAMESPACE
-    ) -> None:
+    def __init__(self, connection: Connection, recorder: EventRecorder) -> None:
         self._connection = connection
-        jobs = ApiJobs(connection, namespace)
+        jobs = ApiJobs(connection)
         self.foresee = jobs.foresee
         self.resume = jobs.resume
         self.hold_job = jobs.hold_job
         self.note_job = jobs.note_job
-        self.gated_jobs = jobs.gated_jobs
-        self.gate_jobs = jobs.gate_jobs
         self._recorder = recorder
         self._discovery = Discovery(connection)
         self._groups: str | None = None
@@ -146,39 +138,17 @@ class ApiCluster:
                 raise AlreadyBound(f"pod {pod.key} is bound to {bound}, not to {node}", bound) from error
             raise
 
-    async def count(self, pod: Pod, counted: bool) -> str:
-        """See `Cluster.count`. One PATCH; the Job controller writes the same before it deletes pods that don't count.
-
-        A pod that is to be counted again is read first.
-        """
-        known = await self._read(pod) if counted else pod
-        if counted and UNCOUNTED_ANNOTATION not in known.annotations:
-            return known.resource_version
-        attempt = f"have its Job {'' if counted else 'not '}count pod {pod.key}"
-        body = counting_patch(known, counted)
-        request = ApiRequest("PATCH", _path(pod), attempt, None, body, STRATEGIC_PATCH, METADATA_ONLY)
-        try:
-            return decode_headed(await self._connection.call(request)).metadata.resource_version
-        except (Conflict, Invalid):
-            await self._read(pod)
-            raise
-
-    async def evict(self, pod: Pod, reason: str, version: str = "") -> None:
+    async def evict(self, pod: Pod, reason: str) -> None:
         """See `Cluster.evict`. One POST of policy/v1 Eviction; ``reason`` becomes an Event of the pod.
 
-        Without a ``version`` the pod is read first, because the API server tries for 10 s to evict a waiting pod whose
-        uid differs. A version is that of a write of a moment ago, which had the uid as its precondition.
+        The pod is read first, because the API server tries for 10 s to evict a waiting pod whose uid differs.
         """
-        preconditions = {"uid": pod.uid}
-        if version:
-            preconditions["resourceVersion"] = version
-        else:
-            await self._read(pod)
+        await self._read(pod)
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": pod.name, "namespace": pod.namespace},
-            "deleteOptions": {"preconditions": preconditions},
+            "deleteOptions": {"preconditions": {"uid": pod.uid}},
         }
         request = ApiRequest("POST", _path(pod, "/eviction"), f"evict pod {pod.key}", None, body)
         try:
@@ -286,14 +256,12 @@ class ApiCluster:
 
 
 @asynccontextmanager
-async def open_cluster(
-    connection: Connection, namespace: str = DEFAULT_NAMESPACE
-) -> AsyncIterator[ApiCluster]:
+async def open_cluster(connection: Connection) -> AsyncIterator[ApiCluster]:
     """Yield an `ApiCluster` whose Events are written while the context lasts, the last ones at its end."""
     recorder = EventRecorder(connection)
     writing = asyncio.create_task(recorder.run(), name="write events")
     try:
-        yield ApiCluster(connection, recorder, namespace)
+        yield ApiCluster(connection, recorder)
     finally:
         writing.cancel()
         await asyncio.wait([writing])

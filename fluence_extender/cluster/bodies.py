@@ -6,7 +6,6 @@ type, so a strategic merge patch leaves the conditions of other writers alone.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -14,21 +13,18 @@ from typing import Any
 from fluence_extender.model.names import (
     ASKS_FOR_NODES,
     CREATED_BY_ANNOTATION,
-    GATED_JOBS_ANNOTATION,
     GROUP_LABEL,
-    JOB_TRACKING,
     MET_ANNOTATION,
     NODES_ANNOTATION,
     PLACED_ANNOTATION,
     QUEUED_SINCE_ANNOTATION,
     SUSPENDED_FOR_ANNOTATION,
     SUSPENDED_FOR_PLACEMENT,
-    UNCOUNTED_ANNOTATION,
     UNSATISFIABLE_CONDITION,
     WEBHOOK_NAME,
 )
 from fluence_extender.model.notation import format_micro_time, format_time
-from fluence_extender.model.pod import Owner, Pod
+from fluence_extender.model.pod import Owner
 from fluence_extender.model.queue import NodeReservation, PastUse, Queue, QueueStatus, ReservationStatus
 from fluence_extender.model.submission import met_record
 from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus, PodGroup, Resumable
@@ -36,12 +32,6 @@ from fluence_extender.model.workload import CoschedulingGroup, Job, MemberStatus
 AnyPodGroup = PodGroup | CoschedulingGroup
 
 LONGEST_MESSAGE = 32_000
-LONGEST_GATING_REASON = 100
-LONGEST_GATING_LIST = 240 * 1024
-"""The most characters of the list of gated Jobs; the API server limits an object's annotations to 256 KiB."""
-
-GATING_ENTRY = 48
-"""The characters of one Job in that list, beside the reason."""
 
 _EARLY_VERSIONS = ("v1alpha1", "v1alpha2")
 
@@ -130,14 +120,6 @@ def waiting_condition(message: str, asks_since: float = 0.0) -> dict[str, Any]:
         "reason": "SchedulingGated",
         "message": message[:LONGEST_MESSAGE],
     }
-
-
-def counting_patch(pod: Pod, counted: bool) -> dict[str, Any]:
-    """Return a strategic patch of a pod, as it was observed, by which its Job counts how it ends, or doesn't."""
-    observed = {"uid": pod.uid, "resourceVersion": pod.resource_version}
-    note = {UNCOUNTED_ANNOTATION: None if counted else "true"}
-    change = "finalizers" if counted else "$deleteFromPrimitiveList/finalizers"
-    return {"metadata": {**observed, "annotations": note, change: [JOB_TRACKING]}}
 
 
 def job_condition(job: Job, why: str) -> dict[str, Any]:
@@ -239,16 +221,13 @@ def plan_patch(nodes: Sequence[str], placed_with: str, bound_until: float | None
     return {"template": {"metadata": {"annotations": note}}}
 
 
-def hold_patch(
-    workload: Resumable, spec: dict[str, Any], queued_since: tuple[float, int] | None
-) -> dict[str, Any]:
+def hold_patch(workload: Resumable, spec: dict[str, Any], queued_since: tuple[float, int]) -> dict[str, Any]:
     """Return the merge patch that suspends a workload in the observed version, held for placement.
 
     ``spec`` are its changes to the spec.
     """
-    held = {SUSPENDED_FOR_ANNOTATION: SUSPENDED_FOR_PLACEMENT}
-    if queued_since is not None:
-        held[QUEUED_SINCE_ANNOTATION] = format_time(datetime.fromtimestamp(queued_since[0], UTC))
+    since = format_time(datetime.fromtimestamp(queued_since[0], UTC))
+    held = {SUSPENDED_FOR_ANNOTATION: SUSPENDED_FOR_PLACEMENT, QUEUED_SINCE_ANNOTATION: since}
     return {"metadata": {**_observed(workload), "annotations": held}, "spec": spec}
 
 
@@ -259,14 +238,3 @@ def note_patch(job: Resumable, met: Collection[str]) -> dict[str, Any]:
 
 def _observed(workload: Resumable) -> dict[str, Any]:
     return {"uid": workload.uid, "resourceVersion": workload.version}
-
-
-def gated_jobs_patch(reasons: Mapping[str, str]) -> dict[str, Any]:
-    """Return the merge patch that makes ``reasons`` the whole list of gated Jobs, whatever it had before.
-
-    Where many Jobs are gated, their reasons are shortened, so that all of them fit.
-    """
-    room = LONGEST_GATING_LIST // max(len(reasons), 1) - GATING_ENTRY
-    most = max(0, min(LONGEST_GATING_REASON, room))
-    listed = json.dumps({uid: why[:most] for uid, why in reasons.items()})
-    return {"metadata": {"annotations": {GATED_JOBS_ANNOTATION: listed if reasons else None}}}

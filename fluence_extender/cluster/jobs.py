@@ -10,14 +10,14 @@ may change them, too. Those of a running Job can't be changed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 import msgspec
 
-from fluence_extender.cluster.bodies import gated_jobs_patch, hold_patch, note_patch, plan_patch, resume_patch
+from fluence_extender.cluster.bodies import hold_patch, note_patch, plan_patch, resume_patch
 from fluence_extender.cluster.connection import MERGE_PATCH, METADATA_ONLY, ApiRequest, Connection
-from fluence_extender.cluster.decode.objects import Metadata, readable
+from fluence_extender.cluster.decode.objects import readable
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.decode.resource_quota import decode_charge
 from fluence_extender.cluster.errors import Conflict, Gone, Invalid, NoAnswer, Unforeseeable
@@ -25,7 +25,6 @@ from fluence_extender.cluster.port import BINDS_FOR, Json
 from fluence_extender.cluster.reads import try_pod
 from fluence_extender.cluster.resumables import RESUMABLES
 from fluence_extender.kinds.pod_sets import BadManifest
-from fluence_extender.model.names import GATED_JOBS, GATED_JOBS_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job, Resumable
 
@@ -41,16 +40,11 @@ class _Job(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-class _List(msgspec.Struct):
-    metadata: Metadata
-
-
 class ApiJobs:
-    """The Jobs' part of `port.Cluster` on an API server; ``namespace`` has the list of gated Jobs."""
+    """The Jobs' part of `port.Cluster` on an API server."""
 
-    def __init__(self, connection: Connection, namespace: str) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._gated_jobs = f"/api/v1/namespaces/{namespace}/serviceaccounts/{GATED_JOBS}"
 
     async def foresee(self, job: Resumable) -> tuple[Pod, ...]:
         """See `Cluster.foresee`. One GET of the workload and for each shape one POST of a pod with dryRun."""
@@ -90,7 +84,7 @@ class ApiJobs:
                 raise Conflict(f"{attempt}: pods from before it was suspended still exist", 409) from error
             raise
 
-    async def hold_job(self, job: Resumable, queued_since: tuple[float, int] | None = None) -> None:
+    async def hold_job(self, job: Resumable, queued_since: tuple[float, int]) -> None:
         """See `Cluster.hold_job`. One PATCH; if it is refused or no answer comes, the workload is read back."""
         await self._patch(
             job,
@@ -109,20 +103,6 @@ class ApiJobs:
         body = note_patch(job, met)
         await self._connection.call(
             ApiRequest("PATCH", path, attempt, None, body, MERGE_PATCH, METADATA_ONLY)
-        )
-
-    async def gated_jobs(self) -> Mapping[str, str]:
-        """See `Cluster.gated_jobs`. One GET."""
-        raw = await self._connection.call(ApiRequest("GET", self._gated_jobs, f"read {self._gated_jobs}"))
-        listed = (msgspec.json.decode(raw, type=_List).metadata.annotations or {}).get(GATED_JOBS_ANNOTATION)
-        return msgspec.json.decode(listed, type=dict[str, str]) if listed else {}
-
-    async def gate_jobs(self, reasons: Mapping[str, str]) -> None:
-        """See `Cluster.gate_jobs`. One PATCH, which replaces the list and nothing else of its object."""
-        attempt = f"write {self._gated_jobs}"
-        body = gated_jobs_patch(reasons)
-        await self._connection.call(
-            ApiRequest("PATCH", self._gated_jobs, attempt, None, body, MERGE_PATCH, METADATA_ONLY)
         )
 
     async def _patch(

@@ -275,7 +275,7 @@ class Objects(Protocol):
 
 
 BINDS_FOR = 30.0
-"""Seconds from the resumption of a Job in which the API server binds its new pods, if they may be bound at birth.
+"""Seconds from the resumption of a Job in which the API server binds its new pods by the Job's plan.
 
 The Job controller needs a moment to create them. An older plan may be wrong, because a node may have changed while no
 replica watched it.
@@ -310,21 +310,8 @@ class Cluster(Protocol):
         """
         ...
 
-    async def count(self, pod: Pod, counted: bool) -> str:
-        """Have the pod's Job count how the pod ends, or not: then a pod that is evicted isn't a failed one.
-
-        Return the pod's version afterwards. A pod that this hasn't kept from being counted isn't counted again, since
-        its Job may have counted it. Raise `Conflict` where a pod that isn't to be counted has changed since it was
-        observed, because it may have ended; `Invalid` where a pod is being deleted and can't be counted again; or
-        `Gone`.
-        """
-        ...
-
-    async def evict(self, pod: Pod, reason: str, version: str = "") -> None:
-        """Evict the pod through the Eviction API, if it still has this ``version`` where one is given.
-
-        Raise `Disrupted` where a disruption budget forbids it, and `Conflict` where the pod has another version.
-        """
+    async def evict(self, pod: Pod, reason: str) -> None:
+        """Evict the pod through the Eviction API. Raise `Disrupted` where a disruption budget forbids it."""
         ...
 
     async def eviction_block(self, pods: Sequence[Pod]) -> EvictionBlock | None:
@@ -378,10 +365,10 @@ class Cluster(Protocol):
         """Return the first pod of each shape that the workload's controller would create; none is created.
 
         That is one pod for a Job, and otherwise one for each of `Resumable.groups`. The pod has passed admission as a
-        pod of a Job that names no nodes: it has its priority, its defaults, injected containers and the gate, and no
-        node. Other pods of its shape differ from it only in uid and name, and if the Job is Indexed, in their index
-        (label and annotation `COMPLETION_INDEX`). ``created`` is when the workload was created, so that each call
-        gives the same turn.
+        pod of a Job that names no nodes: it has its priority, its defaults and injected containers, is direct or has
+        the gate, and has no node. Other pods of its shape differ from it only in uid and name, and if the Job is
+        Indexed, in their index (label and annotation `COMPLETION_INDEX`). ``created`` is when the workload was created,
+        so that each call gives the same turn.
 
         Raise `Gone` if the workload, or the one of that uid, doesn't exist any more; `Conflict` if its spec has
         changed since it was observed; `Denied` or `Invalid` with the API server's message if it would refuse the
@@ -395,33 +382,25 @@ class Cluster(Protocol):
     ) -> None:
         """Resume a workload that is held for placement, so that its controller creates its pods.
 
-        ``nodes`` are the nodes of a Job's pods by completion index, "" for an index whose pod waits at the gate.
-        ``placed_with`` is the text of the pods' `Promise`. Without any nodes all pods wait at the gate. With ``bound``
-        the pods that are created soon are bound at birth; all others are confined to their nodes. Raise `Gone`;
+        ``nodes`` are the nodes of a Job's pods by completion index, "" for an index without one. ``placed_with`` is the
+        text of the pods' `Promise`. With ``bound`` the API server binds the pods that are created within `BINDS_FOR`
+        seconds; it creates all others without a node. Raise `Gone`; `NoAnswer` if it may have been done all the same;
         `Conflict` if the Job has changed since it was observed, or pods from before it was held still exist; and
         `Invalid` if the API server refuses the change.
         """
         ...
 
-    async def hold_job(self, job: Resumable, queued_since: tuple[float, int] | None = None) -> None:
+    async def hold_job(self, job: Resumable, queued_since: tuple[float, int]) -> None:
         """Suspend a workload, held for placement. Its pods are deleted, and don't count as failed.
 
-        ``queued_since`` is recorded as the place in line that it keeps, None to record nothing. A Job's template keeps
-        its nodes, because that of a running Job can't be changed; `resume` replaces them. Raise `Conflict` if the
-        workload has changed since it was observed, or `Gone`.
+        ``queued_since`` is recorded as the place in line that it keeps. A Job's template keeps its nodes, because that
+        of a running Job can't be changed; `resume` replaces them. Raise `Conflict` if the workload has changed since it
+        was observed, or `Gone`.
         """
         ...
 
     async def note_job(self, job: Resumable, met: Collection[str]) -> None:
         """Record on a workload its dependencies that were ``met``. Raise `Gone` if it doesn't exist any more."""
-        ...
-
-    async def gated_jobs(self) -> Mapping[str, str]:
-        """Return the gated Jobs: the reason for each, by uid."""
-        ...
-
-    async def gate_jobs(self, reasons: Mapping[str, str]) -> None:
-        """Make exactly these the gated Jobs. ``reasons`` has the reason for each, by uid."""
         ...
 
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:

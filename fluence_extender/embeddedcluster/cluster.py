@@ -19,7 +19,6 @@ from fluence_extender.cluster.errors import (
     Conflict,
     Disrupted,
     Gone,
-    Invalid,
     Unforeseeable,
 )
 from fluence_extender.cluster.port import (
@@ -47,10 +46,9 @@ from fluence_extender.model.devices import DeviceClass, ResourceSlice
 from fluence_extender.model.names import (
     KEEPING,
     MET_ANNOTATION,
-    UNCOUNTED_ANNOTATION,
 )
 from fluence_extender.model.node import Node
-from fluence_extender.model.pod import NodeTerm, Pod
+from fluence_extender.model.pod import Pod
 from fluence_extender.model.queue import (
     Namespace,
     NodeReservation,
@@ -105,10 +103,9 @@ class EmbeddedCluster:
     ``protected`` are the uids of pods that a disruption budget protects from eviction. ``events`` are the Events
     recorded so far, ``reports`` the last report of each native PodGroup by namespace and name, and ``waiting`` the last
     message of each gated pod by uid. ``first_pods`` are the first pods of each shape that controllers would create, by
-    the uid of the workload; ``gated`` are the Jobs whose new pods are gated, and why, and ``bound_until`` is until when
-    the new pods of a Job are bound by their creation, on the clock of the event loop. ``unserved`` are the kinds that
-    it doesn't serve; `relist` tells a change. ``objects`` are what admission consults, and ``budgets`` the
-    PodDisruptionBudgets that simulations know, None if they aren't known.
+    the uid of the workload; ``bound_until`` is until when the new pods of a Job are bound by their creation, on the
+    clock of the event loop. ``unserved`` are the kinds that it doesn't serve; `relist` tells a change. ``objects`` are
+    what admission consults, and ``budgets`` the PodDisruptionBudgets that simulations know, None if they aren't known.
     """
 
     def __init__(self, *objects: Watched) -> None:
@@ -117,7 +114,6 @@ class EmbeddedCluster:
         self.waiting: dict[str, str] = {}
         self.protected: set[str] = set()
         self.first_pods: dict[str, tuple[Pod, ...]] = {}
-        self.gated: dict[str, str] = {}
         self.bound_until: dict[str, float] = {}
         self.kept = KeptObjects()
         self.objects = AdmissionObjects()
@@ -270,25 +266,9 @@ class EmbeddedCluster:
         merged = {**now.annotations, **annotations}
         self._update(now, lambda p: replace(p, node=node, nominated="", annotations=merged))
 
-    async def count(self, pod: Pod, counted: bool) -> str:
-        """See `Cluster.count`."""
-        now = await self._accept("count", pod)
-        if counted and UNCOUNTED_ANNOTATION not in now.annotations:
-            return now.resource_version
-        if counted and now.deleting:
-            raise Invalid(f"pod {pod.key} is being deleted: it can't be counted again", 422)
-        if not counted and now.resource_version != pod.resource_version:
-            raise Conflict(f"pod {pod.key} has changed", 409)
-        notes = {key: text for key, text in now.annotations.items() if key != UNCOUNTED_ANNOTATION}
-        noted = notes if counted else {**notes, UNCOUNTED_ANNOTATION: "true"}
-        self._update(now, lambda p: replace(p, annotations=noted))
-        return self.pod(now).resource_version
-
-    async def evict(self, pod: Pod, reason: str, version: str = "") -> None:
+    async def evict(self, pod: Pod, reason: str) -> None:
         """See `Cluster.evict`."""
         now = await self._accept("evict", pod)
-        if version and now.resource_version != version:
-            raise Conflict(f"pod {pod.key} has changed", 409)
         if now.uid in self.protected:
             raise Disrupted(f"pod {pod.key}: its disruption budget allows no eviction now", 429)
         self.delete(now)
@@ -374,13 +354,13 @@ class EmbeddedCluster:
         """Return whether new pods of the Job are bound to their nodes by their creation."""
         return now < self.bound_until.get(uid, now)
 
-    async def hold_job(self, job: Resumable, queued_since: tuple[float, int] | None = None) -> None:
+    async def hold_job(self, job: Resumable, queued_since: tuple[float, int]) -> None:
         """See `Cluster.hold_job`."""
         await self._begin("hold_job", f"{job.namespace}/{job.name}")
         now = self.job(job)
         if not now.held_for_placement:
             self._demand_unchanged(job, now)
-            since = now.queued_since if queued_since is None else (queued_since[0], SENT_BACK)
+            since = queued_since[0], SENT_BACK
             self.put(replace(now, suspended=True, held_for_placement=True, queued_since=since))
 
     async def note_job(self, job: Resumable, met: Collection[str]) -> None:
@@ -388,15 +368,6 @@ class EmbeddedCluster:
         await self._begin("note_job", f"{job.namespace}/{job.name}")
         now = self.job(job)
         self.put(replace(now, submission=replace(now.submission, met=frozenset(met))))
-
-    async def gated_jobs(self) -> Mapping[str, str]:
-        """See `Cluster.gated_jobs`."""
-        return dict(self.gated)
-
-    async def gate_jobs(self, reasons: Mapping[str, str]) -> None:
-        """See `Cluster.gate_jobs`."""
-        await self._begin("gate_jobs", "")
-        self.gated = dict(reasons)
 
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
         """See `Cluster.event`."""
@@ -435,17 +406,6 @@ class EmbeddedCluster:
         changed = change(now)
         if changed != now:
             self.put(changed)
-
-
-def _tightens(terms: tuple[NodeTerm, ...], before: tuple[NodeTerm, ...] | None) -> bool:
-    """Return whether each term keeps its old requirements; any terms will do where there were none."""
-    return before is None or (
-        len(terms) == len(before)
-        and all(
-            set(old.expressions) <= set(new.expressions) and set(old.fields) <= set(new.fields)
-            for new, old in zip(terms, before, strict=True)
-        )
-    )
 
 
 def _key(one: Watched) -> Key:

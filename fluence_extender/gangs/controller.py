@@ -243,8 +243,7 @@ class Controller:
         if self.queue.settings.is_kueues(job):
             self._births.job_gone(job)
             return
-        for pod in self._births.job_seen(job):
-            self._put_own(self._births.recorded(pod))
+        self._births.job_seen(job)
 
     def _drop(self, observed: object) -> None:
         self.revision += 1
@@ -288,7 +287,7 @@ class Controller:
             self._take_pod(self.devices.pod(pod))
             self._take_again(self.devices.stale())
         elif not 0 < pod.revision <= self._looked:
-            self._put_own(self._births.recorded(pod))
+            self._put_own(self.lifecycle.admission.believed(pod))
 
     def _take_pod(self, pod: Pod) -> None:
         """Take in a pod with what it claims."""
@@ -297,7 +296,6 @@ class Controller:
             return
         old = self._pods.get(pod.uid)
         self._pods[pod.uid] = pod
-        self._births.repelling.put(pod)
         self.queue.pod_changed(pod)
         self.revision += old is None or _use(old) != _use(pod)
         self.registry.put_foreign_pod(pod)
@@ -319,7 +317,6 @@ class Controller:
                 self.devices.drop_pod(taken_over.uid)
                 self.queue.pod_gone(taken_over.uid)
         self._pods[pod.uid] = pod
-        self._births.repelling.put(pod)
         member = self.registry.put_pod(pod)
         self.queue.pod_changed(pod)
         if self.started:
@@ -350,7 +347,6 @@ class Controller:
 
     def _forget_pod(self, pod: Pod) -> None:
         self._pods.pop(pod.uid, None)
-        self._births.repelling.drop(pod.uid)
         self.devices.drop_pod(pod.uid)
         self.queue.pod_gone(pod.uid)
         if not pod.ours:
@@ -375,9 +371,9 @@ class Controller:
         our pods that were steered and aren't bound yet. All other pods are planned anew.
         """
         self.revision += 1
-        # The pods may have been listed before the queues and Jobs that decide which records count.
+        # The pods may have been listed before the queues that decide which records count.
         own = [pod for pod in self._pods.values() if pod.ours and not pod.foreseen]
-        for before, pod in zip(own, map(self._births.recorded, own), strict=True):
+        for before, pod in zip(own, map(self.lifecycle.admission.believed, own), strict=True):
             if pod != before:
                 self._pods[pod.uid] = pod
                 self.registry.put_pod(pod)
@@ -416,7 +412,6 @@ class Controller:
         self.registry.catch_up()
         self.lifecycle.admission.shares.take_over()
         self._births.lead()
-        self.lifecycle.requeues.lead()
         self._foresee(whole=True)
         self.lifecycle.lead()
         if self._accounts is not None:
@@ -478,8 +473,7 @@ class Controller:
             return []
         now = self._clock()
         ended = self._endings.due(self.queue.settings.queues, now)
-        counted = self.lifecycle.requeues.due()
-        actions = [*counted, *self.lifecycle.step(), *ended, *self._queue_reports.due(now)]
+        actions = [*self.lifecycle.step(), *ended, *self._queue_reports.due(now)]
         if self._accounts is not None:
             self._accounts.state()
         return actions

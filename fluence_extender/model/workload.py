@@ -152,18 +152,15 @@ class Job(ResumableObject):
     ``completions`` is None if the Job doesn't set it. ``failed_indexes`` counts the indexes that have failed for
     good; no more pods are created for them. ``labels`` are the labels, with their values, by which flux-k8s reads a
     gang and its size from a Job. ``stated_size`` is the text of a group-size on the Job itself, "" without one.
-    ``submits_ray_job`` is true where KubeRay created the Job to submit a RayJob. ``counts_evictions`` is true
-    where its podFailurePolicy says that evicted pods count as failed, whatever the service does about it. ``fragile``
-    is true where the Job fails with the next pod that fails.
+    ``submits_ray_job`` is true where KubeRay created the Job to submit a RayJob.
     ``unsatisfiable`` is the reason for which the Job's condition says that its pods can't be placed, "" where it
     doesn't. ``remark`` says that its annotation ``duration`` can't be read, "" where it can. No size depends on these
-    four, so they aren't compared.
+    two, so they aren't compared.
 
     The fields by which a Job is placed before its pods exist aren't compared, either. ``outcome`` is how it has ended,
     None before.
     ``kueue`` is true where Kueue's label is on it; where the cluster serves Kueue's queues, Kueue resumes it.
-    ``succeeded`` counts its pods that have succeeded. ``placeable`` is true where admission lets its pods be created
-    with their nodes.
+    ``succeeded`` counts its pods that have succeeded.
     """
 
     api_version: ClassVar[str] = "batch/v1"
@@ -176,14 +173,11 @@ class Job(ResumableObject):
     labels: tuple[tuple[str, str], ...] = ()
     stated_size: str = ""
     submits_ray_job: bool = False
-    counts_evictions: bool = field(default=False, compare=False)
-    fragile: bool = field(default=False, compare=False)
     unsatisfiable: str = field(default="", compare=False)
     remark: str = field(default="", compare=False)
     outcome: Ending | None = field(default=None, compare=False)
     succeeded: int = field(default=0, compare=False)
     kueue: bool = field(default=False, compare=False)
-    placeable: bool = field(default=True, compare=False)
 
     @property
     def all_at_once(self) -> bool:

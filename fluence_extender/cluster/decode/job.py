@@ -30,7 +30,6 @@ from fluence_extender.model.names import (
     NEVER_SUSPEND,
     NODES_ANNOTATION,
     PLACED_ANNOTATION,
-    PLACED_LABEL,
     QUEUE_LABEL,
     QUEUED_SINCE_ANNOTATION,
     SCHEDULER_NAME,
@@ -41,7 +40,7 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.pod_keys import remarks
 from fluence_extender.model.submission import NOTHING_SAID, Submission
-from fluence_extender.model.workload import BACKOFF_LIMIT, SENT_BACK, Job
+from fluence_extender.model.workload import SENT_BACK, Job
 
 ORIGIN_LABEL = "ray.io/originated-from-crd"
 JOB_SET = ("jobset.x-k8s.io", "JobSet")
@@ -54,25 +53,8 @@ Indexes = tuple[int, int]
 
 _TIME = "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
-IGNORE = "Ignore"
-"""The action of a podFailurePolicy by which failed pods don't count."""
-
 ENDING = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 """The conditions of a Job that has ended, and those of a Job that ends once its pods are gone."""
-
-
-class _PodCondition(msgspec.Struct):
-    type: str = ""
-    status: str = "True"
-
-
-class _FailureRule(msgspec.Struct, rename="camel"):
-    action: str = ""
-    on_pod_conditions: list[_PodCondition] | None = None
-
-
-class _FailurePolicy(msgspec.Struct):
-    rules: list[_FailureRule] | None = None
 
 
 class JobSpec(msgspec.Struct, rename="camel"):
@@ -82,9 +64,6 @@ class JobSpec(msgspec.Struct, rename="camel"):
     completions: Int64 | None = None
     completion_mode: str | None = None
     active_deadline_seconds: Int64 | None = None
-    backoff_limit: Int64 | None = None
-    backoff_limit_per_index: Int64 | None = None
-    pod_failure_policy: _FailurePolicy | None = None
 
     @property
     def width(self) -> int:
@@ -106,7 +85,6 @@ class _Annotations(msgspec.Struct):
 
 class _Labels(msgspec.Struct):
     queue: str = msgspec.field(name=QUEUE_LABEL, default="")
-    placed: str | None = msgspec.field(name=PLACED_LABEL, default=None)
     kueue: str | None = msgspec.field(name=KUEUE_QUEUE_LABEL, default=None)
 
 
@@ -163,11 +141,6 @@ class _FullSpec(JobSpec):
         meta = self.template.metadata if self.template else None
         return (meta.labels if meta else None) or _Labels()
 
-    @property
-    def placeable(self) -> bool:
-        """Whether admission lets the pods be created with their nodes."""
-        return self.labels.placed is not None
-
 
 class _JobStatus(Conditions, rename="camel"):
     start_time: Time | None = None
@@ -201,8 +174,6 @@ def decode_job(raw: bytes) -> Job:
         submits_ray_job=labels.get(ORIGIN_LABEL) == "RayJob",
         duration=stated_duration(annotations, labels, deadline),
         ends=deadline_over(status.start_time, deadline),
-        counts_evictions=bool(problem) or _counts_evictions(spec),
-        fragile=bool(problem) or _is_fragile(spec, status.failed or 0),
         remark=_remark(annotations),
         unsatisfiable=_unsatisfiable(status.conditions or ()),
         ours=spec.ours,
@@ -222,7 +193,6 @@ def decode_job(raw: bytes) -> Job:
         kueue=KUEUE_QUEUE_LABEL in labels,
         created=meta.created,
         suspendable=not problem and _suspendable(meta, spec),
-        placeable=spec.placeable,
         queued_since=queued_since(meta),
         priority_classes=spec.template.priority_classes if spec.template else (),
         problem=problem,
@@ -253,11 +223,12 @@ def held_for_placement(meta: Metadata, suspended: bool) -> bool:
 def _suspendable(meta: Metadata, spec: _FullSpec) -> bool:
     """Return whether its suspension is its user's and the service's alone, and its user hasn't forbidden it.
 
-    A JobSet resumes its Jobs. The policy that keeps it from that has labelled their templates.
+    A JobSet resumes its Jobs. A policy keeps it from that, and has suspended the Jobs that wait or have a plan.
     """
+    held = held_for_placement(meta, bool(spec.suspend)) or bool(spec.noted.nodes)
     return (
         suspension_is_ours(meta, LEAVES_SUSPENSION)
-        and (spec.placeable or not controller_of(meta, *JOB_SET))
+        and (held or not controller_of(meta, *JOB_SET))
         and spec.managed_by in (None, JOB_CONTROLLER)
         and spec.labels.kueue is None
     )
@@ -318,29 +289,3 @@ def merged(ranges: Iterable[Indexes]) -> tuple[Indexes, ...]:
         else:
             found.append((first, last))
     return tuple(found)
-
-
-def _counts_evictions(spec: _FullSpec) -> bool:
-    """Return whether an evicted pod counts as failed whatever the service does about it.
-
-    A Job that another controller runs (``managedBy``) is judged like one of the Job controller.
-    """
-    rules = (spec.pod_failure_policy and spec.pod_failure_policy.rules) or ()
-    # The first rule that covers disruptions applies.
-    covering = (rule.action for rule in rules if any(map(_is_disruption, rule.on_pod_conditions or ())))
-    return next(covering, IGNORE) != IGNORE
-
-
-def _is_fragile(spec: JobSpec, failed: int) -> bool:
-    """Return whether the Job may fail with the next pod that fails.
-
-    Where each index has a limit of its own, the result is as if all failures had hit one index.
-    """
-    limit = BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit
-    if spec.backoff_limit_per_index is not None:
-        limit = min(limit, spec.backoff_limit_per_index)
-    return limit <= failed
-
-
-def _is_disruption(condition: _PodCondition) -> bool:
-    return condition.type == "DisruptionTarget" and condition.status == "True"

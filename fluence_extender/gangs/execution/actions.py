@@ -80,13 +80,6 @@ class Evict:
 
 
 @dataclass(frozen=True, slots=True)
-class CountAgain:
-    """Have its Job count again how a pod ends, after an eviction that was begun and given up."""
-
-    pod: Pod
-
-
-@dataclass(frozen=True, slots=True)
 class ReportPod:
     """Write into a gated pod's condition why it waits.
 
@@ -167,10 +160,10 @@ class Foresee:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Resume the workload, and give its pods the ``nodes`` of their indexes, "" for those that wait at the gate.
+    """Resume the workload, with a plan: ``nodes`` are those of its pods by index, "" where there is none.
 
-    Without any nodes all its pods wait at the gate. ``placed_with`` is the text of the pods' `Promise`, and ``uids``
-    are those of the foreseen pods. ``bound``: pods that are created soon are bound at birth.
+    ``placed_with`` is the text of the pods' `Promise`, and ``uids`` are those of the foreseen pods. ``bound``: pods
+    that are created soon are bound by their creation.
     """
 
     job: Resumable
@@ -178,14 +171,6 @@ class Resume:
     placed_with: str = ""
     uids: tuple[str, ...] = ()
     bound: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class HoldJob:
-    """Suspend the Job again until its pods have places; ``reason`` is for users."""
-
-    job: Job
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,13 +190,6 @@ class Requeue:
     again: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class GateJobs:
-    """Record the gated Jobs: ``reasons`` has for each uid why its new pods wait at the gate in spite of a plan."""
-
-    reasons: Mapping[str, str]
-
-
 Report = ReportPod | ReportGroup | ReportMembers | ReportJob | ReportQueue | ReportReservation
 """The actions that write what users read of an object."""
 
@@ -223,13 +201,10 @@ Action = (
     | AskBudgets
     | RecordEvent
     | Evict
-    | CountAgain
     | Report
     | Foresee
     | Resume
-    | HoldJob
     | Requeue
-    | GateJobs
     | NoteJob
     | KeepNode
 )

@@ -102,15 +102,8 @@ class Driver:
         self.wake()
 
     async def _foresee(self) -> None:
-        """Find out which Jobs are gated, and the shape of planned pods that don't exist yet.
-
-        So their places are held from the start.
-        """
+        """Find out the shape of planned pods that don't exist yet, so that their places are held from the start."""
         births = self._controller.lifecycle.births
-        try:
-            births.gated_before(await self._cluster.gated_jobs())
-        except ClusterError as error:
-            log.warning("gated Jobs can't be read", error=str(error))
 
         async def ask(job: Resumable) -> None:
             try:

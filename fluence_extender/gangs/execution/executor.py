@@ -16,7 +16,6 @@ import structlog
 
 from fluence_extender.cluster.errors import (
     ClusterError,
-    Conflict,
     Denied,
     Disrupted,
     Gone,
@@ -28,11 +27,8 @@ from fluence_extender.gangs.execution.actions import (
     AskBudgets,
     Bind,
     Clear,
-    CountAgain,
     Evict,
     Foresee,
-    GateJobs,
-    HoldJob,
     KeepNode,
     NominateWaiting,
     NoteJob,
@@ -68,9 +64,6 @@ EVICTIONS_AT_ONCE = 12
 
 REPORTS_AT_ONCE = 4
 """Events and status reports under way at the same time. Nothing waits for them, and a new leader has thousands."""
-
-CHANGED = 0.25
-"""Seconds in which the watch shows a change of a pod by which its eviction has failed."""
 
 BIND_AGAIN = 5.0
 """Seconds before a direct pod is bound again whose Binding was refused. Until then its place may be changed."""
@@ -127,13 +120,11 @@ class Executor:
                 case AskBudgets(preemptor):
                     turn = self._writes.taken(preemptor.namespace)
                     self._spawn("", self._ask_budgets(action), (), turn)
-                case CountAgain(pod):
-                    self._spawn(pod.uid, self._count(pod), (), self._turn(pod))
                 case Evict(pod):
                     # Without its size: others than the victim's namespace wait for the room.
                     turn = self._evictions.taken(pod.namespace)
                     self._spawn(pod.uid, self._evict(action), (), turn)
-                case Foresee() | Resume() | HoldJob() | Requeue() | GateJobs() | NoteJob():
+                case Foresee() | Resume() | Requeue() | NoteJob():
                     subject, work = self._jobs.subject(action), self._jobs.carry_out(action)
                     self._spawn(subject, work, (), self._jobs.turn(action))
                 case KeepNode(node, keys):
@@ -288,10 +279,7 @@ class Executor:
     async def _evict(self, evict: Evict) -> None:
         pod = evict.pod
         try:
-            if self._lifecycle.requeues.spares(pod):
-                await self._evict_uncounted(pod, evict.reason)
-            else:
-                await self._fence.write(lambda cluster: cluster.evict(pod, evict.reason))
+            await self._fence.write(lambda cluster: cluster.evict(pod, evict.reason))
             self._lifecycle.note(pod.uid, HistoryKind.EVICTED, evict.reason, evict.with_names)
             self._preemption.eviction_accepted(pod.uid)
             return
@@ -306,47 +294,6 @@ class Executor:
             log.warning("eviction failed", pod=pod.key, error=why)
         if evict.again:
             self._later(EVICT_PAUSE, partial(self._preemption.eviction_failed, why=why), pod.uid)
-
-    async def _evict_uncounted(self, pod: Pod, reason: str) -> None:
-        """Evict a pod that its Job doesn't count, unless a disruption budget forbids it.
-
-        A pod that changes meanwhile may have ended, which its Job has to count. So it is looked at again then.
-        """
-        refused = await self._fence.write(lambda cluster: cluster.eviction_block((pod,)))
-        if refused is not None:
-            raise Disrupted(refused.reason, 429)
-        for last in (False, False, True):
-            found = self._registry.member(pod.uid)
-            if found is None or not found[1].alive:
-                raise Gone(f"pod {pod.key} has ended")
-            if await self._evicted_as_it_is(found[1].pod, reason, last):
-                return
-            await asyncio.sleep(CHANGED)
-
-    async def _evicted_as_it_is(self, pod: Pod, reason: str, last: bool) -> bool:
-        """Evict the pod uncounted; return False if it has changed, and raise `Conflict` if this is the ``last`` try."""
-        try:
-            version = await self._fence.write(lambda cluster: cluster.count(pod, False))
-            await self._fence.write(lambda cluster: cluster.evict(pod, reason, version))
-        except Gone:
-            raise
-        except ClusterError as error:
-            await self._count(pod)
-            if last or not isinstance(error, Conflict):
-                raise
-            return False
-        return True
-
-    async def _count(self, pod: Pod) -> None:
-        """Have its Job count the pod again, which stays; a pod that is being deleted is gone soon."""
-        try:
-            await self._fence.write(lambda cluster: cluster.count(pod, True))
-        except Gone:
-            return
-        except ClusterError as error:
-            if error.status not in FORBIDDEN:
-                log.warning("pod not counted by its Job; trying again", pod=pod.key, error=str(error))
-                self._later(STEER_PAUSE, self._lifecycle.requeues.not_counted, pod.uid)
 
     async def _keep(self, node: Node, keys: Collection[str]) -> None:
         """Write the annotations that keep autoscalers from removing a node. A failure is decided anew."""

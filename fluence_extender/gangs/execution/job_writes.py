@@ -12,15 +12,14 @@ from functools import partial
 
 import structlog
 
-from fluence_extender.cluster.errors import ClusterError, Conflict, Gone, Unforeseeable
+from fluence_extender.cluster.errors import ClusterError, Conflict, Gone, NoAnswer, Unforeseeable
 from fluence_extender.cluster.port import Cluster, Regarding
-from fluence_extender.gangs.execution.actions import Foresee, GateJobs, HoldJob, NoteJob, Requeue, Resume
+from fluence_extender.gangs.execution.actions import Foresee, NoteJob, Requeue, Resume
 from fluence_extender.gangs.execution.fence import Fence
 from fluence_extender.gangs.execution.slots import FairSlots
 from fluence_extender.gangs.lifecycle.lifecycle import Lifecycle
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.model.gang import HistoryKind
-from fluence_extender.model.names import GATED_JOBS
 from fluence_extender.model.wording import WithNames
 from fluence_extender.model.workload import Resumable
 
@@ -41,13 +40,10 @@ REFUSED = (403, 422)
 REQUEUED = "Requeued"
 """The reason of the Event of a Job that was sent back in line."""
 
-PLAN_DROPPED = "PlanDropped"
-"""The reason of the Event of a Job that was suspended again because its plan can't be kept."""
-
 LONGEST_EVENT = 1000
 """The most characters of an Event's message; the API server accepts 1,024."""
 
-JobAction = Foresee | Resume | HoldJob | Requeue | GateJobs | NoteJob
+JobAction = Foresee | Resume | Requeue | NoteJob
 Later = Callable[[float, Callable[[str], None], str], None]
 
 
@@ -70,14 +66,13 @@ class JobWrites:
 
     def subject(self, action: JobAction) -> str:
         """Return a key for the object that the action writes to. Writes to one object are made in order."""
-        jobs = _jobs(action)
-        return jobs[0].uid if jobs else GATED_JOBS
+        return _jobs(action)[0].uid
 
     def turn(self, action: JobAction) -> AbstractAsyncContextManager[None]:
-        """Return the turn of an action; the gated Jobs are recorded in a namespace of ours."""
+        """Return the turn of an action."""
         jobs = _jobs(action)
-        namespace, size = jobs[0].namespace if jobs else "", sum(job.size for job in jobs)
-        return (self._foreseeing if isinstance(action, Foresee) else self._writes).taken(namespace, size)
+        slots = self._foreseeing if isinstance(action, Foresee) else self._writes
+        return slots.taken(jobs[0].namespace, sum(job.size for job in jobs))
 
     async def carry_out(self, action: JobAction) -> None:
         """Make the write, and report its outcome."""
@@ -86,12 +81,8 @@ class JobWrites:
                 await self._foresee(job)
             case Resume():
                 await self._resume(action)
-            case HoldJob():
-                await self._hold(action)
             case Requeue():
                 await self._requeue(action)
-            case GateJobs():
-                await self._gate(action)
             case NoteJob():
                 await self._note_job(action)
 
@@ -115,7 +106,7 @@ class JobWrites:
     async def _resume(self, action: Resume) -> None:
         job = action.job
         if action.uids and not self._still_planned(action):
-            self._births.write_failed(job.uid)
+            self._lifecycle.not_resumed(job.uid)
             return
         try:
             await self._fence.write(
@@ -125,7 +116,8 @@ class JobWrites:
             return
         except ClusterError as error:
             log.warning("workload not resumed; trying again", job=_named(job), error=str(error))
-            self._later(_patience(error), self._births.write_failed, job.uid)
+            failed = partial(self._lifecycle.not_resumed, unclear=isinstance(error, NoAnswer))
+            self._later(_patience(error), failed, job.uid)
             return
         for uid in action.uids:
             self._lifecycle.steered(uid)
@@ -138,18 +130,6 @@ class JobWrites:
             return all(places.get(uid) is not None for uid in action.uids)
         wanted = {f"{action.job.uid}/{index}": node for index, node in enumerate(action.nodes) if node}
         return wanted == {uid: place.node for uid, place in places.items() if place is not None}
-
-    async def _hold(self, action: HoldJob) -> None:
-        job = action.job
-        try:
-            await self._fence.write(lambda cluster: cluster.hold_job(job))
-        except Gone:
-            return
-        except ClusterError as error:
-            log.warning("Job not suspended again; trying again", job=_named(job), error=str(error))
-            self._later(_patience(error), self._births.write_failed, job.uid)
-            return
-        await self._tell(job, PLAN_DROPPED, f"suspended again: {action.reason}")
 
     async def _requeue(self, action: Requeue) -> None:
         """Suspend the workloads of a gang, where the disruption budgets allow it for all its pods at this moment."""
@@ -208,19 +188,10 @@ class JobWrites:
             reports = self._lifecycle.job_reports
             self._later(_patience(error), lambda _: reports.not_noted(job), job.uid)
 
-    async def _gate(self, action: GateJobs) -> None:
-        try:
-            await self._fence.write(lambda cluster: cluster.gate_jobs(action.reasons))
-        except ClusterError as error:
-            log.warning("gated Jobs not written; trying again", error=str(error))
-            self._later(AGAIN, self._births.gating_failed, "")
-
 
 def _jobs(action: JobAction) -> tuple[Resumable, ...]:
     """Return the workloads to which an action writes, all of one namespace."""
     match action:
-        case GateJobs():
-            return ()
         case Requeue(_, jobs):
             return jobs
         case _:

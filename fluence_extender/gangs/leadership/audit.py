@@ -125,7 +125,9 @@ class Auditor:
         self._clearing = {}
         for gang, member in self._controller.registry.members():
             pod = member.pod
-            if not pod.nominated or not member.pending or member.assignment is not None or member.binding:
+            if not pod.nominated or pod.foreseen or not member.pending:
+                continue
+            if member.assignment is not None or member.binding:
                 continue
             if gang.key in self._controller.registry.dirty or member.held_node == pod.nominated:
                 continue

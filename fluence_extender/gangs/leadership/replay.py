@@ -155,6 +155,6 @@ def resume(ledger: Ledger, find: Callable[[str], Node | None], gang: Gang, membe
     if assignment is None:
         return False
     event = MemberEvent.PLAN if _is_withheld(pod) else MemberEvent.RESUME
-    move(gang, member, event, assignment, nomination_seen=bool(pod.nominated))
+    move(gang, member, event, assignment, nomination_seen=bool(pod.nominated) and not pod.foreseen)
     gang.state = GangState.COMMITTED
     return True

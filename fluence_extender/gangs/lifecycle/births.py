@@ -1,39 +1,49 @@
-"""Jobs whose pods get their nodes when they are created.
+"""Workloads that are placed before their pods exist.
 
-Admission suspends such a Job when it is created. The service foresees its pods and places them as a gang. Then one
-patch resumes the Job and writes the nodes into its pod template. Admission confines each new pod to the node of its
-index. If the pods can't be placed this way, the Job is resumed without a plan, and they wait at the gate.
+Admission suspends such a workload when it is created. The service foresees its pods and places them as a gang. Then one
+patch resumes the workload. For a Job whose pods can be told apart by their indexes, the patch writes a plan into the
+pod template: the node of each index. The API server binds the pods that are created within `BINDS_FOR` seconds of the
+plan to these nodes. So the place of a foreseen pod isn't changed meanwhile: its Binding may exist, as that of a pod
+that the service binds itself.
 
-Some workloads can't have their pods pinned: Jobs that aren't Indexed, that run fewer pods at a time than they have, or
-whose pods are gangs by themselves, and all MPIJobs and RayClusters. In a queue they wait suspended for their turn, too.
-They are resumed without a plan once their gang has places, or once the first pod has one if each pod is a gang. The
-places are held until the pods take them over at the gate, or for the queue's ``admissionTimeout``. Below, "Job"
-includes such workloads.
+A pod without a node takes over the place that is held for it: the place of its index, or without a plan that of any
+foreseen pod of its role. Then it is bound or steered like any other pod. If a place is lost, the member is placed anew
+beside the others of its gang, as in every gang that has begun.
 
-Each real pod takes over the place of a foreseen one. If a place of the plan is lost, the Job is *gated*: an object
-tells the policy to give its new pods the gate, and they are placed anew.
+Places are held for pods that don't exist. So they are given back if the pods aren't created in time: a pod that comes
+later waits in line. Only a gang that has had all its nodes keeps the places of a plan: each index that isn't done has
+one pod, real or foreseen.
 
-Invariants: only the leader foresees pods. Between the resume and the end of a Job, each index that isn't done has one
-pod, real or foreseen, and so keeps its share of a node, unless the Job is gated. A template can't be changed while the
-Job has pods, so a plan is changed by suspending the Job again.
+If the pods can't be foreseen, the workload is resumed at once, and its pods wait like any others. Below, "Job" includes
+all such workloads.
+
+Invariant: only the leader foresees pods.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from fluence_extender.gangs.execution.actions import Action, Foresee, GateJobs, HoldJob, Resume
+from fluence_extender.cluster.port import BINDS_FOR
+from fluence_extender.gangs.execution.actions import Action, Foresee, Resume
 from fluence_extender.gangs.lifecycle.foreseen_allowance import MOST_AT_ONCE, Allowance, split
 from fluence_extender.gangs.lifecycle.limits import Limits
-from fluence_extender.gangs.lifecycle.member_states import STEERING, MemberEvent, move, steer_again
+from fluence_extender.gangs.lifecycle.member_states import (
+    BINDING,
+    MOVABLE,
+    STEERING,
+    MemberEvent,
+    end_binding,
+    move,
+    steer_again,
+)
 from fluence_extender.gangs.lifecycle.refused_births import RefusedBirths
 from fluence_extender.gangs.membership.conventions.operators import mpi_job_name
 from fluence_extender.gangs.membership.foreseen import (
     ANY_INDEX,
     JobPods,
-    completion_index,
     job_of,
     role,
     shape,
@@ -41,11 +51,8 @@ from fluence_extender.gangs.membership.foreseen import (
 )
 from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
-from fluence_extender.gangs.membership.repelling import Repelling
 from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.ledger.ledger import Ledger
-from fluence_extender.model.gang import HistoryKind
-from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job, JobSet, MpiJob, Resumable
 
@@ -53,16 +60,16 @@ MOST_UNKNOWN = 256
 """The most waiting workloads that are foreseen before a replica begins to decide: no more get reservations."""
 
 LOOK_EVERY = 0.5
-"""Seconds between two checks whether a resumed Job has lost a place; each check goes through all its pods."""
+"""Seconds between two checks whether the foreseen pods of a resumed Job have lapsed."""
 
 LONGEST_PLAN = 200 * 1024 - 32
-"""The most bytes of a plan's node names. The policy takes 200 KiB, which include the time until which it binds pods."""
+"""The most bytes of a plan's node names. The policy takes 200 KiB, with the time until which it binds pods."""
 
 
 class Births:
     """Foresees the pods of Jobs, and resumes the Jobs once all of them have places.
 
-    ``gated`` holds the reason for each gated Job, by the Job's uid. ``leading`` says whether this replica decides.
+    ``leading`` says whether this replica decides.
     """
 
     def __init__(
@@ -87,11 +94,8 @@ class Births:
         self._open: set[str] = set()
         """The Jobs that may need an action although nothing is observed of them."""
         self._allowance = Allowance(clock)
-        self._written: dict[str, str] | None = {}
         self._paused: set[tuple[str, str]] = set()
         """The JobSets that are suspended, by namespace and name."""
-        self.gated: dict[str, str] = {}
-        self.repelling = Repelling()
         self.leading = False
 
     def jobs(self) -> list[Resumable]:
@@ -100,39 +104,33 @@ class Births:
 
     # Observations.
 
-    def job_seen(self, job: Resumable) -> list[Pod]:
-        """Take in a workload; return its real pods if what its template records for them has changed."""
+    def job_seen(self, job: Resumable) -> None:
+        """Take in a workload."""
         job = self._registry.seal.believed_job(job) if isinstance(job, Job) else job
         known = self._jobs.get(job.uid)
-        kept = job.held_for_placement or job.nodes or (known is not None and self._claims(known, job))
-        if not job.ours or job.finished or not kept:
+        claimed = known is not None and not (known.planned or job.suspended) and bool(known.foreseen)
+        if not job.ours or job.finished or not (job.held_for_placement or job.nodes or claimed):
             if known is not None:
                 self.job_gone(job)
-            return []
+            return
+        now = self._clock()
         if known is None:
             workloads = self._registry.workloads
             pods = self._pods.setdefault((job.namespace, job.uid), {})
-            known = self._jobs[job.uid] = JobPods(job, workloads, pods, born=self._clock())
-            before = None
+            known = self._jobs[job.uid] = JobPods(job, workloads, pods, born=now)
+            resumed, changed = not job.suspended, False
         else:
             before, known.job, known.over = known.job, job, False
+            resumed, changed = before.suspended and not job.suspended, before.suspended != job.suspended
             if before.generation != job.generation and before.suspended and job.suspended:
                 known.shapes, known.asked, known.refused = (), False, ""
         known.paused = (job.namespace, job.job_set) in self._paused
         self._changed.add(job.uid)
-        if before is not None and before.suspended != job.suspended:
-            known.born, known.written, known.leaving = self._clock(), False, ""
-        if not job.nodes or (before is not None and before.nodes == job.nodes):
-            return []
-        return [pod for some in known.pods.values() for pod in some.values()]
-
-    def _claims(self, known: JobPods, job: Resumable) -> frozenset[int]:
-        """Return the claims of a workload that is now ``job``: the pods that were foreseen when it was resumed."""
-        if job.suspended or known.pinned:
-            known.claims = frozenset()
-        elif known.job.suspended:
-            known.claims = frozenset(known.foreseen)
-        return known.claims
+        if changed:
+            known.born, known.written, known.lapsed = now, False, frozenset()
+        if resumed or job.suspended:
+            # A replica that sees the Job for the first time doesn't know how old its plan is.
+            known.binds_until = now + BINDS_FOR if resumed and job.nodes else 0.0
 
     def _placed(self, known: JobPods) -> Iterator[int]:
         """Iterate over the indexes of the workload's foreseen pods that have places."""
@@ -143,7 +141,6 @@ class Births:
 
     def job_gone(self, job: Resumable) -> None:
         """Forget a workload that is gone or finished; the next `changes` removes its foreseen pods."""
-        self.gated.pop(job.uid, None)
         if job.uid in self._jobs:
             self._changed.add(job.uid)
             self._jobs[job.uid].over = True
@@ -171,37 +168,29 @@ class Births:
                 known.paused = paused
                 self._changed.add(uid)
 
-    def recorded(self, pod: Pod) -> Pod:
-        """Return a real pod with the record that the service sealed for it or for its Job, and with no other record."""
-        pod = self._admission.believed(pod)
-        place = completion_index(pod)
-        known = self._job(pod, place[0]) if place is not None else None
-        if place is None or known is None or GATE in pod.gates:
-            return pod
-        node = known.planned_node(place[1])
-        return known.recorded(pod, node) if node and pod.confined_to == (node,) else pod
-
     def arrived(self, pod: Pod) -> Pod | None:
         """Take in a real pod that is new or has changed; return the foreseen pod whose place it takes over, if any."""
         known, index, new = self._appeared(pod)
         if known is None or not new:
             return None
         known.born = self._clock()
-        if not known.pinned and (known.written or known.claims):
+        if known.claims:
             # Any foreseen pod of its role will do, even one that waits; otherwise both would get a place.
             candidates = [*self._placed(known), *known.foreseen]
             index = next((one for one in candidates if role(known.foreseen[one]) == role(pod)), index)
+        known.lapsed -= {index}
         foreseen = known.foreseen.get(index)
         if foreseen is None or pod.finished or not self._registry.take_over(foreseen.uid, pod):
             return None
         del known.foreseen[index]
-        known.claims -= {index}
         self._allowance.count(known.job.namespace, -1)
         known.counted -= 1
         found = self._registry.member(pod.uid)
         self._ledger.rename(foreseen.uid, pod, found[0].key if found is not None else None)
-        if found is not None and GATE in pod.gates and found[1].assignment is not None:
-            # It was created without its node although there was a plan, so it has to be steered like any gated pod.
+        if found is not None and pod.withheld and found[1].assignment is not None:
+            # It was created without its node, so it has to be bound or steered like any other pod.
+            if found[1].binding:
+                end_binding(*found, MemberEvent.BIND_FAILED)
             steer_again(*found, MemberEvent.STEER_FAILED)
         return foreseen
 
@@ -268,27 +257,24 @@ class Births:
             known.refused = why
             self._changed.add(uid)
 
-    def write_failed(self, uid: str) -> None:
-        """Record that the patch which resumes or suspends the Job has failed, so that it is decided anew."""
+    def write_failed(self, uid: str) -> list[str]:
+        """Record that the patch which resumes the Job has failed, so that it is decided anew.
+
+        Return its foreseen pods that are bound if the patch takes effect.
+        """
         known = self._jobs.get(uid)
         if known is None:
-            return
+            return []
         known.written = False
         self._changed.add(uid)
-        for pod in known.foreseen.values():
-            found = self._registry.member(pod.uid)
-            if found is not None and found[1].state is STEERING:
-                steer_again(*found, MemberEvent.STEER_FAILED)
-                self._registry.dirty.add(found[0].key)
-
-    def gating_failed(self, _: str) -> None:
-        """Have the gated Jobs written again."""
-        self._written = None
-
-    def gated_before(self, reasons: Mapping[str, str]) -> None:
-        """Take over the Jobs that were gated before this replica began to lead."""
-        self._written = dict(reasons)
-        self.gated.update((uid, why) for uid, why in reasons.items() if uid in self._jobs)
+        found = [
+            one for pod in known.foreseen.values() if (one := self._registry.member(pod.uid)) is not None
+        ]
+        for gang, member in found:
+            if member.state is STEERING or member.state is BINDING:
+                steer_again(gang, member, MemberEvent.STEER_FAILED)
+                self._registry.dirty.add(gang.key)
+        return [member.pod.uid for _, member in found if member.state is BINDING]
 
     # Decisions.
 
@@ -305,7 +291,7 @@ class Births:
     def _look_again(self) -> None:
         self._changed.update(self._jobs)
         for one in self._jobs.values():
-            one.asked, one.written, one.leaving = False, False, ""
+            one.asked, one.written = False, False
 
     def unshaped(self) -> list[Resumable]:
         """Return the Jobs whose pods' shape has to be known first: those with a plan, and the first in line.
@@ -346,7 +332,7 @@ class Births:
                 index
                 for index, node in missing.items()
                 # Nothing of a foreseen pod changes but its node.
-                if (present := known.foreseen.get(index)) is None or present.pinned_to != node
+                if (present := known.foreseen.get(index)) is None or present.nominated != node
             ]
             most, later, kept = left[namespace], list[int](), list[int]()
             if known.waits:
@@ -387,12 +373,12 @@ class Births:
             owner = known.job.namespace, uid
             if not self._pods.get(owner):
                 self._pods.pop(owner, None)
-        elif self.leading and (uid in self.gated or known.unsettled()):
+        elif self.leading and known.unsettled():
             self._open.add(uid)
 
     def _missing(self, known: JobPods) -> dict[int, str]:
         """Return the indexes of the Job whose pods are to be foreseen now, each with its node."""
-        if not self.leading or known.over or known.job.uid in self.gated:
+        if not self.leading or known.over:
             return {}
         return {} if known.waits and self._has_pods(known) else self._wanted(known)
 
@@ -407,44 +393,64 @@ class Births:
         """Yield the patches that resume the Jobs of foreseen members of ``gang``, all of which have places."""
         by_job: dict[str, list[Member]] = {}
         for member in members:
-            by_job.setdefault(member.pod.uid.rpartition("/")[0], []).append(member)
+            by_job.setdefault(_workload(member.pod), []).append(member)
         for uid, some in by_job.items():
             known = self._jobs.get(uid)
             if known is None:
                 continue
+            plan = self._resume(known, some) if known.waits and not known.written else None
             for member in some:
-                move(gang, member, MemberEvent.STEER)
-            if known.waits and not (known.written and not known.pinned):
-                known.written = not known.pinned
-                yield self._resume(known, some)
-                continue
-            for member in some:
-                # The template has its node already, or the Job is being resumed for other pods of its own.
-                move(gang, member, MemberEvent.STEER_WRITTEN)
+                if member.binding:
+                    move(gang, member, MemberEvent.STEER, steer_again=False)
+                else:
+                    move(gang, member, MemberEvent.STEER)
+                if plan is None:
+                    # The template has its node already, or the Job is being resumed for other pods of its own.
+                    move(gang, member, MemberEvent.STEER_WRITTEN)
+                elif plan.bound:
+                    move(gang, member, MemberEvent.BIND)
+            if plan is not None:
+                known.written = True
+                yield plan
 
-    def _resume(self, known: JobPods, members: Sequence[Member]) -> Resume:
-        nodes = {one.pod.uid: one.assignment.node for one in members if one.assignment is not None}
-        job = known.job
-        if not known.pinned:
-            return Resume(job, uids=tuple(nodes))
+    def _resume(self, known: JobPods, members: Iterable[Member]) -> Resume:
+        job, places = known.job, {one.pod.uid: one for one in members}
+        nodes = {uid: one.assignment.node for uid, one in places.items() if one.assignment is not None}
         plan = tuple(nodes.get(f"{job.uid}/{index}", "") for index in range(known.indexes))
-        uids = tuple(member.pod.uid for member in members)
-        if len(",".join(plan)) > LONGEST_PLAN:
-            return Resume(job, uids=uids)
-        fragile = isinstance(job, Job) and job.fragile
-        apart = fragile or any(one.pod.claims for one in members) or self.repelling.keeps_away(job.namespace)
-        record = self._registry.seal.on_job(job.namespace, job.uid, str(members[0].promise or ""))
-        return Resume(job, plan, record, uids, not apart)
+        if not known.planned or len(",".join(plan)) > LONGEST_PLAN:
+            return Resume(job, uids=tuple(places))
+        promise = next((str(one.promise) for one in places.values() if one.promise is not None), "")
+        record = self._registry.seal.on_job(job.namespace, job.uid, promise)
+        # The devices of a pod are written in its Binding, so the service binds it itself.
+        bound = not any(one.pod.devices for one in places.values())
+        return Resume(job, plan, record, tuple(places), bound)
+
+    def hold(self, members: Iterable[tuple[Gang, Member]]) -> None:
+        """Keep the places of those of these members that the API server may bind there by their Jobs' plans now."""
+        now = self._clock()
+        for gang, member in members:
+            known = self._jobs.get(_workload(member.pod)) if member.pod.foreseen else None
+            if known is None or now >= known.binds_until or member.assignment is None:
+                continue
+            if member.state in MOVABLE and member.assignment.node == member.pod.nominated:
+                move(gang, member, MemberEvent.BIND)
+
+    def unbound(self, now: float) -> list[str]:
+        """Return the foreseen pods that the API server doesn't bind by a plan any more, each once."""
+        over = [known for uid in self._open if 0.0 < (known := self._jobs[uid]).binds_until <= now]
+        for known in over:
+            known.binds_until = 0.0
+        found = (self._registry.member(pod.uid) for known in over for pod in known.foreseen.values())
+        return [one[1].pod.uid for one in found if one is not None and one[1].binding]
 
     def actions(self, now: float) -> list[Action]:
         """Return the other actions that unsettled Jobs need."""
         found, unshaped = list[Action](), list[JobPods]()
-        for uid in sorted(self._open):
-            known = self._jobs[uid]
+        for known in map(self._jobs.__getitem__, sorted(self._open)):
             job = known.job
             if known.paused:
                 continue
-            if job.held_for_placement and (uid in self.gated or not known.waits):
+            if job.held_for_placement and not known.waits:
                 if not known.written and not self._has_pods(known):
                     known.written = True
                     found.append(Resume(job))
@@ -453,16 +459,10 @@ class Births:
                     known.asked = True
                     unshaped.append(known)
             elif not (job.suspended or known.written):
-                for one in [known] if known.leaving else self._given_up(known, now):
-                    assert isinstance(one.job, Job), "only pods of Jobs are pinned"
-                    one.written = True
-                    found.append(HoldJob(one.job, one.leaving))
+                self._lapse(known, now)
         # The first in line are known first, so that none behind them is tried before them.
         turn = self._admission.turn_of
         found.extend(Foresee(one.job) for one in sorted(unshaped, key=lambda one: turn(one.job, one.age)))
-        if self.leading and self.gated != self._written:
-            self._written = dict(self.gated)
-            found.append(GateJobs(dict(self.gated)))
         return found
 
     def _has_pods(self, known: JobPods) -> bool:
@@ -479,83 +479,31 @@ class Births:
         usual = min((unborn if one is None else one for one in stated), default=unborn)
         return self._refused.patience(namespace, usual)
 
-    def _given_up(self, known: JobPods, now: float) -> list[JobPods]:
-        """Give up the plan of a Job that has lost a place or whose pods aren't created; return the Jobs to suspend.
-
-        Until all pods of its gang have had their nodes, all Jobs that share the gang are suspended, so that no part of
-        it runs. They are placed anew once. After a second failure their pods wait at the gate. For claims, no Job is
-        suspended: their places are given back.
-        """
-        if known.job.uid in self.gated or now < known.look_at:
-            return []
+    def _lapse(self, known: JobPods, now: float) -> None:
+        """Give back the places of pods that aren't created in time; a plan is kept once its gang has had all nodes."""
+        if now < max(known.look_at, known.binds_until):
+            return
         known.look_at = now + LOOK_EVERY
-        members = [found for uid in known.pending() if (found := self._registry.member(uid)) is not None]
-        gangs = {gang.key: gang for gang, _ in members}
-        if not known.pinned:
-            if now >= known.born + self._patience(known.job.namespace, gangs.values()):
-                if any(one.pod.foreseen and one.assignment is not None for _, one in members):
-                    self._refused.failed(known.job.namespace)
-                known.claims = frozenset()
-                self._changed.add(known.job.uid)
-            return []
-        whole = all(gang.whole for gang in gangs.values())
-        placeless = {gang.key: member.pod for gang, member in members if member.assignment is None}
-        lost = next((pod for key, pod in placeless.items() if _complete(gangs[key])), None)
-        why = f"{lost.name} has no place on {lost.pinned_to} any more" if lost is not None else ""
-        if not why and known.foreseen and not whole:
-            timeout = self._patience(known.job.namespace, gangs.values())
-            why = f"its pods weren't created within {timeout:g} s" if now >= known.born + timeout else ""
-            if why:
+        uids = (pod.uid for pod in known.foreseen.values())
+        members = [found for uid in uids if (found := self._registry.member(uid)) is not None]
+        gangs = {gang.key: gang for gang, _ in members}.values()
+        if known.planned and all(gang.whole for gang in gangs):
+            return
+        if now >= known.born + self._patience(known.job.namespace, gangs):
+            if any(member.assignment is not None for _, member in members):
                 self._refused.failed(known.job.namespace)
-        if why and whole:
-            self.gate(known.job.uid, why)
-        if whole or not why:
-            return []
-        together = self._sharing(known, gangs.values())
-        for one in together:
-            if lost is None or one.held:
-                self.gate(one.job.uid, why)
-            one.held += 1
-            one.leaving = why
-        for gang in gangs.values():
-            gang.note(HistoryKind.REQUEUED, "", why)
-        return together
-
-    def _sharing(self, known: JobPods, gangs: Iterable[Gang]) -> list[JobPods]:
-        """Return the Job and all other Jobs that run by a plan and have pods in these gangs."""
-        pods = (member.pod for gang in gangs for member in gang.members.values())
-        places = ((pod, completion_index(pod)) for pod in pods)
-        uids = {place[0] for pod, place in places if place is not None and self._job(pod, place[0])}
-        jobs = (self._jobs[uid] for uid in sorted(uids - self.gated.keys()))
-        running = (one for one in jobs if one.pinned and not (one.job.suspended or one.leaving or one.over))
-        return [known, *(one for one in running if one is not known)]
-
-    def gate(self, uid: str, why: str) -> None:
-        """Gate the Job: its new pods wait at the gate instead of getting the nodes of its plan."""
-        if uid in self._jobs and self._jobs[uid].pinned and uid not in self.gated:
-            self.gated[uid] = why
-            self._changed.add(uid)
+            known.lapsed |= frozenset(known.foreseen)
+            self._changed.add(known.job.uid)
 
     def need_pods(self, gang: Gang) -> None:
         """Have the workloads of foreseen pods of a gang resumed without a plan: autoscalers see only real pods."""
-        for uid in {one.pod.uid.rpartition("/")[0] for one in gang.alive() if one.pod.foreseen}:
+        for uid in {_workload(one.pod) for one in gang.alive() if one.pod.foreseen}:
             known = self._jobs.get(uid)
             if known is not None and known.waits:
                 known.refused = "its pods have to exist, so that an autoscaler adds nodes for them"
                 self._changed.add(uid)
 
-    def gate_owners(self, pods: Iterable[Pod]) -> None:
-        """Gate the Jobs of pods that are replaced because the nodes to which they are confined have no place."""
-        for pod in pods:
-            self.gate_owner(pod, f"{pod.name} has no place on {pod.pinned_to} any more")
 
-    def gate_owner(self, pod: Pod, why: str) -> None:
-        """Gate the Job of a pod: one that replaces it mustn't get the same node by its creation."""
-        place = completion_index(pod)
-        if place is not None and self._job(pod, place[0]) is not None:
-            self.gate(place[0], why)
-
-
-def _complete(gang: Gang) -> bool:
-    """Return whether the gang has or had all its members; until then, a member without a place hasn't lost one."""
-    return gang.whole or len(gang.alive()) + gang.ended >= gang.size
+def _workload(pod: Pod) -> str:
+    """Return the uid of the workload of a foreseen pod."""
+    return pod.uid.rpartition("/")[0]

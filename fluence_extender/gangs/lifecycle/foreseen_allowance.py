@@ -13,7 +13,7 @@ from collections.abc import Callable
 from fluence_extender.model.pace import Pace
 
 MOST_OF_NAMESPACE = 20_000
-"""The most foreseen pods of a namespace. The pods of further Jobs wait at the gate, where quotas count them."""
+"""The most foreseen pods of a namespace. Further Jobs are resumed at once, because quotas count pods that exist."""
 
 MOST_FORESEEN = 100_000
 """The most foreseen pods of all namespaces. A namespace may have at most half of what the others leave of them."""

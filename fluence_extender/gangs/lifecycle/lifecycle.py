@@ -127,7 +127,7 @@ class Lifecycle:
             member.refusals = replace(member.refusals, verdicts=verdicts)
         if rejected_now(pod, before):
             self._rejections.note(pod)
-        elif before is None and not (pod.finished or pod.node or pod.foreseen):
+        elif before is None and not (pod.finished or pod.node):
             self._leave_out(member)
         if pod.finished:
             move(gang, member, MemberEvent.END, detail=f"the pod has {pod.phase.lower()}")
@@ -188,7 +188,7 @@ class Lifecycle:
         if member.clearing and not member.pod.nominated:
             update(member, clearing=False)
         data = member.data
-        if not isinstance(data, Placed) or member.assignment is None:
+        if not isinstance(data, Placed) or member.assignment is None or member.pod.foreseen:
             return
         if member.pod.nominated == member.assignment.node:
             if not data.nomination_seen:
@@ -294,6 +294,12 @@ class Lifecycle:
             update(found[1], unbound=why)
             self._registry.dirty.add(found[0].key)
 
+    def not_resumed(self, uid: str, unclear: bool = False) -> None:
+        """Record that the patch which resumes a Job has failed; if ``unclear``, it may have taken effect."""
+        for pod_uid in self.births.write_failed(uid):
+            if not unclear:
+                self.not_bound(pod_uid)
+
     def steered(self, uid: str) -> None:
         """Record that the member's node has been written to the cluster."""
         found = self._registry.member(uid)
@@ -390,6 +396,7 @@ class Lifecycle:
         self._places.clears()
         self.namespace_quotas.forget_all()
         resume_steered(self._registry, self._ledger, self._planner.node, self.admission)
+        self.births.hold(self._registry.members())
         self.preemption.take_over()
         self.growth.take_over(self._clock())
         for gang in self._registry.gangs.values():
@@ -400,15 +407,21 @@ class Lifecycle:
         self._look_at_all_first()
 
     def resume_places(self, foreseen: Iterable[Pod]) -> None:
-        """Hold the nodes to which foreseen pods are confined by their Jobs' plans, where these still have room."""
-        members = [found for pod in foreseen if pod.steered_to and (found := self._registry.member(pod.uid))]
-        resume_all(members, self._ledger, self._planner.node, self.admission)
+        """Hold the nodes that their Jobs' plans give foreseen pods, where these still have room."""
+        now = self._clock()
+        planned = (pod.uid for pod in foreseen if pod.nominated)
+        members = [found for uid in planned if (found := self._registry.member(uid)) is not None]
+        wanted = [one for one in members if one[1].pod.nominated not in one[1].refusals.barred_nodes(now)]
+        resume_all(wanted, self._ledger, self._planner.node, self.admission)
+        self.births.hold(members)
 
     # Decisions.
 
     def step(self) -> list[Action]:
         """Look at what has changed and decide."""
         now = self._clock()
+        for uid in self.births.unbound(now):
+            self.not_bound(uid)
         if self._ledger.overcommitted:
             held = {
                 gang.key: gang for node in self._ledger.overcommitted for gang, _ in self._members_on(node)

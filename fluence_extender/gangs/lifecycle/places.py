@@ -205,7 +205,8 @@ class Places:
                 self._clear(member)
 
     def _clear(self, member: Member) -> None:
-        if member.pod.nominated and member.pod.nominated != member.held_node and not member.clearing:
+        pod = member.pod
+        if pod.nominated not in ("", member.held_node) and not (member.clearing or pod.foreseen):
             update(member, clearing=True)
             self._clears.append(Clear(member.pod))
 

@@ -4,10 +4,6 @@ The pods of a suspended Job are deleted, and don't count against its ``backoffLi
 MPIJobs and RayClusters. So the service suspends the workloads of a gang if it may suspend them all, and `births`
 resumes them in their turn. All other gangs are evicted.
 
-Before it evicts a pod of a Job, the service has the Job not count the pod, as the Job controller does before it deletes
-pods of a suspended Job (Kubernetes 1.36, pkg/controller/job, deleteJobPods). If the service ends before the eviction,
-the next leader has the pod counted again. Otherwise the Job would repeat work that the pod has done.
-
 The workloads of a gang are suspended one after the other. If the service ends in between, the next leader finds a gang
 that has begun and lacks members. It suspends the other workloads if there still is a reason for it. Otherwise it
 completes the gang before it serves any other.
@@ -21,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from fluence_extender.gangs.execution.actions import CountAgain, Requeue
+from fluence_extender.gangs.execution.actions import Requeue
 from fluence_extender.gangs.membership.conventions.operators import mpi_job_name
 from fluence_extender.gangs.membership.gang import Gang
 from fluence_extender.gangs.membership.registry import QUEUED, Registry
 from fluence_extender.gangs.queue.settings import Queues
-from fluence_extender.model.names import NEVER_SUSPEND, SUSPEND_LABEL, UNCOUNTED_ANNOTATION
+from fluence_extender.model.names import NEVER_SUSPEND, SUSPEND_LABEL
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.wording import WithNames
 from fluence_extender.model.workload import MpiJob, Resumable
@@ -42,26 +38,6 @@ class Requeues:
         self._registry = registry
         self._settings = settings
         self._refused: set[str] = set()
-        self._to_count: set[str] = set()
-
-    def spares(self, pod: Pod) -> bool:
-        """Return whether its Job can be kept from counting the pod as failed if it is evicted."""
-        job = self._registry.workloads.owning_job(pod)
-        return job is not None and not job.counts_evictions
-
-    def lead(self) -> None:
-        """Note the pods that the last leader didn't evict in the end."""
-        self._to_count = {member.pod.uid for _, member in self._registry.members() if _uncounted(member.pod)}
-
-    def not_counted(self, uid: str) -> None:
-        """Take in that the pod stays and isn't counted again yet."""
-        self._to_count.add(uid)
-
-    def due(self) -> list[CountAgain]:
-        """Return the actions by which such pods are counted again."""
-        found = [self._registry.member(uid) for uid in sorted(self._to_count)]
-        self._to_count.clear()
-        return [CountAgain(one[1].pod) for one in found if one is not None and not one[1].pod.deleting]
 
     def refused(self, uid: str) -> None:
         """Record that the API server forbids suspending the workload, so that its pods are evicted."""
@@ -132,10 +108,6 @@ class Requeues:
         if self._settings.is_kueues(job):
             return False
         return self._settings.labels_of(job.namespace).get(SUSPEND_LABEL) != NEVER_SUSPEND
-
-
-def _uncounted(pod: Pod) -> bool:
-    return UNCOUNTED_ANNOTATION in pod.annotations and not pod.finished
 
 
 def place(gang: Gang, jobs: Sequence[Resumable]) -> tuple[float, int]:

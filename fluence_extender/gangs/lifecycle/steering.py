@@ -39,11 +39,12 @@ class Steering:
         ]
         if not waiting:
             return [], []
-        foreseen = [one for one in waiting if one.pod.foreseen]
+        free = may_bind_direct(gang)
+        foreseen = [one for one in waiting if one.pod.foreseen and (free or not one.pod.direct)]
         direct = [one for one in waiting if one.pod.direct and not one.pod.foreseen]
         filtered = [one for one in waiting if not (one.pod.direct or one.pod.foreseen)]
         filtered = [one for one in filtered if not one.pod.claims or self._rooms.ungate(one.pod.uid)]
-        bound = direct if direct and self._limits.binds_direct and may_bind_direct(gang) else []
+        bound = direct if free and self._limits.binds_direct else []
         writes = [*self._births.resumes(gang, foreseen), *_binds(gang, bound), *_steers(gang, filtered)]
         return [*foreseen, *bound, *filtered], writes
 

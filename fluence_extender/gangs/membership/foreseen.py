@@ -5,15 +5,16 @@ can be placed before any of them exists. A *foreseen* pod doesn't exist yet. It 
 with a uid of ours. Which pods are foreseen follows from the cluster alone, so a restart foresees the same ones:
 
 * All pods of a Job that admission has suspended until they are placed, unless the Job's JobSet is suspended.
-* Of a Job that was resumed with a plan: the indexes that have no pod and aren't done. Each is confined to the node that
-  the plan gives its index, and keeps its share of it until the Job controller has created its pod.
-* None of any other Job: its pods wait at the gate.
+* Of a Job that was resumed with a plan: the indexes that have no pod and aren't done. Each is steered to the node that
+  the plan gives its index, and keeps its place until the Job controller has created its pod.
+* Of a workload that was resumed without a plan: those that were foreseen before, until they are created. Nothing in
+  the cluster tells of them. So after a restart, the pods of such a workload wait in line like any others.
+* None of any other workload.
 
-Pods can be *pinned* only if their Job runs one pod for each index at the same time, and they are one gang. The plan
-names the node of each index. Any other workload that waits for its turn is resumed without a plan, and the pods that it
-creates first are foreseen. Once it is resumed, these are *claims*: each of the workload's pods takes over a claim of
-its role, preferably one that has a place. A claim without a place stands in line for a pod that isn't created yet.
-Claims exist in memory only. After a restart such a pod waits in line like any other.
+A Job can have a plan only if it runs one pod for each index at the same time, all of them are one gang, and the service
+binds such pods itself. The plan names the node of each index. A pod of a Job with a plan takes over the place of its
+index. Any other pod takes over a foreseen pod of its role, preferably one that has a place. A foreseen pod that isn't
+created in time has *lapsed*: its place is given back.
 
 Invariant: no index has a foreseen pod while it has a real one that holds a place or has succeeded.
 """
@@ -27,7 +28,6 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import itemgetter
 
-from fluence_extender.gangs.lifecycle.pins import pinning, unpinned
 from fluence_extender.gangs.membership.assembly import foreign_gates
 from fluence_extender.gangs.membership.workloads import WorkloadIndex
 from fluence_extender.model.assignment import describes_backend
@@ -37,8 +37,6 @@ from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
     COMPLETION_INDEX,
     GATE,
-    MARK_RESOURCE,
-    PINNED_ANNOTATION,
     PLACED_ANNOTATION,
     RAY_GROUP,
     TRAINING_ROLE,
@@ -46,7 +44,7 @@ from fluence_extender.model.names import (
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job, Resumable
 
-WRITTEN_LATER = (ALLOCATION_ANNOTATION, PINNED_ANNOTATION, PLACED_ANNOTATION)
+WRITTEN_LATER = (ALLOCATION_ANNOTATION, PLACED_ANNOTATION)
 """The annotations that a pod gets when it waits or is placed."""
 
 
@@ -91,15 +89,6 @@ def unsuited(pod: Pod) -> str:
     return ""
 
 
-def unpinnable(pod: Pod) -> str:
-    """Return why such pods can't be pinned to nodes when they are created, "" if they can."""
-    if pod.devices and not pod.marked:
-        return f"another client adds devices to its pods without {MARK_RESOURCE}"
-    if pod.interdependent or pod.host_ports:
-        return "kube-scheduler judges its pods by more than their node"
-    return ""
-
-
 def shape(pod: Pod) -> Pod:
     """Return what all pods of a Job have in common, given one that exists or that a dry run has returned."""
     kept = {
@@ -108,20 +97,19 @@ def shape(pod: Pod) -> Pod:
         if key not in WRITTEN_LATER and not describes_backend(key)
     }
     return replace(
-        unpinned(pod),
+        pod,
         annotations=kept,
         node="",
         nominated="",
         phase="Pending",
         deleting=False,
-        gates=(GATE,),
+        gates=() if pod.direct else (GATE,),
         refusal="",
         failure="",
         asks_since=0.0,
         started=0.0,
         rejection="",
         ready=False,
-        has_managed_fields=False,
         foreseen=True,
     )
 
@@ -132,14 +120,15 @@ class JobPods:
 
     Values: ``shapes`` are what its pods of each group have in common, empty while that isn't known. ``foreseen`` are
     its pods that don't exist, by index: those of the first group, then those of the next. ``pods`` are a Job's real
-    pods by index and uid. ``refused`` is why its pods can't be foreseen. ``held`` is how often it was suspended again.
-    ``born`` is when it was seen resumed, or when the last of its pods appeared. ``look_at`` is when to check next
-    whether it has lost a place; both are on the controller's clock. ``claims`` are the indexes of its claims.
-    ``counted`` is how many of its pods are foreseen or will be.
+    pods by index and uid. ``refused`` is why its pods can't be foreseen. ``lapsed`` are the indexes of foreseen pods
+    that weren't created in time. ``counted`` is how many of its pods are foreseen or will be.
 
-    States: if ``asked``, the API server is being asked for the shapes. If ``written``, the workload is being resumed
-    without a plan, or suspended again. If ``over``, it has ended or is gone, or its user has resumed it. If ``paused``,
-    it belongs to a suspended JobSet. ``leaving`` is why it is to be suspended again, until the watch shows it so.
+    Times, on the controller's clock: ``born`` is when it was seen resumed, or when the last of its pods appeared.
+    ``binds_until`` is until when the API server may bind its pods by its plan, 0 if it doesn't. ``look_at`` is when to
+    check next whether its foreseen pods have lapsed.
+
+    States: if ``asked``, the API server is being asked for the shapes. If ``written``, the workload is being resumed.
+    If ``over``, it has ended or is gone, or its user has resumed it. If ``paused``, it belongs to a suspended JobSet.
     If ``judged``, ``apart`` and ``refused`` follow from the present shapes. If ``apart``, each of its pods is a gang by
     itself.
     """
@@ -152,30 +141,27 @@ class JobPods:
     asked: bool = False
     refused: str = ""
     written: bool = False
-    held: int = 0
     born: float = 0.0
+    binds_until: float = 0.0
     over: bool = False
     paused: bool = False
-    leaving: str = ""
     look_at: float = 0.0
     judged: bool = False
     apart: bool = False
-    claims: frozenset[int] = frozenset()
+    lapsed: frozenset[int] = frozenset()
     counted: int = 0
 
     @property
-    def pinned(self) -> bool:
-        """Whether its pods get their nodes when they are created, by their indexes."""
+    def planned(self) -> bool:
+        """Whether it is resumed with a plan, which gives its pods their nodes by their indexes."""
         job = self.job
-        return isinstance(job, Job) and (
-            bool(job.nodes) or (job.all_at_once and job.placeable and not self.apart)
-        )
+        return isinstance(job, Job) and (bool(job.nodes) or (job.all_at_once and not self.apart))
 
     @property
     def indexes(self) -> int:
         """How many of its pods can be foreseen."""
         job = self.job
-        return (job.completions or job.parallelism) if isinstance(job, Job) and self.pinned else job.width
+        return (job.completions or job.parallelism) if isinstance(job, Job) and self.planned else job.width
 
     @property
     def waits(self) -> bool:
@@ -189,34 +175,33 @@ class JobPods:
 
     @property
     def spent(self) -> bool:
-        """Whether it was resumed without a plan, and none of its foreseen pods is a claim any more."""
-        return not (self.pinned or self.job.suspended or self.claims)
+        """Whether it was resumed without a plan, and none of its pods is foreseen any more."""
+        return not (self.planned or self.job.suspended or self.foreseen)
+
+    @property
+    def claims(self) -> bool:
+        """Whether its foreseen pods are taken over by pods of any index, because it is resumed without a plan."""
+        return not self.planned and (self.written or not self.job.suspended)
 
     def missing(self) -> dict[int, str]:
         """Return the indexes whose pods are to be foreseen, each with its node, "" before it is planned."""
         job = self.job
-        if not self.pinned and (self.claims or self.written):
-            return {index: "" for index in self.foreseen if self.written or index in self.claims}
+        if self.claims:
+            return {index: "" for index in self.foreseen if index not in self.lapsed}
         if self.waits:
             # The API server lets nobody change the template while pods from before still exist.
             if any(not pod.finished for some in self.pods.values() for pod in some.values()):
                 return {}
-            return {index: "" for index in range(self.indexes) if not (self.pinned and self._taken(index))}
+            return {index: "" for index in range(self.indexes) if not (self.planned and self._taken(index))}
         if job.suspended or not isinstance(job, Job):
             return {}
         planned = ((index, node) for index, node in enumerate(job.nodes[: job.completions]) if node)
-        missing = ((index, node) for index, node in planned if not self._taken(index))
+        missing = (one for one in planned if one[0] not in self.lapsed and not self._taken(one[0]))
         return dict(islice(missing, max(job.parallelism - self._alive(), 0)))
 
     def _alive(self) -> int:
         """Return how many of its pods haven't ended. The Job controller has no more than its parallelism."""
         return sum(not pod.finished for some in self.pods.values() for pod in some.values())
-
-    def pending(self) -> list[str]:
-        """Return the uids of its pods that have no node yet, real and foreseen ones."""
-        real = (pod for some in self.pods.values() for pod in some.values())
-        waiting = [pod.uid for pod in real if not (pod.node or pod.deleting or pod.finished)]
-        return waiting + [pod.uid for pod in self.foreseen.values()]
 
     def shaped(self) -> bool:
         """Return whether the shape of its pods is known. If need be, take it from an existing pod; judge new shapes."""
@@ -235,16 +220,14 @@ class JobPods:
         self.workloads.forget(probe.uid)
         if self.apart and not (self.job.queued or self.job.queued_since):
             self.refused = "its pods are gangs by themselves"
-        elif self.pinned:
-            self.refused = self.refused or unpinnable(self.shapes[0])
+        elif self.planned and not self.shapes[0].direct:
+            self.refused = self.refused or "kube-scheduler judges its pods by more than their node"
 
     def unsettled(self) -> bool:
         """Return whether it may need an action without a new observation."""
-        if self.leaving:
-            return True
         if self.job.suspended:
             return self.job.held_for_placement and not (self.waits and self.shapes)
-        return bool(self.foreseen or self.pending() or self.missing())
+        return bool(self.foreseen or self.missing())
 
     def _taken(self, index: int) -> bool:
         """Return whether the index has a pod that holds a place or has succeeded, or needs none any more."""
@@ -255,19 +238,20 @@ class JobPods:
         return pods is not None and any(pod.phase != "Failed" for pod in pods.values())
 
     def pod(self, index: int, node: str) -> Pod:
-        """Return the foreseen pod of that index, confined to ``node`` where there is one."""
+        """Return the foreseen pod of that index, steered to ``node`` where there is one."""
         job, common = self.job, self._shape(index)
         numbered = {COMPLETION_INDEX: str(index)} if isinstance(job, Job) and job.indexed else {}
         labels = common.labels
-        pod = replace(
+        record = {PLACED_ANNOTATION: job.placed_with} if node else {}
+        return replace(
             common,
             name=f"{job.name}-{index}",
             uid=f"{job.uid}/{index}",
             labels={**labels, **numbered} if COMPLETION_INDEX in labels else labels,
-            annotations={**common.annotations, **numbered},
+            annotations={**common.annotations, **numbered, **record},
+            nominated=node,
             resource_version=str(self.workloads.first_seen(job)),
         )
-        return replace(self.recorded(pod, node), gates=(), affinity=pinning(pod, node, ())) if node else pod
 
     def _shape(self, index: int) -> Pod:
         """Return the shape of the group to which the foreseen pod of that index belongs."""
@@ -276,12 +260,3 @@ class JobPods:
                 return common
             index -= pods
         return self.shapes[-1]
-
-    def recorded(self, pod: Pod, node: str) -> Pod:
-        """Return the pod with what the Job's template records for it: its node, and with which gang it was placed."""
-        record = {PINNED_ANNOTATION: node, PLACED_ANNOTATION: self.job.placed_with}
-        return replace(pod, annotations={**record, **pod.annotations})
-
-    def planned_node(self, index: int) -> str:
-        """Return the node that the plan gives the index, "" for none."""
-        return self.job.nodes[index] if index < len(self.job.nodes) else ""
