@@ -114,14 +114,11 @@ class ApiSession:
 
 
 @asynccontextmanager
-async def open_session(early: EarlyWatch, namespace: str) -> AsyncIterator[ApiSession]:
-    """Yield a session whose Events are written while the context lasts, the last ones at its end.
-
-    ``namespace`` is the service's own.
-    """
+async def open_session(early: EarlyWatch) -> AsyncIterator[ApiSession]:
+    """Yield a session whose Events are written while the context lasts, the last ones at its end."""
     asking = asyncio.create_task(warn_of_old_cluster(early.connection), name="look at the cluster's version")
     try:
-        async with open_cluster(early.connection, namespace) as writes:
+        async with open_cluster(early.connection) as writes:
             yield ApiSession(early, writes)
     finally:
         asking.cancel()

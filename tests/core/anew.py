@@ -13,7 +13,6 @@ from fluence_extender.gangs.execution.actions import (
     Clear,
     Evict,
     Foresee,
-    HoldJob,
     NominateWaiting,
     Requeue,
     Resume,
@@ -26,7 +25,7 @@ from fluence_extender.model.reason import Reason, ReasonCode
 from tests.core.values import SEAL
 from tests.core.world import World
 
-DECISIONS = (Steer, Clear, NominateWaiting, AskBudgets, Evict, Resume, HoldJob, Requeue)
+DECISIONS = (Steer, Clear, NominateWaiting, AskBudgets, Evict, Resume, Requeue)
 """What is done to work; all else tells somebody something."""
 
 LIMITED = (ReasonCode.QUEUED, ReasonCode.OVER_USER_LIMIT, ReasonCode.OVER_QUOTA)
@@ -89,7 +88,6 @@ def anew(world: World) -> tuple[Controller, list[Action]]:
     world.cluster.watch(core.observe)
     world.cluster.unwatch(core.observe)
     births, first_pods = core.lifecycle.births, world.cluster.first_pods
-    births.gated_before(world.cluster.gated)
     for job in births.unshaped():
         births.foreseen(job, first_pods[job.uid])
     core.start()

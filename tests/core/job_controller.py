@@ -12,15 +12,14 @@ from fluence_extender.model.names import (
     COMPLETION_INDEX,
     GATE,
     JOB_SET_NAME,
-    NODE_NAME,
     PLACED_ANNOTATION,
     REPLICATED_JOB,
     REPLICATED_JOB_REPLICAS,
 )
-from fluence_extender.model.pod import NodeTerm, Owner, Pod, Requirement
+from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.workload import Job, JobSet, ReplicatedJob
 from tests.core.faulty_cluster import FaultyCluster
-from tests.core.values import PodFields, asks
+from tests.core.values import PodFields, asks, classed
 
 EVERY = 0.05
 """Seconds between two looks at the Jobs."""
@@ -46,15 +45,16 @@ class JobController:
     """Creates the pods of Indexed Jobs, and the Jobs of JobSets; ``run`` it as a task.
 
     ``sets`` are the JobSets by name. ``quota`` is how many pods it may create, None for any number. ``born`` are the
-    pods that got their node at birth, and ``gated`` those that got the gate, by name. ``looked_at`` is when it last
-    looked at the Jobs.
+    pods that got their node at birth, and ``late`` those that were created without one, by name. ``looked_at`` is when
+    it last looked at the Jobs. If ``direct``, there is the policy that tells direct pods from others.
     """
 
-    def __init__(self, cluster: FaultyCluster) -> None:
+    def __init__(self, cluster: FaultyCluster, direct: bool) -> None:
         self.cluster = cluster
+        self.direct = direct
         self.quota: int | None = None
         self.born: list[str] = []
-        self.gated: list[str] = []
+        self.late: list[str] = []
         self.sets: dict[str, JobSet] = {}
         self._parts: dict[str, _Part] = {}
         self._numbers = itertools.count(1)
@@ -139,7 +139,8 @@ class JobController:
             requests=asks(cpu, 1),
             created=float(next(self._numbers)),
         )
-        self.cluster.first_pods[uid] = (replace(pod, **fields),)
+        first = replace(pod, **fields)
+        self.cluster.first_pods[uid] = (classed(first) if self.direct else first,)
         job = Job(
             namespace,
             name,
@@ -277,15 +278,10 @@ class JobController:
             created=float(number),
         )
         node = job.nodes[index] if index < len(job.nodes) else ""
-        if node and job.uid not in self.cluster.gated:
+        if node and pod.direct and self.cluster.binds_at_birth(job.uid, self.looked_at):
             written = {**pod.annotations, PLACED_ANNOTATION: job.placed_with}
-            pod = replace(pod, gates=(), annotations=written)
-            if self.cluster.binds_at_birth(job.uid, self.looked_at) and not pod.marked:
-                pod = replace(pod, node=node)
-            else:
-                term = NodeTerm(fields=(Requirement(NODE_NAME, "In", (node,)),))
-                pod = replace(pod, affinity=(term,))
+            pod = replace(pod, node=node, annotations=written)
             self.born.append(pod.name)
         else:
-            self.gated.append(pod.name)
+            self.late.append(pod.name)
         self.cluster.put(pod)

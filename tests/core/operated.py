@@ -20,7 +20,7 @@ from fluence_extender.model.names import (
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.submission import NOTHING_SAID, Submission
 from fluence_extender.model.workload import MpiJob, RayCluster
-from tests.core.values import asks
+from tests.core.values import asks, classed
 from tests.core.world import World
 
 Operated = MpiJob | RayCluster
@@ -41,8 +41,10 @@ class Said:
 USUAL = Said()
 
 
-def _first(name: str, owner: Owner, cpu: int, labels: dict[str, str], created: float, said: Said) -> Pod:
-    return Pod(
+def _first(
+    w: World, name: str, owner: Owner, cpu: int, labels: dict[str, str], created: float, said: Said
+) -> Pod:
+    pod = Pod(
         "default",
         f"{name}-trial",
         "trial",
@@ -54,6 +56,7 @@ def _first(name: str, owner: Owner, cpu: int, labels: dict[str, str], created: f
         priority=said.priority,
         duration=said.duration,
     )
+    return classed(pod) if w.direct else pod
 
 
 def _waiting(created: float, said: Said) -> dict[str, Any]:
@@ -89,7 +92,7 @@ def ray(
     owner = Owner("RayCluster", name, uid, "ray.io/v1")
     labels = {RAY_CLUSTER: name, RAY_NODE: "yes"}
     w.cluster.first_pods[uid] = tuple(
-        _first(name, owner, cpu, {**labels, RAY_GROUP: group}, created, said)
+        _first(w, name, owner, cpu, {**labels, RAY_GROUP: group}, created, said)
         for group, cpu in (("headgroup", head), ("workers", workers))
     )
     cluster = RayCluster(
@@ -114,7 +117,7 @@ def mpi(w: World, name: str, launcher: int, workers: int, count: int, said: Said
     labels = {TRAINING_OPERATOR: MPI_OPERATOR, TRAINING_JOB_NAME: name}
     owner = Owner("MPIJob", name, uid, "kubeflow.org/v2beta1")
     w.cluster.first_pods[uid] = tuple(
-        _first(name, owner, cpu, {**labels, TRAINING_ROLE: role}, created, said)
+        _first(w, name, owner, cpu, {**labels, TRAINING_ROLE: role}, created, said)
         for role, cpu in (("worker", workers), ("launcher", launcher))
     )
     job = MpiJob(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TypedDict, Unpack
 
 from fluence_extender.model.claims import Claims
+from fluence_extender.model.names import DIRECT_SCHEDULER_NAME, GATE, SCHEDULER_NAME
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod, QuotaCharge, Requirement
 from fluence_extender.model.resources import Resources
@@ -18,6 +20,13 @@ _numbers = itertools.count(1)
 
 SEAL = Seal((b"the key of all worlds",))
 """By which the services of tests know their own records, also after a restart."""
+
+
+def classed(pod: Pod) -> Pod:
+    """The pod as the admission policy leaves it: direct if its node alone decides whether it may run there."""
+    if pod.scheduler != SCHEDULER_NAME or pod.node or pod.interdependent or pod.claims:
+        return pod
+    return replace(pod, scheduler=DIRECT_SCHEDULER_NAME, gates=tuple(one for one in pod.gates if one != GATE))
 
 
 class PodFields(TypedDict, total=False):

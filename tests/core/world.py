@@ -26,11 +26,6 @@ from fluence_extender.http.scheduler.port import RequestedPod
 from fluence_extender.http.state.service import ServiceState
 from fluence_extender.ledger.audit import DriftKind
 from fluence_extender.model.accounting import AccountSink
-from fluence_extender.model.names import (
-    DIRECT_SCHEDULER_NAME,
-    GATE,
-    SCHEDULER_NAME,
-)
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
@@ -40,7 +35,7 @@ from tests.core.engine import FINE_EMBEDDED, CoreEngine
 from tests.core.faulty_cluster import FaultyCluster
 from tests.core.job_controller import JobController
 from tests.core.scheduler import FaultyScheduler
-from tests.core.values import SEAL, PodFields
+from tests.core.values import SEAL, PodFields, classed
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,13 +44,6 @@ AUDIT_EVERY = 7.0
 LIMITS = Limits(
     bind_wait=5.0, barred_for=6.0, rest=6.0, completion=25.0, unasked=6.0, longest_rest=12.0, unborn=8.0
 )
-
-
-def classed(pod: Pod) -> Pod:
-    """The pod as the admission policy leaves it: direct if its node alone decides whether it may run there."""
-    if pod.scheduler != SCHEDULER_NAME or pod.node or pod.interdependent or pod.claims:
-        return pod
-    return replace(pod, scheduler=DIRECT_SCHEDULER_NAME, gates=tuple(one for one in pod.gates if one != GATE))
 
 
 async def _at_once(work: Callable[[], None]) -> None:
@@ -104,7 +92,7 @@ class World:
         self._generation = 0
         self._tasks_of_cluster: list[asyncio.Task[None]] = []
         self.start()
-        self.jobs = JobController(self.cluster)
+        self.jobs = JobController(self.cluster, self.direct)
         self._tasks_of_cluster.append(self.loop.create_task(self.jobs.run()))
         if scheduling:
             self._tasks_of_cluster.append(self.loop.create_task(self.scheduler.run()))

@@ -83,7 +83,7 @@ async def run_until_signal(
 ) -> None:
     """Serve the cluster of an API server until SIGTERM or SIGINT. Raise what `run` raises."""
     with stop_signals() as stop:
-        async with open_session(watch, settings.resources_namespace) as session:
+        async with open_session(watch) as session:
             await run(settings, session, listening, stop)
 
 

@@ -460,9 +460,7 @@ class PreemptionManager:
                 self.pod_terminating(member.pod.uid)
         for gang in self._registry.gangs.values():
             nominated = [
-                member
-                for member in gang.pending()
-                if member.pod.withheld and member.pod.nominated and not member.assignment
+                member for member in gang.pending() if _may_be_nominated(member) and member.pod.nominated
             ]
             foreign = any(foreign_gates(member.pod) for member in nominated)
             if not nominated or foreign or not may_preempt(nominated):
