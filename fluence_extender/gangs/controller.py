@@ -43,6 +43,7 @@ from fluence_extender.model.accounting import AccountSink
 from fluence_extender.model.devices import DeviceObject
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
+from fluence_extender.model.queue import Namespace
 from fluence_extender.model.workload import Job, JobSet, Resumable, Workload
 from fluence_extender.placement.eligibility import EligibilityIndex
 from fluence_extender.placement.plan import Planner
@@ -127,6 +128,8 @@ class Controller:
     def observe(self, seen: Observation) -> None:
         """Take in one observation."""
         if seen.kind in QUEUE_KINDS:
+            if seen.kind is Kind.NAMESPACE:
+                self._observe_namespaces(seen)
             self._observe_queues(seen)
             return
         if seen.kind in DEVICE_KINDS:
@@ -142,6 +145,19 @@ class Controller:
                 self._put(observed)
             case Deleted(_, observed):
                 self._drop(observed)
+
+    def _observe_namespaces(self, seen: Observation) -> None:
+        """Take in the labels of namespaces, by which anti-affinity may select pods."""
+        objects = seen.objects if isinstance(seen, Listed) else (seen.object,)
+        labels = {one.name: one.labels for one in objects if isinstance(one, Namespace)}
+        if isinstance(seen, Deleted):
+            labels = {name: {} for name in labels}
+        elif isinstance(seen, Listed):
+            labels = {name: {} for name in self.ledger.kept_apart.namespaces} | labels
+        # Each is put, whether or not one before it made a difference.
+        changed = [self.ledger.kept_apart.put_namespace(name, some) for name, some in labels.items()]
+        if any(changed) and self.started:
+            self.lifecycle.resources_changed()
 
     def _observe_queues(self, seen: Observation) -> None:
         settings = self.queue.settings
@@ -337,7 +353,10 @@ class Controller:
 
     def _count_foreign(self, pod: Pod) -> None:
         if pod.node and not pod.finished:
+            known = pod.uid in self.ledger.foreign
             self.ledger.put_foreign(pod)
+            if pod.apart and not known:
+                self.lifecycle.keeps_apart(pod.uid)
         else:
             self.ledger.drop_foreign(pod.uid)
 

@@ -18,6 +18,7 @@ from fluence_extender.ledger.closed_nodes import GangNodes, PreemptorHolds
 from fluence_extender.ledger.device_drafts import DeviceDrafts
 from fluence_extender.ledger.device_rooms import DeviceRooms
 from fluence_extender.ledger.graph_matcher import MatcherSetup
+from fluence_extender.ledger.kept_apart import KeptApart
 from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.ledger.synced_graph import SyncedGraph
 from fluence_extender.matcher.errors import Busy, MatcherError
@@ -43,8 +44,9 @@ class Ledger:
     """The accounts and allocations of the whole cluster.
 
     ``graph`` is the resource graph. ``free`` is the capacity that nodes have left, ``whole`` the capacity that they
-    have when nothing runs. ``version`` grows whenever a pod that had no place might have one now. ``lacking_devices``
-    are the bound pods that hold fewer devices than they ask for, or whose stamps name devices that don't exist.
+    have when nothing runs. ``kept_apart`` says from which nodes the anti-affinity of pods keeps others. ``version``
+    grows whenever a pod that had no place might have one now. ``lacking_devices`` are the bound pods that hold fewer
+    devices than they ask for, or whose stamps name devices that don't exist.
     """
 
     def __init__(self, setup: MatcherSetup, policy: str = "lonode") -> None:
@@ -56,6 +58,7 @@ class Ledger:
         self._nodes: dict[str, Node] = {}
         self._allocations: dict[str, Allocation] = {}
         self._rooms = DeviceRooms(self._nodes)
+        self.kept_apart = KeptApart(self._nodes)
         self.graph = SyncedGraph(setup, self._nodes, self._accounts, self._allocations, self._renewed)
         self._foreign: dict[str, str] = {}
         self._negative: set[str] = set()
@@ -186,6 +189,7 @@ class Ledger:
         for name, node in self._nodes.items():
             self._account(name).resize(node.allocatable)
             self._rooms.node_changed(name)
+        self.kept_apart.nodes_changed()
         self.graph.load()
 
     def replace_resources(self, resources: VirtualResources) -> None:
@@ -199,6 +203,8 @@ class Ledger:
         self._nodes[node.name] = node
         if old is None or old.devices != node.devices:
             self._rooms.node_changed(node.name)
+        if old is None or old.labels != node.labels:
+            self.kept_apart.nodes_changed()
         account = self._account(node.name)
         account.resize(node.allocatable)
         self.changed()
@@ -213,6 +219,7 @@ class Ledger:
         if self._nodes.pop(name, None) is None:
             return
         self._rooms.node_changed(name)
+        self.kept_apart.nodes_changed()
         self._account(name).resize(NOTHING)
         self.graph.follow(name, None, NodeUse())
         self._negative.discard(name)
@@ -229,6 +236,7 @@ class Ledger:
                 continue
             self.drop_foreign(pod.uid)
             self._foreign[pod.uid] = pod.node
+            self.kept_apart.put(pod, pod.node, bound=True)
             self._account(pod.node).add(pod.uid, pod.requests, foreign=True, ports=pod.host_ports)
             touched[pod.node] = None
         self._settle(*touched)
@@ -237,6 +245,7 @@ class Ledger:
         """Stop counting a foreign pod."""
         node = self._foreign.pop(uid, None)
         if node is not None:
+            self.kept_apart.drop(uid)
             self._account(node).remove(uid)
             self._settle(node)
             self._forget_empty(node)
@@ -360,6 +369,7 @@ class Ledger:
         self._allocations[pod.uid] = replace(held, name=pod.name, assignment=assignment)
         self.bookings.rename(held, pod.uid)
         self._rooms.rename(uid, pod.uid)
+        self.kept_apart.rename(uid, pod.uid, pod.name)
         self.gang_nodes.remove(uid)
         self.gang_nodes.add(pod.uid, assignment.node, gang)
         self._account(assignment.node).rename(uid, pod.uid)
@@ -372,6 +382,8 @@ class Ledger:
         held = self._allocations.get(uid)
         if held is not None and held.strength < strength:
             self._allocations[uid] = replace(held, strength=strength)
+            if strength is Strength.BOUND:
+                self.kept_apart.has_bound(uid)
 
     def release(self, uid: str) -> None:
         """Free what a pod holds, drafts included; nothing happens when it holds nothing."""
@@ -382,6 +394,7 @@ class Ledger:
         node = held.assignment.node
         self.lacking_devices.discard(uid)
         self._rooms.drop(uid)
+        self.kept_apart.drop(uid)
         self.bookings.release(held)
         self._account(node).remove(uid)
         self.gang_nodes.remove(uid)
@@ -408,6 +421,7 @@ class Ledger:
         held = Allocation(pod.namespace, pod.name, assignment, pod.requests, strength, pod.host_ports)
         self._allocations[pod.uid] = held
         self._rooms.put(pod.uid, assignment.node, pod.claims, GATE not in pod.gates)
+        self.kept_apart.put(pod, assignment.node, strength is Strength.BOUND)
         self.bookings.take_drafted_devices(held)
         self.gang_nodes.add(pod.uid, assignment.node, gang)
         self._account(assignment.node).add(pod.uid, requests, foreign=False, ports=pod.host_ports)

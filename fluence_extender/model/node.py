@@ -16,11 +16,11 @@ class Node:
 
     ``allocatable`` is exact, in the units of `Resources`, and holds the node's pod limit under ``pods``. ``ready`` is
     the node's Ready condition, ``unschedulable`` its cordon. ``problem`` is why the node can't be read in full, ""
-    where it can. ``created`` is when it joined, in seconds since the epoch, 0 if that isn't known. ``devices``
-    are those that drivers publish for it, held or not; ``by_devices`` are the resources of ``allocatable`` that count
-    them. ``counters`` are what is left of the counters from which they take, apart from what the held ones among them
-    have. ``guards`` are the annotations of `KEEPING` that it has, and ``kept`` those that the service has set; neither
-    is compared, because they change nothing for pods.
+    where it can. ``created`` is when it joined, in seconds since the epoch, 0 if that isn't known. ``devices`` are
+    those that drivers publish for it, held or not; ``by_devices`` are the resources of ``allocatable`` that count them.
+    ``counters`` are what is left of the counters from which they take, apart from what the held ones among them have.
+    ``features`` are those that its kubelet declares (KEP-5328). ``guards`` are the annotations of `KEEPING` that it
+    has, and ``kept`` those that the service has set; neither is compared, because they change nothing for pods.
     """
 
     name: str
@@ -35,6 +35,7 @@ class Node:
     devices: tuple[NodeDevice, ...] = ()
     by_devices: frozenset[str] = frozenset()
     counters: Mapping[CounterId, int] = field(default_factory=dict)
+    features: frozenset[str] = frozenset()
     guards: tuple[str, ...] = field(default=(), compare=False)
     kept: tuple[str, ...] = field(default=(), compare=False)
 

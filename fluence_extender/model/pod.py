@@ -51,6 +51,21 @@ class NodeTerm:
     fields: tuple[Requirement, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ApartTerm:
+    """A required anti-affinity (core/v1 PodAffinityTerm): which pods must stay out of the pod's topology domain.
+
+    They are the pods with labels for which all of ``selector`` hold, in one of ``namespaces``, or in a namespace for
+    whose labels all of ``among`` hold (None selects none). The domain is the nodes with the same value of the label
+    ``key``. What the API server makes of matchLabelKeys and mismatchLabelKeys is part of the selector.
+    """
+
+    key: str
+    selector: tuple[Requirement, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    among: tuple[Requirement, ...] | None = None
+
+
 class HostPort(NamedTuple):
     """A port that the pod takes on the node itself. It is a tuple, because tuples are hashed and compared fast.
 
@@ -125,9 +140,9 @@ class Pod:
     selectors of pods of its own namespace that it must run near. ``interdependent`` is true where kube-scheduler's
     filters look at more than the node and its free resources: at other pods, volumes or resource claims. ``claim_refs``
     are the resource claims that it names, and ``claims`` what is still to be allocated of them, and of its extended
-    resources that are devices. Pods of one ``claim_group`` share claims, so they need one node. ``repels`` are the
-    namespaces whose pods its required anti-affinity may keep away, "*" for any. ``preempts`` is false
-    where its preemptionPolicy is Never. ``priority_class`` names its PriorityClass, "" for none.
+    resources that are devices. Pods of one ``claim_group`` share claims, so they need one node. ``apart`` are the
+    terms of its required anti-affinity. ``features`` are what its node has to declare (`Node.features`).
+    ``preempts`` is false where its preemptionPolicy is Never. ``priority_class`` names its PriorityClass, "" for none.
 
     How far it has come: ``gates`` are the names of its scheduling gates; ``node`` is set once it is bound; ``created``
     and ``started`` are the times of its creation and of the kubelet taking it, 0 before. ``ended`` is when the last of
@@ -185,7 +200,8 @@ class Pod:
     marked: bool = False
     has_managed_fields: bool = False
     pod_affinity: tuple[tuple[Requirement, ...], ...] = ()
-    repels: tuple[str, ...] = ()
+    apart: tuple[ApartTerm, ...] = ()
+    features: tuple[str, ...] = ()
     foreseen: bool = False
     claim_refs: tuple[ClaimRef, ...] = ()
     claims: tuple[ClaimSpec, ...] = ()
@@ -218,6 +234,14 @@ class Pod:
     def withheld(self) -> bool:
         """Whether it can't get a node before the service writes it: it has our gate, or we bind it."""
         return GATE in self.gates or (self.direct and not self.node)
+
+    @property
+    def repels(self) -> tuple[str, ...]:
+        """The namespaces whose pods its required anti-affinity may keep away, "*" for any."""
+        found: set[str] = set()
+        for term in self.apart:
+            found.update(["*"] if term.among is not None else term.namespaces)
+        return tuple(sorted(found))
 
     @property
     def rejected(self) -> bool:

@@ -4,7 +4,8 @@ A quantity (``250m``, ``1.5Gi``, ``1e3``) is a decimal number with a suffix. Acc
 a binary float would lose the last digits. So a text is read straight into an integer number of billionths, which is the
 finest unit of a quantity: apimachinery rounds anything finer away from zero when it parses.
 
-Invariant: equal amounts written in different forms give equal integers; requests round up, allocatable rounds down.
+Invariant: equal amounts written in different forms give equal integers; amounts of pods and nodes round up, limits of
+quotas round down.
 """
 
 from __future__ import annotations

@@ -17,8 +17,6 @@ from typing import Any
 from fluence_extender.model.names import MARK_RESOURCE, RESOURCE_PREFIX
 from fluence_extender.model.quantity import (
     InvalidQuantity,
-    floor_millicores,
-    floor_whole,
     nanos,
     nanos_to_millicores,
     nanos_to_whole,
@@ -82,11 +80,15 @@ def effective_requests(
 
 
 def allocatable_resources(amounts: Mapping[str, Any] | None) -> Resources:
-    """Return a node's ``status.allocatable``, each amount rounded down. Raise `InvalidRequest`."""
+    """Return a node's ``status.allocatable``, each amount rounded up. Raise `InvalidRequest`.
+
+    kube-scheduler and the kubelet round up, too (``Resource.Add`` of k8s.io/kubernetes/pkg/scheduler/framework).
+    """
     rounded: dict[str, int] = {}
     for name, text in _mapping(amounts, "status.allocatable").items():
         try:
-            rounded[name] = floor_millicores(text) if name == CPU else floor_whole(text)
+            amount = nanos(text)
+            rounded[name] = nanos_to_millicores(amount) if name == CPU else nanos_to_whole(amount)
         except InvalidQuantity as error:
             raise InvalidRequest(f"status.allocatable.{name}", str(error)) from None
     return Resources(rounded)

@@ -9,14 +9,16 @@ from fluence_extender.model.node import Node
 from fluence_extender.model.pod import NodeTerm, Requirement
 from fluence_extender.model.taints import BLOCKING_EFFECTS, Taint, Toleration
 
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_WHOLE_NUMBER = re.compile(r"([+-]?)0*([0-9]{1,19})", re.ASCII)
+_CANONICAL_NUMBER = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
 
 
 def _whole_number(text: str) -> int | None:
     """Return the 64-bit integer that Go's ParseInt reads: only digits after a sign, so not ``1_000``."""
-    if not _WHOLE_NUMBER.fullmatch(text):
+    found = _WHOLE_NUMBER.fullmatch(text)
+    if found is None:
         return None
-    number = int(text)
+    number = int(found[1] + found[2])
     return number if -(2**63) <= number < 2**63 else None
 
 
@@ -31,7 +33,8 @@ def compares(operator: str, value: str, bound: str) -> bool:
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
     """Return whether a toleration covers a taint (core/v1 Toleration.ToleratesTaint).
 
-    ``Gt`` and ``Lt`` compare the taint's value with the toleration's (Kubernetes 1.35, KEP-5471).
+    ``Gt`` and ``Lt`` compare the taint's value with the toleration's (Kubernetes 1.35, KEP-5471), where both are
+    numbers without leading zeros or a plus sign.
     """
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -43,7 +46,9 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
         case "Equal" | "":
             return toleration.value == taint.value
         case "Gt" | "Lt":
-            return compares(toleration.operator, taint.value, toleration.value)
+            return all(map(_CANONICAL_NUMBER.fullmatch, (taint.value, toleration.value))) and compares(
+                toleration.operator, taint.value, toleration.value
+            )
     return False
 
 

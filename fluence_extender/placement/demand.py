@@ -29,8 +29,9 @@ TOO_MANY_PORTS = (
 class Demand:
     """A pod to be placed.
 
-    ``barred`` are the nodes that recently refused it. ``levels`` are the node labels for which its PodGroup requires a
-    single domain. ``job_size`` is how many pods its Job has at once if its topology constraints depend on that, else 0.
+    ``barred`` are the nodes that recently refused it, or that other pods keep it from. ``levels`` are the node labels
+    for which its PodGroup requires a single domain. ``job_size`` is how many pods its Job has at once if its topology
+    constraints depend on that, else 0.
     """
 
     pod: Pod

@@ -1,9 +1,9 @@
 """Which nodes a pod may run on, apart from their free capacity.
 
 These checks are cheap and certain: whether the node could be read, readiness, cordon, taints and tolerations, node
-selector, required node affinity. kube-scheduler's own filters run afterwards and decide. A node that passes here and
-fails there costs a retry; a node that fails here by mistake would never be used. So all rules but the first are those
-of kube-scheduler.
+selector, required node affinity, declared features. For pods that the service binds itself they decide. Behind other
+pods kube-scheduler's own filters run; a node that fails here by mistake would never be used. So all rules are those of
+kube-scheduler, except that a node must be readable and ready.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 
 from fluence_extender.ledger.accounts import Journal
+from fluence_extender.ledger.kept_apart import KEPT_APART
 from fluence_extender.model.node import Node
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.selectors import holds, term_holds, untolerated
@@ -27,7 +28,7 @@ Signature = tuple[object, ...]
 def signature(pod: Pod) -> Signature:
     """Return the pod's signature. Pods with equal signatures may run on the same nodes."""
     selector = pod.node_selector
-    return (pod.tolerations, tuple(sorted(selector.items())) if selector else (), pod.affinity)
+    return (pod.tolerations, tuple(sorted(selector.items())) if selector else (), pod.affinity, pod.features)
 
 
 def refusal(pod: Pod, node: Node) -> str | None:
@@ -50,11 +51,14 @@ def refusal(pod: Pod, node: Node) -> str | None:
 
 
 def _closed(pod: Pod, node: Node) -> str | None:
-    """Return why the node's state or taints exclude the pod, or None.
+    """Return why the node's state, taints or features exclude the pod, or None.
 
     The node controller taints a node that isn't ready a moment after its condition changes. So the toleration of the
     taint also decides about the condition.
     """
+    for feature in pod.features:
+        if feature not in node.features:
+            return f"without the feature {feature}"
     if node.taints:
         lasting = untolerated(
             (one for one in node.taints if not one.key.startswith(_PASSING_KEYS)), pod.tolerations
@@ -77,9 +81,9 @@ _PASSING_TAINTS = f"untolerated taint {_PASSING_KEYS}"
 def passes(why: str | None) -> bool:
     """Return whether a refusal (or None) ends by itself.
 
-    That is a cordon, a node that isn't ready, or a taint of the node controller.
+    That is a cordon, a node that isn't ready, a taint of the node controller, or pods there that keep the pod away.
     """
-    return why in (None, "not ready", "cordoned") or why.startswith(_PASSING_TAINTS)
+    return why in (None, "not ready", "cordoned") or why.startswith((_PASSING_TAINTS, KEPT_APART))
 
 
 def by_frequency(counts: Mapping[str, int]) -> dict[str, int]:

@@ -10,6 +10,7 @@ from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.ledger.closed_nodes import PreemptorHolds
 from fluence_extender.ledger.device_rooms import DeviceRooms
+from fluence_extender.ledger.kept_apart import KeptApart
 from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
@@ -81,6 +82,11 @@ class PlanningRules(Protocol):
     @property
     def device_rooms(self) -> DeviceRooms:
         """How many pods with claims nodes host."""
+        ...
+
+    @property
+    def kept_apart(self) -> KeptApart:
+        """From which nodes the required anti-affinity of pods keeps others."""
         ...
 
 

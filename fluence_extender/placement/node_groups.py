@@ -16,8 +16,8 @@ from fluence_extender.model.taints import Taint
 Holds = Callable[[Requirement, Mapping[str, str]], bool]
 """Returns whether an expression holds for labels."""
 
-State = tuple[bool, tuple[Taint, ...], bool, bool]
-"""Whether the node can be read, its taints, whether it is ready, and whether it is cordoned."""
+State = tuple[bool, tuple[Taint, ...], bool, bool, frozenset[str]]
+"""Whether the node can be read, its taints, whether it is ready and cordoned, and the features that it declares."""
 
 NAME = "metadata.name"
 NO_NODES: frozenset[str] = frozenset()
@@ -100,4 +100,4 @@ class NodeGroups:
 
 
 def _state(node: Node) -> State:
-    return not node.problem, node.taints, node.ready, node.unschedulable
+    return not node.problem, node.taints, node.ready, node.unschedulable, node.features

@@ -55,6 +55,7 @@ class PlanningCopy:
         self.whole = CopiedCapacity(tables[1])
         self.graph = rules.graph
         self.devices = devices
+        self.kept_apart = rules.kept_apart
         self.allocations: dict[str, PodUse] = dict(holders)
         self.within: Collection[str] | None = None
         self._rules = rules

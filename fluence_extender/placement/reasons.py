@@ -8,7 +8,7 @@ counters or times that change while the gang waits for the same thing, because e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -135,7 +135,7 @@ class Reasons:
             for (tied, kinds), some in by_tie.items():
                 count = len(some)
                 if tied is None:
-                    refusals = self._eligibility.refusals(some[0])
+                    refusals = {**self._eligibility.refusals(some[0]), **self._kept_apart(some[0])}
                     found.append(ShapeNodes(replace(shape, count=count), possible, refusals))
                     continue
                 refused = (refusal(some[0], known[name]) for name in tied if name in known)
@@ -145,11 +145,18 @@ class Reasons:
                             shape, count=count, nodes=tuple(name for name in shape.nodes if name in tied)
                         ),
                         tuple(name for name in possible if name in tied),
-                        by_frequency(Counter(why for why in refused if why is not None)),
+                        by_frequency(Counter(why for why in refused if why is not None))
+                        | self._kept_apart(some[0], tied),
                         kinds,
                     )
                 )
         return found
+
+    def _kept_apart(self, pod: Pod, within: Set[str] | None = None) -> dict[str, int]:
+        """Return on how many nodes, perhaps of only some, pods keep this one away, under the reason why."""
+        kept = self._ledger.kept_apart.nodes(pod)
+        count = len(kept if within is None else kept & within)
+        return {self._ledger.kept_apart.why(pod): count} if count else {}
 
 
 # Nodes.

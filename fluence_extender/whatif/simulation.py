@@ -125,7 +125,7 @@ class Simulation:
         known = self._in_vain.get(alike) if alike is not None else None
         if known is not None:
             return replace(known, gang=name)
-        demands = tuple(gang.demand(pod) for pod in pods)
+        demands = tuple(gang.demand(pod, self._ledger.kept_apart.nodes(pod)) for pod in pods)
         conflict = reason = self._previewer.device_conflict(gang.key, pods)
         if reason is None:
             try:
@@ -189,7 +189,8 @@ class Simulation:
             return None
         if any(pod.devices or any(key in pod.annotations for key in TOPOLOGY_KEYS) for pod in pods):
             return None
-        shapes = Counter((shape_key(Demand(pod)), pod.priority, pod.preempts) for pod in pods)
+        kept_from = self._ledger.kept_apart.nodes
+        shapes = Counter((shape_key(Demand(pod, kept_from(pod))), pod.priority, pod.preempts) for pod in pods)
         return gang.size, id(self._terms.get(gang.key)), frozenset(shapes.items())
 
     def _hold(self, gang: RequestedGang, pods: Sequence[Pod], placed: Sequence[Assignment]) -> None:

@@ -18,6 +18,7 @@ from fluence_extender.ledger.capacity import CapacityTable
 from fluence_extender.ledger.closed_nodes import GangNodes, PreemptorHolds
 from fluence_extender.ledger.device_drafts import why_not
 from fluence_extender.ledger.device_rooms import DeviceRooms
+from fluence_extender.ledger.kept_apart import KeptApart
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.assignment import Assignment, DeviceShare
@@ -49,7 +50,8 @@ class Snapshot:
     ``order`` are the nodes in the order in which the policy fills them. ``closed_to_all`` are nodes that take no new
     pods, ``preemptor_holds`` the nodes that are held for preemptors. ``rounded`` rounds requests as the ledger does.
     ``uses`` is the use of pods with devices or with a known end, ``allocations`` what all of our pods hold.
-    ``gang_nodes`` are the gangs on each node, if only pods of one gang may share a node.
+    ``gang_nodes`` are the gangs on each node, if only pods of one gang may share a node. ``kept_apart`` says from which
+    nodes pods keep others.
     """
 
     nodes: Sequence[Node]
@@ -63,6 +65,7 @@ class Snapshot:
     preemptor_holds: PreemptorHolds
     gang_nodes: GangNodes
     device_rooms: DeviceRooms
+    kept_apart: KeptApart
 
     def closed(self, gang: object, without: Collection[str] = ()) -> set[str]:
         """Return the nodes that ``gang`` may not use, if the pods ``without`` were gone."""
@@ -93,6 +96,7 @@ def snapshot(ledger: Ledger, nodes: Iterable[Node], ending: Iterable[str]) -> Sn
         ledger.preemptor_holds.copy(),
         ledger.gang_nodes.copy(),
         ledger.device_rooms.copy(),
+        ledger.kept_apart.copy(),
     )
 
 

@@ -10,7 +10,7 @@ from typing import TypedDict, Unpack
 from fluence_extender.model.claims import Claims
 from fluence_extender.model.names import DIRECT_SCHEDULER_NAME, GATE, SCHEDULER_NAME
 from fluence_extender.model.node import Node
-from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Pod, QuotaCharge, Requirement
+from fluence_extender.model.pod import ApartTerm, HostPort, NodeTerm, Owner, Pod, QuotaCharge, Requirement
 from fluence_extender.model.resources import Resources
 from fluence_extender.model.seal import Seal
 from fluence_extender.model.taints import Taint, Toleration
@@ -65,7 +65,8 @@ class PodFields(TypedDict, total=False):
     pod_affinity: tuple[tuple[Requirement, ...], ...]
     claims: Claims
     claim_group: str
-    repels: tuple[str, ...]
+    apart: tuple[ApartTerm, ...]
+    features: tuple[str, ...]
     charge: QuotaCharge | None
     size: int
 
@@ -78,6 +79,7 @@ class NodeFields(TypedDict, total=False):
     taints: tuple[Taint, ...]
     unschedulable: bool
     ready: bool
+    features: frozenset[str]
 
 
 def asks(cpu: int = 0, gib: int = 0, **more: int) -> Resources:

@@ -27,6 +27,7 @@ class _Spec(msgspec.Struct):
 
 class _Status(msgspec.Struct):
     allocatable: dict[str, Any] | None = None
+    features: list[str] | None = msgspec.field(name="declaredFeatures", default=None)
     conditions: list[Condition] | None = None
 
 
@@ -55,6 +56,7 @@ def decode_node(raw: bytes) -> Node:
         ready=is_ready(status.conditions),
         problem=problem or fault,
         created=meta.created,
+        features=frozenset(status.features or ()),
         guards=tuple(key for key in KEEPING if key in annotations),
         kept=tuple(key for key in KEEPING if key in kept),
     )

@@ -32,6 +32,7 @@ from fluence_extender.model.names import (
 )
 from fluence_extender.model.pod import (
     ENDED,
+    ApartTerm,
     ClaimRef,
     HostPort,
     NodeTerm,
@@ -89,12 +90,19 @@ class Port(TypedDict, total=False):
     protocol: str | None
 
 
+class RestartRule(TypedDict, total=False):
+    """core/v1 ContainerRestartRule."""
+
+    action: str | None
+
+
 class Container(TypedDict, total=False):
     """core/v1 Container."""
 
     name: str
     resources: Amounts | None
     restartPolicy: str | None
+    restartPolicyRules: list[RestartRule] | None
     ports: list[Port] | None
 
 
@@ -137,7 +145,7 @@ class PodAffinityTerm(msgspec.Struct):
 
     selector: LabelSelector | None = msgspec.field(name="labelSelector", default=None)
     namespaces: list[str] | None = None
-    namespace_selector: dict[str, Any] | None = msgspec.field(name="namespaceSelector", default=None)
+    namespace_selector: LabelSelector | None = msgspec.field(name="namespaceSelector", default=None)
     topology_key: str = msgspec.field(name="topologyKey", default="")
     match_keys: list[str] | None = msgspec.field(name="matchLabelKeys", default=None)
     mismatch_keys: list[str] | None = msgspec.field(name="mismatchLabelKeys", default=None)
@@ -222,6 +230,8 @@ class PodSpec(TypedDict, total=False):
     schedulingGroup: SchedulingGroup | None
     tolerations: tuple[Toleration, ...] | None
     nodeSelector: dict[str, str] | None
+    hostNetwork: bool | None
+    hostUsers: bool | None
     os: OperatingSystem | None
     affinity: Affinity | None
     topologySpreadConstraints: list[SpreadConstraint] | None
@@ -339,7 +349,8 @@ def decode_pod(raw: bytes) -> Pod:
         marked=_marked(spec),
         has_managed_fields=bool(gates) and MANAGED_FIELDS in raw and SERVER_SIDE_APPLY not in raw,
         pod_affinity=near,
-        repels=_repels(spec, meta.namespace),
+        apart=_apart(spec, meta.namespace),
+        features=_features(spec),
         claim_refs=_claim_refs(spec, status) if spec.get("resourceClaims") else (),
         size=len(raw),
     )
@@ -486,14 +497,35 @@ def _pod_affinity(spec: PodSpec, namespace: str) -> tuple[tuple[Requirement, ...
     return tuple(found for term in terms or () if (found := _selector(term, namespace)) is not None)
 
 
-def _repels(spec: PodSpec, namespace: str) -> tuple[str, ...]:
-    """Return the namespaces whose pods the pod's required anti-affinity may keep away, "*" for any."""
+def _apart(spec: PodSpec, namespace: str) -> tuple[ApartTerm, ...]:
+    """Return the terms of the pod's required anti-affinity, without those that select no pods."""
     affinity = spec.get("affinity")
     terms = affinity.apart.required if affinity is not None and affinity.apart is not None else None
-    found: set[str] = set()
-    for term in terms or ():
-        found.update(["*"] if term.namespace_selector is not None else term.namespaces or [namespace])
-    return tuple(sorted(found))
+    return tuple(
+        ApartTerm(
+            term.topology_key,
+            term.selector.requirements,
+            tuple(term.namespaces or (() if term.namespace_selector is not None else (namespace,))),
+            term.namespace_selector.requirements if term.namespace_selector is not None else None,
+        )
+        for term in terms or ()
+        if term.selector is not None
+    )
+
+
+def _features(spec: PodSpec) -> tuple[str, ...]:
+    """Return the features that the pod's node has to declare.
+
+    Source: k8s.io/component-helpers/nodedeclaredfeatures, InferForPodScheduling.
+    """
+    needed = []
+    containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+    rules = (rule for one in containers for rule in one.get("restartPolicyRules") or ())
+    if any(rule.get("action") == "RestartAllContainers" for rule in rules):
+        needed.append("RestartAllContainersOnContainerExits")
+    if spec.get("hostNetwork") and spec.get("hostUsers") is False:
+        needed.append("UserNamespacesHostNetworkSupport")
+    return tuple(needed)
 
 
 def _selector(term: PodAffinityTerm, namespace: str) -> tuple[Requirement, ...] | None:

@@ -151,6 +151,8 @@ def resume(ledger: Ledger, find: Callable[[str], Node | None], gang: Gang, membe
     node = find(pod.steered_to)
     if node is None or refusal(pod, node) is not None or node.name in ledger.closed(gang.key):
         return False
+    if ledger.kept_apart.keeper(pod, node.name):
+        return False
     assignment = ledger.resume(pod, gang.key)
     if assignment is None:
         return False

@@ -59,7 +59,6 @@ from fluence_extender.model.names import ALLOCATION_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
 from fluence_extender.model.wording import WithNames
-from fluence_extender.placement.eligibility import refusal
 from fluence_extender.placement.plan import Planner
 
 
@@ -144,6 +143,8 @@ class Lifecycle:
                 self.preemption.pod_terminating(pod.uid)
             self._ledger.amend(pod)
             self._ledger.strengthen(pod.uid, Strength.BOUND)
+            if pod.apart and (before is None or not before.node):
+                self.keeps_apart(pod.uid)
         elif pod.deleting:
             self._places.drop(gang, member)
         else:
@@ -211,6 +212,13 @@ class Lifecycle:
         for gang, member in self._members_on(name):
             if member.pending and member.assignment is not None and member.assignment.node == name:
                 self._places.leave_if_unfit(gang, member)
+
+    def keeps_apart(self, uid: str) -> None:
+        """Move members away from the nodes from which a pod that has its node now keeps them."""
+        for name in sorted(self._ledger.kept_apart.domain(uid)):
+            for gang, member in self._members_on(name):
+                if member.pending and member.assignment is not None and member.assignment.node == name:
+                    self._places.leave_if_unfit(gang, member)
 
     def _members_on(self, node: str) -> list[tuple[Gang, Member]]:
         """Return the members that hold something on a node, in a stable order."""
@@ -367,8 +375,8 @@ class Lifecycle:
 
     def may_bind(self, uid: str, node: str) -> bool:
         """Return whether the pod may still be bound to its planned node, given the present state of both."""
-        found, present_node = self._registry.member(uid), self._planner.node(node)
-        return found is not None and present_node is not None and refusal(found[1].pod, present_node) is None
+        found = self._registry.member(uid)
+        return found is not None and self._places.suits(found[1], node)
 
     def look_at_all(self) -> None:
         """Look at every gang again."""

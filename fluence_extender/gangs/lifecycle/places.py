@@ -111,9 +111,13 @@ class Places:
     ) -> list[Demand]:
         """Return the demands of ``members`` for a planner."""
         return [
-            Demand(member.pod, member.refusals.barred_nodes(now) | avoided, *self.topology(member.pod))
+            Demand(member.pod, self._barred(member, now) | avoided, *self.topology(member.pod))
             for member in members
         ]
+
+    def _barred(self, member: Member, now: float) -> frozenset[str]:
+        """Return the nodes that refused the member, and those from which other pods keep it away."""
+        return member.refusals.barred_nodes(now) | self._ledger.kept_apart.nodes(member.pod)
 
     def settled(self, gang: Gang) -> list[SettledMember]:
         """Return the members that have a place already, for a planner."""
@@ -136,7 +140,7 @@ class Places:
                     tuple(sorted(member.pod.devices.items())) if member.pod.devices else (),
                     tuple(member.pod.requires.items()) if member.pod.devices else (),
                     member.pod.host_ports,
-                    member.refusals.barred_nodes(now),
+                    self._barred(member, now),
                     topology_constraints(member.pod, *self.topology(member.pod)),
                     own,
                 )
@@ -224,9 +228,15 @@ class Places:
         """Find another place for a member that no longer suits its planned node or requests something else now."""
         if member.assignment is None or member.binding:
             return
-        node = self._planner.node(member.assignment.node)
-        if node is None or refusal(member.pod, node) is not None or not self._holds_its_requests(member):
+        if not self.suits(member, member.assignment.node) or not self._holds_its_requests(member):
             self.replan(gang, member)
+
+    def suits(self, member: Member, name: str) -> bool:
+        """Return whether a node takes a member, apart from its room, given the present state of both."""
+        node = self._planner.node(name)
+        if node is None or refusal(member.pod, node) is not None:
+            return False
+        return not self._ledger.kept_apart.keeper(member.pod, name)
 
     def _holds_its_requests(self, member: Member) -> bool:
         """Return whether the ledger holds what the member requests now; users can edit a waiting pod."""

@@ -14,6 +14,7 @@ from fluence_extender.graph.catalogue import Device
 from fluence_extender.ledger.accounts import Allocation
 from fluence_extender.ledger.capacity import CapacityTable, KeptRoom
 from fluence_extender.ledger.device_rooms import DeviceRooms
+from fluence_extender.ledger.kept_apart import KeptApart
 from fluence_extender.ledger.pod_use import PodUse
 from fluence_extender.model.assignment import Assignment, DeviceShare
 from fluence_extender.model.pod import Pod
@@ -113,6 +114,11 @@ class LedgerBeside:
     def device_rooms(self) -> DeviceRooms:
         """How many pods with claims nodes host."""
         return self._ledger.device_rooms
+
+    @property
+    def kept_apart(self) -> KeptApart:
+        """From which nodes pods keep others."""
+        return self._ledger.kept_apart
 
     def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int] | None:
         """Return where the matcher puts equal pods, None if these places don't fit into the view."""

@@ -12,7 +12,7 @@ from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.port import ResourcesFile
 from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.model.names import KEEPING, KEPT_ANNOTATION
-from fluence_extender.model.pod import HostPort, NodeTerm, Owner, Requirement
+from fluence_extender.model.pod import ApartTerm, HostPort, NodeTerm, Owner, Requirement
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.model.taints import Taint, Toleration
 
@@ -158,19 +158,64 @@ def test_required_pod_affinity_is_read_as_selectors(term: dict[str, Any], sought
 
 
 @pytest.mark.parametrize(
-    ("terms", "repels"),
+    ("term", "read"),
     [
-        ([], ()),
-        ([{"labelSelector": {}, "topologyKey": "host"}], ("ns",)),
-        ([{"namespaces": ["b", "a"]}, {"namespaces": ["a"]}, {"namespaces": []}], ("a", "b", "ns")),
-        ([{"namespaceSelector": {}, "namespaces": ["a"]}], ("*",)),
+        ({}, ()),
+        ({"labelSelector": {}}, (ApartTerm("host", (), ("ns",)),)),
+        ({"labelSelector": {}, "namespaces": []}, (ApartTerm("host", (), ("ns",)),)),
+        ({"labelSelector": {}, "namespaces": ["b", "a"]}, (ApartTerm("host", (), ("b", "a")),)),
+        ({"labelSelector": {}, "namespaceSelector": {}}, (ApartTerm("host", (), (), ()),)),
+        (
+            {
+                "labelSelector": {
+                    "matchLabels": {"app": "a"},
+                    "matchExpressions": [{"key": "version", "operator": "NotIn", "values": ["1"]}],
+                },
+                "namespaceSelector": {"matchLabels": {"team": "red"}},
+                "namespaces": ["other"],
+                "matchLabelKeys": ["app"],
+                "mismatchLabelKeys": ["version"],
+            },
+            (
+                ApartTerm(
+                    "host",
+                    (Requirement("app", "In", ("a",)), Requirement("version", "NotIn", ("1",))),
+                    ("other",),
+                    (Requirement("team", "In", ("red",)),),
+                ),
+            ),
+        ),
     ],
 )
-def test_required_anti_affinity_tells_whose_pods_it_may_keep_away(
-    terms: list[dict[str, Any]], repels: tuple[str, ...]
+def test_required_anti_affinity_is_read(term: dict[str, Any], read: tuple[ApartTerm, ...]) -> None:
+    term = {"topologyKey": "host", **term}
+    assert decode_pod(pod_body({"affinity": {"podAntiAffinity": {REQUIRED: [term]}}})).apart == read
+    assert decode_pod(pod_body({"affinity": {"podAffinity": {REQUIRED: [term]}}})).apart == ()
+
+
+@pytest.mark.parametrize(
+    ("spec", "features"),
+    [
+        ({}, ()),
+        (
+            {"containers": [{"name": "a", "restartPolicyRules": [{"action": "RestartAllContainers"}]}]},
+            ("RestartAllContainersOnContainerExits",),
+        ),
+        (
+            {"initContainers": [{"name": "a", "restartPolicyRules": [{"action": "RestartAllContainers"}]}]},
+            ("RestartAllContainersOnContainerExits",),
+        ),
+        ({"containers": [{"name": "a", "restartPolicyRules": [{"action": "Restart"}]}]}, ()),
+        ({"hostNetwork": True, "hostUsers": False}, ("UserNamespacesHostNetworkSupport",)),
+        ({"hostNetwork": True, "hostUsers": True}, ()),
+        ({"hostNetwork": True}, ()),
+        ({"hostUsers": False}, ()),
+    ],
+)
+def test_features_that_a_node_must_declare_follow_from_the_pod(
+    spec: dict[str, Any], features: tuple[str, ...]
 ) -> None:
-    assert decode_pod(pod_body({"affinity": {"podAntiAffinity": {REQUIRED: terms}}})).repels == repels
-    assert decode_pod(pod_body({"affinity": {"podAffinity": {REQUIRED: terms}}})).repels == ()
+    assert decode_pod(pod_body(spec)).features == features
 
 
 @pytest.mark.parametrize(

@@ -197,9 +197,9 @@ def test_unreadable_amount_is_named_by_its_field(spec: dict[str, Any], field: st
     assert str(refused.value).startswith(f"{field}: ")
 
 
-def test_allocatable_rounds_down_and_names_a_bad_amount() -> None:
+def test_allocatable_rounds_up_as_kube_scheduler_does_and_names_a_bad_amount() -> None:
     assert allocatable_resources({"cpu": "3999.9m", "memory": "1.5", "pods": "110"}) == Resources(
-        {"cpu": 3999, "memory": 1, "pods": 110}
+        {"cpu": 4000, "memory": 2, "pods": 110}
     )
     assert allocatable_resources(None) == Resources()
     with pytest.raises(InvalidRequest, match=r"status\.allocatable\.cpu"):
