@@ -30,16 +30,24 @@ CORES = (
 
 CPU = ("1", "1500m", "0.7", "1999.9m", "2.0005", "2", "2500001u", "3e0", "2001m")
 MEMORY = ("1Gi", "1.5Gi", "1000000000", "1073741825", "3G", "2048M", "1e9", "2147483648.5", "0.001Ti")
-ASKED_CPU = (None, "1m", "0.1", "100.5m", "700m", "701m", "1", "1501m", "2001m", "2", "3", "1n")
-ASKED_MEMORY = (None, "1Ki", "64Mi", "976562Ki", "976563Ki", "1Gi", "1.5Gi", "2Gi", "2097153Ki")
+ASKED_CPU = ("1m", "0.1", "100.5m", "700m", "701m", "1", "1501m", "2001m", "2", "3", "1n")
+ASKED_MEMORY = ("1Ki", "64Mi", "976562Ki", "976563Ki", "1Gi", "1.5Gi", "2Gi", "2097153Ki")
 """In whole KiB, in which the service counts what its own pods take."""
 
-STORAGE = (None, None, "1Gi", "10Gi", "10737418241")
+STORAGE = (None, None, None, None, "1Gi", "10Gi", "10737418241")
 TAINTS = ("d1", "d2", "d3")
 EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
 NAMESPACES = ("red", "blue", "green", "grey")
 FEATURE = "RestartAllContainersOnContainerExits"
 ADDRESSES = (None, "0.0.0.0", "10.0.0.1", "127.0.0.1", "::")
+
+
+REFUSALS = (
+    *("Insufficient cpu", "Insufficient memory", "Insufficient ephemeral-storage", f"Insufficient {GPU}"),
+    *("Insufficient hugepages-2Mi", "Too many pods", "free ports", "untolerated taint", "were unschedulable"),
+    *("node affinity/selector", "required features", "existing pods anti-affinity rules"),
+)
+"""What kube-scheduler says of nodes that each of its filters refuses."""
 
 
 class Draw:
@@ -65,7 +73,7 @@ class Draw:
             "cpu": self._one(*CPU),
             "memory": self._one(*MEMORY),
             "ephemeral-storage": self._one("1Gi", "10Gi", "100Gi"),
-            "pods": self._one("1", "2", "3", "110", "110"),
+            "pods": self._one("1", "2", "3", *["110"] * 6),
         }
         if self._likely(0.6):
             amounts[GPU] = self._one("0", "1", "2", "4")
@@ -75,7 +83,7 @@ class Draw:
             (key, effect): {"key": key, "effect": effect, "value": self._one("", "x", "y")}
             for key in TAINTS
             for effect in EFFECTS
-            if self._likely(0.06)
+            if self._likely(0.03)
         }
         made = node_manifest(f"{self.prefix}-{number}", amounts, labels, [*taints.values()])
         if self._likely(0.1):
@@ -123,14 +131,14 @@ class Draw:
         container: dict[str, Any] = {"name": "main", "image": "none"}
         asked = {"cpu": self._one(None, "1m", "0.1", "33.3m"), "memory": self._one(None, "1", "64Mi")}
         container["resources"] = {"requests": {key: value for key, value in asked.items() if value}}
-        if self._likely(0.4):
+        if self._likely(0.3):
             container["ports"] = [self._port()]
         spec: dict[str, Any] = {
             "nodeName": node,
             "containers": [container],
             "tolerations": [{"operator": "Exists"}],
         }
-        if self._likely(0.4):
+        if self._likely(0.2):
             terms = [self._apart() for _ in range(self._one(1, 1, 2))]
             required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
             spec["affinity"] = {"podAntiAffinity": required}
@@ -143,8 +151,8 @@ class Draw:
 
     def _container(self, name: str, **more: Any) -> Manifest:
         asked = {
-            "cpu": self._one(*ASKED_CPU) if self._likely(0.5) else None,
-            "memory": self._one(*ASKED_MEMORY) if self._likely(0.5) else None,
+            "cpu": self._one(*ASKED_CPU) if self._likely(0.4) else None,
+            "memory": self._one(*ASKED_MEMORY) if self._likely(0.4) else None,
             "ephemeral-storage": self._one(*STORAGE),
             GPU: self._one("0", "1", "2") if self._likely(0.15) else None,
         }
@@ -278,21 +286,18 @@ def stock_filters(plane: ControlPlane) -> Iterator[Offered]:
         offered.server_close()
 
 
-def wait_until_judged(api: Api, namespaces: Sequence[str], offered: Offered) -> dict[str, frozenset[str]]:
-    """Return by uid the nodes that passed each waiting pod, once kube-scheduler has tried all of them."""
+def wait_until_judged(api: Api, namespaces: Sequence[str]) -> dict[str, str]:
+    """Return by uid what kube-scheduler says of each waiting pod, once it has tried all of them."""
 
-    def judged() -> dict[str, frozenset[str]] | None:
+    def judged() -> dict[str, str] | None:
         pods = [one for name in namespaces for one in api.get(f"/api/v1/namespaces/{name}/pods")["items"]]
-        waiting = [one for one in pods if not one["spec"].get("nodeName")]
-        if not all(map(_tried, waiting)):
-            return None
-        return {
-            uid: offered.nodes.get(uid, frozenset()) for uid in (one["metadata"]["uid"] for one in waiting)
-        }
+        waiting = {one["metadata"]["uid"]: _told(one) for one in pods if not one["spec"].get("nodeName")}
+        return waiting if all(waiting.values()) else None
 
     return wait_for(judged, what="kube-scheduler to try all pods")
 
 
-def _tried(pod: Manifest) -> bool:
+def _told(pod: Manifest) -> str:
     conditions = pod["status"].get("conditions") or ()
-    return any((one["type"], one.get("reason")) == ("PodScheduled", "Unschedulable") for one in conditions)
+    unscheduled = (one for one in conditions if one.get("reason") == "Unschedulable")
+    return next((str(one["message"]) for one in unscheduled), "")
