@@ -33,7 +33,7 @@ from fluence_extender.gangs.lifecycle.limits import Limits
 from fluence_extender.gangs.lifecycle.member_states import (
     BINDING,
     MOVABLE,
-    STEERING,
+    STEERED,
     MemberEvent,
     end_binding,
     move,
@@ -271,7 +271,7 @@ class Births:
             one for pod in known.foreseen.values() if (one := self._registry.member(pod.uid)) is not None
         ]
         for gang, member in found:
-            if member.state is STEERING or member.state is BINDING:
+            if member.state is STEERED or member.state is BINDING:
                 steer_again(gang, member, MemberEvent.STEER_FAILED)
                 self._registry.dirty.add(gang.key)
         return [member.pod.uid for _, member in found if member.state is BINDING]
@@ -404,10 +404,7 @@ class Births:
                     move(gang, member, MemberEvent.STEER, steer_again=False)
                 else:
                     move(gang, member, MemberEvent.STEER)
-                if plan is None:
-                    # The template has its node already, or the Job is being resumed for other pods of its own.
-                    move(gang, member, MemberEvent.STEER_WRITTEN)
-                elif plan.bound:
+                if plan is not None and plan.bound:
                     move(gang, member, MemberEvent.BIND)
             if plan is not None:
                 known.written = True

@@ -314,7 +314,6 @@ class Lifecycle:
         if found is None:
             return
         gang, member = found
-        move(gang, member, MemberEvent.STEER_WRITTEN)
         if isinstance(member.data, Placed):
             update(member, requested_at=self._clock())
         if member.trouble:

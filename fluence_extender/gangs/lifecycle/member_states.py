@@ -9,8 +9,8 @@ this program, and `move` raises `ImpossibleTransition`.
 
 Invariants:
 
-* A waiting member holds nothing in the ledger. A member that is planned, steering, steered or binding holds its
-  assignment there, at least as planned. A bound member's allocation has the strength bound.
+* A waiting member holds nothing in the ledger. A member that is planned, steered or binding holds its assignment
+  there, at least as planned. A bound member's allocation has the strength bound.
 * The place of a member that is binding or bound isn't taken from it, because its Binding may exist.
 * Each state has its own data (`Waiting`, `Placed`, `Binding`, `Bound`, `Ended`), which ends with the state. Facts that
   outlive states (refusals, a failed attempt that was our own doing) are fields of the member.
@@ -44,7 +44,6 @@ class MemberState(StrEnum):
 
     WAITING = "waiting"
     PLANNED = "planned"
-    STEERING = "steering"
     STEERED = "steered"
     BINDING = "binding"
     BOUND = "bound"
@@ -57,7 +56,6 @@ class MemberEvent(StrEnum):
     PLAN = "a place is planned"
     RESUME = "its steered place is resumed by a new leader"
     STEER = "steering starts"
-    STEER_WRITTEN = "its node is written"
     STEER_FAILED = "the write fails"
     NOMINATION_CLEARED = "its nomination is cleared"
     DROP = "its place is dropped"
@@ -122,15 +120,10 @@ class Ended:
 
 StateData = Waiting | Placed | Binding | Bound | Ended
 
-WAITING, PLANNED, STEERING, STEERED = (
-    MemberState.WAITING,
-    MemberState.PLANNED,
-    MemberState.STEERING,
-    MemberState.STEERED,
-)
+WAITING, PLANNED, STEERED = MemberState.WAITING, MemberState.PLANNED, MemberState.STEERED
 BINDING, BOUND, ENDED = MemberState.BINDING, MemberState.BOUND, MemberState.ENDED
 
-MOVABLE = (PLANNED, STEERING, STEERED)
+MOVABLE = (PLANNED, STEERED)
 """The states of members whose place can be taken from them."""
 
 PLACED = (*MOVABLE, BINDING)
@@ -143,8 +136,7 @@ def _rows() -> Iterator[tuple[MemberState, MemberEvent, MemberState]]:
     on = MemberEvent
     yield WAITING, on.PLAN, PLANNED
     yield WAITING, on.RESUME, STEERED
-    yield PLANNED, on.STEER, STEERING
-    yield STEERING, on.STEER_WRITTEN, STEERED
+    yield PLANNED, on.STEER, STEERED
     for state in MOVABLE:
         yield state, on.STEER_FAILED, PLANNED
         yield state, on.NOMINATION_CLEARED, PLANNED
@@ -156,9 +148,6 @@ def _rows() -> Iterator[tuple[MemberState, MemberEvent, MemberState]]:
     for event in (on.STEER, on.STEER_FAILED, on.NOMINATION_CLEARED):
         yield BINDING, event, BINDING
     for state in MemberState:
-        if state is not STEERING:
-            # The report may be late: the place may be another one, or gone, by now.
-            yield state, on.STEER_WRITTEN, state
         yield state, on.END, ENDED
         yield state, on.SEEN_BOUND, BOUND
         yield state, on.TAKEN_OVER, BOUND
@@ -173,7 +162,6 @@ TRANSITIONS = {(state, event): after for state, event, after in _rows()}
 DATA: dict[MemberState, type[StateData]] = {
     WAITING: Waiting,
     PLANNED: Placed,
-    STEERING: Placed,
     STEERED: Placed,
     BINDING: Binding,
     BOUND: Bound,

@@ -18,7 +18,6 @@ from fluence_extender.gangs.lifecycle.member_states import (
     PLACED,
     PLANNED,
     STEERED,
-    STEERING,
     TRANSITIONS,
     WAITING,
     Bound,
@@ -107,7 +106,6 @@ def test_usual_life() -> None:
     for event in (
         MemberEvent.PLAN,
         MemberEvent.STEER,
-        MemberEvent.STEER_WRITTEN,
         MemberEvent.BIND,
         MemberEvent.BIND_SUCCEEDED,
         MemberEvent.SEEN_BOUND,
@@ -115,13 +113,13 @@ def test_usual_life() -> None:
     ):
         apply(gang, member, event)
         states.append(member.state)
-    assert states == [PLANNED, STEERING, STEERED, BINDING, BOUND, BOUND, ENDED]
+    assert states == [PLANNED, STEERED, BINDING, BOUND, BOUND, ENDED]
     entries = [(entry.kind.value, entry.detail) for entry in gang.history.entries]
     assert entries == [("bound", "to n0"), ("released", "")]
 
 
 def test_data_that_both_states_have_goes_on() -> None:
-    gang, member = after(MemberEvent.PLAN, MemberEvent.STEER, MemberEvent.STEER_WRITTEN)
+    gang, member = after(MemberEvent.PLAN, MemberEvent.STEER)
     update(member, requested_at=3.0, nomination_seen=True)
     apply(gang, member, MemberEvent.BIND)
     assert member.state is BINDING
@@ -132,7 +130,7 @@ def test_data_that_both_states_have_goes_on() -> None:
 
 
 def test_node_is_written_again_after_a_binding_during_which_its_nomination_was_cleared() -> None:
-    gang, member = after(MemberEvent.PLAN, MemberEvent.STEER, MemberEvent.STEER_WRITTEN, MemberEvent.BIND)
+    gang, member = after(MemberEvent.PLAN, MemberEvent.STEER, MemberEvent.BIND)
     steer_again(gang, member, MemberEvent.NOMINATION_CLEARED)
     assert member.state is BINDING
     end_binding(gang, member, MemberEvent.BIND_FAILED, unbound="quota")
