@@ -20,12 +20,12 @@ from benchmarks.throughput.policies import ACCOUNT, POLICIES, POLICY_LAG, shippe
 from benchmarks.throughput.usage import cpu_seconds
 from benchmarks.throughput.workloads import STOCK, Manifest, pod
 from fluence_extender.model.names import (
-    AT_BIRTH,
     COMPLETION_INDEX,
     DEFAULT_NAMESPACE,
+    DIRECT_SCHEDULER_NAME,
     GATE,
     NODES_ANNOTATION,
-    PLACED_LABEL,
+    PLACED_ANNOTATION,
     SCHEDULER_NAME,
 )
 from tests.localcluster import Api, ControlPlane
@@ -100,7 +100,8 @@ def _writes(plane: ControlPlane) -> dict[str, Write]:
         admin.apply(manifest)
     admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     service = Api(plane.kubeconfig_for_service_account(DEFAULT_NAMESPACE, "fluence"))
-    bound, gated = pod("bound", SCHEDULER_NAME), pod("gated", SCHEDULER_NAME)
+    controller = Api(plane.kubeconfig_for("system:kube-controller-manager", "system:masters"))
+    bound, gated = pod("bound", DIRECT_SCHEDULER_NAME), pod("gated", SCHEDULER_NAME)
     bound["spec"]["nodeName"] = "node"
     gated["spec"]["schedulingGates"] = [{"name": GATE}]
     for one in (bound, gated):
@@ -108,26 +109,41 @@ def _writes(plane: ControlPlane) -> dict[str, Write]:
     ungated = {"spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}}
     return {
         "a new pod of another scheduler": _creates(admin, _owned(pod("", STOCK))),
-        "a new pod of ours": _creates(admin, _owned(pod("", SCHEDULER_NAME))),
-        "a new pod that is placed at birth": _creates(admin, _placed(pod("", SCHEDULER_NAME))),
+        "a new direct pod": _creates(admin, _owned(pod("", SCHEDULER_NAME))),
+        "a new direct pod of a user": _creates(admin, _named(pod("", SCHEDULER_NAME))),
+        "a new filtered pod": _creates(admin, _filtered(_owned(pod("", SCHEDULER_NAME)))),
+        "a new pod that is bound at birth": _creates(controller, _placed(pod("", SCHEDULER_NAME))),
         "the patch that removes the gate": lambda _: _patches(service, f"{PODS}/gated", ungated),
+        "a label of a bound pod": lambda number: _patches(
+            admin, f"{PODS}/bound", {"metadata": {"labels": {"seen": str(number)}}}
+        ),
         "a status of a bound pod": lambda number: _patches(
             admin, f"{PODS}/bound/status", {"status": {"podIP": f"10.0.0.{number % 250}"}}
         ),
     }
 
 
-def _owned(manifest: Manifest) -> Manifest:
+def _named(manifest: Manifest) -> Manifest:
     del manifest["metadata"]["name"]
-    manifest["metadata"] |= {"generateName": "new-", "ownerReferences": [OWNER]}
+    manifest["metadata"]["generateName"] = "new-"
+    return manifest
+
+
+def _owned(manifest: Manifest) -> Manifest:
+    manifest["metadata"]["ownerReferences"] = [OWNER]
+    return _named(manifest)
+
+
+def _filtered(manifest: Manifest) -> Manifest:
+    manifest["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
     return manifest
 
 
 def _placed(manifest: Manifest) -> Manifest:
     """Return the pod as the Job controller creates it from a template that names fifty nodes."""
-    nodes = ",".join(f"node-{number}" for number in range(50))
-    manifest["metadata"]["labels"] = {PLACED_LABEL: AT_BIRTH, COMPLETION_INDEX: "7"}
-    manifest["metadata"]["annotations"] = {NODES_ANNOTATION: nodes, COMPLETION_INDEX: "7"}
+    nodes = ",".join(f"node-{number}" for number in range(50)) + ";2999-01-01T00:00:00Z"
+    notes = {NODES_ANNOTATION: nodes, PLACED_ANNOTATION: "50 job/owner", COMPLETION_INDEX: "7"}
+    manifest["metadata"] |= {"labels": {COMPLETION_INDEX: "7"}, "annotations": notes}
     return _owned(manifest)
 
 

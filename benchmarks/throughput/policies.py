@@ -15,7 +15,7 @@ from tests.localcluster import ControlPlane
 BASE = Path(__file__).parents[2] / "deploy" / "base"
 
 ACCOUNT = ("namespace", "serviceaccount", "rbac")
-POLICIES = ("gate", "suspend", "groups", "intake", "stamps", "submitters", "accounts")
+POLICIES = ("gate", "deviceclasses", "suspend", "groups", "intake", "stamps", "submitters", "accounts")
 """The files of deploy/base that count here: the service's account and rights, and the policies for each pod and Job."""
 
 POLICY_LAG = 3.0
