@@ -1,0 +1,124 @@
+"""The required anti-affinity of pods that have nodes keeps new pods of ours away, as in kube-scheduler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluence_extender.cluster.errors import Denied
+from fluence_extender.model.names import GATE, GROUP_LABEL, GROUP_SIZE_ANNOTATION
+from fluence_extender.model.node import Node
+from fluence_extender.model.pod import ApartTerm, Pod, Requirement
+from fluence_extender.model.queue import Namespace
+from tests.core.values import asks, node
+from tests.core.world import World
+from tests.unit.gangs.conftest import MakeWorld
+
+DENIED = Denied("admission webhook denied the request", 403)
+HOST = "kubernetes.io/hostname"
+A = (Requirement("app", "In", ("a",)),)
+KEEPS_A_AWAY = (ApartTerm(HOST, A, ("default",)),)
+
+
+def host(name: str) -> Node:
+    return node(name, labels={HOST: name})
+
+
+def selected(w: World, name: str = "p", **fields: Any) -> Pod:
+    """A pod of ours that the terms select."""
+    return w.pod(name, labels={"app": "a"} | fields.pop("labels", {}), requests=asks(1000, 1), **fields)
+
+
+def reason(w: World, pod: Pod) -> str:
+    found = w.controller.member(pod.uid)
+    assert found is not None
+    return found[0].reason.text if found[0].reason is not None else ""
+
+
+def test_pod_gets_a_node_that_nobody_keeps_from_it(world: MakeWorld) -> None:
+    w = world(host("n0"), host("n1"))
+    w.foreign("n0", "keeper", requests=asks(100, 1), apart=KEEPS_A_AWAY)
+    one, other = selected(w), w.pod("q", labels={"app": "b"}, requests=asks(1000, 1))
+    w.advance(2)
+    assert w.nodes_of(one, other) == ["n1", "n0"]
+
+
+def test_pod_waits_until_the_last_that_keeps_it_away_has_gone(world: MakeWorld) -> None:
+    w = world(host("n0"))
+    keepers = [w.foreign("n0", f"k{i}", requests=asks(100, 1), apart=KEEPS_A_AWAY) for i in range(2)]
+    one = selected(w)
+    w.advance(5)
+    assert w.nodes_of(one) == [""]
+    why = "kept from it by the required podAntiAffinity of pods of other namespaces"
+    assert reason(w, one) == f"busy: 0 of 1 fit now (nodes refused: 1 {why})"
+    w.cluster.remove(keepers[0])
+    w.advance(5)
+    assert w.nodes_of(one) == [""]
+    w.change(keepers[1], phase="Succeeded")
+    w.advance(2)
+    assert w.nodes_of(one) == ["n0"]
+
+
+def test_change_of_a_nodes_label_counts(world: MakeWorld) -> None:
+    w = world(host("n0"), host("n1"))
+    w.change(host("n1"), labels={HOST: "n0"})
+    w.foreign("n0", "keeper", requests=asks(100, 1), apart=KEEPS_A_AWAY)
+    one = selected(w)
+    w.advance(5)
+    assert w.nodes_of(one) == [""]
+    w.change(host("n1"), labels={HOST: "n1"})
+    w.advance(2)
+    assert w.nodes_of(one) == ["n1"]
+
+
+def test_change_of_a_namespaces_label_counts(world: MakeWorld) -> None:
+    w = world(host("n0"))
+    w.cluster.put(Namespace("default", {"team": "red"}))
+    term = ApartTerm(HOST, A, (), (Requirement("team", "In", ("red",)),))
+    w.foreign("n0", "keeper", requests=asks(100, 1), apart=(term,))
+    one = selected(w)
+    w.advance(5)
+    assert w.nodes_of(one) == [""]
+    w.cluster.put(Namespace("default", {"team": "blue"}))
+    w.advance(2)
+    assert w.nodes_of(one) == ["n0"]
+
+
+def test_member_leaves_its_place_when_a_pod_arrives_that_keeps_it_away(world: MakeWorld) -> None:
+    w = world(host("n0"), host("n1"))
+    w.scheduler.unclaimed.add("f")
+    common = {"labels": {GROUP_LABEL: "g"}, "annotations": {GROUP_SIZE_ANNOTATION: "2"}}
+    one = selected(w, "d", **common)
+    w.pod("f", requests=asks(1000, 1), interdependent=True, gates=(GATE,), **common)
+    w.advance(2)
+    assignment = w.member(one.uid).assignment
+    assert assignment is not None
+    assert w.nodes_of(one) == [""]
+    w.foreign(assignment.node, "keeper", requests=asks(100, 1), apart=KEEPS_A_AWAY)
+    w.advance(2)
+    moved = w.member(one.uid).assignment
+    assert moved is not None
+    assert {assignment.node, moved.node} == {"n0", "n1"}
+
+
+def test_planned_pod_that_keeps_others_away_counts_before_it_is_bound(world: MakeWorld) -> None:
+    w = world(host("n0"), host("n1"))
+    w.scheduler.unclaimed.add("f")
+    judged = w.pod("f", requests=asks(1000, 1), interdependent=True, gates=(GATE,), apart=KEEPS_A_AWAY)
+    w.advance(1)
+    place = w.member(judged.uid).assignment
+    assert place is not None
+    assert w.nodes_of(judged) == [""]
+    one = selected(w)
+    w.advance(2)
+    assert w.nodes_of(one) == [{"n0": "n1", "n1": "n0"}[place.node]]
+
+
+def test_binding_that_failed_is_not_tried_again_where_a_pod_keeps_it_away(world: MakeWorld) -> None:
+    w = world(host("n0"), host("n1"))
+    w.cluster.fail("bind", DENIED, times=10_000)
+    one = selected(w)
+    w.advance(0.1)
+    w.foreign("n0", "keeper", requests=asks(100, 1), apart=KEEPS_A_AWAY)
+    w.cluster._failures.clear()
+    w.advance(10)
+    assert w.nodes_of(one) == ["n1"]
