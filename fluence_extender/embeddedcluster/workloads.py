@@ -159,7 +159,7 @@ class EmbeddedWorkloads:
         now = asyncio.get_running_loop().time()
         bound = one.job is not None and self._cluster.binds_at_birth(one.job.uid, now)
         return replace(
-            admit(pod, self._resources, self._cluster.gated, bound, self._cluster.objects),
+            admit(pod, self._resources, (), bound, self._cluster.objects),
             created=time.time(),
         )
 

@@ -34,6 +34,7 @@ from fluence_extender.gangs.lifecycle.member_states import (
     BINDING,
     MOVABLE,
     STEERED,
+    WAITING,
     MemberEvent,
     end_binding,
     move,
@@ -53,6 +54,7 @@ from fluence_extender.gangs.membership.gang import Gang, Member
 from fluence_extender.gangs.membership.registry import Registry
 from fluence_extender.gangs.queue.admission import QueueAdmission
 from fluence_extender.ledger.ledger import Ledger
+from fluence_extender.model.gang import GangState
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job, JobSet, MpiJob, Resumable
 
@@ -423,13 +425,22 @@ class Births:
         return Resume(job, plan, record, tuple(places), bound)
 
     def hold(self, members: Iterable[tuple[Gang, Member]]) -> None:
-        """Keep the places of those of these members that the API server may bind there by their Jobs' plans now."""
+        """Keep the planned nodes of those of these members that the API server may bind there at any moment now.
+
+        That is regardless of all else but room, because the API server asks nobody.
+        """
         now = self._clock()
         for gang, member in members:
-            known = self._jobs.get(_workload(member.pod)) if member.pod.foreseen else None
-            if known is None or now >= known.binds_until or member.assignment is None:
+            pod = member.pod
+            known = self._jobs.get(_workload(pod)) if pod.foreseen and pod.nominated else None
+            if known is None or now >= known.binds_until:
                 continue
-            if member.state in MOVABLE and member.assignment.node == member.pod.nominated:
+            if member.state is WAITING and (place := self._ledger.resume(pod, gang.key)) is not None:
+                move(gang, member, MemberEvent.RESUME, place)
+                gang.state = GangState.COMMITTED
+                self._admission.note(gang)
+            place = member.assignment
+            if place is not None and place.node == pod.nominated and member.state in MOVABLE:
                 move(gang, member, MemberEvent.BIND)
 
     def unbound(self, now: float) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import cache
 
 from fluence_extender.gangs.controller import Controller
 from fluence_extender.http.state import v1_graph
@@ -12,6 +13,7 @@ from fluence_extender.http.state.v1 import amounts
 from fluence_extender.ledger.accounts import NodeAccount
 from fluence_extender.ledger.ledger import Ledger
 from fluence_extender.model.devices import NodeDevice
+from fluence_extender.model.gang import GangKey
 from fluence_extender.model.node import Node
 from fluence_extender.model.resources import NOTHING, Resources
 from fluence_extender.model.taints import BLOCKING_EFFECTS
@@ -39,7 +41,8 @@ def node_detail(controller: Controller, name: str, leading: bool) -> Single[v1_g
     if shape is None:
         return None
     account = controller.ledger.accounts.get(name)
-    users = [] if account is None else [_user(controller, *one) for one in account.users.items()]
+    creator_of = cache(lambda key: controller.lifecycle.admission.creator_of(controller.registry.gangs[key]))
+    users = [] if account is None else [_user(controller, creator_of, *one) for one in account.users.items()]
     users.sort(key=lambda one: (one.namespace, one.pod, one.uid))
     detail = v1_graph.NodeDetail.extending(shape, pods=tuple(users), hidden=0, leading=leading)
     return Single(cluster_revision(controller), detail)
@@ -110,12 +113,14 @@ def _state(device: NodeDevice) -> str:
     return device.problem or "free"
 
 
-def _user(controller: Controller, uid: str, requests: Resources) -> v1_graph.NodeUser:
+def _user(
+    controller: Controller, creator_of: Callable[[GangKey], str], uid: str, requests: Resources
+) -> v1_graph.NodeUser:
     held = controller.ledger.allocations.get(uid)
     if held is not None:
         found = controller.member(uid)
         gang = "" if found is None else gang_label(found[0].key)
-        user = "" if found is None else controller.lifecycle.admission.creator_of(found[0])
+        user = "" if found is None else creator_of(found[0].key)
         return v1_graph.NodeUser(
             held.namespace, held.name, uid, gang, user, strength(held), amounts(requests)
         )

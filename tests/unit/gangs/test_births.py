@@ -8,13 +8,10 @@ from typing import Any
 
 import pytest
 
-from fluence_extender.cluster.errors import Denied, Unforeseeable
-from fluence_extender.cluster.port import BINDS_FOR, Kind, ResourcesFile
-from fluence_extender.gangs.execution.job_writes import PLAN_DROPPED
+from fluence_extender.cluster.errors import ClusterError, Conflict, Denied, NoAnswer, Unforeseeable
+from fluence_extender.cluster.port import BINDS_FOR, ResourcesFile
 from fluence_extender.gangs.lifecycle import births, foreseen_allowance
 from fluence_extender.gangs.membership.foreseen import JobPods, shape
-from fluence_extender.http.scheduler.port import On
-from fluence_extender.model.devices import DeviceClass
 from fluence_extender.model.gang import GangState
 from fluence_extender.model.names import BACKEND_ANNOTATION, GATE, QUEUE_LABEL
 from fluence_extender.model.pod import HostPort, Pod
@@ -22,8 +19,9 @@ from fluence_extender.model.queue import PriorityClass, Queue, SchedulingOptions
 from fluence_extender.model.submission import Submission
 from fluence_extender.model.workload import Job
 from tests.core.invariants import check
+from tests.core.job_controller import index_of
 from tests.core.values import PodFields, asks, node
-from tests.core.world import World
+from tests.core.world import LIMITS, World
 from tests.unit.gangs.conftest import MakeWorld, gang
 
 
@@ -33,13 +31,13 @@ def test_pods_of_a_placed_job_are_created_with_their_nodes(world: MakeWorld) -> 
     w.advance(2)
     assert sorted(w.jobs.nodes(job)) == ["n0"] * 4 + ["n1"] * 2
     assert len(w.jobs.born) == 6
-    assert not w.jobs.gated
+    assert not w.jobs.late
     assert w.gang("a").state is GangState.BOUND
     check(w)
 
 
 def test_pods_are_bound_by_their_creation(world: MakeWorld) -> None:
-    w = world(node("n0"), scheduling=False)
+    w = world(node("n0"), scheduling=False, direct=True)
     job = w.jobs.submit("a", 4)
     w.advance(2)
     assert [(pod.node, pod.affinity) for pod in w.jobs.pods(job)] == [("n0", None)] * 4
@@ -51,15 +49,21 @@ def test_pods_are_bound_by_their_creation(world: MakeWorld) -> None:
     check(w)
 
 
-def test_pod_that_comes_long_after_the_plan_is_left_to_kube_scheduler(world: MakeWorld) -> None:
+def test_pod_that_comes_long_after_the_plan_is_bound_to_the_place_of_its_index(world: MakeWorld) -> None:
     w = world(node("n0"))
     job = w.jobs.submit("a", 4)
     w.advance(2 + BINDS_FOR)
+    w.jobs.quota = 0
     w.change(w.jobs.pods(job)[2], phase="Failed")
+    other = w.jobs.submit("b", 1)
     w.advance(3)
-    later = [pod.confined_to for pod in w.jobs.pods(job) if not pod.finished]
-    assert later == [(), (), ("n0",), ()]
+    w.jobs.quota = None
+    w.advance(3)
+    (late,) = [pod for pod in w.jobs.pods(job) if pod.name in w.jobs.late]
+    assert (late.node, index_of(late)) == ("n0", 2)
+    assert ("bind", late.key) in w.cluster.calls
     assert w.jobs.nodes(job) == ["n0"] * 4
+    assert w.jobs.nodes(other) == [""]
     check(w)
 
 
@@ -90,63 +94,6 @@ def test_job_that_becomes_smaller_gives_back_what_no_pod_will_take(
     other = w.jobs.submit("b", 4 - spec["parallelism"])
     w.advance(5)
     assert w.jobs.nodes(other) == ["n0"] * (4 - spec["parallelism"])
-    check(w)
-
-
-@pytest.mark.parametrize(
-    ("repels", "kept_away"), [(("default",), True), (("*",), True), (("other",), False), ((), False)]
-)
-def test_pods_that_others_may_keep_away_are_left_to_kube_scheduler(
-    world: MakeWorld, repels: tuple[str, ...], kept_away: bool
-) -> None:
-    w = world(node("n0", cpu=8000), node("n1", cpu=100))
-    w.foreign("n1", "f", requests=asks(100, 1), repels=repels)
-    first = w.jobs.submit("a", 2)
-    w.advance(2)
-    assert [bool(pod.confined_to) for pod in w.jobs.pods(first)] == [kept_away] * 2
-    w.cluster.remove(next(pod for pod in w.cluster.pods() if pod.name == "f"))
-    second = w.jobs.submit("b", 2)
-    w.advance(2)
-    assert not any(pod.confined_to for pod in w.jobs.pods(second))
-    check(w)
-
-
-@pytest.mark.parametrize("fragile", [True, False])
-def test_pods_of_a_job_that_survives_no_failure_are_left_to_kube_scheduler(
-    world: MakeWorld, fragile: bool
-) -> None:
-    w = world(node("n0", cpu=8000))
-    job = w.jobs.submit("a", 2)
-    w.change_job(job, fragile=fragile)
-    w.advance(2)
-    assert [bool(pod.confined_to) for pod in w.jobs.pods(job)] == [fragile] * 2
-    check(w)
-
-
-def test_pods_beside_one_that_another_scheduler_may_bind_now_are_left_to_kube_scheduler(
-    world: MakeWorld,
-) -> None:
-    w = world(node("n0", cpu=8000))
-    waiting = w.pod("f", "others", scheduler="default-scheduler", requests=asks(100, 1))
-    first = w.jobs.submit("a", 2)
-    w.advance(2)
-    assert all(pod.confined_to for pod in w.jobs.pods(first))
-    w.change(waiting, node="n0")
-    second = w.jobs.submit("b", 2)
-    w.advance(2)
-    assert not any(pod.confined_to for pod in w.jobs.pods(second))
-    check(w)
-
-
-@pytest.mark.parametrize("backed", ["example.com/gpu", "example.com/other"])
-def test_pods_for_which_kube_scheduler_allocates_devices_are_left_to_it(
-    world: MakeWorld, backed: str
-) -> None:
-    gpu = "example.com/gpu"
-    w = world(node("n0", extra={gpu: 4}), DeviceClass("backed", ("true",), backed))
-    job = w.jobs.submit("a", 2, requests=asks(1000, 1, example_com__gpu=1))
-    w.advance(2)
-    assert [bool(pod.confined_to) for pod in w.jobs.pods(job)] == [backed == gpu] * 2
     check(w)
 
 
@@ -228,7 +175,6 @@ def test_replacement_of_a_failed_pod_goes_back_to_its_node(world: MakeWorld) -> 
     w.jobs.quota = None
     w.advance(2)
     assert w.jobs.nodes(job) == before
-    assert not w.jobs.gated
     check(w)
 
 
@@ -237,53 +183,54 @@ def test_replacement_is_placed_anew_where_its_node_is_gone(world: MakeWorld) -> 
     job = w.jobs.submit("a", 8)
     w.advance(2)
     lost = w.jobs.pods(job)[0].node
+    w.advance(BINDS_FOR)
     w.cluster.remove(next(one for one in w.cluster.nodes() if one.name == lost))
     for pod in w.jobs.pods(job):
         if pod.node == lost:
             w.cluster.remove(pod)
     w.advance(20)
-    assert sorted(w.jobs.nodes(job)) == sorted(["n0", "n1", "n2"] * 4)[:0] + sorted(
+    assert sorted(w.jobs.nodes(job)) == sorted(
         name for name in ("n0", "n1", "n2") if name != lost for _ in range(4)
     )
-    assert list(w.cluster.gated) == [job.uid]
     check(w)
 
 
-def test_gated_job_is_forgotten_when_it_ends(world: MakeWorld) -> None:
+def test_job_of_which_a_pod_was_placed_anew_leaves_nothing_behind_when_it_ends(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"), node("n2"))
     job = w.jobs.submit("a", 8)
-    w.advance(2)
-    w.change(
-        next(one for one in w.cluster.nodes() if one.name == w.jobs.pods(job)[0].node), unschedulable=True
-    )
+    w.advance(2 + BINDS_FOR)
+    lost = w.jobs.pods(job)[0].node
+    w.change(next(one for one in w.cluster.nodes() if one.name == lost), unschedulable=True)
     w.change(w.jobs.pods(job)[0], phase="Failed")
     w.advance(20)
-    assert list(w.cluster.gated) == [job.uid]
+    (late,) = [pod for pod in w.jobs.pods(job) if pod.name in w.jobs.late]
+    assert late.node not in ("", lost)
     w.restart()
-    assert list(w.cluster.gated) == [job.uid]
     for pod in w.jobs.pods(job):
         if not pod.finished:
             w.change(pod, phase="Succeeded")
     w.advance(2)
-    assert not w.cluster.gated
+    assert not w.ledger.allocations
     check(w)
 
 
-def test_job_whose_pods_and_node_are_all_gone_is_placed_anew_at_birth(world: MakeWorld) -> None:
+@pytest.mark.parametrize("in_time", [True, False])
+def test_job_whose_pods_and_node_are_all_gone_is_placed_anew(world: MakeWorld, in_time: bool) -> None:
     w = world(node("n0"), node("n1"))
     job = w.jobs.submit("a", 2)
-    w.advance(2)
+    w.advance(2 if in_time else 2 + BINDS_FOR)
     lost = w.jobs.pods(job)[0].node
     w.cluster.remove(next(one for one in w.cluster.nodes() if one.name == lost))
-    for pod in w.jobs.pods(job):
-        w.cluster.remove(pod)
-    w.advance(5)
+    while any(pod.node == lost for pod in w.jobs.pods(job)):
+        # The pod garbage collector deletes pods on nodes that don't exist.
+        for pod in w.jobs.pods(job):
+            w.cluster.remove(pod)
+        w.advance(5)
     assert w.jobs.nodes(job) == sorted({"n0", "n1"} - {lost}) * 2
-    assert not w.jobs.gated
     check(w)
 
 
-def test_job_whose_user_resumes_it_waits_at_the_gate(world: MakeWorld) -> None:
+def test_pods_of_a_job_whose_user_resumes_it_wait_like_any_others(world: MakeWorld) -> None:
     w = world(node("n0"))
     job = w.jobs.submit("a", 5)
     w.advance(1)
@@ -291,7 +238,7 @@ def test_job_whose_user_resumes_it_waits_at_the_gate(world: MakeWorld) -> None:
     w.advance(2)
     pods = w.jobs.pods(job)
     assert len(pods) == 5
-    assert all(GATE in pod.gates for pod in pods)
+    assert all(pod.withheld for pod in pods)
     check(w)
 
 
@@ -332,49 +279,91 @@ def test_job_whose_pods_cannot_be_foreseen_is_resumed_without_a_plan(
     job = w.jobs.submit("a", 3)
     w.advance(3)
     assert w.jobs.nodes(job) == ["n0"] * 3
-    assert len(w.jobs.gated) == 3
+    assert len(w.jobs.late) == 3
 
 
-@pytest.mark.parametrize("verb", ["foresee", "resume", "gate_jobs"])
-def test_failed_call_is_made_again(world: MakeWorld, verb: str) -> None:
+@pytest.mark.parametrize(
+    "error", [NoAnswer("no answer"), Conflict("it has changed", 409), ClusterError("", 500)]
+)
+@pytest.mark.parametrize("verb", ["foresee", "resume"])
+def test_failed_call_is_made_again(world: MakeWorld, verb: str, error: ClusterError) -> None:
     w = world(node("n0"), node("n1"))
-    w.cluster.fail(verb, times=2)
+    w.cluster.fail(verb, error, times=2)
     job = w.jobs.submit("a", 4)
     w.advance(6)
-    assert len(w.jobs.nodes(job)) == 4
-    assert not w.jobs.gated
+    assert len(w.jobs.nodes(job)) == len(w.jobs.born) == 4
 
 
-def test_job_without_pods_for_long_is_suspended_again_and_waits_at_the_gate(world: MakeWorld) -> None:
-    w = world(node("n0"))
+PATIENT = replace(LIMITS, unborn=BINDS_FOR + 10, completion=2 * BINDS_FOR)
+"""Limits by which a gang keeps its places for a while after its plan has ceased to bind pods."""
+
+
+def test_places_of_pods_that_are_not_created_in_time_are_given_back(world: MakeWorld) -> None:
+    w = world(node("n0"), limits=PATIENT)
     w.jobs.quota = 2
     job = w.jobs.submit("a", 4)
     w.advance(1)
     assert len(w.jobs.pods(job)) == 2
-    w.advance(w.limits.unborn + 5)
-    w.cluster.reap()
-    (event,) = (one for one in w.cluster.events if one.reason == PLAN_DROPPED)
-    why = f"its pods weren't created within {w.limits.unborn:g} s"
-    assert (event.regarding.name, event.message) == ("a", f"suspended again: {why}")
-    w.advance(5)
+    w.advance(w.limits.unborn - 1)
+    assert len(w.ledger.allocations) == 4
+    w.advance(3)
+    assert len(w.ledger.allocations) == 2
     assert not w.cluster.job(job).suspended
-    assert not w.cluster.job(job).nodes
     w.jobs.quota = None
     w.advance(5)
     assert w.jobs.nodes(job) == ["n0"] * 4
+    assert len(w.jobs.late) == 2
+    assert w.gang("a").state is GangState.BOUND
     check(w)
 
 
 def test_queue_says_how_long_a_job_keeps_its_room_without_pods(world: MakeWorld) -> None:
-    w = world(node("n0"), Queue("default", scheduling=SchedulingOptions(admission_timeout=60.0)))
+    queue = Queue("default", scheduling=SchedulingOptions(admission_timeout=60.0))
+    w = world(node("n0"), queue, limits=replace(LIMITS, completion=100.0))
+    w.jobs.quota = 2
+    w.jobs.submit("a", 4)
+    w.advance(BINDS_FOR + w.limits.unborn)
+    assert len(w.ledger.allocations) == 4
+    w.advance(60)
+    assert len(w.ledger.allocations) == 2
+    check(w)
+
+
+@pytest.mark.parametrize("ends", ["lost", "restart"])
+def test_no_place_is_moved_while_the_api_server_may_bind_a_pod_there(world: MakeWorld, ends: str) -> None:
+    w = world(node("n0"), node("n1"), limits=PATIENT)
+    w.jobs.quota = 0
+    job = w.jobs.submit("a", 2)
+    w.advance(1)
+    (planned,) = set(w.cluster.job(job).nodes)
+    (other,) = {"n0", "n1"} - {planned}
+    cordoned = next(one for one in w.cluster.nodes() if one.name == planned)
+    w.change(cordoned, unschedulable=True)
+    if ends == "restart":
+        w.advance(BINDS_FOR - 5)
+        w.restart()
+    w.advance(BINDS_FOR - 2)
+    assert {held.assignment.node for held in w.ledger.allocations.values()} == {planned}
+    w.advance(3)
+    assert {held.assignment.node for held in w.ledger.allocations.values()} == {other}
+    w.jobs.quota = None
+    w.advance(3)
+    assert w.jobs.nodes(job) == [other] * 2
+    check(w)
+
+
+def test_place_of_a_pod_that_is_not_created_yet_is_not_given_to_others(world: MakeWorld) -> None:
+    w = world(node("n0"))
     w.jobs.quota = 2
     job = w.jobs.submit("a", 4)
-    w.advance(w.limits.unborn + 5)
-    assert w.cluster.job(job).nodes
-    w.advance(60)
-    w.cluster.reap()
-    w.advance(5)
-    assert not w.cluster.job(job).nodes
+    w.advance(1)
+    low = w.pod("low", requests=asks(1000, 1))
+    high = w.pod("high", priority=10, requests=asks(1000, 1))
+    w.advance(3)
+    assert w.nodes_of(low, high) == ["", ""]
+    w.jobs.quota = None
+    w.advance(1)
+    assert w.jobs.nodes(job) == ["n0"] * 4
     check(w)
 
 
@@ -392,36 +381,56 @@ def test_higher_priority_goes_first_among_suspended_jobs(world: MakeWorld) -> No
     check(w)
 
 
-def test_job_that_loses_a_place_before_it_is_whole_is_suspended_and_placed_anew(world: MakeWorld) -> None:
-    w = world(node("n0"), node("n1"))
+def test_member_that_loses_its_place_before_its_pod_exists_is_placed_beside_the_others(
+    world: MakeWorld,
+) -> None:
+    w = world(node("n0"), node("n1"), limits=PATIENT)
     w.jobs.quota = 2
     job = w.jobs.submit("a", 4)
     w.advance(1)
     (lost,) = set(w.cluster.job(job).nodes)
+    (other,) = {"n0", "n1"} - {lost}
     w.change(next(one for one in w.cluster.nodes() if one.name == lost), unschedulable=True)
-    w.advance(2)
-    assert w.cluster.job(job).held_for_placement
+    w.advance(BINDS_FOR + 2)
+    assert not w.cluster.job(job).suspended
     w.jobs.quota = None
-    w.cluster.reap()
     w.advance(3)
-    assert set(w.jobs.nodes(job)) == {"n0", "n1"} - {lost}
-    assert not w.jobs.gated
+    assert w.jobs.nodes(job) == [lost] * 2 + [other] * 2
+    assert w.gang("a").state is GangState.BOUND
     check(w)
 
 
-def test_job_that_loses_its_places_twice_waits_at_the_gate(world: MakeWorld) -> None:
-    w = world(*(node(f"n{number}") for number in range(3)))
+def test_job_that_loses_its_places_twice_is_placed_anew_each_time(world: MakeWorld) -> None:
+    w = world(*(node(f"n{number}") for number in range(3)), limits=PATIENT)
     w.jobs.quota = 0
     job = w.jobs.submit("a", 4)
+    w.advance(BINDS_FOR + 2)
     for _ in range(2):
-        w.advance(3)
-        (lost,) = set(w.cluster.job(job).nodes)
+        (lost,) = {held.assignment.node for held in w.ledger.allocations.values()}
         w.change(next(one for one in w.cluster.nodes() if one.name == lost), unschedulable=True)
-    w.advance(3)
+        w.advance(2)
+    (left,) = (one.name for one in w.cluster.nodes() if not one.unschedulable)
     w.jobs.quota = None
     w.advance(5)
-    assert len(w.jobs.nodes(job)) == len(w.jobs.gated) == 4
-    assert not w.cluster.gated
+    assert w.jobs.nodes(job) == [left] * 4
+    assert len(w.jobs.late) == 4
+    check(w)
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+def test_pod_that_its_kubelet_rejects_is_replaced_elsewhere_once_the_plan_is_old(
+    world: MakeWorld, in_time: bool
+) -> None:
+    w = world(node("n0"), node("n1"))
+    job = w.jobs.submit("a", 2)
+    w.advance(2 if in_time else 2 + BINDS_FOR)
+    first = w.jobs.pods(job)[0]
+    w.change(first, phase="Failed", rejection="TopologyAffinityError")
+    w.advance(3)
+    (planned,) = set(w.cluster.job(job).nodes)
+    replaced = w.jobs.nodes(job)[0]
+    assert (replaced == planned) is in_time
+    assert replaced
     check(w)
 
 
@@ -441,12 +450,8 @@ def test_suspended_job_of_higher_priority_preempts(world: MakeWorld) -> None:
 
 def test_filter_call_waits_until_the_watch_shows_the_pod(world: MakeWorld) -> None:
     w = world(node("n0"), scheduling=False)
-    job = w.jobs.submit("a", 2, marked=True)
-    w.advance(0.3)
     w.cluster.held = True
-    w.cluster.relist(Kind.JOB)
-    w.advance(0.3)
-    pod = w.jobs.pods(job)[0]
+    pod = w.pod("p", requests=asks(1000, 1))
 
     async def ask() -> None:
         await asyncio.gather(w.placements.wait_for_pod(w.asked(pod)), show())
@@ -459,7 +464,7 @@ def test_filter_call_waits_until_the_watch_shows_the_pod(world: MakeWorld) -> No
     began = w.loop.time()
     w.run(ask())
     assert 0.15 < w.loop.time() - began < 0.5
-    assert w.placements.locate(w.asked(pod)) == On("n0", confined=True)
+    assert w.member(pod.uid)
 
 
 DEVICES = "resources: [{type: simulator, name: sv1, count: 4, attributes: {vendor: aws}}]"
@@ -468,9 +473,9 @@ DEVICES = "resources: [{type: simulator, name: sv1, count: 4, attributes: {vendo
 def test_pods_with_devices_are_bound_together_with_what_was_held_for_them(world: MakeWorld) -> None:
     w = world(node("n0"), ResourcesFile("test", DEVICES))
     w.jobs.quota = 1
-    job = w.jobs.submit("q", 3, devices={"simulator": 1}, marked=True)
+    job = w.jobs.submit("q", 3, devices={"simulator": 1})
     w.advance(2)
-    other = w.jobs.submit("late", 2, devices={"simulator": 1}, marked=True)
+    other = w.jobs.submit("late", 2, devices={"simulator": 1})
     check(w)
     w.jobs.quota = None
     w.advance(12)
@@ -489,18 +494,25 @@ def test_pods_with_devices_are_bound_together_with_what_was_held_for_them(world:
     "fields",
     [
         {"interdependent": True},
-        {"host_ports": (HostPort(80),)},
         {"gates": (GATE, "example.com/quota")},
-        {"devices": {"qpu": 1}, "marked": False},
     ],
 )
-def test_job_whose_pods_can_not_be_moved_once_pinned_waits_at_the_gate(
+def test_job_whose_pods_can_not_be_foreseen_on_nodes_is_resumed_without_a_plan(
     world: MakeWorld, fields: PodFields
 ) -> None:
     w = world(node("n0"), node("n1"))
     job = w.jobs.submit("a", 2, **fields)
     w.advance(3)
-    assert len(w.jobs.gated) == len(w.jobs.pods(job)) == 2
+    assert len(w.jobs.late) == len(w.jobs.pods(job)) == 2
+
+
+def test_pods_with_host_ports_are_bound_by_their_creation(world: MakeWorld) -> None:
+    w = world(node("n0"), node("n1"))
+    job = w.jobs.submit("a", 2, host_ports=(HostPort(80),))
+    w.advance(2)
+    assert sorted(w.jobs.nodes(job)) == ["n0", "n1"]
+    assert len(w.jobs.born) == 2
+    check(w)
 
 
 def test_foreseen_pods_go_when_another_replica_leads(world: MakeWorld) -> None:
@@ -513,7 +525,7 @@ def test_foreseen_pods_go_when_another_replica_leads(world: MakeWorld) -> None:
     assert not w.ledger.allocations
 
 
-def test_pods_of_too_many_jobs_of_a_namespace_wait_at_the_gate(
+def test_pods_of_too_many_jobs_of_a_namespace_are_not_foreseen(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(foreseen_allowance, "MOST_OF_NAMESPACE", 10)
@@ -679,7 +691,6 @@ def test_job_that_waits_for_room_is_looked_at_only_if_something_of_it_changes(wo
     assert not unsettled()
     assert unsettled(shapes=())
     assert unsettled(refused="its pods have host ports")
-    assert unsettled(leaving="its place is lost")
     assert not unsettled(replace(waits, held_for_placement=False))
     running = replace(waits, suspended=False, held_for_placement=False, nodes=("n0", "n0"))
     assert unsettled(running)

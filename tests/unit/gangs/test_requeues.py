@@ -19,7 +19,6 @@ from fluence_extender.model.names import (
     NEVER_SUSPEND,
     QUEUE_LABEL,
     SUSPEND_LABEL,
-    UNCOUNTED_ANNOTATION,
 )
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.queue import DEFAULT_QUEUE, Namespace, OverrunAction, Queue, Stop
@@ -45,10 +44,10 @@ def settle(w: World, seconds: float = 5) -> None:
     w.advance(seconds)
 
 
-def preempted(w: World, *, by: str = "high") -> tuple[Job, Job]:
-    """A Job that another one of a higher priority has sent back in line, and that one."""
+def preempted(w: World, *, by: str = "high", after: float = 2) -> tuple[Job, Job]:
+    """A Job that another one of a higher priority, which came later, has sent back in line, and that one."""
     victim = w.jobs.submit("low", 4)
-    w.advance(2)
+    w.advance(after)
     assert w.jobs.nodes(victim) == ["n0"] * 4
     preemptor = w.jobs.submit(by, 4, priority=10)
     settle(w)
@@ -173,7 +172,7 @@ def test_conflict_is_tried_again(world: MakeWorld) -> None:
 def test_pods_of_a_job_that_may_not_be_suspended_are_evicted(world: MakeWorld) -> None:
     w = world(node("n0"))
     w.cluster.fail("hold_job", Denied("jobs is forbidden", 403), times=1)
-    victim, preemptor = preempted(w)
+    victim, preemptor = preempted(w, after=2 + BINDS_FOR)
     settle(w)
     assert (len(evicted(w)), requeued(w)) == (4, [])
     assert w.cluster.job(victim).queued_since is None
@@ -185,48 +184,7 @@ def test_pods_of_a_job_that_may_not_be_suspended_are_evicted(world: MakeWorld) -
 ALONE = Owner("Job", "low", "job", "batch/v1")
 
 
-def alone(w: World, counts_evictions: bool = False) -> Pod:
-    """A running pod of a Job that may not be suspended, which something more urgent wants to replace."""
-    w.cluster.put(
-        Job("default", "low", "job", 1, 1, ours=True, suspendable=False, counts_evictions=counts_evictions)
-    )
-    (pod,) = gang(w, "low", 4000, owner=ALONE)
-    w.advance(2)
-    assert w.nodes_of(pod) == ["n0"]
-    return pod
-
-
-def writes(w: World, pod: Pod) -> list[str]:
-    return [verb for verb, key in w.cluster.calls if key == pod.key and verb in ("count", "evict")]
-
-
-def uncounted(w: World, pod: Pod) -> bool:
-    return UNCOUNTED_ANNOTATION in w.now(pod).annotations
-
-
-def test_job_does_not_count_a_pod_that_is_evicted(world: MakeWorld) -> None:
-    w = world(node("n0"))
-    pod = alone(w)
-    gang(w, "high", 4000, priority=10)
-    w.advance(1)
-    assert writes(w, pod) == ["count", "evict"]
-    assert uncounted(w, pod)
-    assert w.now(pod).deleting
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_job_that_counts_evictions_or_is_not_known_is_left_to_count(world: MakeWorld, known: bool) -> None:
-    w = world(node("n0"))
-    pod = alone(w, counts_evictions=True)
-    if not known:
-        w.cluster.put(Job("default", "low", "another", 1, 1))
-    gang(w, "high", 4000, priority=10)
-    w.advance(1)
-    assert writes(w, pod) == ["evict"]
-    assert not uncounted(w, pod)
-
-
-def test_pod_that_a_budget_protects_goes_on_being_counted(world: MakeWorld) -> None:
+def test_pod_of_a_job_that_a_budget_protects_stays(world: MakeWorld) -> None:
     w = world(node("n0"), replace(PHYSICS, overrun=OverrunAction.EVICT))
     w.cluster.put(Job("default", "low", "job", 1, 1, ours=True))
     pod = w.pod("low", labels=LABELS, owner=ALONE, requests=asks(4000, 1), gates=(GATE,))
@@ -234,64 +192,20 @@ def test_pod_that_a_budget_protects_goes_on_being_counted(world: MakeWorld) -> N
     w.cluster.protected.add(pod.uid)
     w.change(pod, started=w.controller.registry.gone.clock())
     w.advance(40)
-    assert writes(w, pod) == []
-    assert not uncounted(w, pod)
-
-
-@pytest.mark.parametrize("trouble", [1, 3])
-def test_pod_whose_eviction_fails_is_counted_again(world: MakeWorld, trouble: int) -> None:
-    w = world(node("n0"))
-    pod = alone(w)
-    (high,) = gang(w, "high", 4000, priority=10)
-    w.cluster.fail("evict")
-    w.cluster.delays["evict"] = 0.5
-    for _ in range(100):
-        w.advance(0.05)
-        if "evict" in writes(w, pod):
-            break
-    w.cluster.remove(w.now(high))
-    w.cluster.fail("count", times=trouble)
-    w.advance(10)
-    assert not uncounted(w, pod)
     assert not w.now(pod).deleting
-    assert writes(w, pod) == ["count", "evict", *["count"] * (trouble + 1)]
 
 
-@pytest.mark.parametrize("at", ["count", "evict"])
-@pytest.mark.parametrize("phase", ["Succeeded", "Running"])
-def test_pod_that_ends_just_before_its_eviction_is_counted(world: MakeWorld, at: str, phase: str) -> None:
+@pytest.mark.parametrize("times", [1, 3])
+def test_eviction_that_fails_is_tried_again_while_it_is_wanted(world: MakeWorld, times: int) -> None:
     w = world(node("n0"))
-    pod = alone(w)
-    w.cluster.delays[at] = 0.1
+    w.cluster.put(Job("default", "low", "job", 1, 1, ours=True, suspendable=False))
+    (pod,) = gang(w, "low", 4000, owner=ALONE)
+    w.advance(2)
+    w.cluster.fail("evict", times=times)
     gang(w, "high", 4000, priority=10)
-    for _ in range(200):
-        w.advance(0.02)
-        if at in writes(w, pod):
-            break
-    w.change(pod, phase=phase, ready=True)
-    w.advance(5)
-    ended = phase == "Succeeded"
-    assert (uncounted(w, pod), w.now(pod).deleting) == (not ended, not ended)
-
-
-@pytest.mark.parametrize("wanted", [True, False])
-def test_next_leader_has_a_pod_counted_whose_eviction_was_not_sent(world: MakeWorld, wanted: bool) -> None:
-    w = world(node("n0"))
-    pod = alone(w)
-    (high,) = gang(w, "high", 4000, priority=10)
-    w.cluster.delays["evict"] = 0.5
-    for _ in range(100):
-        w.advance(0.05)
-        if uncounted(w, pod):
-            break
-    w.kill()
-    w.cluster.delays.clear()
-    if not wanted:
-        w.cluster.remove(w.now(high))
-    assert uncounted(w, pod)
-    w.start()
-    w.advance(5)
-    assert (uncounted(w, pod), w.now(pod).deleting) == (wanted, wanted)
+    w.advance(10)
+    assert [key for verb, key in w.cluster.calls if verb == "evict"] == [pod.key] * (times + 1)
+    assert w.now(pod).deleting
 
 
 def test_unread_budgets_are_asked_again(world: MakeWorld) -> None:
@@ -653,7 +567,7 @@ def test_restart_resumes_what_was_sent_back_of_a_gang_once_nothing_asks_for_it(
 
 def test_job_of_a_namespace_that_is_opted_out_is_evicted(world: MakeWorld) -> None:
     w = world(node("n0"), Namespace("default", {"fluence.flux-framework.org/suspend": "never"}))
-    preempted(w)
+    preempted(w, after=2 + BINDS_FOR)
     assert (len(evicted(w)), requeued(w)) == (4, [])
 
 

@@ -187,7 +187,7 @@ def test_user_who_resumes_his_array_early_gains_nothing(world: MakeWorld) -> Non
     w.advance(2)
     w.change_job(second, suspended=False, held_for_placement=False)
     w.advance(3)
-    assert [one.gates for one in w.jobs.pods(second)] == [(GATE,)] * 4
+    assert [one.withheld for one in w.jobs.pods(second)] == [True] * 4
     for pod in w.jobs.pods(full):
         w.change(pod, phase="Succeeded")
     w.advance(3)
