@@ -236,14 +236,6 @@ class Pod:
         return GATE in self.gates or (self.direct and not self.node)
 
     @property
-    def repels(self) -> tuple[str, ...]:
-        """The namespaces whose pods its required anti-affinity may keep away, "*" for any."""
-        found: set[str] = set()
-        for term in self.apart:
-            found.update(["*"] if term.among is not None else term.namespaces)
-        return tuple(sorted(found))
-
-    @property
     def rejected(self) -> bool:
         """Whether the kubelet didn't admit it."""
         return bool(self.rejection)

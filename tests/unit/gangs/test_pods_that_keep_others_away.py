@@ -86,7 +86,7 @@ def test_change_of_a_namespaces_label_counts(world: MakeWorld) -> None:
 def test_member_leaves_its_place_when_a_pod_arrives_that_keeps_it_away(world: MakeWorld) -> None:
     w = world(host("n0"), host("n1"))
     w.scheduler.unclaimed.add("f")
-    common = {"labels": {GROUP_LABEL: "g"}, "annotations": {GROUP_SIZE_ANNOTATION: "2"}}
+    common: dict[str, Any] = {"labels": {GROUP_LABEL: "g"}, "annotations": {GROUP_SIZE_ANNOTATION: "2"}}
     one = selected(w, "d", **common)
     w.pod("f", requests=asks(1000, 1), interdependent=True, gates=(GATE,), **common)
     w.advance(2)
