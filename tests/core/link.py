@@ -131,13 +131,9 @@ class Link:
         """See `Cluster.bind`."""
         await self._send(self._cluster.bind(pod, node, annotations))
 
-    async def count(self, pod: Pod, counted: bool) -> str:
-        """See `Cluster.count`."""
-        return await self._send(self._cluster.count(pod, counted))
-
-    async def evict(self, pod: Pod, reason: str, version: str = "") -> None:
+    async def evict(self, pod: Pod, reason: str) -> None:
         """See `Cluster.evict`."""
-        await self._send(self._cluster.evict(pod, reason, version))
+        await self._send(self._cluster.evict(pod, reason))
 
     async def eviction_block(self, pods: Sequence[Pod]) -> EvictionBlock | None:
         """See `Cluster.eviction_block`."""
@@ -187,23 +183,13 @@ class Link:
         """See `Cluster.resume`."""
         await self._send(self._cluster.resume(job, nodes, placed_with, bound))
 
-    async def hold_job(self, job: Resumable, queued_since: tuple[float, int] | None = None) -> None:
+    async def hold_job(self, job: Resumable, queued_since: tuple[float, int]) -> None:
         """See `Cluster.hold_job`."""
         await self._send(self._cluster.hold_job(job, queued_since))
 
     async def note_job(self, job: Resumable, met: Collection[str]) -> None:
         """See `Cluster.note_job`."""
         await self._send(self._cluster.note_job(job, met))
-
-    async def gated_jobs(self) -> Mapping[str, str]:
-        """See `Cluster.gated_jobs`."""
-        if self.cut:
-            raise ClusterError("no answer")
-        return await self._cluster.gated_jobs()
-
-    async def gate_jobs(self, reasons: Mapping[str, str]) -> None:
-        """See `Cluster.gate_jobs`."""
-        await self._send(self._cluster.gate_jobs(reasons))
 
     async def event(self, regarding: Regarding, reason: str, message: str, warning: bool = False) -> None:
         """See `Cluster.event`."""

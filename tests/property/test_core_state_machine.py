@@ -457,9 +457,7 @@ class Core(RuleBasedStateMachine):
         self.world.beside_takes = seconds
 
     @rule(
-        verb=st.sampled_from(
-            ["nominate", "ungate", "bind", "evict", "foresee", "resume", "hold_job", "gate_jobs"]
-        ),
+        verb=st.sampled_from(["nominate", "ungate", "bind", "evict", "foresee", "resume", "hold_job"]),
         times=st.integers(0, 5),
         delay=st.sampled_from([0.0, 0.02, 0.7]),
     )
@@ -467,10 +465,6 @@ class Core(RuleBasedStateMachine):
         self.world.cluster.fail(verb, times=times)
         for one in ("nominate", "ungate", "bind", "foresee", "resume"):
             self.world.cluster.delays[one] = delay
-
-    @rule(seconds=st.sampled_from([0.01, 0.01, 1.0, 8.0, 22.0]))
-    def bindings_of_kube_scheduler_take_long(self, seconds: float) -> None:
-        self.world.scheduler.writes_take = seconds
 
     @rule()
     def kube_scheduler_restarts(self) -> None:
@@ -507,7 +501,6 @@ class Core(RuleBasedStateMachine):
         """Troubles end, and all that was begun comes to its end."""
         self.world.advance(4)
         self.world.scheduler.refusing.clear()
-        self.world.scheduler.writes_take = 0.01
         self.world.advance(22)
         for name in sorted(self.world.scheduler.unclaimed):
             self.world.scheduler.claim_appears(name)

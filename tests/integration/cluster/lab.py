@@ -16,7 +16,7 @@ from fluence_extender.cluster.port import Cluster
 from fluence_extender.embeddedcluster.admission import admit_job
 from fluence_extender.embeddedcluster.workloads import EmbeddedWorkloads
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.model.names import DEFAULT_NAMESPACE, GATED_JOBS, GATED_JOBS_ANNOTATION, JOB_NAME
+from fluence_extender.model.names import JOB_NAME
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
 from tests.core.faulty_cluster import FaultyCluster
@@ -71,8 +71,6 @@ class Lab(Protocol):
     async def pods_of(self, job: Job) -> list[Pod]:
         """The pods of the Job that aren't being deleted."""
         ...
-
-    async def gated_jobs(self) -> dict[str, str]: ...
 
 
 class MemoryLab:
@@ -129,9 +127,6 @@ class MemoryLab:
     async def pods_of(self, job: Job) -> list[Pod]:
         pods = self._memory.pods()
         return [pod for pod in pods if pod.owner and pod.owner.uid == job.uid and not pod.deleting]
-
-    async def gated_jobs(self) -> dict[str, str]:
-        return self._memory.gated
 
 
 class ApiLab:
@@ -229,12 +224,6 @@ class ApiLab:
         found = await asyncio.to_thread(self._api.get, PODS, labelSelector=f"{JOB_NAME}={job.name}")
         pods = map(_decoded, found["items"])
         return [pod for pod in pods if pod.owner and pod.owner.uid == job.uid and not pod.deleting]
-
-    async def gated_jobs(self) -> dict[str, str]:
-        path = f"/api/v1/namespaces/{DEFAULT_NAMESPACE}/serviceaccounts/{GATED_JOBS}"
-        found = (await asyncio.to_thread(self._api.get, path))["metadata"]
-        assert found["labels"] == {"app": "fluence"}, "nothing but the list is written"
-        return dict(json.loads((found.get("annotations") or {}).get(GATED_JOBS_ANNOTATION, "{}")))
 
     def clean(self) -> None:
         """Remove what the tests left, so that the next starts on an empty cluster."""

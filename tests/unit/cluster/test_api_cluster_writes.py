@@ -20,9 +20,8 @@ from fluence_extender.cluster.errors import (
     Invalid,
     NoAnswer,
 )
-from fluence_extender.cluster.port import Pin
-from fluence_extender.model.names import PINNED_ANNOTATION, PLACED_ANNOTATION, UNCOUNTED_ANNOTATION
-from fluence_extender.model.pod import NodeTerm, Pod, Requirement
+from fluence_extender.model.names import PLACED_ANNOTATION
+from fluence_extender.model.pod import Pod
 from tests.unit.cluster.fake_api_server import FakeApiServer, answer, drop, hang, refuse
 
 POD = Pod("ns", "p", "u1", gates=("theirs", "ours"))
@@ -97,21 +96,13 @@ async def test_ungating_a_pod_without_other_gates_empties_the_list(
     assert server.bodies == [{"metadata": {"uid": "u1"}, "spec": {"schedulingGates": None}}]
 
 
-async def test_ungating_pins_in_the_same_patch(server: FakeApiServer, cluster: ApiCluster) -> None:
+async def test_ungating_writes_annotations_in_the_same_patch(
+    server: FakeApiServer, cluster: ApiCluster
+) -> None:
     server.scripts[PATCH].append(now())
-    zone = Requirement("zone", "Exists")
-    terms = (NodeTerm((zone,), (Requirement("metadata.name", "In", ("n1",)),)), NodeTerm())
-    await cluster.ungate(POD, "ours", {PLACED_ANNOTATION: "2 group/g"}, Pin("n1", terms))
-    field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
-    written = [{"matchExpressions": [{"key": "zone", "operator": "Exists"}], "matchFields": [field]}, {}]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": written}}
+    await cluster.ungate(POD, "ours", {PLACED_ANNOTATION: "2 group/g"})
     (body,) = server.bodies
-    assert body["metadata"] == {
-        "uid": "u1",
-        "annotations": {PINNED_ANNOTATION: "n1", PLACED_ANNOTATION: "2 group/g"},
-    }
-    assert body["spec"]["affinity"] == {"nodeAffinity": required}
-    assert body["spec"]["schedulingGates"] == [{"$patch": "delete", "name": "ours"}]
+    assert body["metadata"] == {"uid": "u1", "annotations": {PLACED_ANNOTATION: "2 group/g"}}
 
 
 async def test_ungating_a_pod_without_the_gate_does_nothing(
@@ -248,62 +239,6 @@ async def test_eviction_carries_the_uid_and_leaves_an_event(
     assert server.bodies[1]["regarding"]["uid"] == "u1"
 
 
-TRACKING = ["batch.kubernetes.io/job-tracking"]
-
-
-def at(version: str, *notes: str) -> Any:
-    """The pod at a version, with annotations."""
-    meta = {"name": "p", "namespace": "ns", "uid": "u1", "resourceVersion": version}
-    return answer({"metadata": {**meta, "annotations": dict.fromkeys(notes, "true")}, "spec": {}})
-
-
-async def test_pod_that_does_not_count_loses_the_finalizer_of_its_job_as_it_was_observed(
-    server: FakeApiServer, cluster: ApiCluster
-) -> None:
-    server.scripts[PATCH].append(at("8"))
-    assert await cluster.count(replace(POD, resource_version="7"), False) == "8"
-    assert server.bodies[0]["metadata"] == {
-        "uid": "u1",
-        "resourceVersion": "7",
-        "annotations": {UNCOUNTED_ANNOTATION: "true"},
-        "$deleteFromPrimitiveList/finalizers": TRACKING,
-    }
-
-
-async def test_pod_gets_the_finalizer_back_that_was_taken_off_it_and_no_other_pod(
-    server: FakeApiServer, cluster: ApiCluster
-) -> None:
-    server.scripts[GET].append(at("8", UNCOUNTED_ANNOTATION))
-    server.scripts[PATCH].append(at("9"))
-    assert await cluster.count(POD, True) == "9"
-    assert server.bodies[0]["metadata"] == {
-        "uid": "u1",
-        "resourceVersion": "8",
-        "annotations": {UNCOUNTED_ANNOTATION: None},
-        "finalizers": TRACKING,
-    }
-    server.scripts[GET].append(at("9"))
-    assert await cluster.count(POD, True) == "9"
-    assert len(server.bodies) == 1
-
-
-async def test_counting_a_replaced_pod_raises_gone(server: FakeApiServer, cluster: ApiCluster) -> None:
-    server.scripts[PATCH].append(refuse(409, "the UID in the precondition doesn't match"))
-    server.scripts[GET].append(now("u2"))
-    with pytest.raises(Gone):
-        await cluster.count(POD, False)
-
-
-async def test_eviction_may_be_of_one_version_of_the_pod_alone(
-    server: FakeApiServer, cluster: ApiCluster
-) -> None:
-    server.scripts[GET].append(now())
-    server.scripts[EVICT].append(refuse(409, "the ResourceVersion in the precondition doesn't match"))
-    with pytest.raises(Conflict):
-        await cluster.evict(POD, "why", "8")
-    assert server.bodies[0]["deleteOptions"] == {"preconditions": {"uid": "u1", "resourceVersion": "8"}}
-
-
 async def test_eviction_against_a_budget_is_refused_at_once(
     server: FakeApiServer, cluster: ApiCluster
 ) -> None:
@@ -324,15 +259,3 @@ async def test_eviction_of_a_replaced_pod_raises_gone(server: FakeApiServer, clu
     server.scripts[EVICT].append(refuse(409, "the UID in the precondition doesn't match"))
     with pytest.raises(Gone):
         await cluster.evict(POD, "why")
-
-
-async def test_pinning_clears_managed_fields_that_no_manager_needs(
-    server: FakeApiServer, cluster: ApiCluster
-) -> None:
-    pin = Pin("n1", (NodeTerm(),))
-    for accounted in (True, False):
-        server.scripts[PATCH].append(now())
-        await cluster.ungate(replace(POD, has_managed_fields=accounted), "ours", pin=pin)
-    first, second = (body["metadata"] for body in server.bodies)
-    assert first["managedFields"] == [{}]
-    assert "managedFields" not in second

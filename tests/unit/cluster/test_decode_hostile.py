@@ -153,9 +153,10 @@ def test_node_without_allocatable_has_no_problem() -> None:
     assert (node.allocatable, node.problem) == (NOTHING, "")
 
 
-def test_unreadable_job_bears_no_eviction_and_no_failure() -> None:
-    found = decode_job(raw("j", spec={"parallelism": 4, "backoffLimit": "many"}))
-    assert (found.parallelism, found.counts_evictions, found.fragile) == (4, True, True)
+def test_unreadable_part_of_a_job_says_so_and_spoils_no_other() -> None:
+    found = decode_job(raw("j", spec={"parallelism": 4, "completions": "many"}))
+    assert found.parallelism == 4
+    assert "completions" in found.problem
 
 
 def test_number_that_is_too_long_to_be_one_is_ignored() -> None:

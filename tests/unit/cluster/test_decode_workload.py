@@ -329,54 +329,6 @@ def test_labels_of_a_job_that_flux_k8s_reads() -> None:
     assert decode_job(raw({}, None, **size, app="x")).labels == (("fluence.group-size", "3"),)
 
 
-IGNORED = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
-FAILING = {
-    "rules": [
-        {
-            "action": "Ignore",
-            "onPodConditions": [{"type": "DisruptionTarget", "status": "False"}, {"type": "Other"}],
-        },
-        {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-    ]
-}
-
-
-@pytest.mark.parametrize(
-    ("spec", "counts"),
-    [
-        (None, False),
-        ({"backoffLimit": 0}, False),
-        ({"podFailurePolicy": {}}, False),
-        ({"podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In"}}]}}, False),
-        ({"podFailurePolicy": IGNORED}, False),
-        ({"podFailurePolicy": FAILING}, True),
-        ({"managedBy": "kubernetes.io/job-controller"}, False),
-        ({"managedBy": "example.com/other"}, False),
-    ],
-)
-def test_job_counts_evicted_pods_only_if_its_policy_says_so(spec: Any, counts: bool) -> None:
-    assert decode_job(raw(spec)).counts_evictions is counts
-
-
-@pytest.mark.parametrize(
-    ("spec", "failed", "fragile"),
-    [
-        (None, None, False),
-        ({}, 5, False),
-        ({}, 6, True),
-        ({"backoffLimit": 0}, None, True),
-        ({"backoffLimit": 2}, 3, True),
-        ({"backoffLimit": 2**31 - 1, "backoffLimitPerIndex": 1}, 0, False),
-        ({"backoffLimit": 2**31 - 1, "backoffLimitPerIndex": 1}, 1, True),
-    ],
-)
-def test_job_is_fragile_once_it_has_failed_as_often_as_it_may(
-    spec: Any, failed: int | None, fragile: bool
-) -> None:
-    assert decode_job(raw(spec, None if failed is None else {"failed": failed})).fragile is fragile
-
-
 def test_job_that_submits_a_ray_job_is_recognized_by_its_label() -> None:
     assert decode_job(raw({}, **{"ray.io/originated-from-crd": "RayJob"})).submits_ray_job
     assert not decode_job(raw({}, **{"ray.io/originated-from-crd": "RayService"})).submits_ray_job

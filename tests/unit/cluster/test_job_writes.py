@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 import pytest
 from aiohttp import web
 
 from fluence_extender.cluster.api import ApiCluster, open_cluster
-from fluence_extender.cluster.bodies import LONGEST_GATING_REASON
 from fluence_extender.cluster.connection import Connection
 from fluence_extender.cluster.errors import (
     ClusterError,
@@ -27,13 +25,11 @@ from fluence_extender.cluster.reads import try_pod
 from fluence_extender.cluster.resumables import RESUMABLES
 from fluence_extender.model.names import (
     COMPLETION_INDEX,
-    DEFAULT_NAMESPACE,
     GATE,
-    GATED_JOBS,
-    GATED_JOBS_ANNOTATION,
     MET_ANNOTATION,
     NODES_ANNOTATION,
     PLACED_ANNOTATION,
+    QUEUED_SINCE_ANNOTATION,
     SUSPENDED_FOR_ANNOTATION,
 )
 from fluence_extender.model.pod import Owner
@@ -43,7 +39,7 @@ from tests.unit.cluster.fake_api_server import FakeApiServer, answer, drop, refu
 JOB = Job("ns", "j", "u1", 2, 2, True, version="7")
 PATH = "/apis/batch/v1/namespaces/ns/jobs/j"
 GET, PATCH, POST = ("GET", PATH), ("PATCH", PATH), ("POST", "/api/v1/namespaces/ns/pods")
-GATED = ("PATCH", f"/api/v1/namespaces/{DEFAULT_NAMESPACE}/serviceaccounts/{GATED_JOBS}")
+SINCE = (1767323045.0, -1)
 MANIFEST: dict[str, Any] = {
     "apiVersion": "batch/v1",
     "kind": "Job",
@@ -235,8 +231,8 @@ async def test_holding_is_one_patch_of_the_observed_version(
     server: FakeApiServer, cluster: ApiCluster
 ) -> None:
     server.scripts[PATCH].append(stored())
-    await cluster.hold_job(JOB)
-    held = {SUSPENDED_FOR_ANNOTATION: "placement"}
+    await cluster.hold_job(JOB, SINCE)
+    held = {SUSPENDED_FOR_ANNOTATION: "placement", QUEUED_SINCE_ANNOTATION: "2026-01-02T03:04:05Z"}
     assert server.bodies == [
         {
             "metadata": {"uid": "u1", "resourceVersion": "7", "annotations": held},
@@ -254,7 +250,7 @@ async def test_write_to_another_job_of_that_name_raises_gone(
     with pytest.raises(Gone, match="another one of that name"):
         await cluster.resume(JOB, ("n1", "n2"))
     with pytest.raises(Gone, match="another one of that name"):
-        await cluster.hold_job(JOB)
+        await cluster.hold_job(JOB, SINCE)
 
 
 async def test_job_that_has_changed_is_neither_resumed_nor_held(
@@ -265,7 +261,7 @@ async def test_job_that_has_changed_is_neither_resumed_nor_held(
     with pytest.raises(Conflict, match="resume Job ns/j"):
         await cluster.resume(JOB, ("n1", "n2"))
     with pytest.raises(Conflict, match="suspend Job ns/j"):
-        await cluster.hold_job(JOB)
+        await cluster.hold_job(JOB, SINCE)
 
 
 async def test_write_whose_answer_was_lost_succeeds_where_it_was_carried_out(
@@ -274,7 +270,7 @@ async def test_write_whose_answer_was_lost_succeeds_where_it_was_carried_out(
     server.scripts[PATCH].extend([drop, refuse(409, "the object has been modified")] * 2)
     server.scripts[GET].extend([stored(suspend=False, nodes="n1,n2"), stored(held=True)])
     await cluster.resume(JOB, ("n1", "n2"))
-    await cluster.hold_job(JOB)
+    await cluster.hold_job(JOB, SINCE)
 
 
 async def test_job_that_was_resumed_with_other_nodes_is_a_conflict(
@@ -296,30 +292,6 @@ async def test_template_that_cannot_be_changed_yet_is_a_conflict_and_one_that_ne
         await cluster.resume(JOB, ("n1", "n2"))
 
 
-async def test_gated_jobs_replace_the_whole_list_and_nothing_else(
-    server: FakeApiServer, cluster: ApiCluster
-) -> None:
-    server.scripts[GATED].extend([answer({}), answer({})])
-    await cluster.gate_jobs({"u1": "node n1 is gone", "u2": "x" * 500})
-    await cluster.gate_jobs({})
-    listed = json.dumps({"u1": "node n1 is gone", "u2": "x" * LONGEST_GATING_REASON})
-    assert server.bodies == [
-        {"metadata": {"annotations": {GATED_JOBS_ANNOTATION: text}}} for text in (listed, None)
-    ]
-
-
-async def test_many_gated_jobs_fit_into_the_annotations_of_one_object(
-    server: FakeApiServer, cluster: ApiCluster
-) -> None:
-    server.scripts[GATED].append(answer({}))
-    uids = [str(UUID(int=number)) for number in range(4_000)]
-    await cluster.gate_jobs(dict.fromkeys(uids, "x" * 500))
-    (body,) = server.bodies
-    text = body["metadata"]["annotations"][GATED_JOBS_ANNOTATION]
-    assert len(text) < 256 * 1024
-    assert list(json.loads(text)) == uids
-
-
 async def test_without_permission_nothing_is_written(
     server: FakeApiServer, cluster: ApiCluster, connection: Connection
 ) -> None:
@@ -330,8 +302,7 @@ async def test_without_permission_nothing_is_written(
     server.scripts[GET].append(answer(MANIFEST))
     attempts = (
         cluster.resume(JOB, ()),
-        cluster.hold_job(JOB),
-        cluster.gate_jobs({}),
+        cluster.hold_job(JOB, SINCE),
     )
     for attempt in attempts:
         with pytest.raises(NotLeading):

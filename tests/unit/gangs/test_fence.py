@@ -43,7 +43,6 @@ WRITES: dict[str, Write] = {
     "nominate": nominate,
     "ungate": lambda cluster: cluster.ungate(POD, GATE),
     "bind": lambda cluster: cluster.bind(POD, "n1", {}),
-    "count": lambda cluster: cluster.count(replace(POD, resource_version="1"), False),
     "evict": lambda cluster: cluster.evict(POD, "why"),
     "report_pod": lambda cluster: cluster.report_pod(POD, "busy"),
     "report_group": lambda cluster: cluster.report_group(PodGroup("ns", "g", "u", 2), True, "x", "y"),
@@ -52,8 +51,7 @@ WRITES: dict[str, Write] = {
     "report_queue": lambda cluster: cluster.report_queue(QUEUE, QueueStatus(1)),
     "report_reservation": lambda cluster: cluster.report_reservation(RESERVED, ReservationStatus(1)),
     "resume": lambda cluster: cluster.resume(STORED, ("n1", "n2")),
-    "hold_job": lambda cluster: cluster.hold_job(STORED),
-    "gate_jobs": lambda cluster: cluster.gate_jobs({"u": "its node n1 is gone"}),
+    "hold_job": lambda cluster: cluster.hold_job(STORED, (0.0, 0)),
     "event": lambda cluster: cluster.event(Regarding("v1", "Pod", "ns", "p", "u1"), "Busy", "busy"),
 }
 

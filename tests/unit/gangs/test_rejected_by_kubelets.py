@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fluence_extender.cluster.port import BINDS_FOR
 from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Owner, Pod
 from tests.core.invariants import check
@@ -27,7 +28,7 @@ def reject_on(w: World, name: str, seconds: int) -> int:
 def test_job_whose_pods_one_kubelet_rejects_runs_on_another_node(world: MakeWorld) -> None:
     w = world(node("n0"), node("n1"))
     job = w.jobs.submit("ddp", 2, cpu=2000)
-    w.advance(0.5)
+    w.advance(0.5 + BINDS_FOR)
     assert reject_on(w, "n0", 60) <= 3
     running = [pod for pod in w.jobs.pods(job) if not pod.finished]
     assert [pod.node for pod in running] == ["n1", "n1"]

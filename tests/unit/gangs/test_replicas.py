@@ -349,7 +349,7 @@ def test_rolling_update_leaves_every_gang_whole(pair: MakePair) -> None:
 
 
 def test_places_of_pods_that_a_job_lacks_are_held_once_by_the_next_leader(pair: MakePair) -> None:
-    w = pair(node("n0"), node("n1"))
+    w = pair(node("n0"), node("n1"), direct=True)
     w.jobs.quota = 0
     job = w.jobs.submit("a", 3)
     w.advance(1)
