@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import yaml
 
-from fluence_extender.model.names import DOMAIN, MARKS, RESOURCE_DOMAIN, SCHEDULER_NAME
+from fluence_extender.model.names import RESOURCE_DOMAIN, SCHEDULER_NAME
 
 ELECTION = """\
 # leaderElection: one of several replicas leads; the extender in its pod follows the same Lease (serve --lease).
@@ -21,11 +21,13 @@ HEADER = """\
 # enableContentionProfiling false: recording where each goroutine waits costs as much CPU as a filter call.
 # httpTimeout: one for all verbs; bind waits up to 20 s for the rest of its gang.
 # ignorable false: without the extender no pod of this scheduler may be placed.
-# Two extenders: the first filters for every pod; the second binds the pods that request one of managedResources. A pod
-# gets that request at admission if its Binding contains more than its node, or if its gang has to be bound together.
-# kube-scheduler binds the other pods itself, which is faster.
+# bindVerb: the extender binds every pod that kube-scheduler has filtered, together with its gang.
+# Gangs are the extender's: start kube-scheduler with --feature-gates=GenericWorkload=false as well.
 """
 
+
+FEATURE_GATES = {"GenericWorkload": False}
+"""What a kube-scheduler with an extender is to do without: gang scheduling of its own, in Kubernetes 1.36 and 1.37."""
 
 ENVIRONMENT = {"GOGC": "400"}
 """The environment of a kube-scheduler with an extender: Go's runtime collects garbage a fifth as often as by default.
@@ -62,7 +64,7 @@ def scheduler_config(url: str, kubeconfig: str, lease: str = "", lease_duration:
                         "args": {
                             "apiVersion": "kubescheduler.config.k8s.io/v1",
                             "kind": "NodeResourcesFitArgs",
-                            "ignoredResourceGroups": [RESOURCE_DOMAIN, DOMAIN],
+                            "ignoredResourceGroups": [RESOURCE_DOMAIN],
                             "scoringStrategy": {
                                 "type": "LeastAllocated",
                                 "resources": [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}],
@@ -72,31 +74,23 @@ def scheduler_config(url: str, kubeconfig: str, lease: str = "", lease_duration:
                 ],
             }
         ],
-        "extenders": _extenders(url.rstrip("/")),
+        "extenders": [
+            {
+                "urlPrefix": url.rstrip("/"),
+                "filterVerb": "filter",
+                "prioritizeVerb": "prioritize",
+                "preemptVerb": "preempt",
+                "bindVerb": "bind",
+                "weight": 1,
+                "enableHTTPS": False,
+                "httpTimeout": "30s",
+                "nodeCacheCapable": True,
+                "ignorable": False,
+            }
+        ],
     }
     header = HEADER + (ELECTION if lease else "")
     return header + yaml.safe_dump(document, sort_keys=False)
-
-
-def _extenders(url: str) -> list[dict[str, object]]:
-    """Return one extender that looks at every pod, and one that binds the marked pods: only one may bind."""
-    looks: dict[str, object] = {
-        "filterVerb": "filter",
-        "prioritizeVerb": "prioritize",
-        "preemptVerb": "preempt",
-        "weight": 1,
-    }
-    marks: dict[str, object] = {"managedResources": [{"name": mark} for mark in MARKS]}
-    common: dict[str, object] = {
-        "enableHTTPS": False,
-        "httpTimeout": "30s",
-        "nodeCacheCapable": True,
-        "ignorable": False,
-    }
-    return [
-        {"urlPrefix": url, **looks, **common},
-        {"urlPrefix": url, "bindVerb": "bind", **common, **marks},
-    ]
 
 
 def _election(lease: str, duration: int) -> dict[str, object]:

@@ -24,6 +24,7 @@ POLICIES = (
     "locality",
     "variation",
 )
+BINDERS = ("direct", "kube-scheduler")
 DEFAULT_LEASE_DURATION = 15
 """Seconds; kube-scheduler's own default."""
 
@@ -33,7 +34,8 @@ class Settings:
     """The settings of one extender; the environment can set each of them too (see ``serve --help``).
 
     ``resources`` is a local resources.yaml, None for the ConfigMap in ``resources_namespace``. ``levels`` maps topology
-    levels, outermost first, to the node labels that name them. ``lease`` is the Lease (NAMESPACE/NAME) that elects the
+    levels, outermost first, to the node labels that name them. ``bind_by`` says who binds pods about which their node alone
+    decides: ``direct`` for this service. ``lease`` is the Lease (NAMESPACE/NAME) that elects the
     kube-scheduler in the same pod, "" for a single replica; ``identity`` is the host name under which kube-scheduler
     holds it. ``scheduler_livez`` is that kube-scheduler's health endpoint, "" for none. The two limits are in seconds,
     None for no limit; ``grow_after`` and ``audit_every`` are in seconds too. ``largest_node`` is what the largest node
@@ -53,6 +55,7 @@ class Settings:
     api_port: int = 8889
     api_service: str = ""
     levels: Mapping[str, str] = field(default_factory=lambda: dict(LEVELS))
+    bind_by: str = "direct"
     completion_limit: float | None = 300.0
     assembly_limit: float | None = 300.0
     grow_after: float | None = None

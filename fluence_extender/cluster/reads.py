@@ -18,7 +18,7 @@ from fluence_extender.cluster.decode.objects import decode_headed, decode_page
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.errors import ClusterError, Gone, Unforeseeable
 from fluence_extender.cluster.port import Json, Lease, OwnPods, TriedPod
-from fluence_extender.model.names import SCHEDULER_NAME
+from fluence_extender.model.names import SCHEDULER_NAMES
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.requirement import NEEDS, is_too_old
 
@@ -88,9 +88,19 @@ async def list_own_pods(connection: Connection, known: Mapping[str, str]) -> Own
     A replica calls this when it begins to lead, because its watch may lag behind the writes of the previous leader. A
     list without resourceVersion is a quorum read (Kubernetes API concepts, "resource versions"), so it has every write
     that was accepted before. Later pages have the first page's version. Only pods that the caller doesn't have in that
-    version are decoded, so the call costs little more than the transfer. Raise `ClusterError`.
+    version are decoded, so the call costs little more than the transfer. Each name of this scheduler takes a list, and
+    the answer has the version of the first, the oldest. Raise `ClusterError`.
     """
-    query: dict[str, str | int] = {"limit": PAGE, "fieldSelector": f"spec.schedulerName={SCHEDULER_NAME}"}
+    lists = [await _list_own_pods(connection, name, known) for name in SCHEDULER_NAMES]
+    return OwnPods(
+        lists[0].version,
+        frozenset[str]().union(*(one.uids for one in lists)),
+        tuple(pod for one in lists for pod in one.changed),
+    )
+
+
+async def _list_own_pods(connection: Connection, scheduler: str, known: Mapping[str, str]) -> OwnPods:
+    query: dict[str, str | int] = {"limit": PAGE, "fieldSelector": f"spec.schedulerName={scheduler}"}
     uids: set[str] = set()
     changed: list[Pod] = []
     read = 0

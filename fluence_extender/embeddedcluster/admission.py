@@ -6,15 +6,12 @@ do on a real API server.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from fluence_extender.cluster.decode.pod import decode_pod
-from fluence_extender.embeddedcluster.births import is_placed, node_at_birth, settle
-from fluence_extender.embeddedcluster.mark import mark, take_off_copies
+from fluence_extender.embeddedcluster.births import node_at_birth
+from fluence_extender.embeddedcluster.classes import classify, take_off_copies
 from fluence_extender.embeddedcluster.suspension import suspend_if_it_waits
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.kinds.defaults import AdmissionObjects, with_defaults
-from fluence_extender.model.names import GATE
 from fluence_extender.model.pod import Pod
 from fluence_extender.webhook.contract import AdmissionRequest, Context, Json, Outcome
 from fluence_extender.webhook.draft import Draft
@@ -29,23 +26,20 @@ NO_OBJECTS = AdmissionObjects()
 def admit(
     pod: Json,
     resources: VirtualResources,
-    gated_jobs: Collection[str] = (),
     bound: bool = False,
     objects: AdmissionObjects = NO_OBJECTS,
 ) -> Pod:
-    """Return the new pod with its gate or its node, and with what its devices and its gang need.
+    """Return the new pod as a direct or a filtered one, and with what its devices and its gang need.
 
-    ``gated_jobs`` are the uids of Jobs whose pods are gated whatever nodes they name. With ``bound`` a pod whose Job
-    names its node is bound to it, unless the service has to write its Binding. ``objects`` are the cluster's. Raise
-    `PodRefused`.
+    With ``bound`` a pod whose Job names its node is bound to it, unless the service has to write its Binding.
+    ``objects`` are the cluster's. Raise `PodRefused`.
     """
-    return decode_pod(as_json(admitted(pod, resources, gated_jobs, bound, objects).pod or pod))
+    return decode_pod(as_json(admitted(pod, resources, bound, objects).pod or pod))
 
 
 def admitted(
     pod: Json,
     resources: VirtualResources,
-    gated_jobs: Collection[str] = (),
     bound: bool = False,
     objects: AdmissionObjects = NO_OBJECTS,
 ) -> Outcome:
@@ -53,20 +47,20 @@ def admitted(
     pod = objects.within_ranges(with_defaults(pod))
     pod = {**pod, "spec": objects.with_classes(pod["spec"])}
     waits = is_ours(pod) and not pod["spec"].get("nodeName")
-    node = node_at_birth(pod, gated_jobs) if waits else ""
     draft = Draft(pod)
+    node = ""
     if waits:
+        classify(draft)
+        node = node_at_birth(draft.object) if bound else ""
         take_off_copies(draft)
-    if waits and not node:
-        draft.add_gate(GATE)
     request = AdmissionRequest(namespace=pod["metadata"]["namespace"], name=pod["metadata"]["name"])
     changed = draft.object
     outcome = with_note(changed, mutate(changed, request, tuple(HANDLERS), Context(resources=resources)))
     draft = Draft(outcome.pod or changed)
     if waits:
-        mark(draft, always=not node and is_placed(pod))
+        classify(draft)
     if node:
-        settle(draft, node, bound)
+        draft.put("spec", "nodeName", value=node)
     return Outcome(warnings=outcome.warnings, pod=draft.object)
 
 

@@ -100,8 +100,8 @@ class RecordedEvent:
 class EmbeddedCluster:
     """`port.Cluster` without an API server.
 
-    ``protected`` are the uids of pods that a disruption budget protects from eviction. ``events`` are the Events
-    recorded so far, ``reports`` the last report of each native PodGroup by namespace and name, and ``waiting`` the last
+    ``protected`` are the uids of pods that a disruption budget protects from eviction, and ``evicted`` of those that
+    were evicted. ``events`` are the Events recorded so far, ``reports`` the last report of each native PodGroup by namespace and name, and ``waiting`` the last
     message of each gated pod by uid. ``first_pods`` are the first pods of each shape that controllers would create, by
     the uid of the workload; ``bound_until`` is until when the new pods of a Job are bound by their creation, on the
     clock of the event loop. ``unserved`` are the kinds that it doesn't serve; `relist` tells a change. ``objects`` are
@@ -113,6 +113,7 @@ class EmbeddedCluster:
         self.reports: dict[Key, tuple[bool, str, str]] = {}
         self.waiting: dict[str, str] = {}
         self.protected: set[str] = set()
+        self.evicted: set[str] = set()
         self.first_pods: dict[str, tuple[Pod, ...]] = {}
         self.bound_until: dict[str, float] = {}
         self.kept = KeptObjects()
@@ -271,6 +272,7 @@ class EmbeddedCluster:
         now = await self._accept("evict", pod)
         if now.uid in self.protected:
             raise Disrupted(f"pod {pod.key}: its disruption budget allows no eviction now", 429)
+        self.evicted.add(now.uid)
         self.delete(now)
         regarding = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
         self._record(RecordedEvent(regarding, "Evicted", reason, True))

@@ -1,7 +1,7 @@
 """The extenders of a KubeSchedulerConfiguration, called over HTTP as kube-scheduler calls them.
 
-Source: k8s.io/kubernetes pkg/scheduler/extender.go. An extender with managedResources is called only for pods that
-request one of them. Filters run one after the other, each on what the one before it left.
+Source: k8s.io/kubernetes pkg/scheduler/extender.go. Filters run one after the other, each on what the one before it
+left.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class HttpExtenders(Extenders):
     async def filter(self, pod: Pod, nodes: Sequence[str]) -> Filtered:
         """See `Extenders`."""
         left, refusals = tuple(nodes), list[str]()
-        for extender in self._with_verb("filterVerb", pod):
+        for extender in self._with_verb("filterVerb"):
             result = await self._call(extender, "filterVerb", _args(pod, left))
             if result["Error"]:
                 raise ExtenderFailed(result["Error"])
@@ -41,28 +41,26 @@ class HttpExtenders(Extenders):
     async def prioritize(self, pod: Pod, nodes: Sequence[str]) -> Mapping[str, int]:
         """See `Extenders`."""
         scores = dict.fromkeys(nodes, 0)
-        for extender in self._with_verb("prioritizeVerb", pod):
+        for extender in self._with_verb("prioritizeVerb"):
             for one in await self._call(extender, "prioritizeVerb", _args(pod, nodes)):
                 scores[one["Host"]] += one["Score"] * extender["weight"]
         return scores
 
-    def binds(self, pod: Pod) -> bool:
+    @property
+    def binds(self) -> bool:
         """See `Extenders`."""
-        return any(self._with_verb("bindVerb", pod))
+        return any(self._with_verb("bindVerb"))
 
     async def bind(self, pod: Pod, node: str) -> None:
         """See `Extenders`."""
-        extender = next(iter(self._with_verb("bindVerb", pod)))
+        extender = next(iter(self._with_verb("bindVerb")))
         body = {"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.uid, "Node": node}
         result = await self._call(extender, "bindVerb", body)
         if result["Error"]:
             raise ExtenderFailed(result["Error"])
 
-    def _with_verb(self, verb: str, pod: Pod) -> Iterable[Mapping[str, Any]]:
-        """Yield the extenders that have the verb and manage the pod; a marked pod requests managed resources."""
-        return (
-            one for one in self._extenders if verb in one and (pod.marked or "managedResources" not in one)
-        )
+    def _with_verb(self, verb: str) -> Iterable[Mapping[str, Any]]:
+        return (one for one in self._extenders if verb in one)
 
     async def _call(self, extender: Mapping[str, Any], verb: str, body: Mapping[str, Any]) -> Any:
         url = f"{extender['urlPrefix']}/{extender[verb]}"

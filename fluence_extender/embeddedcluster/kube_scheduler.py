@@ -76,8 +76,9 @@ class Extenders:
         """Return the scores of ``nodes``, 0 to 10."""
         return {}
 
-    def binds(self, pod: Pod) -> bool:
-        """Return whether an extender binds the pod."""
+    @property
+    def binds(self) -> bool:
+        """Whether an extender binds pods."""
         return False
 
     async def bind(self, pod: Pod, node: str) -> None:
@@ -105,8 +106,7 @@ class KubeScheduler:
         self._longest_backoff = longest_backoff
         self._assumed: dict[str, str] = {}
         self._backoff: dict[str, tuple[float, float, str]] = {}
-        self._extender_binds: set[asyncio.Task[None]] = set()
-        self._own_binds: set[asyncio.Task[None]] = set()
+        self._binds: set[asyncio.Task[None]] = set()
         self._seen = asyncio.Event()
         cluster.watch(lambda _: self._seen.set())
 
@@ -130,7 +130,7 @@ class KubeScheduler:
     @property
     def binding(self) -> bool:
         """Whether a binding is under way."""
-        return bool(self._extender_binds or self._own_binds)
+        return bool(self._binds)
 
     def _active(self, pod: Pod) -> bool:
         mine = pod.scheduler == self._name
@@ -145,10 +145,9 @@ class KubeScheduler:
         node = await self._choose(pod, self._feasible(pod))
         if node:
             self._assumed[pod.uid] = node
-            tasks = self._own_binds if self._binds_itself(pod) else self._extender_binds
             task = asyncio.create_task(self._bind(self._binding(pod, node), pod, node))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+            self._binds.add(task)
+            task.add_done_callback(self._binds.discard)
         else:
             self._failed(pod)
 
@@ -202,12 +201,9 @@ class KubeScheduler:
                 yield one
 
     def _binding(self, pod: Pod, node: str) -> Coroutine[None, None, None]:
-        if self._binds_itself(pod):
-            return self.cluster.bind(pod, node, {})
-        return self._extenders.bind(pod, node)
-
-    def _binds_itself(self, pod: Pod) -> bool:
-        return not self._extenders.binds(pod)
+        if self._extenders.binds:
+            return self._extenders.bind(pod, node)
+        return self.cluster.bind(pod, node, {})
 
     async def _bind(self, binding: Coroutine[None, None, None], pod: Pod, node: str) -> None:
         try:

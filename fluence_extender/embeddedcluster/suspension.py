@@ -11,16 +11,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from fluence_extender.model.names import (
-    AT_BIRTH,
     JOB_CONTROLLER,
     KUEUE_QUEUE_LABEL,
     NEVER_SUSPEND,
     NODES_ANNOTATION,
     PLACED_ANNOTATION,
-    PLACED_LABEL,
     QUEUE_LABEL,
     QUEUED_SINCE_ANNOTATION,
-    SCHEDULER_NAME,
+    SCHEDULER_NAMES,
     SUSPEND_LABEL,
     SUSPENDED_FOR_ANNOTATION,
     SUSPENDED_FOR_PLACEMENT,
@@ -30,13 +28,16 @@ from fluence_extender.webhook.draft import Draft
 
 TEMPLATE = ("spec", "template", "metadata")
 
+UNCOUNTED = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
+"""The podFailurePolicy by which evictions aren't counted as failures."""
+
 
 def suspend_if_it_waits(draft: Draft) -> None:
     """Suspend a new Job that has to wait.
 
     The service's annotations are removed from it, because it may be a copy of another.
     """
-    if draft.get("spec", "template", "spec", "schedulerName") != SCHEDULER_NAME:
+    if draft.get("spec", "template", "spec", "schedulerName") not in SCHEDULER_NAMES:
         return
     for name in (SUSPENDED_FOR_ANNOTATION, QUEUED_SINCE_ANNOTATION):
         if name in (draft.get("metadata", "annotations") or {}):
@@ -44,15 +45,17 @@ def suspend_if_it_waits(draft: Draft) -> None:
     for name in (NODES_ANNOTATION, PLACED_ANNOTATION):
         if name in (draft.get(*TEMPLATE, "annotations") or {}):
             draft.remove(*TEMPLATE, "annotations", name)
-    at_birth = _is_placed_at_birth(draft)
-    if _waits(draft, at_birth):
+    if _waits(draft):
         draft.put("spec", "suspend", value=True)
         draft.put("metadata", "annotations", SUSPENDED_FOR_ANNOTATION, value=SUSPENDED_FOR_PLACEMENT)
-        if at_birth:
-            draft.put(*TEMPLATE, "labels", PLACED_LABEL, value=AT_BIRTH)
+        if draft.get("spec", "template", "spec", "restartPolicy") == "Never" and not draft.get(
+            "spec", "podFailurePolicy"
+        ):
+            draft.put("spec", "podFailurePolicy", value=UNCOUNTED)
+            draft.put("spec", "podReplacementPolicy", value="Failed")
 
 
-def _waits(draft: Draft, at_birth: bool) -> bool:
+def _waits(draft: Draft) -> bool:
     """Return whether a new Job of ours is to wait without pods."""
     own: dict[str, str] = draft.get("metadata", "labels") or {}
     marked = (own, draft.get(*TEMPLATE, "labels") or {})
@@ -61,7 +64,7 @@ def _waits(draft: Draft, at_birth: bool) -> bool:
     in_turn = in_queue and not _is_of_job_set(draft) and _parallelism(draft) > 0
     pod: dict[str, Any] = draft.get("spec", "template", "spec")
     return (
-        (at_birth or in_turn)
+        (_is_placed_at_birth(draft) or in_turn)
         and (kueues or not draft.get("spec", "suspend"))
         and (kueues or not any(KUEUE_QUEUE_LABEL in one for one in marked))
         and own.get(SUSPEND_LABEL) != NEVER_SUSPEND

@@ -1,8 +1,8 @@
 """Manifests in an embedded cluster: objects that describe gangs are stored, and controllers make and replace pods.
 
 Invariant: a controller has one pod for each of its templates, and a suspended Job has none. A pod that is gone or has
-failed is replaced, up to ``backoffLimit`` times for a Job, which doesn't count pods that the service has evicted; a pod
-of a Job that has succeeded isn't replaced, nor is one that was deleted because its Job was suspended.
+failed is replaced, up to ``backoffLimit`` times for a Job, which doesn't count evictions if it has a podFailurePolicy; a
+pod of a Job that has succeeded isn't replaced, nor is one that was deleted because its Job was suspended.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.kinds.pod_sets import BadManifest
 from fluence_extender.kinds.registry import pod_maker
-from fluence_extender.model.names import NODES_ANNOTATION, UNCOUNTED_ANNOTATION
+from fluence_extender.model.names import NODES_ANNOTATION
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.queue import NodeReservation, Queue
 from fluence_extender.model.workload import BACKOFF_LIMIT, Job, Workload
@@ -45,7 +45,7 @@ QUEUE_OBJECTS: Mapping[str, Callable[[bytes], Queue | NodeReservation]] = {
 class _Controlled:
     """The pods of one controller: their ``templates``, and how many ``replacements`` of them are left.
 
-    ``prefixes`` are the beginnings of their names. ``current`` has, by uid, the position of each pod's template. Of a
+    With ``spares_evicted`` evictions take none of these. ``prefixes`` are the beginnings of their names. ``current`` has, by uid, the position of each pod's template. Of a
     ``job`` that isn't suspended ``running`` is true, and ``deadline`` is its activeDeadlineSeconds; ``done`` are the
     positions whose pods have succeeded.
     """
@@ -55,6 +55,7 @@ class _Controlled:
     templates: list[Manifest]
     prefixes: list[str]
     replacements: float
+    spares_evicted: bool = False
     current: dict[str, int] = field(default_factory=dict)
     job: Job | None = None
     running: bool = False
@@ -111,7 +112,8 @@ class EmbeddedWorkloads:
             replacements = spec.get("backoffLimit", BACKOFF_LIMIT) if kind == "Job" else float("inf")
             if kind != "StatefulSet" and spec.get("completionMode") != "Indexed":
                 names = [meta["name"]] * len(templates)
-        one = _Controlled(meta["namespace"], owner, templates, names, replacements)
+        spared = "podFailurePolicy" in spec
+        one = _Controlled(meta["namespace"], owner, templates, names, replacements, spared)
         self._controlled.append(one)
         if isinstance(described, Job) and templates:
             one.job, one.deadline = described, spec.get("activeDeadlineSeconds")
@@ -159,7 +161,7 @@ class EmbeddedWorkloads:
         now = asyncio.get_running_loop().time()
         bound = one.job is not None and self._cluster.binds_at_birth(one.job.uid, now)
         return replace(
-            admit(pod, self._resources, (), bound, self._cluster.objects),
+            admit(pod, self._resources, bound, self._cluster.objects),
             created=time.time(),
         )
 
@@ -214,7 +216,7 @@ class EmbeddedWorkloads:
                 self._complete(one, job, pod)
         else:
             del one.current[pod.uid]
-            counted = UNCOUNTED_ANNOTATION not in pod.annotations
+            counted = not one.spares_evicted or pod.uid not in self._cluster.evicted
             if one.replacements > 0 or not counted:
                 one.replacements -= counted
                 self._fill(one)

@@ -319,7 +319,7 @@ class Ledger:
 
     def resume(self, pod: Pod, gang: object) -> Assignment | None:
         """After a start, allocate the node that a pod was steered to; None when there is no capacity."""
-        node = pod.steered_to
+        node = pod.nominated
         if node not in self._nodes or not self._accounts[node].takes(
             self.rounded(pod.requests), pod.host_ports
         ):

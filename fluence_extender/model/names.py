@@ -44,13 +44,8 @@ DASHBOARD_ACCESS_LABEL = f"{DOMAIN}/dashboard-access"
 CREATED_BY_ANNOTATION = f"{DOMAIN}/created-by"
 WEBHOOK_NAME = "fluence-webhook"
 
-# The project's scheduling gate, which admission adds to each pod of this scheduler.
+# The project's scheduling gate, which admission adds to pods that kube-scheduler's filters judge.
 GATE = f"{DOMAIN}/gang"
-
-# kube-scheduler picks a binder by what a pod requests, and calls the service's bind verb for pods that request one of
-# these. Admission adds the first to pods; every installation has the other two, which are device types.
-MARK_RESOURCE = f"{DOMAIN}/binding"
-MARKS = (MARK_RESOURCE, f"{RESOURCE_PREFIX}qpu", f"{RESOURCE_PREFIX}qubit")
 
 # Set by users on workloads or pods: the Queue that their work is in. Kueue's label, below, counts as well where the
 # cluster doesn't serve Kueue's queues.
@@ -75,9 +70,6 @@ USER_ANNOTATION = f"{DOMAIN}/submitted-by"
 WARNING_ANNOTATION = f"{DOMAIN}/warning"
 LONGEST_WARNING = 400
 LEFT_AS_IT_IS = "fluence left the pod as it is: "
-
-# Written when the pod is ungated: the planned node. The pod is confined to it and to the spare nodes of `pins.SPARES`.
-PINNED_ANNOTATION = f"{DOMAIN}/pinned-to"
 
 # Written when the pod is ungated or nominated, and in the Binding: the gang with which it got its place, the size of
 # that gang and its queue, sealed (`seal`).
@@ -111,29 +103,16 @@ MET_ANNOTATION = f"{DOMAIN}/after-met"
 # after a semicolon until when pods are bound by their creation, if they may be.
 NODES_ANNOTATION = f"{DOMAIN}/nodes"
 
-# On the same template, and so on its pods: admission pins each of these pods to its node, unless the list below
-# has their Job. Admission sets it when it suspends the Job.
-PLACED_LABEL = f"{DOMAIN}/placed"
-AT_BIRTH = "at-birth"
-
 # By this finalizer the Job controller counts how a pod of a Job ends. It takes it off pods that it deletes itself.
 JOB_TRACKING = "batch.kubernetes.io/job-tracking"
-
-# On a pod of a Job that is about to be evicted: the service has taken that finalizer off it.
-UNCOUNTED_ANNOTATION = f"{DOMAIN}/uncounted"
 
 # What runs a Job, an MPIJob or a RayCluster unless `managedBy` names another controller.
 JOB_CONTROLLER = "kubernetes.io/job-controller"
 OPERATORS = ("kubeflow.org/mpi-operator", "ray.io/kuberay-operator")
 
-# Set by users on a Job or its namespace: with "never" the Job isn't suspended, and its pods wait at the gate.
+# Set by users on a Job or its namespace: with "never" the Job isn't suspended, and its pods wait for places.
 SUSPEND_LABEL = f"{DOMAIN}/suspend"
 NEVER_SUSPEND = "never"
-
-# The ServiceAccount that lists Jobs whose new pods get the gate although their template names nodes, and where it does:
-# JSON, with the uid of each and why. It is no account of anyone; deploy/base/suspend.yaml says why it is of this kind.
-GATED_JOBS = "fluence-gated-jobs"
-GATED_JOBS_ANNOTATION = f"{DOMAIN}/gated-jobs"
 
 # The state API as a part of the API server: /apis/GROUP/VERSION.
 STATE_GROUP = DOMAIN

@@ -12,7 +12,6 @@ from fluence_extender.model.names import (
     DIRECT_SCHEDULER_NAME,
     GATE,
     NODE_NAME,
-    PINNED_ANNOTATION,
     REQUIRE_PREFIX,
     RESOURCE_PREFIX,
     SCHEDULER_NAME,
@@ -153,9 +152,7 @@ class Pod:
     why the kubelet didn't admit it, so that it never ran. ``ready`` is its Ready condition, by which disruption budgets
     count it as healthy. ``duration`` is how many seconds it runs at most, None if that is unknown.
 
-    How it is written: ``size`` is how many bytes of JSON it has as a whole. ``marked`` is true where it requests one of
-    `MARKS`, so that kube-scheduler calls the service's bind verb for it. ``has_managed_fields`` is true where it is
-    gated, the API server records which manager wrote which field, and no manager uses server-side apply.
+    ``size`` is how many bytes of JSON it has as a whole.
 
     ``foreseen`` is true where it doesn't exist yet: its Job will have it. Its uid is one of ours then. ``charge`` is
     what ResourceQuotas will count for it, None if that isn't known.
@@ -197,8 +194,6 @@ class Pod:
     duration: float | None = None
     preempts: bool = True
     interdependent: bool = False
-    marked: bool = False
-    has_managed_fields: bool = False
     pod_affinity: tuple[tuple[Requirement, ...], ...] = ()
     apart: tuple[ApartTerm, ...] = ()
     features: tuple[str, ...] = ()
@@ -272,17 +267,6 @@ class Pod:
                 return ()
             names.update(dict.fromkeys(named[0]))
         return tuple(names)
-
-    @property
-    def pinned_to(self) -> str:
-        """The node to which it was pinned when it was ungated, "" if it wasn't pinned."""
-        planned = self.annotations.get(PINNED_ANNOTATION, "")
-        return planned if planned and GATE not in self.gates and planned in self.confined_to else ""
-
-    @property
-    def steered_to(self) -> str:
-        """The node to which it was steered last, "" for none."""
-        return self.nominated
 
     @property
     def requires(self) -> Mapping[str, str]:

@@ -13,12 +13,10 @@ from functools import lru_cache
 from fluence_extender.model import coordination, names
 from fluence_extender.model.notation import DURATION_FORM, parse_duration
 
-REQUESTED_LABELS = frozenset(
+LABELS = frozenset(
     {names.GROUP_LABEL, names.QUEUE_LABEL, names.ACCOUNT_LABEL, coordination.OBSERVE_LABEL}
 )
 """The labels that users set."""
-
-LABELS = REQUESTED_LABELS | {names.PLACED_LABEL}
 
 REQUESTED = frozenset(
     {
@@ -48,13 +46,11 @@ WRITTEN = frozenset(
         names.CREATED_BY_ANNOTATION,
         names.BACKEND_ANNOTATION,
         names.ALLOCATION_ANNOTATION,
-        names.PINNED_ANNOTATION,
         names.USER_ANNOTATION,
         names.WARNING_ANNOTATION,
         names.PLACED_ANNOTATION,
         names.MET_ANNOTATION,
         names.NODES_ANNOTATION,
-        names.UNCOUNTED_ANNOTATION,
         coordination.DEPENDS_ON_KIND,
         coordination.DEPENDS_ON_PRODUCER,
         coordination.DEPENDS_ON_GATE,
@@ -72,7 +68,6 @@ ON_JOBS = frozenset(
         names.SUSPEND_LABEL,
         names.SUSPENDED_FOR_ANNOTATION,
         names.QUEUED_SINCE_ANNOTATION,
-        names.GATED_JOBS_ANNOTATION,
     }
 )
 """The keys that are about Jobs and never on pods."""
@@ -128,7 +123,7 @@ OF_THE_QUEUE = frozenset({names.QUEUE_LABEL, names.HOLD_ANNOTATION, names.AFTER_
 """The keys that users set on pods or on the objects that create pods."""
 
 TEMPLATED = (
-    (REQUESTED_LABELS | REQUESTED)
+    (LABELS | REQUESTED)
     - OF_THE_QUEUE
     - {names.DURATION_ANNOTATION}
     - {key for key in REQUESTED if key.startswith(names.SELECT_PREFIX)}
@@ -283,7 +278,7 @@ def _elsewhere(key: str, elsewhere: bool, where: str) -> str:
 @lru_cache(maxsize=1024)
 def meant(key: str) -> str:
     """Return which key a user may have meant by an unknown one. This takes time, so bound the number of calls."""
-    known = {one.removeprefix(OURS): "label" for one in REQUESTED_LABELS}
+    known = {one.removeprefix(OURS): "label" for one in LABELS}
     known |= {one.removeprefix(OURS): "annotation" for one in REQUESTED}
     word = key.removeprefix(OURS).lower().replace("_", "-")
     # Comparing two words takes the product of their lengths.

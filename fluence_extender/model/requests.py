@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fluence_extender.model.names import MARK_RESOURCE, RESOURCE_PREFIX
+from fluence_extender.model.names import RESOURCE_PREFIX
 from fluence_extender.model.quantity import (
     InvalidQuantity,
     nanos,
@@ -58,8 +58,7 @@ def effective_requests(
     """Return what a pod takes of its node, and its virtual devices by type (``{"qpu": 1}``).
 
     ``spec`` and ``status`` are the pod's, as JSON; without ``status`` a resize under way is ignored. The resources
-    include ``pods`` = 1. They exclude all ``fluxion.flux-framework.org/`` names and the mark of pods that the service
-    binds. Raise `InvalidRequest`.
+    include ``pods`` = 1. They exclude all ``fluxion.flux-framework.org/`` names. Raise `InvalidRequest`.
     """
     observed = _Observed(_mapping(status, "status"))
     total = _containers(_mapping(spec, "spec"), observed)
@@ -73,7 +72,7 @@ def effective_requests(
     resources = {
         name: nanos_to_millicores(amount) if name == CPU else nanos_to_whole(amount)
         for name, amount in total.items()
-        if not name.startswith(RESOURCE_PREFIX) and name != MARK_RESOURCE
+        if not name.startswith(RESOURCE_PREFIX)
     }
     resources[PODS] = 1
     return Resources(resources), devices

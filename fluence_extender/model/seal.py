@@ -21,7 +21,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fluence_extender.model.names import PINNED_ANNOTATION, PLACED_ANNOTATION
+from fluence_extender.model.names import PLACED_ANNOTATION
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
 
@@ -33,9 +33,6 @@ SEALED = " #"
 
 OF_JOB = "."
 """Stands in the seal of a Job's record, between the digest of the Job's uid and the seal itself."""
-
-OF_THE_PLACE = (PLACED_ANNOTATION, PINNED_ANNOTATION)
-"""The annotations that are written together, so that the seal of the first stands for both."""
 
 SEAL_BYTES = 12
 NAME_BYTES = 9
@@ -94,9 +91,9 @@ class Seal:
 
 def without_record(pod: Pod) -> Pod:
     """Return the pod as if it said nothing of a place."""
-    if pod.annotations.keys().isdisjoint(OF_THE_PLACE):
+    if PLACED_ANNOTATION not in pod.annotations:
         return pod
-    rest = {key: value for key, value in pod.annotations.items() if key not in OF_THE_PLACE}
+    rest = {key: value for key, value in pod.annotations.items() if key != PLACED_ANNOTATION}
     return replace(pod, annotations=rest)
 
 

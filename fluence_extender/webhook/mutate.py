@@ -16,7 +16,7 @@ from fluence_extender.model.coordination import (
     ROLE_ANNOTATION,
     producer_group,
 )
-from fluence_extender.model.names import LEFT_AS_IT_IS, SCHEDULER_NAME
+from fluence_extender.model.names import LEFT_AS_IT_IS, SCHEDULER_NAMES
 from fluence_extender.webhook.contract import AdmissionRequest, Context, Json, Outcome
 from fluence_extender.webhook.declaration import NUMBERED, UNDECIDED, PodDeclaration, Unfit, read_declaration
 from fluence_extender.webhook.draft import Draft
@@ -60,7 +60,7 @@ def mutate(
 def is_ours(pod: Json) -> bool:
     """Return whether the pod is for our scheduler."""
     spec = pod.get("spec")
-    return isinstance(spec, dict) and spec.get("schedulerName") == SCHEDULER_NAME
+    return isinstance(spec, dict) and spec.get("schedulerName") in SCHEDULER_NAMES
 
 
 def concerns(pod: Json, request: AdmissionRequest) -> bool:

@@ -27,7 +27,7 @@ from fluence_extender.identity.registration import (
     IdentitySource,
     RegisteredObject,
 )
-from fluence_extender.model.names import RESOURCE_PREFIX, SCHEDULER_NAME, WEBHOOK_NAME
+from fluence_extender.model.names import RESOURCE_PREFIX, SCHEDULER_NAMES, WEBHOOK_NAME
 from fluence_extender.webhook.contract import Json
 
 PATH = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{WEBHOOK_NAME}"
@@ -42,7 +42,7 @@ DEVICES_TIMEOUT = 10
 PODS_TIMEOUT = 3
 """Seconds until the pod is admitted without an answer."""
 
-OURS = f"has(object.spec.schedulerName) && object.spec.schedulerName == '{SCHEDULER_NAME}'"
+OURS = f"has(object.spec.schedulerName) && object.spec.schedulerName in {list(SCHEDULER_NAMES)}"
 
 _ASKS = " || ".join(
     f"(has(c.resources.{part}) && c.resources.{part}.exists(name, name.startsWith('{RESOURCE_PREFIX}')))"

@@ -48,6 +48,7 @@ from fluence_extender.model.names import (
     HOLD_ANNOTATION,
     KUEUE_LONGEST_LABEL,
     SCHEDULER_NAME,
+    SCHEDULER_NAMES,
 )
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.reason import Reason, ReasonCode
@@ -253,7 +254,7 @@ def _add_templates(
         for pods in list(maker.pods(manifest)):
             if node := pods.template["spec"].get("nodeName"):
                 question.remarks.add_text(chosen_node(node), name)
-            others.update({scheduler_of(pods.template)} - {SCHEDULER_NAME})
+            others.update({scheduler_of(pods.template)}.difference(SCHEDULER_NAMES))
             for part in roles.parts(placed_by_us(pods), namespace):
                 templates.append(Template(name, namespace, part, fault))
         count = sum(one.pods.count for one in templates)

@@ -54,7 +54,7 @@ class FaultyScheduler(KubeScheduler):
 
     def forget(self) -> None:
         """Cancel the bind calls under way, as when the extender's process ends."""
-        for task in self._extender_binds:
+        for task in self._binds:
             task.cancel()
 
     def end(self) -> None:

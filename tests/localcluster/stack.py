@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from fluence_extender.apps.scheduler_config import ENVIRONMENT, scheduler_config
+from fluence_extender.apps.scheduler_config import ENVIRONMENT, FEATURE_GATES, scheduler_config
 from fluence_extender.apps.settings import DEFAULT_LEASE_DURATION
 from tests.localcluster import Component, ControlPlane
 from tests.localcluster.process import Startable, under_hostname
@@ -36,7 +36,7 @@ class Stack(Startable):
     """The ``extender`` and the ``scheduler`` on ``plane``.
 
     Both use ``kubeconfig`` (default: the admin's), unless the scheduler has ``scheduler_kubeconfig``. ``arguments`` are
-    added to ``serve``; ``feature_gates`` are the scheduler's. As one of several replicas both run under their own
+    added to ``serve``; ``feature_gates`` are more of the scheduler's. As one of several replicas both run under their own
     ``hostname`` and take part in the election for ``lease`` (NAMESPACE/NAME), of ``lease_duration`` seconds.
     """
 
@@ -93,7 +93,7 @@ class Stack(Startable):
         self.scheduler = self._plane.start_scheduler(
             yaml.safe_load(config),
             name=name,
-            feature_gates=self._gates,
+            feature_gates={**FEATURE_GATES, **(self._gates or {})},
             hostname=self._hostname,
             environment=ENVIRONMENT,
         )

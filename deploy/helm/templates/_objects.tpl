@@ -41,6 +41,7 @@
     {{- if eq $container.name "extender" }}
       {{- $arguments := $container.args }}
       {{- if ne $values.engine "auto" }}{{ $arguments = append $arguments (printf "--engine=%s" $values.engine) }}{{ end }}
+      {{- if ne $values.bindBy "direct" }}{{ $arguments = append $arguments (printf "--bind-by=%s" $values.bindBy) }}{{ end }}
       {{- $_ := set $container "args" (concat $arguments $values.arguments) }}
       {{- with $values.resources }}{{ $_ := set $container "resources" . }}{{ end }}
       {{- $history := dict "name" "FLUENCE_HISTORY" }}
@@ -55,6 +56,13 @@
     {{- if eq $volume.name "scheduler-config" }}
       {{- $_ := set $volume.configMap "name" (include "scheduler" $.root | fromYaml).metadata.name }}
     {{- end }}
+  {{- end }}
+{{- end }}
+
+{{- /* Make all pods filtered ones, as bind-by-kube-scheduler/ does. */}}
+{{- define "class" }}
+  {{- range $variable := .spec.variables }}
+    {{- if eq $variable.name "filtered" }}{{ $_ := set $variable "expression" "true" }}{{ end }}
   {{- end }}
 {{- end }}
 

@@ -20,7 +20,7 @@ from fluence_extender.apps.cli.options import (
     object_name,
     setting,
 )
-from fluence_extender.apps.settings import ENGINES, POLICIES, STANDARD, Settings
+from fluence_extender.apps.settings import BINDERS, ENGINES, POLICIES, STANDARD, Settings
 
 if TYPE_CHECKING:
     from fluence_extender.apps.extender.engines import Engine
@@ -83,6 +83,14 @@ PORTS = click.IntRange(0, 65535)
     "APIService makes /v1 a part of the API server. Default: plain HTTP for everyone, on loopback only.",
 )
 @LEVELS
+@setting(
+    "--bind-by",
+    type=click.Choice(BINDERS),
+    default=STANDARD.bind_by,
+    show_default=True,
+    help="direct binds pods that their node alone decides about without asking kube-scheduler, whose filters judge the "
+    "others. kube-scheduler has it judge all pods (also use deploy/bind-by-kube-scheduler).",
+)
 @setting(
     "--completion-limit",
     type=click.FloatRange(min=0),

@@ -151,6 +151,7 @@ async def _run(
     live = LiveResources(reject)
     history = open_history(settings.history, settings.history_keep, metrics)
     limits = Limits(
+        binds_direct=settings.bind_by == "direct",
         completion=settings.completion_limit,
         assembly=settings.assembly_limit,
         grow_after=settings.grow_after,

@@ -13,6 +13,7 @@ from fluence_extender.model.names import (
     DEFAULT_SCHEDULER,
     KUEUE_QUEUE_LABEL,
     SCHEDULER_NAME,
+    SCHEDULER_NAMES,
     SUSPENDED_FOR_ANNOTATION,
 )
 
@@ -127,7 +128,7 @@ def not_placed(client: StateApiClient, namespace: str, kind: str, name: str) -> 
         spec = one.get("spec", {})
         pod = spec if one.get("kind") == "Pod" else spec.get("template", {}).get("spec", {})
         scheduler = pod.get("schedulerName") or DEFAULT_SCHEDULER
-        if pod and scheduler != SCHEDULER_NAME:
+        if pod and scheduler not in SCHEDULER_NAMES:
             return (
                 f"{one['kind']} {namespace}/{name} has schedulerName {scheduler}, so fluence doesn't place it; "
                 f"did you mean schedulerName: {SCHEDULER_NAME}?"

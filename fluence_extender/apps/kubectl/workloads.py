@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fluence_extender.apps.kubectl.manifests import Manifest, child, text
-from fluence_extender.model.names import GROUP_LABEL, SCHEDULER_NAME
+from fluence_extender.model.names import GROUP_LABEL, SCHEDULER_NAMES
 from fluence_extender.selection.request import SHOTS_VARIABLE
 
 _TEMPLATE_KEYS = frozenset({"template", "leaderTemplate", "workerTemplate"})
@@ -27,7 +27,7 @@ class Workload:
         """Whether Fluence places its pods: they name our scheduler, or have a group label of ours."""
         places = (self.manifest, *self.templates)
         return any(
-            text(one, "spec", "schedulerName") == SCHEDULER_NAME
+            text(one, "spec", "schedulerName") in SCHEDULER_NAMES
             or text(one, "metadata", "labels", GROUP_LABEL)
             for one in places
         )

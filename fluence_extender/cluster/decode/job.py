@@ -32,7 +32,7 @@ from fluence_extender.model.names import (
     PLACED_ANNOTATION,
     QUEUE_LABEL,
     QUEUED_SINCE_ANNOTATION,
-    SCHEDULER_NAME,
+    SCHEDULER_NAMES,
     SUSPEND_LABEL,
     SUSPENDED_FOR_ANNOTATION,
     SUSPENDED_FOR_PLACEMENT,
@@ -107,7 +107,7 @@ class PodTemplate(msgspec.Struct):
     @property
     def ours(self) -> bool:
         """Whether the pods are created with this scheduler's name."""
-        return bool(self.spec and self.spec.scheduler == SCHEDULER_NAME)
+        return bool(self.spec and self.spec.scheduler in SCHEDULER_NAMES)
 
     @property
     def priority_classes(self) -> tuple[str, ...]:

@@ -26,8 +26,6 @@ from fluence_extender.model.names import (
     ASKS_FOR_NODES,
     DEFAULT_SCHEDULER,
     HOSTNAME,
-    MARKS,
-    PINNED_ANNOTATION,
     REQUIRE_PREFIX,
 )
 from fluence_extender.model.pod import (
@@ -69,10 +67,6 @@ GATED = ("PodScheduled", "False", "SchedulingGated")
 SCHEDULER_ERROR = ("PodScheduled", "False", "SchedulerError")
 """Type, status and reason of the conditions by which kube-scheduler reports that the pod fits no node, and that a
 scheduling attempt or the pod's Binding failed."""
-
-MANAGED_FIELDS = b'"managedFields":[{'
-SERVER_SIDE_APPLY = b'"operation":"Apply"'
-"""How an entry of metadata.managedFields shows a server-side apply (metav1.ManagedFieldsEntry)."""
 
 
 class Amounts(TypedDict, total=False):
@@ -186,9 +180,14 @@ class Volume(TypedDict, total=False):
     ephemeral: dict[str, Any] | None
     csi: dict[str, Any] | None
     awsElasticBlockStore: dict[str, Any] | None
+    azureDisk: dict[str, Any] | None
+    azureFile: dict[str, Any] | None
+    cinder: dict[str, Any] | None
     gcePersistentDisk: dict[str, Any] | None
     iscsi: dict[str, Any] | None
+    portworxVolume: dict[str, Any] | None
     rbd: dict[str, Any] | None
+    vsphereVolume: dict[str, Any] | None
 
 
 class SpreadConstraint(TypedDict, total=False):
@@ -346,8 +345,6 @@ def decode_pod(raw: bytes) -> Pod:
         ended=ended_at(raw) if status.get("phase") in ENDED else 0.0,
         duration=stated_duration(meta.annotations, meta.labels, spec.get("activeDeadlineSeconds")),
         interdependent=is_interdependent(spec),
-        marked=_marked(spec),
-        has_managed_fields=bool(gates) and MANAGED_FIELDS in raw and SERVER_SIDE_APPLY not in raw,
         pod_affinity=near,
         apart=_apart(spec, meta.namespace),
         features=_features(spec),
@@ -457,16 +454,14 @@ def _excess(
 ) -> str:
     """Return why the pod has too many rules to compare with every node or device, "" if it hasn't.
 
-    ``rules`` is the number of rules other than node affinity. The service never plans such a pod. Pinning adds a field
-    to each term, so a pinned pod may have twice as many.
+    ``rules`` is the number of rules other than node affinity. The service never plans such a pod.
     """
     values = 0
     for term in affinity or ():
         rules += 1 + len(term.expressions) + len(term.fields)
         values += sum([len(one.values) for one in (*term.expressions, *term.fields)])
-    most = MOST_RULES * (1 + (PINNED_ANNOTATION in notes))
-    if rules > most:
-        return f"it has {rules} tolerations, node selectors and terms of affinity: {most} are the most"
+    if rules > MOST_RULES:
+        return f"it has {rules} tolerations, node selectors and terms of affinity: {MOST_RULES} are the most"
     if values > MOST_VALUES:
         return f"the expressions of its node affinity have {values} values: {MOST_VALUES} are the most"
     if len(ports) > MOST_PORTS:
@@ -534,15 +529,6 @@ def _selector(term: PodAffinityTerm, namespace: str) -> tuple[Requirement, ...] 
     if selector is None or (term.namespaces and namespace not in term.namespaces and not everywhere):
         return None
     return selector.requirements
-
-
-def _marked(spec: PodSpec) -> bool:
-    """Return whether a container or init container requests one of `MARKS`, as kube-scheduler's IsInterested checks."""
-    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
-        requests = (container.get("resources") or {}).get("requests") or {}
-        if any(mark in requests for mark in MARKS):
-            return True
-    return False
 
 
 def _host_ports(spec: PodSpec, meta: Metadata) -> tuple[HostPort, ...]:

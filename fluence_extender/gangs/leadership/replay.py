@@ -89,7 +89,7 @@ def steered_node(member: Member) -> str:
         return ""
     if PLACED_ANNOTATION not in pod.annotations:
         return pod.nominated
-    return pod.steered_to if Promise.recorded(pod, member.membership.key) is not None else ""
+    return pod.nominated if Promise.recorded(pod, member.membership.key) is not None else ""
 
 
 def _is_withheld(pod: Pod) -> bool:
@@ -146,9 +146,9 @@ def resume_all(
 def resume(ledger: Ledger, find: Callable[[str], Node | None], gang: Gang, member: Member) -> bool:
     """Have the ledger hold the node to which the member was steered, and return whether that is still possible."""
     pod = member.pod
-    if foreign_gates(pod) or pod.problem or not pod.steered_to:
+    if foreign_gates(pod) or pod.problem or not pod.nominated:
         return False
-    node = find(pod.steered_to)
+    node = find(pod.nominated)
     if node is None or refusal(pod, node) is not None or node.name in ledger.closed(gang.key):
         return False
     if ledger.kept_apart.keeper(pod, node.name):

@@ -42,7 +42,13 @@ POLICIES = (
         MUTATING,
         "fluence-gate",
         WARNING,
-        "pods are placed all the same, only slower, but those that ask for devices wait",
+        "pods are placed all the same, only slower",
+    ),
+    DeployedPolicy(
+        MUTATING,
+        "fluence-deviceclasses",
+        WARNING,
+        "pods whose extended resources are devices wait, unless they also have resource claims",
     ),
     DeployedPolicy(
         MUTATING,
@@ -55,12 +61,6 @@ POLICIES = (
         "fluence-suspend-operators",
         WARNING,
         "MPIJobs and RayClusters of a queue have their pods while they wait",
-    ),
-    DeployedPolicy(
-        MUTATING,
-        "fluence-births",
-        FAULT,
-        "the pods of Jobs that are placed before they exist are refused",
     ),
     DeployedPolicy(
         MUTATING,
@@ -85,7 +85,7 @@ POLICIES = (
         "fluence-stamps",
         FAULT,
         "users can choose the nodes of their pods, and change what the service records on them; whoever has a token of"
-        " the service can create pods",
+        " the service or of the webhook can change pods at will",
     ),
     DeployedPolicy(
         VALIDATING,
@@ -104,12 +104,6 @@ POLICIES = (
         "fluence-stamps-submitters",
         FAULT,
         "users can have their work counted as that of others, for which queues have limits",
-    ),
-    DeployedPolicy(
-        VALIDATING,
-        "fluence-accounts-pods",
-        WARNING,
-        "whoever has a token of the service or of the webhook can change pods at will",
     ),
     DeployedPolicy(
         VALIDATING,
