@@ -12,72 +12,71 @@ from fluence_extender.embeddedcluster.admission import admit, admit_job
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.model.names import (
     COMPLETION_INDEX,
+    DIRECT_SCHEDULER_NAME,
     GATE,
     KUEUE_QUEUE_LABEL,
-    NODE_NAME,
     NODES_ANNOTATION,
     PLACED_ANNOTATION,
-    PLACED_LABEL,
     SUSPEND_LABEL,
     SUSPENDED_FOR_ANNOTATION,
 )
-from fluence_extender.model.node import Node
-from fluence_extender.model.pod import NodeTerm, Requirement
 from fluence_extender.model.workload import Job
-from fluence_extender.placement.eligibility import refusal
 from fluence_extender.whatif.documents import as_json
+from tests.core.classes import PODS
 
 NO_RESOURCES = parse_resources("")
 
 
-def test_pod_of_ours_gets_its_gate_and_its_mark() -> None:
-    resources = parse_resources("resources: [{type: qpu, name: fez, count: 1}]")
-    requests = {"cpu": "1", "fluxion.flux-framework.org/qpu": "1"}
-    pod: dict[str, Any] = {
-        "metadata": {"name": "p", "namespace": "default"},
-        "spec": {
-            "schedulerName": "fluence",
-            "containers": [{"name": "main", "resources": {"requests": requests}}],
-        },
-    }
-    admitted = admit(pod, resources)
-    assert admitted.gates == (GATE,)
-    assert admitted.marked
-    assert "schedulingGates" not in pod["spec"]
+@pytest.mark.parametrize("what", PODS)
+def test_pod_is_direct_or_filtered(what: str) -> None:
+    body, filtered = PODS[what]
+    body = {**body, "metadata": {**body["metadata"], "namespace": "default"}}
+    others = tuple(one["name"] for one in body["spec"].get("schedulingGates") or () if one["name"] != GATE)
+    admitted = admit(body, parse_resources("resources: [{type: annealer, name: dw, count: 1}]"))
+    assert (admitted.direct, admitted.gates) == (not filtered, (GATE,) if filtered else others)
+    assert body["spec"]["schedulerName"] == "fluence"
+    named = {**body, "spec": {**body["spec"], "schedulerName": DIRECT_SCHEDULER_NAME}}
+    assert admit(named, NO_RESOURCES).direct is not filtered
 
 
-def pod_of_a_job(nodes: str = "n0,n1", index: str = "1", kind: str = "Job", **spec: Any) -> dict[str, Any]:
+def pod_of_a_job(
+    nodes: str = "n0,n1",
+    index: str = "1",
+    kind: str = "Job",
+    notes: dict[str, str] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
     version = "batch/v1" if kind == "Job" else "apps/v1"
     owner = {"apiVersion": version, "kind": kind, "name": "j", "uid": "u1", "controller": True}
+    planned = {NODES_ANNOTATION: nodes, COMPLETION_INDEX: index, PLACED_ANNOTATION: "2 job/j"}
     return {
         "metadata": {
             "name": "j-1-x",
             "namespace": "default",
-            "labels": {PLACED_LABEL: "at-birth"},
-            "annotations": {NODES_ANNOTATION: nodes, COMPLETION_INDEX: index},
+            "annotations": {**planned, **(notes or {})},
             "ownerReferences": [owner],
         },
         "spec": {"schedulerName": "fluence", "containers": [{"name": "main"}], **spec},
     }
 
 
-def test_pod_whose_job_names_its_node_gets_that_node_instead_of_the_gate() -> None:
+def test_pod_of_a_fresh_plan_is_created_with_its_node() -> None:
     pod = pod_of_a_job()
-    admitted = admit(pod, NO_RESOURCES)
-    assert (admitted.gates, admitted.confined_to, admitted.pinned_to) == ((), ("n1",), "n1")
+    admitted = admit(pod, NO_RESOURCES, bound=True)
+    assert (admitted.node, admitted.gates, admitted.affinity) == ("n1", (), None)
     assert NODES_ANNOTATION not in admitted.annotations
-    assert refusal(admitted, Node("n0")) == "node affinity"
-    assert refusal(admitted, Node("n1")) is None
     assert pod == pod_of_a_job()
 
 
-def test_node_narrows_each_term_that_the_user_wrote_and_adds_none() -> None:
-    zone = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
-    required = {"nodeSelectorTerms": [zone, {}]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-    admitted = admit(pod_of_a_job(affinity=affinity), NO_RESOURCES)
-    here = Requirement(NODE_NAME, "In", ("n1",))
-    assert admitted.affinity == (NodeTerm((Requirement("zone", "In", ("a",)),), (here,)), NodeTerm())
+def test_pod_that_comes_later_is_a_direct_one() -> None:
+    admitted = admit(pod_of_a_job(), NO_RESOURCES)
+    assert (admitted.node, admitted.direct, admitted.withheld) == ("", True, True)
+    assert NODES_ANNOTATION not in admitted.annotations
+
+
+DEVICE = {"requests": {"fluxion.flux-framework.org/qpu": "1"}}
+WITHOUT_RECORD = pod_of_a_job()
+del WITHOUT_RECORD["metadata"]["annotations"][PLACED_ANNOTATION]
 
 
 @pytest.mark.parametrize(
@@ -86,41 +85,25 @@ def test_node_narrows_each_term_that_the_user_wrote_and_adds_none() -> None:
         pod_of_a_job(nodes=""),
         pod_of_a_job(nodes="n0"),
         pod_of_a_job(nodes="n0,"),
+        pod_of_a_job(nodes="n0,No/Node"),
         pod_of_a_job(index="x"),
         pod_of_a_job(kind="StatefulSet"),
-        pod_of_a_job(nodeSelector={"a": "b"}, schedulingGates=[{"name": GATE}]),
+        WITHOUT_RECORD,
+        pod_of_a_job(notes={"fluence.flux-framework.org/attr-vendor": "ibm"}),
+        pod_of_a_job(containers=[{"name": "main", "resources": DEVICE}]),
+        pod_of_a_job(schedulingGates=[{"name": "theirs"}]),
     ],
 )
-def test_pod_for_which_no_job_names_a_node_is_gated(pod: dict[str, Any]) -> None:
-    admitted = admit(pod, NO_RESOURCES)
-    assert (admitted.gates, admitted.affinity) == ((GATE,), None)
+def test_pod_that_the_plan_alone_can_not_bind_is_a_direct_one(pod: dict[str, Any]) -> None:
+    admitted = admit(pod, parse_resources("resources: [{type: qpu, name: fez, count: 1}]"), bound=True)
+    assert (admitted.node, admitted.direct) == ("", True)
     assert NODES_ANNOTATION not in admitted.annotations
 
 
-def test_pod_with_gates_of_others_or_without_the_label_is_gated() -> None:
-    assert admit(pod_of_a_job(schedulingGates=[{"name": "theirs"}]), NO_RESOURCES).gates == ("theirs", GATE)
-    unlabelled = pod_of_a_job()
-    del unlabelled["metadata"]["labels"]
-    assert admit(unlabelled, NO_RESOURCES).gates == (GATE,)
-
-
-def test_pod_that_fits_no_node_is_gated() -> None:
-    required: dict[str, Any] = {"nodeSelectorTerms": [{}]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-    admitted = admit(pod_of_a_job(affinity=affinity), NO_RESOURCES)
-    assert (admitted.gates, admitted.affinity) == ((GATE,), (NodeTerm(),))
-
-
-def test_pod_of_a_gated_job_is_gated() -> None:
-    admitted = admit(pod_of_a_job(), NO_RESOURCES, {"u1": "its node is gone"})
-    assert (admitted.gates, admitted.affinity) == ((GATE,), None)
-
-
-def test_pod_with_devices_has_its_node_and_its_mark() -> None:
-    containers = [{"name": "main", "resources": {"requests": {"fluxion.flux-framework.org/qpu": "1"}}}]
-    resources = parse_resources("resources: [{type: qpu, name: fez, count: 1}]")
-    admitted = admit(pod_of_a_job(containers=containers), resources)
-    assert (admitted.gates, admitted.confined_to, admitted.marked) == ((), ("n1",), True)
+def test_filtered_pod_of_a_fresh_plan_waits_at_the_gate() -> None:
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    admitted = admit(pod_of_a_job(volumes=volumes), NO_RESOURCES, bound=True)
+    assert (admitted.node, admitted.direct, admitted.gates) == ("", False, (GATE,))
 
 
 def test_pod_of_another_scheduler_stays_as_it_is() -> None:
@@ -142,12 +125,24 @@ def job(meta: dict[str, Any] | None = None, template: dict[str, Any] | None = No
     return decode_job(as_json(admit_job(manifest)))
 
 
-def test_gang_is_held_with_a_label_for_its_pods() -> None:
+def test_gang_is_held() -> None:
     manifest = {"metadata": {"name": "j"}, "spec": GANG}
     stored = admit_job(manifest)
     assert decode_job(as_json(stored)).held_for_placement
-    assert stored["spec"]["template"]["metadata"]["labels"] == {PLACED_LABEL: "at-birth"}
+    assert "metadata" not in stored["spec"]["template"]
     assert manifest == {"metadata": {"name": "j"}, "spec": GANG}
+
+
+def test_held_job_whose_pods_are_not_restarted_does_not_count_evictions() -> None:
+    never = {"spec": {**GANG["template"]["spec"], "restartPolicy": "Never"}}
+    spec = admit_job({"metadata": {"name": "j"}, "spec": {**GANG, "template": never}})["spec"]
+    (rule,) = spec["podFailurePolicy"]["rules"]
+    assert rule == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    assert spec["podReplacementPolicy"] == "Failed"
+    own: dict[str, Any] = {"rules": [{"action": "FailJob"}]}
+    kept = admit_job({"metadata": {}, "spec": {**GANG, "template": never, "podFailurePolicy": own}})["spec"]
+    assert (kept["podFailurePolicy"], "podReplacementPolicy" in kept) == (own, False)
+    assert "podFailurePolicy" not in admit_job({"metadata": {}, "spec": GANG})["spec"]
 
 
 CRON_JOB = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "c", "uid": "u", "controller": True}

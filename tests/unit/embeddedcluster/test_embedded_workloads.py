@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from fluence_extender.cluster.port import BINDS_FOR
 from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.embeddedcluster.kubelets import EmbeddedKubelets
 from fluence_extender.embeddedcluster.workloads import EmbeddedWorkloads
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.kinds.pod_sets import BadManifest
-from fluence_extender.model.names import COMPLETION_INDEX, GATE
+from fluence_extender.model.names import COMPLETION_INDEX
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import Job
 from tests.core.clock import VirtualLoop
@@ -104,19 +105,29 @@ def test_failed_pods_of_a_job_are_replaced_up_to_its_limit(lab: Lab) -> None:
     assert lab.phases == ["Failed"] * 3
 
 
-def test_evicted_pod_that_does_not_count_is_replaced_and_failed_ones_count(lab: Lab) -> None:
-    lab.apply("Job", {"backoffLimit": 0}, {"demo.fluence.flux-framework.org/fail-after": "30s"})
+def test_evicted_pod_is_replaced_where_its_job_does_not_count_it(lab: Lab) -> None:
+    policy = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
+    ends = {"demo.fluence.flux-framework.org/fail-after": "30s"}
+    lab.apply("Job", {"backoffLimit": 0, "podFailurePolicy": policy}, ends)
     for _ in range(3):
         lab.bind_all()
         lab.advance(1)
         (pod,) = lab.cluster.pods()
-        lab.run(lab.cluster.count(pod, False))
         lab.run(lab.cluster.evict(pod, "why"))
         lab.advance(5)
         assert pod.uid not in {one.uid for one in lab.cluster.pods()}
     lab.bind_all()
     lab.advance(60)
     assert lab.phases == ["Failed"]
+    assert lab.job.finished
+
+
+def test_evicted_pod_counts_where_its_job_has_no_such_policy(lab: Lab) -> None:
+    lab.apply("Job", {"backoffLimit": 0})
+    lab.bind_all()
+    lab.advance(1)
+    lab.run(lab.cluster.evict(lab.cluster.pods()[0], "why"))
+    lab.advance(5)
     assert lab.job.finished
 
 
@@ -140,18 +151,20 @@ def test_gang_is_created_suspended_and_makes_no_pods_until_it_is_resumed(lab: La
     lab.advance(1)
     assert lab.cluster.pods() == ()
     assert (lab.job.held_for_placement, lab.job.ends) == (True, None)
-    lab.run(lab.cluster.resume(lab.job, ("n1", "n0")))
+    lab.run(lab.cluster.resume(lab.job, ("n1", "n0"), "2 job/x", bound=True))
     lab.advance(1)
-    born = {pod.annotations[COMPLETION_INDEX]: (pod.gates, pod.pinned_to) for pod in lab.cluster.pods()}
-    assert born == {"0": ((), "n1"), "1": ((), "n0")}
+    assert {pod.annotations[COMPLETION_INDEX]: pod.node for pod in lab.cluster.pods()} == {
+        "0": "n1",
+        "1": "n0",
+    }
     assert lab.job.ends is not None
 
 
-def test_job_that_is_resumed_without_nodes_makes_gated_pods(lab: Lab) -> None:
+def test_job_that_is_resumed_without_nodes_makes_pods_that_wait(lab: Lab) -> None:
     lab.apply("Job", GANG)
     lab.run(lab.cluster.resume(lab.job, ()))
     lab.advance(1)
-    assert [pod.gates for pod in lab.cluster.pods()] == [(GATE,)] * 2
+    assert [(pod.node, pod.withheld) for pod in lab.cluster.pods()] == [("", True)] * 2
 
 
 def test_pods_of_a_job_that_is_suspended_again_go_and_do_not_count_as_failed(lab: Lab) -> None:
@@ -163,25 +176,21 @@ def test_pods_of_a_job_that_is_suspended_again_go_and_do_not_count_as_failed(lab
         lab.bind_all()
         lab.advance(1)
         assert lab.phases == ["Running"] * 2
-        lab.run(lab.cluster.hold_job(lab.job))
+        lab.run(lab.cluster.hold_job(lab.job, (0.0, 0)))
         lab.advance(1)
         assert lab.cluster.pods() == ()
         assert (lab.job.held_for_placement, lab.job.ends, lab.job.finished) == (True, None, False)
 
 
-def test_replaced_index_goes_back_to_its_node_unless_its_job_is_gated(lab: Lab) -> None:
+def test_replaced_index_gets_its_node_only_while_the_plan_is_fresh(lab: Lab) -> None:
     lab.apply("Job", GANG)
-    lab.run(lab.cluster.resume(lab.job, ("n0", "n1")))
+    lab.run(lab.cluster.resume(lab.job, ("n0", "n1"), "2 job/x", bound=True))
     lab.advance(1)
     lab.remove(lab.cluster.pods()[0])
-    assert sorted(pod.confined_to for pod in lab.cluster.pods()) == [("n0",), ("n1",)]
-    lab.run(lab.cluster.gate_jobs({lab.job.uid: "node n0 is gone"}))
-    lost = next(pod for pod in lab.cluster.pods() if pod.confined_to == ("n0",))
-    lab.remove(lost)
-    assert sorted((pod.gates, pod.confined_to) for pod in lab.cluster.pods()) == [
-        ((), ("n1",)),
-        ((GATE,), ()),
-    ]
+    assert sorted(pod.node for pod in lab.cluster.pods()) == ["n0", "n1"]
+    lab.advance(BINDS_FOR)
+    lab.remove(next(pod for pod in lab.cluster.pods() if pod.node == "n0"))
+    assert sorted((pod.node, pod.direct) for pod in lab.cluster.pods()) == [("", True), ("n1", True)]
 
 
 def test_status_of_a_job_names_the_indexes_that_are_done_and_its_end(lab: Lab) -> None:
@@ -192,7 +201,7 @@ def test_status_of_a_job_names_the_indexes_that_are_done_and_its_end(lab: Lab) -
     lab.run(lab.cluster.bind(second, "n1", {}))
     lab.advance(20)
     assert (lab.job.done, lab.job.finished) == (((1, 1),), False)
-    lab.run(lab.cluster.hold_job(lab.job))
+    lab.run(lab.cluster.hold_job(lab.job, (0.0, 0)))
     lab.advance(1)
     assert lab.phases == ["Succeeded"]
     lab.run(lab.cluster.resume(lab.job, ("n0", "n1")))
