@@ -23,7 +23,7 @@ class Operations(Protocol):
         """Run with these options instead."""
 
     def ungated(self) -> AbstractContextManager[None]:
-        """Let pods be created without our gate, and marked all the same."""
+        """Let pods be created neither direct nor gated, so that kube-scheduler asks about each at once."""
 
     def crash(self) -> None:
         """Kill the service."""
@@ -55,7 +55,7 @@ class Deployed:
             self._change(place, usual)
 
     def ungated(self) -> AbstractContextManager[None]:
-        """While this lasts, pods are created without our gate, and marked all the same."""
+        """While this lasts, pods are neither direct nor gated."""
         return ungated(self._api)
 
     def crash(self) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from fluence_extender.model.names import DEFAULT_NAMESPACE, FLUX_SIZE, GATE, MARK_RESOURCE
+from fluence_extender.model.names import DEFAULT_NAMESPACE, DIRECT_SCHEDULER_NAME, FLUX_SIZE
 from tests.e2e.harness import Manifest, documents, wait_for
-from tests.e2e.workloads import deployment, labelled, ours
+from tests.e2e.workloads import deployment, ours
 from tests.localcluster import Api, ControlPlane
 from tests.localcluster.stack import Stack
 
@@ -25,6 +25,7 @@ FILES = (
     "priorityclass.yaml",
     "queues.yaml",
     "gate.yaml",
+    "deviceclasses.yaml",
     "suspend.yaml",
     "operators.yaml",
     "groups.yaml",
@@ -34,10 +35,11 @@ FILES = (
     "accounts.yaml",
     "autoscalers.yaml",
 )
-GATE_BINDINGS = [
-    f"/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/{name}"
-    for name in ("fluence-gate", "fluence-births", "fluence-suspend")
-]
+CLASSES = {
+    f"/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/fluence-{name}": f"{name}.yaml"
+    for name in ("gate", "deviceclasses", "suspend")
+}
+"""The bindings of the policies that make pods direct or filtered ones, and hold Jobs, with their files."""
 
 # libreapi_cli serves the whole suite too, where it is found: FLUENCE_ENGINE=fluxion
 ENGINE = os.environ.get("FLUENCE_ENGINE", "embedded")
@@ -52,7 +54,7 @@ class Installation:
             for document in documents(BASE / file):
                 plane.api.apply(document)
         self.kubeconfig = plane.kubeconfig_for_service_account(DEFAULT_NAMESPACE, "fluence")
-        self.wait_for_gate(True)
+        self.wait_for_classes(True)
         wait_for(lambda: handed_on(plane.api), what="the policy that hands labels on to templates")
         self.usual = self.stack = self._stack()
 
@@ -104,52 +106,33 @@ class Installation:
         finally:
             scheduler.start()
 
-    def wait_for_gate(self, wanted: bool) -> None:
-        """Wait until new pods of ours get the gate, or don't any more."""
-        wait_for_gate(self.plane.api, wanted)
+    def wait_for_classes(self, wanted: bool) -> None:
+        """Wait until new pods of ours are direct or filtered ones, or neither any more."""
+        wait_for_classes(self.plane.api, wanted)
 
     def ungated(self) -> AbstractContextManager[None]:
-        """While this lasts, pods are created without our gate, and marked all the same."""
+        """While this lasts, pods are neither direct nor gated: kube-scheduler asks about each at once."""
         return ungated(self.plane.api)
 
 
-def wait_for_gate(api: Api, wanted: bool) -> None:
-    """Wait until new pods of ours get the gate, or don't any more."""
-    wait_for(lambda: gated(api) is wanted, what=f"the admission policy to be {wanted}")
+def wait_for_classes(api: Api, wanted: bool) -> None:
+    """Wait until new pods of ours are direct or filtered ones, or neither any more."""
+    wait_for(lambda: classed(api) is wanted, what=f"the admission policy to be {wanted}")
 
 
 @contextmanager
 def ungated(api: Api) -> Iterator[None]:
-    """While this lasts, pods are created without our gate, and marked all the same."""
-    marking = only_marking(*documents(BASE / "gate.yaml"))
+    """While this lasts, pods are neither direct nor gated: kube-scheduler asks about each at once."""
     try:
-        for document in marking:
-            api.apply(document)
-        for binding in GATE_BINDINGS:
+        for binding in CLASSES:
             api.delete(binding)
-        wait_for_gate(api, False)
-        wait_for(lambda: marked(api), what="the policy that only marks")
+        wait_for_classes(api, False)
         yield
     finally:
-        for file in ("gate.yaml", "suspend.yaml"):
+        for file in CLASSES.values():
             for document in documents(BASE / file):
                 api.apply(document)
-        wait_for_gate(api, True)
-        for document in reversed(marking):
-            api.delete(api.path_of(document))
-
-
-def only_marking(policy: Manifest, binding: Manifest, *_others: Manifest) -> list[Manifest]:
-    """The policy that gates and marks, with its binding, as one of another name that marks alone."""
-    spec = policy["spec"]
-    (rule,) = (one["expression"] for one in spec["variables"] if one["name"] == "toMark")
-    conditions = [*spec["matchConditions"][:-1], {"name": "to-mark", "expression": rule}]
-    variables = [one | {"expression": "true"} if one["name"] == "gated" else one for one in spec["variables"]]
-    name = {"metadata": {"name": "marks-alone"}}
-    return [
-        policy | name | {"spec": spec | {"matchConditions": conditions, "variables": variables}},
-        binding | name | {"spec": {"policyName": "marks-alone"}},
-    ]
+        wait_for_classes(api, True)
 
 
 def gates_of(pod: Manifest) -> list[str]:
@@ -157,15 +140,9 @@ def gates_of(pod: Manifest) -> list[str]:
     return [gate["name"] for gate in pod["spec"].get("schedulingGates") or ()]
 
 
-def gated(api: Api) -> bool:
-    """Whether a pod of ours would get our gate if it were created now."""
-    return GATE in gates_of(_as_created(api, ours("probe")))
-
-
-def marked(api: Api) -> bool:
-    """Whether a pod that we are to bind would be marked if it were created now."""
-    (container,) = _as_created(api, labelled(ours("probe"), "probe"))["spec"]["containers"]
-    return MARK_RESOURCE in (container["resources"].get("requests") or {})
+def classed(api: Api) -> bool:
+    """Whether a pod of ours that its node alone decides would be a direct one if it were created now."""
+    return bool(_as_created(api, ours("probe"))["spec"]["schedulerName"] == DIRECT_SCHEDULER_NAME)
 
 
 def handed_on(api: Api) -> bool:

@@ -20,7 +20,7 @@ from fluence_extender.identity.registration import is_ours
 from fluence_extender.model.names import DEFAULT_NAMESPACE, DOMAIN, QUEUE_VERSION
 from tests.e2e.harness import LONGEST, Manifest, Namespace, documents, node_of, wait_for
 from tests.e2e.history import History, recorded
-from tests.e2e.installation import ENGINE, gated, only_marking
+from tests.e2e.installation import ENGINE, classed
 from tests.e2e.service import Fluence, admin_token, over_http
 from tests.e2e.test_own_namespace import kubectl
 from tests.e2e.workloads import gang, indexed_job, ours
@@ -58,7 +58,7 @@ def earlier(tmp_path: Path) -> Path:
     chart = tmp_path / "earlier"
     shutil.copytree(CHART, chart)
     base = chart / "manifests" / "base"
-    more = only_marking(*documents(base / "gate.yaml"))
+    more = documents(base / "gate.yaml")
     for one in more:
         one["metadata"] = {"name": "fluence-mark"}
     more[1]["spec"]["policyName"] = "fluence-mark"
@@ -142,7 +142,7 @@ def test_upgrade_keeps_what_runs_and_waits_and_removal_leaves_the_kinds_alone(
     run(plane, "install", RELEASE, str(earlier), "--set", "queue.maxDuration=1d")
     assert all(is_ours(plane.api.get(path)) for path in SHARED)
     assert exists(plane, f"{POLICIES}/fluence-mark")
-    wait_for(lambda: gated(plane.api), what="the gate to be in force")
+    wait_for(lambda: classed(plane.api), what="the policy to be in force")
     old = start("old")
     with recorded(namespace) as history:
         upgraded_with_gangs(plane, namespace, history, old, start)
