@@ -28,7 +28,9 @@ from fluence_extender.webhook.draft import Draft
 
 TEMPLATE = ("spec", "template", "metadata")
 
-UNCOUNTED = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
+UNCOUNTED = {
+    "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+}
 """The podFailurePolicy by which evictions aren't counted as failures."""
 
 

@@ -1,8 +1,8 @@
 """Manifests in an embedded cluster: objects that describe gangs are stored, and controllers make and replace pods.
 
 Invariant: a controller has one pod for each of its templates, and a suspended Job has none. A pod that is gone or has
-failed is replaced, up to ``backoffLimit`` times for a Job, which doesn't count evictions if it has a podFailurePolicy; a
-pod of a Job that has succeeded isn't replaced, nor is one that was deleted because its Job was suspended.
+failed is replaced, up to ``backoffLimit`` times for a Job, which doesn't count evictions if it has a podFailurePolicy.
+A pod of a Job that has succeeded isn't replaced, nor is one that was deleted because its Job was suspended.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ QUEUE_OBJECTS: Mapping[str, Callable[[bytes], Queue | NodeReservation]] = {
 class _Controlled:
     """The pods of one controller: their ``templates``, and how many ``replacements`` of them are left.
 
-    With ``spares_evicted`` evictions take none of these. ``prefixes`` are the beginnings of their names. ``current`` has, by uid, the position of each pod's template. Of a
-    ``job`` that isn't suspended ``running`` is true, and ``deadline`` is its activeDeadlineSeconds; ``done`` are the
+    With ``spares_evicted`` evictions take none of these. ``prefixes`` are the beginnings of their names. ``current``
+    has, by uid, the position of each pod's template. Of a ``job`` that isn't suspended ``running`` is true, and ``deadline`` is its activeDeadlineSeconds; ``done`` are the
     positions whose pods have succeeded.
     """
 

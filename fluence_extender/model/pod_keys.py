@@ -13,9 +13,7 @@ from functools import lru_cache
 from fluence_extender.model import coordination, names
 from fluence_extender.model.notation import DURATION_FORM, parse_duration
 
-LABELS = frozenset(
-    {names.GROUP_LABEL, names.QUEUE_LABEL, names.ACCOUNT_LABEL, coordination.OBSERVE_LABEL}
-)
+LABELS = frozenset({names.GROUP_LABEL, names.QUEUE_LABEL, names.ACCOUNT_LABEL, coordination.OBSERVE_LABEL})
 """The labels that users set."""
 
 REQUESTED = frozenset(

@@ -13,7 +13,6 @@ from fluence_extender.apps.cli import serve, webhook
 from fluence_extender.apps.kubectl.doctor.policies import POLICIES
 from fluence_extender.apps.kubectl.explain import Key, known_keys
 from fluence_extender.cluster.api import EVICTED
-from fluence_extender.gangs.lifecycle.pins import SPARES
 from fluence_extender.graph.resources_file import RESOURCE_KEYS, TOP_KEYS
 from fluence_extender.model.names import DOMAIN, RESOURCE_DOMAIN, STATE_VERSION
 from fluence_extender.model.reason import ReasonCode
@@ -257,11 +256,6 @@ def test_reasons_are_explained_on_the_first_page() -> None:
     table = README.partition("## When it goes wrong")[2]
     for why in (*ReasonCode, EVICTED, "ResourcesRefused"):
         assert f"`{why}" in table, why
-
-
-def test_the_number_of_spare_nodes_is_right() -> None:
-    count = ("no", "one", "two", "three", "four", "five")[SPARES]
-    assert f"up to {count} spare nodes" in (ROOT / "docs" / "concepts.md").read_text().replace("\n", " ")
 
 
 def test_paths_and_parameters_of_the_state_api_are_listed() -> None:

@@ -36,8 +36,8 @@ class Stack(Startable):
     """The ``extender`` and the ``scheduler`` on ``plane``.
 
     Both use ``kubeconfig`` (default: the admin's), unless the scheduler has ``scheduler_kubeconfig``. ``arguments`` are
-    added to ``serve``; ``feature_gates`` are more of the scheduler's. As one of several replicas both run under their own
-    ``hostname`` and take part in the election for ``lease`` (NAMESPACE/NAME), of ``lease_duration`` seconds.
+    added to ``serve``; ``feature_gates`` are more of the scheduler's. As one of several replicas both run under their
+    own ``hostname`` and take part in the election for ``lease`` (NAMESPACE/NAME), of ``lease_duration`` seconds.
     """
 
     def __init__(

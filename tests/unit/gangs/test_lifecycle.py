@@ -148,14 +148,14 @@ def test_deleted_pod_group_takes_the_plan_with_it(world: MakeWorld) -> None:
     w = world(node("n0"), group, scheduling=False)
     pods = [w.pod(f"p{number}", group="pg", gates=(GATE,), requests=asks(1000)) for number in range(2)]
     w.advance(1)
-    assert [w.now(pod).steered_to for pod in pods] == ["n0", "n0"]
+    assert [w.now(pod).nominated for pod in pods] == ["n0", "n0"]
     w.cluster.remove(group)
     w.advance(1)
     assert [w.now(pod).nominated for pod in pods] == ["", ""]
     assert reason(w, "pg") == "waiting for PodGroup default/pg to exist"
     w.cluster.put(group)
     w.advance(1)
-    assert [w.now(pod).steered_to for pod in pods] == ["n0", "n0"]
+    assert [w.now(pod).nominated for pod in pods] == ["n0", "n0"]
 
 
 def test_members_beyond_the_minimum_come_as_far_as_there_is_room(world: MakeWorld) -> None:
@@ -411,7 +411,7 @@ def test_order_of_what_is_seen_does_not_matter(world: MakeWorld) -> None:
         w.advance(0.1)
     w.cluster.held = False
     w.advance(1)
-    assert [w.now(pod).steered_to for pod in pods] == ["n0", "n0"]
+    assert [w.now(pod).nominated for pod in pods] == ["n0", "n0"]
 
 
 def test_everything_comes_to_rest(world: MakeWorld) -> None:

@@ -180,8 +180,6 @@ class HeldPlacements(ServiceState):
         self.leading = True
         self.lead_requests = 0
         self.refusals: list[tuple[str, str]] = []
-        self.handed_over: list[tuple[str, str]] = []
-        self.instead: Location | None = None
         self.bound: dict[str, str] = {}
         self.protected: frozenset[str] = frozenset()
         self.failure: Exception | None = None
@@ -207,10 +205,6 @@ class HeldPlacements(ServiceState):
 
     def refused(self, pod: RequestedPod, node: str) -> None:
         self.refusals.append((pod.uid, node))
-
-    def hand_over(self, pod: RequestedPod, node: str) -> Location:
-        self.handed_over.append((pod.uid, node))
-        return self.instead or On(node)
 
     async def bind(self, pod: RequestedPod, node: str) -> None:
         if self.barrier is not None:

@@ -38,14 +38,6 @@ async def test_a_list_of_one_other_node_teaches_nothing(post: Post, placements: 
     assert placements.refusals == []
 
 
-async def test_a_pinned_pod_may_be_offered_only_one_of_its_nodes(
-    post: Post, placements: HeldPlacements
-) -> None:
-    placements.plan["uid-1"] = On("n2", confined=True)
-    await post("filter", by_name(["n1"]))
-    assert placements.refusals == [("uid-1", "n2")]
-
-
 async def test_a_pod_without_a_place_gets_its_reason_for_every_node(
     post: Post, placements: HeldPlacements
 ) -> None:
@@ -128,33 +120,3 @@ async def test_an_escaped_name_is_found(post: Post) -> None:
         b'{"Pod":{"metadata":{"name":"p","namespace":"d","uid":"uid-1"},"spec":{"schedulerName":"fluence"}},'
     )
     assert (await post("filter", body + b'"NodeNames":["a\\"", "\\u006e2"]}')).json()["NodeNames"] == ["n2"]
-
-
-async def test_a_pod_is_handed_over_to_a_scheduler_that_binds_itself(
-    post: Post, placements: HeldPlacements
-) -> None:
-    answer = (await post("filter", by_name(["n1", "n2"]))).json()
-    assert answer["NodeNames"] == ["n2"]
-    assert placements.handed_over == [("uid-1", "n2")]
-
-
-async def test_other_pods_are_not_handed_over(post: Post, placements: HeldPlacements) -> None:
-    await post("filter", by_name(["n1", "n3"]))
-    placements.plan["uid-1"] = Nowhere("busy")
-    await post("filter", by_name(["n2"]))
-    assert placements.handed_over == []
-
-
-async def test_a_pod_that_may_not_be_handed_over_passes_nowhere(
-    post: Post, placements: HeldPlacements
-) -> None:
-    placements.instead = Nowhere("it asks for devices")
-    answer = (await post("filter", by_name(["n1", "n2"]))).json()
-    assert (answer["NodeNames"], answer["Error"]) == ([], "")
-    assert answer["FailedAndUnresolvableNodes"] == dict.fromkeys(["n1", "n2"], "it asks for devices")
-
-
-async def test_a_pod_that_is_bound_after_others_is_retried(post: Post, placements: HeldPlacements) -> None:
-    placements.instead = Undecided("not its turn")
-    answer = (await post("filter", by_name(["n1", "n2"]))).json()
-    assert (answer["NodeNames"], answer["Error"]) == ([], "not its turn")

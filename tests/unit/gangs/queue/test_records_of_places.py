@@ -13,7 +13,6 @@ from fluence_extender.model.names import (
     GROUP_LABEL,
     GROUP_SIZE_ANNOTATION,
     NODE_NAME,
-    PINNED_ANNOTATION,
     PLACED_ANNOTATION,
 )
 from fluence_extender.model.node import Node
@@ -45,7 +44,7 @@ def world() -> Iterator[World]:
 
 def pinned(world: World, name: str, record: str, group: str = "", **fields: object) -> Pod:
     """Create what a user can make of a pod: it has no gate, wants node n0 and says that it was pinned there."""
-    notes = {GROUP_SIZE_ANNOTATION: "1", PINNED_ANNOTATION: "n0", PLACED_ANNOTATION: record}
+    notes = {GROUP_SIZE_ANNOTATION: "1", PLACED_ANNOTATION: record}
     made = Pod("default", name, f"uid-{name}")
     pod = replace(
         made,
