@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fluence_extender.model.names import COMPLETION_INDEX, NODES_ANNOTATION
-from tests.e2e.births import bound_at_birth, gated_jobs, held, index_of, path_of, ranks
+from fluence_extender.cluster.port import BINDS_FOR
+from fluence_extender.model.names import COMPLETION_INDEX, DIRECT_SCHEDULER_NAME, NODES_ANNOTATION
+from tests.e2e.births import bound_at_birth, held, index_of, path_of, ranks
 from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, phase_of, pod, wait_for
-from tests.e2e.installation import Installation, gates_of
+from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.test_outages import freeze
@@ -109,7 +111,6 @@ def test_replacement_of_a_failed_pod_goes_back_to_its_node(
         lambda pods: before[3]["metadata"]["uid"] not in {one["metadata"]["uid"] for one in pods}, "its end"
     )
     assert [node_of(one) for one in running(namespace, 8)] == [node_of(one) for one in before]
-    assert not any(map(gates_of, namespace.pods()))
 
 
 def test_replacement_is_placed_anew_where_its_node_is_gone(
@@ -120,19 +121,40 @@ def test_replacement_is_placed_anew_where_its_node_is_gone(
     before = running(namespace, 8)
     lost = node_of(before[0])
     namespace.api.delete(f"/api/v1/nodes/{lost}")
-    for one in before:
-        if node_of(one) == lost:
-            namespace.delete_pod(one["metadata"]["name"])
-    job = namespace.api.get(path_of(namespace, "train"))["metadata"]["uid"]
-    wait_for(lambda: job in gated_jobs(namespace.api), what="the Job to be gated")
 
     def elsewhere() -> bool:
+        # Nobody runs what is created there while the plan binds pods.
+        for one in namespace.pods():
+            if node_of(one) == lost:
+                namespace.delete_pod(one["metadata"]["name"])
         found = [one for one in namespace.pods() if phase_of(one) == "Running"]
         return len(found) == 8 and {node_of(one) for one in found} == set(nodes) - {lost}
 
     wait_for(elsewhere, what="all pods on the other nodes", timeout=180)
-    delete(namespace, "train")
-    wait_for(lambda: not gated_jobs(namespace.api), what="the Job to be forgotten")
+    fluence.wait_for_state(namespace.name, "train", "bound")
+
+
+def test_pod_that_comes_after_the_plan_is_bound_to_the_place_of_its_index(
+    fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, control_plane: ControlPlane
+) -> None:
+    nodes = own_nodes(2, cpu="4")
+    with controllers_frozen(control_plane):
+        namespace.create(cores("train", 8))
+
+        def planned() -> list[str]:
+            template = namespace.api.get(path_of(namespace, "train"))["spec"]["template"]
+            return annotations_of(template).get(NODES_ANNOTATION, "").partition(";")[0].split(",")
+
+        wait_for(lambda: planned() != [""], what="the plan")
+        plan = planned()
+        namespace.create(ours("other", cpu="1"))
+        fluence.wait_for_reason(namespace.name, "other", "busy")
+        time.sleep(BINDS_FOR + 1)
+    pods = running(namespace, 8)
+    assert set(plan) == set(nodes)
+    assert [node_of(one) for one in pods] == plan
+    assert all(one["spec"]["schedulerName"] == DIRECT_SCHEDULER_NAME for one in pods)
+    assert not node_of(namespace.pod("other"))
 
 
 @contextmanager

@@ -15,8 +15,8 @@ from fluence_extender.cluster.decode.job import decode_job
 from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.embeddedcluster.admission import admit, admit_job
 from fluence_extender.graph.resources_file import parse_resources
-from fluence_extender.model.names import COMPLETION_INDEX, GATE, NODES_ANNOTATION, PLACED_LABEL
-from fluence_extender.model.pod import NodeTerm, Pod
+from fluence_extender.model.names import COMPLETION_INDEX, NODES_ANNOTATION
+from fluence_extender.model.pod import Pod
 from tests.e2e.births import (
     Leader,
     as_created_by_its_job,
@@ -44,12 +44,11 @@ async def test_pods_are_born_as_they_were_foreseen(
     async with connect(str(installation.kubeconfig)) as connection, open_cluster(connection) as cluster:
         (foreseen,) = await cluster.foresee(job)
         await cluster.resume(job, ("a", "b"))
-    assert (foreseen.gates, foreseen.affinity, foreseen.marked) == ((GATE,), None, True)
+    assert (foreseen.gates, foreseen.affinity, foreseen.direct) == ((), None, True)
     born = decode_pod(json.dumps(pods_of(namespace, 2)[0]).encode())
-    assert (born.gates, born.pinned_to) == ((), "a")
     same = replace(foreseen, name=born.name, uid=born.uid, resource_version=born.resource_version)
-    pinned = replace(same, gates=(), affinity=born.affinity, annotations=born.annotations)
-    assert replace(pinned, created=born.created, has_managed_fields=born.has_managed_fields) == born
+    later = replace(same, annotations=born.annotations, told=born.told)
+    assert replace(later, created=born.created) == born
 
 
 HELD: dict[str, Manifest] = {
@@ -91,20 +90,13 @@ def test_embedded_cluster_admits_pods_as_the_policies_do(
     leader: Leader, namespace: Namespace, what: str
 ) -> None:
     body = copy.deepcopy(PODS[what])
-    # A pod that is only tried isn't marked at the gate. The garbage collector deletes this one: its Job doesn't exist.
+    # The garbage collector deletes this one: its Job doesn't exist.
     real = decode_pod(json.dumps(created(namespace, body)).encode())
     body["metadata"] |= {"namespace": namespace.name}
     embedded = admit(copy.deepcopy(body), parse_resources("resources: [{type: qpu, name: q, count: 1}]"))
     assert fate(embedded) == fate(real)
 
 
-def fate(pod: Pod) -> tuple[tuple[str, ...], tuple[NodeTerm, ...] | None, str, bool, dict[str, Any]]:
+def fate(pod: Pod) -> tuple[str, str, tuple[str, ...], dict[str, Any]]:
     keys = (NODES_ANNOTATION, COMPLETION_INDEX)
-    notes = {key: pod.annotations.get(key) for key in keys}
-    return (
-        pod.gates,
-        pod.affinity,
-        pod.pinned_to,
-        pod.marked,
-        {**notes, PLACED_LABEL: pod.labels[PLACED_LABEL]},
-    )
+    return pod.scheduler, pod.node, pod.gates, {key: pod.annotations.get(key) for key in keys}

@@ -13,9 +13,9 @@ from fluence_extender.model.names import (
     NODES_ANNOTATION,
     SUSPENDED_FOR_ANNOTATION,
 )
-from tests.e2e.births import bound_at_birth, held, path_of, pinned_to, ranks, refusal
+from tests.e2e.births import bound_at_birth, held, is_direct, path_of, ranks, refusal
 from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, phase_of, wait_for
-from tests.e2e.installation import Installation, gates_of
+from tests.e2e.installation import Installation
 from tests.e2e.job_sets import API, job_set, replicated
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
@@ -67,7 +67,7 @@ def suspend(namespace: Namespace, name: str, suspended: bool) -> None:
 
 def born(pods: list[Manifest]) -> bool:
     """Whether all of the pods were created with their nodes."""
-    return all((bound_at_birth(one) or pinned_to(one)) == node_of(one) for one in pods)
+    return all(bound_at_birth(one) == node_of(one) for one in pods)
 
 
 def end(namespace: Namespace, one: Manifest, phase: str) -> None:
@@ -205,8 +205,8 @@ def test_job_without_the_annotation_is_resumed_by_its_job_set(
     assert not refusal(lambda: namespace.api.patch(path, {"spec": {"suspend": False}}))
     assert held(namespace.api.get(path))
     namespace.api.patch(path, {"metadata": {"annotations": {SUSPENDED_FOR_ANNOTATION: None}}})
-    pods = namespace.wait_for_pods(lambda pods: len(pods) == 2, "pods at the gate")
-    assert all(map(gates_of, pods))
+    pods = namespace.wait_for_pods(lambda pods: len(pods) == 2, "pods that wait")
+    assert all(map(is_direct, pods))
     own_nodes(1, cpu="1")
     running(namespace, 2)
 

@@ -1,7 +1,8 @@
 """A crash after any number of writes of a gang's way to its nodes, and starts in a cluster that lacks something.
 
 The service reaches the API server through a gateway that lets so many changes of pods through and then none; so the
-crash falls between planning, nominating, ungating and binding, and into the middle of each.
+crash falls between planning and binding, and into the middle of the Bindings of direct pods. Filtered pods are
+nominated, ungated and bound, and the crash falls between these writes and into the middle of each.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.e2e.harness import Namespace, node_of, phase_of, wait_for
+from fluence_extender.model.names import GATE
+from tests.e2e.harness import Manifest, Namespace, node_of, phase_of, wait_for
 from tests.e2e.history import History
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
@@ -21,12 +23,19 @@ from tests.localcluster import ControlPlane
 from tests.network.gateway import Gateway
 
 MEMBERS = 3
-MOST_WRITES = 3 * MEMBERS
-"""A nomination, an ungate and a Binding each; a service that needs fewer is done sooner."""
+WAYS: dict[str, tuple[int, Manifest]] = {
+    "direct": (MEMBERS, {}),
+    "filtered": (3 * MEMBERS, {"schedulingGates": [{"name": GATE}]}),
+}
+"""How many writes it takes to bind a gang in each way, and what the pods have in their specs.
+
+A direct pod needs a Binding, a filtered one a nomination, an ungating and a Binding.
+"""
 
 
-@pytest.mark.parametrize("writes", range(MOST_WRITES))
+@pytest.mark.parametrize(("way", "writes"), [(way, count) for way in WAYS for count in range(WAYS[way][0])])
 def test_crash_after_so_many_writes_completes_the_gang_and_books_nothing_twice(
+    way: str,
     writes: int,
     gateway: Gateway,
     fluence: Fluence,
@@ -38,7 +47,7 @@ def test_crash_after_so_many_writes_completes_the_gang_and_books_nothing_twice(
     own_nodes(2, cpu="2")
     gateway.allow_pod_writes(writes)
     try:
-        namespace.create(*gang("first", MEMBERS, cpu="1"))
+        namespace.create(*gang("first", MEMBERS, cpu="1", **WAYS[way][1]))
 
         def stopped() -> bool:
             return gateway.waiting > 0 or sum(1 for pod in namespace.pods() if node_of(pod)) == MEMBERS

@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 import pytest
 
-from fluence_extender.model.names import DOMAIN, PLACED_LABEL, QUEUE_LABEL, QUEUED_SINCE_ANNOTATION
+from fluence_extender.model.names import DOMAIN, NODES_ANNOTATION, QUEUE_LABEL, QUEUED_SINCE_ANNOTATION
 from tests.e2e.births import held, path_of, ranks, resumed_by_user
 from tests.e2e.harness import (
     Cluster,
@@ -159,7 +159,7 @@ def test_preempted_job_that_is_not_placed_at_birth_comes_back_in_its_place(
     body = job("low", labelled(ours("x", cpu="1"), "low", 4), parallelism=4, backoffLimit=0)
     namespace.create(body)
     wait_until_running(namespace, "low", 4)
-    assert PLACED_LABEL not in stored(namespace, "low")["spec"]["template"]["metadata"].get("labels", {})
+    assert NODES_ANNOTATION not in annotations_of(stored(namespace, "low")["spec"]["template"])
     namespace.create(cores("behind", 4))
     fluence.wait_for_reason(namespace.name, "behind", "busy")
     namespace.create(cores("high", 4, priorityClassName=URGENT))

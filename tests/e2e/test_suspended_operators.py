@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from fluence_extender.model.names import (
-    GATE,
     MET_ANNOTATION,
     QUEUE_LABEL,
     SUSPEND_LABEL,
@@ -19,7 +18,7 @@ from fluence_extender.model.names import (
 )
 from tests.e2e.births import Leader, created, held, tried
 from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, phase_of, wait_for
-from tests.e2e.installation import Installation, gates_of
+from tests.e2e.installation import Installation
 from tests.e2e.job_sets import controlled, job_set, replicated
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.operators import KINDS, written
@@ -232,7 +231,7 @@ def test_a_user_who_resumes_it_early_gains_nothing(
     wait_for(lambda: len(pods_of(namespace, early)) == 3, what="its pods")
     delete(namespace, "full")
     wait_until_running(namespace, first)
-    assert [gates_of(one) for one in pods_of(namespace, early)] == [[GATE]] * 3
+    assert [node_of(one) for one in pods_of(namespace, early)] == [""] * 3
 
 
 @OWN

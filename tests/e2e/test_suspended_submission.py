@@ -12,14 +12,13 @@ from hypothesis import settings
 
 from fluence_extender.model.names import (
     AFTER_ANNOTATION,
-    GATE,
     MET_ANNOTATION,
     QUEUE_LABEL,
     SUSPENDED_FOR_ANNOTATION,
 )
 from tests.e2e.births import created, held, path_of
 from tests.e2e.harness import Manifest, Namespace, annotations_of, job, phase_of, wait_for
-from tests.e2e.installation import Installation, gates_of
+from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
 from tests.e2e.workloads import ours
@@ -218,11 +217,11 @@ def test_job_that_its_user_resumes_early_gains_nothing(
     namespace.api.patch(path_of(namespace, "early"), {"spec": {"suspend": False}})
     assert SUSPENDED_FOR_ANNOTATION not in annotations_of(now(namespace, "early"))
     wait_for(lambda: len(pods_of(namespace, "early")) == 2, what="the pods of the Job")
-    assert [gates_of(one) for one in pods_of(namespace, "early")] == [[GATE], [GATE]]
+    assert [node_of(one) for one in pods_of(namespace, "early")] == ["", ""]
     assert not pods_of(namespace, "first")
     delete(namespace, "full")
     running(namespace, "first", 2)
-    assert [gates_of(one) for one in pods_of(namespace, "early")] == [[GATE], [GATE]]
+    assert [node_of(one) for one in pods_of(namespace, "early")] == ["", ""]
 
 
 @pytest.mark.usefixtures("fluence")
