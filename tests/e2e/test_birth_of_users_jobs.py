@@ -15,11 +15,8 @@ from typing import Any
 import pytest
 
 from fluence_extender.model.names import (
-    GATE,
     NODES_ANNOTATION,
-    PINNED_ANNOTATION,
     PLACED_ANNOTATION,
-    PLACED_LABEL,
     SUSPENDED_FOR_ANNOTATION,
     SUSPENDED_FOR_PLACEMENT,
 )
@@ -28,9 +25,9 @@ from tests.e2e.births import (
     as_created_by_its_job,
     created,
     held,
+    is_direct,
     keys_of,
     path_of,
-    pinned_to,
     pods_of,
     ranks,
     refusal,
@@ -39,7 +36,6 @@ from tests.e2e.births import (
     tried,
 )
 from tests.e2e.harness import Manifest, Namespace, annotations_of, pod, wait_for
-from tests.e2e.installation import gates_of
 from tests.e2e.workloads import ours
 from tests.localcluster import Api, ControlPlane
 
@@ -113,7 +109,7 @@ def test_manifest_that_is_applied_again_neither_stops_nor_restarts_a_running_job
     assert after["metadata"]["labels"]["changed"] == "yes"
     assert after["metadata"]["generation"] == generation
     assert after["spec"]["suspend"] is False
-    assert keys_of(after) == {NODES_ANNOTATION, PLACED_ANNOTATION, PLACED_LABEL}
+    assert keys_of(after) == {NODES_ANNOTATION, PLACED_ANNOTATION}
     assert [one["metadata"]["uid"] for one in pods_of(namespace, 2)] == before
 
 
@@ -126,9 +122,9 @@ def test_manifest_that_is_applied_again_resumes_a_waiting_job_only_if_it_says_so
     again(manifest)
     assert held(now(namespace)) is not bool(said)
     if said:
-        # Its pods wait at the gate, and a suspension from now on is its user's.
-        assert keys_of(now(namespace)) == {PLACED_LABEL}
-        assert [gates_of(one) for one in pods_of(namespace, 2)] == [[GATE], [GATE]]
+        # Its pods wait, and a suspension from now on is its user's.
+        assert keys_of(now(namespace)) == set()
+        assert all(map(is_direct, pods_of(namespace, 2)))
 
 
 def test_copies_of_our_keys_are_taken_off_a_new_job(user: Namespace) -> None:
@@ -136,7 +132,7 @@ def test_copies_of_our_keys_are_taken_off_a_new_job(user: Namespace) -> None:
     body["metadata"]["annotations"] = COPIED
     stored = tried(user, body)
     assert held(stored)
-    assert keys_of(stored) == {SUSPENDED_FOR_ANNOTATION, PLACED_LABEL}
+    assert keys_of(stored) == {SUSPENDED_FOR_ANNOTATION}
     assert stored["spec"]["template"]["metadata"]["annotations"] == {"a": "b"}
     body["spec"]["suspend"] = True
     assert keys_of(tried(user, body)) == set()
@@ -169,21 +165,21 @@ def test_user_may_take_over_a_suspension(user: Namespace) -> None:
     created(user, ranks("train", 2))
     user.api.patch(path_of(user, "train"), {"metadata": {"annotations": {SUSPENDED_FOR_ANNOTATION: None}}})
     assert now(user)["spec"]["suspend"] is True
-    assert keys_of(now(user)) == {PLACED_LABEL}
+    assert keys_of(now(user)) == set()
 
 
 def test_job_that_its_user_resumes_is_his_to_suspend(user: Namespace, leader: Leader) -> None:
     created(user, ranks("train", 2))
     path = path_of(user, "train")
     user.api.patch(path, {"spec": {"suspend": False}})
-    assert keys_of(now(user)) == {PLACED_LABEL}
-    assert [gates_of(one) for one in pods_of(user, 2)] == [[GATE], [GATE]]
+    assert keys_of(now(user)) == set()
+    assert all(map(is_direct, pods_of(user, 2)))
     user.api.patch(path, {"spec": {"suspend": True}})
-    assert keys_of(now(user)) == {PLACED_LABEL}
+    assert keys_of(now(user)) == set()
     pods_of(user, 0)
 
 
-def test_job_with_nodes_that_its_user_suspends_and_resumes_gets_them_again(
+def test_job_that_its_user_suspends_and_resumes_keeps_its_plan(
     user: Namespace, namespace: Namespace, leader: Leader
 ) -> None:
     resumed(leader, namespace, ranks("train", 2), "a", "b")
@@ -193,17 +189,16 @@ def test_job_with_nodes_that_its_user_suspends_and_resumes_gets_them_again(
     assert not held(now(user))
     wait_for(lambda: suspended(namespace, "train"), what="the Job controller")
     user.api.patch(path_of(user, "train"), {"spec": {"suspend": False}})
-    assert [pinned_to(one) for one in pods_of(namespace, 2)] == ["a", "b"]
+    assert annotations_of(now(user)["spec"]["template"])[NODES_ANNOTATION] == "a,b"
+    assert all(map(is_direct, pods_of(namespace, 2)))
 
 
-def test_pin_that_a_user_wrote_on_a_bare_pod_is_none(user: Namespace) -> None:
-    body = tried(user, as_created_by_its_job("a"))
-    assert pinned_to(body) == "a"
-    for key in ("ownerReferences", "uid", "resourceVersion"):
-        body["metadata"].pop(key, None)
-    stored = tried(user, body)
-    assert gates_of(stored) == [GATE]
-    assert PINNED_ANNOTATION not in annotations_of(stored)
+def test_plan_that_a_user_wrote_on_a_bare_pod_is_none(user: Namespace) -> None:
+    body = as_created_by_its_job("a;2999-01-01T00:00:00Z")
+    body["metadata"]["annotations"][PLACED_ANNOTATION] = "1 job/j"
+    assert is_direct(tried(user, body))
+    del body["metadata"]["ownerReferences"]
+    assert is_direct(tried(user, body))
 
 
 def test_deadline_of_a_job_begins_when_it_is_resumed(leader: Leader, namespace: Namespace) -> None:

@@ -17,7 +17,7 @@ from fluence_extender.model.names import (
     SUSPENDED_FOR_ANNOTATION,
 )
 from tests.e2e.births import created, held, path_of
-from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, job, phase_of, wait_for
+from tests.e2e.harness import Manifest, Namespace, annotations_of, job, node_of, phase_of, wait_for
 from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
