@@ -13,50 +13,41 @@ import pytest
 from fluence_extender.cluster.api import open_cluster
 from fluence_extender.cluster.connection import connect
 from fluence_extender.cluster.decode.job import decode_job
-from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.errors import Conflict
-from fluence_extender.gangs.membership.foreseen import unpinnable
 from fluence_extender.model.names import (
     DOMAIN,
-    GATE,
-    MARK_RESOURCE,
     NEVER_SUSPEND,
     NODES_ANNOTATION,
     PLACED_ANNOTATION,
-    PLACED_LABEL,
     QUEUE_LABEL,
     SUSPEND_LABEL,
     SUSPENDED_FOR_ANNOTATION,
     SUSPENDED_FOR_PLACEMENT,
 )
 from fluence_extender.model.workload import Job
-from tests.core.marks import PODS
 from tests.e2e.births import (
-    GATED_JOBS_PATH,
     REQUIRED,
     Leader,
-    as_created_by_its_job,
+    bound_at_birth,
     created,
     held,
+    is_direct,
     keys_of,
-    named,
     path_of,
-    pinned_to,
     pods_of,
     ranks,
-    refusal,
     resumed,
     suspended,
-    terms_of,
     tried,
 )
-from tests.e2e.harness import LONGEST, Manifest, Namespace, documents, job, pod, wait_for
-from tests.e2e.installation import BASE, gates_of
-from tests.e2e.test_marks import ADDED_BY, patches_of, sidecars_added
+from tests.e2e.harness import LONGEST, Manifest, Namespace, job, pod, wait_for
 from tests.e2e.workloads import QPU, ours
 
 QUEUE = "kueue.x-k8s.io/queue-name"
-HELD = {SUSPENDED_FOR_ANNOTATION, PLACED_LABEL}
+HELD = {SUSPENDED_FOR_ANNOTATION}
+BINDS = 600.0
+"""Seconds for which a plan binds pods, longer than any test takes."""
+
 JOB_SET = ("JobSet", "jobset.x-k8s.io/v1alpha2")
 
 
@@ -77,13 +68,9 @@ def test_indexed_job_waits_without_pods_until_the_leader_names_their_nodes(
     assert keys_of(stored) == HELD
     wait_for(lambda: suspended(namespace, "train"), what="the Job controller")
     assert not namespace.pods()
-    leader.resume(namespace, "train", ["a", "b", "a"])
-    pods = pods_of(namespace, 3)
-    assert [pinned_to(one) for one in pods] == ["a", "b", "a"]
-    assert all("managedFields" not in one["metadata"] for one in pods)
-    assert keys_of(namespace.api.get(path_of(namespace, "train"))) == {
-        *(NODES_ANNOTATION, PLACED_ANNOTATION, PLACED_LABEL)
-    }
+    leader.resume(namespace, "train", ["a", "b", "a"], BINDS)
+    assert [bound_at_birth(one) for one in pods_of(namespace, 3)] == ["a", "b", "a"]
+    assert keys_of(namespace.api.get(path_of(namespace, "train"))) == {NODES_ANNOTATION, PLACED_ANNOTATION}
 
 
 def test_job_that_a_cron_job_made_is_suspended(leader: Leader, namespace: Namespace) -> None:
@@ -193,93 +180,44 @@ def test_jobs_whose_pods_become_ours_by_their_namespace_are_left_alone(
     assert keys_of(tried(namespace, ranks("j", 2, pod("x")))) == set()
 
 
-def test_replaced_pod_gets_the_node_of_its_index(leader: Leader, namespace: Namespace) -> None:
-    resumed(leader, namespace, ranks("train", 2), "a", "b")
-    lost = pods_of(namespace, 2)[1]["metadata"]["uid"]
-    namespace.delete_pod(pods_of(namespace, 2)[1]["metadata"]["name"])
-    wait_for(lambda: lost not in {one["metadata"]["uid"] for one in namespace.pods()}, what="it to go")
-    assert [pinned_to(one) for one in pods_of(namespace, 2)] == ["a", "b"]
-
-
-def test_pods_of_a_listed_job_wait_at_the_gate(leader: Leader, namespace: Namespace) -> None:
-    full = resumed(leader, namespace, ranks("full", 2), "a", "b")
-    pods_of(namespace, 2)
-    leader.gate_jobs({full["metadata"]["uid"]: "node a is gone"})
-
-    def gated() -> bool:
-        trial = as_created_by_its_job("a,b", uid=full["metadata"]["uid"])
-        return not pinned_to(tried(namespace, trial))
-
-    wait_for(gated, what="the API server to read it")
-    for one in pods_of(namespace, 2):
-        namespace.delete_pod(one["metadata"]["name"])
-    wait_for(lambda: all(gates_of(one) for one in namespace.pods()), what="successors")
-    assert [pinned_to(one) for one in pods_of(namespace, 2)] == ["", ""]
-    assert pinned_to(tried(namespace, as_created_by_its_job("a,b", uid="another"))) == "a"
-    leader.gate_jobs({})
-    wait_for(lambda: not gated(), what="the API server to read it")
-
-
-def test_job_that_grows_beyond_its_nodes_has_the_rest_at_the_gate(
+def test_replaced_pod_gets_the_node_of_its_index_while_the_plan_is_fresh(
     leader: Leader, namespace: Namespace
 ) -> None:
-    resumed(leader, namespace, ranks("elastic", 2), "a", "b")
+    created(namespace, ranks("train", 2))
+    leader.resume(namespace, "train", ["a", "b"], BINDS)
+    lost = pods_of(namespace, 2)[1]["metadata"]
+    namespace.delete_pod(lost["name"])
+    wait_for(lambda: lost["uid"] not in {one["metadata"]["uid"] for one in namespace.pods()}, what="it to go")
+    assert [bound_at_birth(one) for one in pods_of(namespace, 2)] == ["a", "b"]
+
+
+def test_pods_that_a_job_has_beyond_its_plan_are_direct(leader: Leader, namespace: Namespace) -> None:
+    created(namespace, ranks("elastic", 2))
+    leader.resume(namespace, "elastic", ["a", "b"], BINDS)
     pods_of(namespace, 2)
     namespace.api.patch(path_of(namespace, "elastic"), {"spec": {"parallelism": 3, "completions": 3}})
-    assert [pinned_to(one) for one in pods_of(namespace, 3)] == ["a", "b", ""]
+    pods = pods_of(namespace, 3)
+    assert [bound_at_birth(one) for one in pods[:2]] == ["a", "b"]
+    assert is_direct(pods[2])
 
 
-def test_job_that_is_suspended_again_gets_other_nodes(leader: Leader, namespace: Namespace) -> None:
-    resumed(leader, namespace, ranks("train", 2), "a", "b")
+def test_job_that_is_sent_back_gets_other_nodes(leader: Leader, namespace: Namespace) -> None:
+    created(namespace, ranks("train", 2))
+    leader.resume(namespace, "train", ["a", "b"], BINDS)
     pods_of(namespace, 2)
     assert held(leader.suspend(namespace, "train"))
+    for one in namespace.pods():
+        # Their nodes have no kubelets.
+        namespace.delete_pod(one["metadata"]["name"])
     pods_of(namespace, 0)
     wait_for(lambda: suspended(namespace, "train"), what="the Job controller")
-    leader.resume(namespace, "train", ["c", "d"])
-    assert [pinned_to(one) for one in pods_of(namespace, 2)] == ["c", "d"]
+    leader.resume(namespace, "train", ["c", "d"], BINDS)
+    assert [bound_at_birth(one) for one in pods_of(namespace, 2)] == ["c", "d"]
 
 
-def test_job_that_is_resumed_without_nodes_has_its_pods_at_the_gate(
-    leader: Leader, namespace: Namespace
-) -> None:
+def test_pods_of_a_job_that_is_resumed_without_nodes_are_direct(leader: Leader, namespace: Namespace) -> None:
     resumed(leader, namespace, ranks("train", 2))
-    assert [gates_of(one) for one in pods_of(namespace, 2)] == [[GATE], [GATE]]
-
-
-def test_terms_that_a_user_wrote_are_kept_and_confined_to_the_node(
-    leader: Leader, namespace: Namespace
-) -> None:
-    labelled = {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}
-    elsewhere = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["z"]}]}
-    wish = [{"weight": 1, "preference": labelled}]
-    wanted = {REQUIRED: {"nodeSelectorTerms": [labelled, {}, elsewhere, labelled | elsewhere]}}
-    for affinity, terms in (
-        (None, [{"matchFields": [named("a")]}]),
-        ({"podAffinity": {}}, [{"matchFields": [named("a")]}]),
-        (
-            {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wish}},
-            [{"matchFields": [named("a")]}],
-        ),
-        (
-            {"nodeAffinity": wanted},
-            [
-                labelled | {"matchFields": [named("a")]},
-                {},
-                {"matchFields": [*elsewhere["matchFields"], named("a")]},
-                labelled | {"matchFields": [*elsewhere["matchFields"], named("a")]},
-            ],
-        ),
-    ):
-        template = ours("born", affinity=affinity) if affinity else None
-        stored = tried(namespace, as_created_by_its_job("a", template=template))
-        assert pinned_to(stored) == "a"
-        assert terms_of(stored) == terms
-        kept = ((affinity or {}).get("nodeAffinity") or {}).get(
-            "preferredDuringSchedulingIgnoredDuringExecution"
-        )
-        assert stored["spec"]["affinity"]["nodeAffinity"].get(
-            "preferredDuringSchedulingIgnoredDuringExecution"
-        ) == (kept)
+    assert all(map(is_direct, pods_of(namespace, 2)))
 
 
 def with_terms(*terms: Manifest) -> Manifest:
@@ -287,149 +225,12 @@ def with_terms(*terms: Manifest) -> Manifest:
 
 
 ANY = {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}
-LONG = ",".join(["node-0123456789abcdef0123456789abcdef-a"] * 5000)
 
 
-@pytest.mark.parametrize(
-    ("body", "node"),
-    [
-        (as_created_by_its_job("a,b", "1"), "b"),
-        (as_created_by_its_job("a,b", "2"), ""),
-        (as_created_by_its_job("a,b", "1.5"), ""),
-        (as_created_by_its_job("a,b", "first"), ""),
-        (as_created_by_its_job("a,b", "99999999999999999999"), ""),
-        (as_created_by_its_job(""), ""),
-        (as_created_by_its_job(None), ""),
-        (as_created_by_its_job(",b"), ""),
-        (as_created_by_its_job("No/Node"), ""),
-        (as_created_by_its_job("a", template=with_terms(*[ANY] * 16)), "a"),
-        (as_created_by_its_job("a", template=with_terms(*[ANY] * 17)), ""),
-        (as_created_by_its_job("a", template=with_terms({})), ""),
-        (as_created_by_its_job(LONG, "4999"), "node-0123456789abcdef0123456789abcdef-a"),
-        (as_created_by_its_job(LONG + ",n" * 2401, "0"), ""),
-    ],
-    ids=[
-        *("in range", "beyond the last", "a fraction", "no number", "huge", "no nodes", "no annotation"),
-        *("empty name", "no name", "16 terms", "17 terms", "empty term", "5,000 nodes", "too long"),
-    ],
-)
-def test_pod_gets_its_node_or_the_gate(
-    leader: Leader, namespace: Namespace, body: Manifest, node: str
-) -> None:
-    assert pinned_to(tried(namespace, body)) == node
-
-
-def test_pod_with_gates_or_without_job_or_label_gets_the_gate(leader: Leader, namespace: Namespace) -> None:
-    gated = as_created_by_its_job("a", template=ours("born", schedulingGates=[{"name": "example.com/quota"}]))
-    bare, controlled, unlabelled = (as_created_by_its_job("a") for _ in range(3))
-    del bare["metadata"]["ownerReferences"]
-    controlled["metadata"]["ownerReferences"][0] |= {"kind": "ReplicaSet", "apiVersion": "apps/v1"}
-    del unlabelled["metadata"]["labels"][PLACED_LABEL]
-    for body in (gated, bare, controlled, unlabelled):
-        stored = tried(namespace, body)
-        assert pinned_to(stored) == ""
-        assert GATE in gates_of(stored)
-
-
-@pytest.mark.parametrize(
-    "what", ["plain", "with a device", "with a device in an init container", "with stamps"]
-)
-def test_pinned_pod_is_marked_for_its_devices_and_stamps(
-    leader: Leader, namespace: Namespace, what: str
-) -> None:
-    body, marked = PODS[what]
-    notes = body["metadata"].get("annotations") or {}
-    template = {**body, "metadata": {"name": "born", "labels": {}, "annotations": notes}}
-    stored = tried(namespace, as_created_by_its_job("a", template=template))
-    assert pinned_to(stored) == "a"
-    assert (MARK_RESOURCE in (stored["spec"]["containers"][0]["resources"].get("requests") or {})) is marked
-
-
-def test_pod_is_patched_once(leader: Leader, namespace: Namespace) -> None:
-    """An empty patch costs the API server as much as any."""
-    body = as_created_by_its_job("a")
-    wait_for(lambda: patches_of(namespace.api, body, "fluence-births") == 1, what="one patch")
-    assert patches_of(namespace.api, body, "fluence-gate") == 0
-
-
-def test_job_whose_pods_get_devices_from_others_without_the_mark_is_not_placed_at_birth(
-    leader: Leader, namespace: Namespace
-) -> None:
-    with sidecars_added(namespace.api):
-        for name in ADDED_BY:
-
-            def changed(by: str = name) -> Manifest | None:
-                body = as_created_by_its_job("a", template=ours("born", labels={"sidecar": by}))
-                stored = tried(namespace, body)
-                return stored if len(stored["spec"]["containers"]) == 2 else None
-
-            stored = wait_for(changed, what="the policy to count")
-            assert pinned_to(stored) == "a"
-            marked = MARK_RESOURCE in (stored["spec"]["containers"][0]["resources"].get("requests") or {})
-            assert (unpinnable(decode_pod(json.dumps(stored).encode())) == "") is marked, name
-
-
-def test_pod_at_the_gate_is_marked_unless_it_is_only_tried(leader: Leader, namespace: Namespace) -> None:
-    body = as_created_by_its_job(None)
-    trial = tried(namespace, body)
-    # The garbage collector deletes it soon, because its Job doesn't exist.
-    kept = namespace.api.request("POST", f"/api/v1/namespaces/{namespace.name}/pods", body)
-    for stored, marked in ((kept, True), (trial, False)):
-        assert gates_of(stored) == [GATE]
-        requests = stored["spec"]["containers"][0]["resources"].get("requests") or {}
-        assert (MARK_RESOURCE in requests) is marked
-
-
-def test_without_the_list_only_pods_that_may_be_pinned_are_refused(
-    leader: Leader, namespace: Namespace
-) -> None:
-    def refused() -> str:
-        return refusal(lambda: tried(namespace, as_created_by_its_job("a")))
-
-    namespace.api.delete(GATED_JOBS_PATH)
-    try:
-        assert "'fluence-births' denied request" in wait_for(refused, what="pods to be refused")
-        assert gates_of(tried(namespace, ours("plain"))) == [GATE]
-        assert not gates_of(tried(namespace, pod("theirs")))
-        assert tried(namespace, ranks("j", 2, pod("x")))
-    finally:
-        for document in documents(BASE / "suspend.yaml"):
-            namespace.api.apply(document)
-        wait_for(lambda: not refused(), what="the API server to read it")
-
-
-def test_list_counts_again_after_the_policies_were_deleted_and_installed_anew(
-    leader: Leader, namespace: Namespace
-) -> None:
-    api, installed = namespace.api, [*documents(BASE / "suspend.yaml"), *documents(BASE / "gate.yaml")]
-    for document in reversed(installed):
-        api.delete(api.path_of(document))
-
-    def pinned() -> bool:
-        trial = as_created_by_its_job("a", uid="listed")
-        return PLACED_LABEL in trial["metadata"]["labels"] and pinned_to(tried(namespace, trial)) == "a"
-
-    def ended() -> bool:
-        return not gates_of(tried(namespace, ours("plain")))
-
-    try:
-        wait_for(ended, what="the policies to end")
-    finally:
-        for document in installed:
-            api.apply(document)
-    wait_for(lambda: gates_of(tried(namespace, ours("plain"))), what="the policies to count")
-    wait_for(lambda: not refusal(pinned) and pinned(), what="the list to count")
-    leader.gate_jobs({"listed": "node a is gone"})
-    wait_for(lambda: not pinned(), what="the list to be read")
-    leader.gate_jobs({})
-    wait_for(pinned, what="the list to be read")
-
-
-def test_qpu_job_is_held_and_its_pods_are_pinned_and_marked(leader: Leader, namespace: Namespace) -> None:
-    resumed(leader, namespace, ranks("quantum", 2, ours("x", requests={QPU: 1})), "a", "b")
-    for one in pods_of(namespace, 2):
-        assert pinned_to(one)
-        assert MARK_RESOURCE in one["spec"]["containers"][0]["resources"]["requests"]
+def test_pods_of_a_quantum_job_are_direct(leader: Leader, namespace: Namespace) -> None:
+    created(namespace, ranks("quantum", 2, ours("x", requests={QPU: 1})))
+    leader.resume(namespace, "quantum", ["a", "b"], BINDS)
+    assert all(map(is_direct, pods_of(namespace, 2)))
 
 
 async def test_writes_of_the_service_are_what_its_account_may_do(
@@ -453,12 +254,9 @@ async def test_writes_of_the_service_are_what_its_account_may_do(
 
     async with connect(str(leader.api.kubeconfig)) as connection, open_cluster(connection) as cluster:
         (foreseen,) = await cluster.foresee(await now())
-        assert (foreseen.requests["cpu"], foreseen.node, foreseen.gates) == (1000, "", (GATE,))
+        assert (foreseen.requests["cpu"], foreseen.node, foreseen.direct) == (1000, "", True)
         await settled(0, lambda job: cluster.resume(job, ["a", "b"], "2 job/train"))
-        await settled(2, cluster.hold_job)
+        await settled(2, lambda job: cluster.hold_job(job, (1767323045.0, -1)))
         await settled(0, lambda job: cluster.resume(job, ["c", "d"], "2 job/train"))
-        await cluster.gate_jobs({"u": "node c is gone"})
-        assert await cluster.gated_jobs() == {"u": "node c is gone"}
         assert (await now()).nodes == ("c", "d")
-    assert [pinned_to(one) for one in pods_of(namespace, 2)] == ["c", "d"]
-    leader.gate_jobs({})
+    assert all(map(is_direct, pods_of(namespace, 2)))

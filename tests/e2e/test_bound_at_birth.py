@@ -8,21 +8,18 @@ from typing import Any
 import pytest
 
 from fluence_extender.model.names import (
-    GATE,
-    MARK_RESOURCE,
+    ALLOCATION_ANNOTATION,
     NODES_ANNOTATION,
-    PINNED_ANNOTATION,
     PLACED_ANNOTATION,
 )
-from tests.core.marks import PODS
 from tests.e2e.births import (
     REQUIRED,
     Leader,
     as_created_by_its_job,
     bound_at_birth,
     created,
+    is_direct,
     path_of,
-    pinned_to,
     plan,
     pods_of,
     ranks,
@@ -31,7 +28,6 @@ from tests.e2e.births import (
     tried,
 )
 from tests.e2e.harness import Manifest, Namespace, annotations_of, wait_for
-from tests.e2e.installation import gates_of
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.workloads import QPU, ours
 from tests.localcluster import Api, ControlPlane
@@ -43,10 +39,9 @@ FRESH = "a;2999-01-01T00:00:00Z"
 RECORD = "2 job/train"
 
 
-def stamped() -> Manifest:
-    """A pod that was copied from one that has a backend."""
-    body, _ = PODS["with stamps"]
-    return {**body, "metadata": {"labels": {}, "annotations": {}, **body["metadata"]}}
+NAME = "node-0123456789abcdef0123456789abcdef-a"
+MANY = ",".join([NAME] * 5000)
+UNTIL = FRESH[1:]
 
 
 @pytest.fixture
@@ -71,17 +66,12 @@ def test_pods_that_are_created_soon_are_bound_by_that(
     leader.resume(namespace, "train", [first, second, first], LONG)
     pods = pods_of(namespace, 3)
     assert [bound_at_birth(one) for one in pods] == [first, second, first]
-    assert all("managedFields" not in one["metadata"] for one in pods)
 
 
-def test_pods_that_are_created_later_are_confined_to_their_nodes(
-    leader: Leader, namespace: Namespace
-) -> None:
+def test_pods_that_are_created_later_are_direct(leader: Leader, namespace: Namespace) -> None:
     created(namespace, ranks("train", 2))
     leader.resume(namespace, "train", ["a", "b"], -1)
-    pods = pods_of(namespace, 2)
-    assert [pinned_to(one) for one in pods] == ["a", "b"]
-    assert not any("nodeName" in one["spec"] for one in pods)
+    assert all(map(is_direct, pods_of(namespace, 2)))
 
 
 def test_affinity_that_a_user_wrote_stays_as_it_is(controller: Api, namespace: Namespace) -> None:
@@ -90,45 +80,68 @@ def test_affinity_that_a_user_wrote_stays_as_it_is(controller: Api, namespace: N
     stored = tried(namespace, born(FRESH, ours("born", affinity=affinity)), controller)
     assert stored["spec"]["nodeName"] == "a"
     assert stored["spec"]["affinity"] == affinity
-    assert PINNED_ANNOTATION not in annotations_of(stored)
+
+
+def indexed(nodes: str, index: str) -> Manifest:
+    """A pod of that completion index, of a Job with these nodes."""
+    body = as_created_by_its_job(nodes + UNTIL, index)
+    body["metadata"]["annotations"][PLACED_ANNOTATION] = RECORD
+    return body
 
 
 @pytest.mark.parametrize(
-    ("body", "node", "pinned"),
+    ("body", "node"),
     [
-        (born(FRESH), "a", ""),
-        (born(FRESH, record=None), "", "a"),
-        (born("a"), "", "a"),
-        (born("a;"), "", "a"),
-        (born("a;1"), "", "a"),
-        (born("a;9;9"), "", "a"),
-        (born(FRESH[1:]), "", ""),
-        (born(FRESH, ours("born", requests={QPU: 1})), "", "a"),
-        (born(FRESH, ours("born", requests={MARK_RESOURCE: 1})), "", "a"),
-        (born(FRESH, stamped()), "", "a"),
-        (born(FRESH, ours("born", schedulingGates=[{"name": "x.y/z"}])), "", ""),
+        (born(FRESH), "a"),
+        (born(FRESH, record=None), ""),
+        (born("a"), ""),
+        (born("a;"), ""),
+        (born("a;1"), ""),
+        (born("a;9;9"), ""),
+        (born(UNTIL), ""),
+        (born(FRESH, ours("born", requests={QPU: 1})), ""),
+        (born(FRESH, ours("born", annotations={ALLOCATION_ANNOTATION: "q"})), ""),
+        (indexed("a,b", "1"), "b"),
+        (indexed("a,b", "2"), ""),
+        (indexed("a,b", "1.5"), ""),
+        (indexed("a,b", "first"), ""),
+        (indexed("a,b", "99999999999999999999"), ""),
+        (indexed(",b", "0"), ""),
+        (indexed("No/Node", "0"), ""),
+        (indexed(MANY, "4999"), NAME),
+        (indexed(MANY + ",n" * 2401, "0"), ""),
     ],
     ids=[
         *("planned", "without its record", "without a time", "empty time", "past", "two times", "no node"),
-        *("with a device", "with the mark", "with stamps", "with a gate"),
+        *("with a device", "with stamps", "in range", "beyond the last", "a fraction", "no number", "huge"),
+        *("empty name", "no name", "5,000 nodes", "too long"),
     ],
 )
 def test_only_a_plain_pod_of_a_fresh_plan_is_bound_by_its_creation(
-    controller: Api, namespace: Namespace, body: Manifest, node: str, pinned: str
+    controller: Api, namespace: Namespace, body: Manifest, node: str
 ) -> None:
     stored = tried(namespace, body, controller)
-    assert (stored["spec"].get("nodeName", ""), annotations_of(stored).get(PINNED_ANNOTATION, "")) == (
-        node,
-        pinned,
-    )
+    assert stored["spec"].get("nodeName", "") == node
+    assert is_direct(stored) is not bool(node)
     assert NODES_ANNOTATION not in annotations_of(stored)
-    assert bool(gates_of(stored)) is not bool(node or pinned)
+
+
+def test_pod_with_a_gate_of_others_is_not_bound_by_its_creation(
+    controller: Api, namespace: Namespace
+) -> None:
+    body = born(FRESH, ours("born", schedulingGates=[{"name": "x.y/z"}]))
+    assert "nodeName" not in tried(namespace, body, controller)["spec"]
 
 
 def test_pod_that_a_user_creates_like_that_is_not_bound(leader: Leader, namespace: Namespace) -> None:
-    stored = tried(namespace, born(FRESH))
-    assert pinned_to(stored) == "a"
-    assert "nodeName" not in stored["spec"]
+    assert is_direct(tried(namespace, born(FRESH)))
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "CronJob"])
+def test_pod_of_another_controller_is_not_bound(controller: Api, namespace: Namespace, kind: str) -> None:
+    body = born(FRESH)
+    body["metadata"]["ownerReferences"][0]["kind"] = kind
+    assert is_direct(tried(namespace, body, controller))
 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "Job"])
@@ -138,7 +151,6 @@ def test_template_with_a_node_of_its_own_gains_nothing_by_our_keys(
     """Users can't write the record on a Job's template, nor would a Job that has a node get one."""
     body = born("a", ours("born", nodeName="a"), record=None if kind == "Job" else RECORD)
     body["metadata"]["ownerReferences"][0]["kind"] = kind
-    body["metadata"]["annotations"][PINNED_ANNOTATION] = "a"
     assert "get their node from fluence" in refusal(lambda: tried(namespace, body, controller))
 
 
@@ -170,7 +182,7 @@ def test_user_who_resumes_a_job_while_its_plan_binds_is_refused(
     assert "resume it again" in refused or time.monotonic() - began > 14
     wait_for(lambda: not refusal(lambda: api.patch(path, resuming)), what="the plan to be over")
     assert time.monotonic() - began > 13
-    assert [pinned_to(one) for one in pods_of(namespace, 2)] == nodes
+    assert all(map(is_direct, pods_of(namespace, 2)))
 
 
 def test_user_may_give_the_nodes_up_and_resume_at_once(
@@ -185,4 +197,4 @@ def test_user_may_give_the_nodes_up_and_resume_at_once(
     wait_for(lambda: suspended(namespace, "train"), what="the Job controller")
     without = {"metadata": {"annotations": {NODES_ANNOTATION: None}}}
     api.patch(path, {"spec": {"suspend": False, "template": without}})
-    assert [gates_of(one) for one in pods_of(namespace, 2)] == [[GATE], [GATE]]
+    assert all(map(is_direct, pods_of(namespace, 2)))
