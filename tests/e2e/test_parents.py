@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.model.names import GATE
+from fluence_extender.model.names import DIRECT_SCHEDULER_NAME
 from tests.e2e.harness import Manifest, Namespace, job, phase_of, pod, wait_for
 from tests.e2e.installation import gates_of
 from tests.e2e.nodes import NodeFactory
@@ -30,14 +30,13 @@ def parent(kind: str, replicas: int) -> Manifest:
     return made
 
 
-def test_pod_is_gated_then_runs_and_leaves_its_cores_when_it_is_deleted(
+def test_pod_runs_and_leaves_its_cores_when_it_is_deleted(
     fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory
 ) -> None:
     (node,) = own_nodes(1, cpu="1")
-    (created,) = namespace.create(ours("alone", cpu="1"))
-    assert gates_of(created) == [GATE]
+    namespace.create(ours("alone", cpu="1"))
     running = namespace.wait_for_phase("alone", "Running", POD_RUNS)
-    assert (running["spec"]["schedulerName"], gates_of(running)) == ("fluence", [])
+    assert (running["spec"]["schedulerName"], gates_of(running)) == (DIRECT_SCHEDULER_NAME, [])
     namespace.delete_pod("alone", grace=1)
     wait_for(lambda: not namespace.pods(), GONE, "the pod to go", seen=namespace.pods)
     wait_for(lambda: fluence.get(f"/v1/nodes/{node}")["free"]["cpu"] == 1, GONE, "its core to be free")

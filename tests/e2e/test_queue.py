@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from fluence_extender.model.names import DURATION_ANNOTATION, GATE, QUEUE_LABEL
+from fluence_extender.model.names import DURATION_ANNOTATION, QUEUE_LABEL
 from tests.core import manifests
 from tests.e2e.harness import Manifest, Namespace, node_of, wait_for
-from tests.e2e.installation import Installation, gates_of
+from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.operators import written
 from tests.e2e.service import Fluence
@@ -50,7 +50,7 @@ def test_equal_gangs_start_in_the_order_of_their_creation(
 def waits_its_turn(
     fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, *work: Manifest, pods: int
 ) -> None:
-    """Assert that work of the default queue waits with gated pods for its room, and starts before what is later."""
+    """Assert that work of the default queue waits with pods for its room, and starts before what is later."""
     own_nodes(1, cpu=str(pods))
     namespace.create(*gang("full", 1, cpu=str(pods)))
     namespace.wait_for_phase("full-0", "Running")
@@ -64,7 +64,7 @@ def waits_its_turn(
     wait_for(lambda: len(line()) == 2, what="the later gang to be in line", seen=line)
     assert line()[1]["name"] == "later"
     mine = [one for one in namespace.pods() if not one["metadata"]["name"].startswith(("full", "later"))]
-    assert [gates_of(one) for one in mine] == [[GATE]] * pods
+    assert [node_of(one) for one in mine] == [""] * pods
     namespace.delete_pod("full-0")
     for one in mine:
         namespace.wait_for_phase(one["metadata"]["name"], "Running")

@@ -10,20 +10,18 @@ import pytest
 
 from fluence_extender.model.names import (
     COMPLETION_INDEX,
-    GATE,
+    DIRECT_SCHEDULER_NAME,
     GROUP_LABEL,
     GROUP_SIZE_ANNOTATION,
     INTAKE_LABEL,
     NODES_ANNOTATION,
-    PINNED_ANNOTATION,
     PLACED_ANNOTATION,
-    PLACED_LABEL,
     QUEUE_LABEL,
 )
 from tests.e2e.births import held, path_of, ranks
 from tests.e2e.editor import editor
 from tests.e2e.harness import Manifest, Namespace, annotations_of, node_of, phase_of, wait_for
-from tests.e2e.installation import Installation, gates_of
+from tests.e2e.installation import Installation
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.queue_objects import PATHS, define, queue_object
 from tests.e2e.service import Fluence
@@ -203,12 +201,11 @@ def test_user_cannot_take_what_runs_out_of_its_quota(
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "1", "controller": True}
     forgery = ours(
         "forgery",
-        labels={PLACED_LABEL: "at-birth"},
         annotations={NODES_ANNOTATION: node, COMPLETION_INDEX: "0", PLACED_ANNOTATION: "1 job/j in plasma"},
     )
     forgery["metadata"]["ownerReferences"] = [owner]
     stored = user.api.request("POST", path, forgery, query={"dryRun": "All"})
-    assert annotations_of(stored)[PINNED_ANNOTATION] == node
+    assert NODES_ANNOTATION not in annotations_of(stored)
     assert "nodeName" not in stored["spec"]
 
     namespace.delete_pod("optics-0")
@@ -233,7 +230,8 @@ def test_forged_record_is_not_believed_after_a_restart_where_all_pods_are_taken_
     def taken_in() -> bool:
         probe = ours("probe", schedulerName="default-scheduler")
         path = f"/api/v1/namespaces/{namespace.name}/pods"
-        return gates_of(api.request("POST", path, probe, query={"dryRun": "All"})) == [GATE]
+        made = api.request("POST", path, probe, query={"dryRun": "All"})
+        return bool(made["spec"]["schedulerName"] == DIRECT_SCHEDULER_NAME)
 
     wait_for(taken_in, what="the intake to be in force")
     user = editor(control_plane, namespace)
@@ -244,10 +242,9 @@ def test_forged_record_is_not_believed_after_a_restart_where_all_pods_are_taken_
             "x",
             cpu="1",
             schedulerName="default-scheduler",
-            labels={PLACED_LABEL: "at-birth", GROUP_LABEL: "forged"},
+            labels={GROUP_LABEL: "forged"},
             annotations={
                 GROUP_SIZE_ANNOTATION: "2",
-                PINNED_ANNOTATION: node,
                 PLACED_ANNOTATION: "2 group/forged in plasma #AAAAAAAAAAAAAAAA",
             },
             affinity={
@@ -262,13 +259,7 @@ def test_forged_record_is_not_believed_after_a_restart_where_all_pods_are_taken_
         ),
     )
     wait_for(lambda: not refused(user, body), what="the user's rights to be in force")
-    pods = [
-        one for one in namespace.wait_for_pods(lambda found: len(found) == 3, "all pods") if gates_of(one)
-    ]
-    assert len(pods) == 2
-    for one in pods:
-        path = f"/api/v1/namespaces/{namespace.name}/pods/{one['metadata']['name']}"
-        user.api.patch(path, {"spec": {"schedulingGates": None}})
+    namespace.wait_for_pods(lambda found: len(found) == 3, "all pods")
     installation.crash()
     installation.revive()
     fluence.wait_for_reason(namespace.name, "forged", "over quota: queue optics may use 1 cpu (limit.cpu)")

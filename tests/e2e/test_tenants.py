@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import islice, product
@@ -11,15 +12,12 @@ import pytest
 
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
-    AT_BIRTH,
     BACKEND_ANNOTATION,
+    DIRECT_SCHEDULER_NAME,
     GATE,
     GROUP_LABEL,
     GROUP_SIZE_ANNOTATION,
-    MARK_RESOURCE,
-    PINNED_ANNOTATION,
     PLACED_ANNOTATION,
-    PLACED_LABEL,
     USER_ANNOTATION,
 )
 from tests.e2e.editor import RBAC, editor
@@ -36,7 +34,8 @@ Write = Callable[[str], None]
 CLUSTER: Manifest = {"headGroupSpec": {"template": {"spec": ours("x", cpu="1")["spec"]}}}
 """The spec of a RayCluster with a head alone."""
 ATTRIBUTE = "fluence.flux-framework.org/attr-vendor"
-WRITTEN = (ALLOCATION_ANNOTATION, BACKEND_ANNOTATION, ATTRIBUTE, PINNED_ANNOTATION, PLACED_ANNOTATION)
+WRITTEN = (ALLOCATION_ANNOTATION, BACKEND_ANNOTATION, ATTRIBUTE, PLACED_ANNOTATION)
+STAYS = re.compile("stay as they are|stays as it is")
 """The annotations that only the service writes."""
 
 
@@ -110,10 +109,10 @@ def test_creator_of_work_is_recorded_and_nobody_can_name_another(
     (work,) = user.create({**job("work", template), "metadata": {"name": "work", "annotations": forged}})
     user.create(deployment("web", template, 1))
     assert [submitter(one) for one in (loose, plain, work)] == [name, name, name]
-    # Neither the gate nor the label of pods that are placed at birth keeps a pod from naming its creator.
+    # Neither the gate nor the scheduler's second name keeps a pod from naming its creator.
     gated = ours("gated", annotations=forged, schedulingGates=[{"name": GATE}])
-    labelled = ours("labelled", labels={PLACED_LABEL: AT_BIRTH})
-    for body in (gated, labelled, {**labelled, "metadata": labelled["metadata"] | {"annotations": forged}}):
+    direct = ours("direct", schedulerName=DIRECT_SCHEDULER_NAME)
+    for body in (gated, direct, {**direct, "metadata": direct["metadata"] | {"annotations": forged}}):
         assert submitter(user.api.request("POST", pods, body, query={"dryRun": "All"})) == name
     path = f"/apis/apps/v1/namespaces/{namespace.name}/replicasets"
     wait_for(lambda: namespace.api.get(path)["items"], what="the ReplicaSet")
@@ -253,20 +252,16 @@ def test_ray_clusters_of_a_ray_job_belong_to_who_created_it(
 def test_user_cannot_write_what_the_service_records_on_a_pod(
     fluence: Fluence, namespace: Namespace, user: Namespace, own_nodes: NodeFactory
 ) -> None:
-    (copied,) = user.create(ours("x", cpu="1", annotations={key: "x" for key in WRITTEN}))
-    assert PINNED_ANNOTATION not in annotations_of(copied)
+    user.create(ours("x", cpu="1", annotations={key: "x" for key in WRITTEN}))
     for key in WRITTEN:
-        assert "stay as they are" in edited(user, "x", annotations={key: "y"}), key
-    # The gate may be removed by the pod's owner, which gains nothing.
-    user.api.patch(f"/api/v1/namespaces/{user.name}/pods/x", {"spec": {"schedulingGates": None}})
-    assert "stay as they are" in edited(user, "x", annotations={PINNED_ANNOTATION: "n"})
+        assert STAYS.search(edited(user, "x", annotations={key: "y"})), key
     own_nodes(1, cpu="4")
     notes = annotations_of(namespace.wait_for_phase("x", "Running"))
     assert notes[PLACED_ANNOTATION].startswith("1 pod/x ")
     for key in WRITTEN:
-        assert "stay as they are" in edited(user, "x", annotations={key: "y"}), key
+        assert STAYS.search(edited(user, "x", annotations={key: "y"})), key
         if key in notes:
-            assert "stay as they are" in edited(user, "x", annotations={key: None}), key
+            assert STAYS.search(edited(user, "x", annotations={key: None})), key
     assert not edited(user, "x", annotations={"anything": "else"})
     assert edited(user, "x", labels={"any": "label"}) == ""
 
@@ -283,7 +278,7 @@ def test_user_cannot_write_records_on_a_pod_with_very_many_annotations(
     user.create(ours("many", cpu="1", annotations=keys(20_000)))
     namespace.wait_for_phase("many", "Running")
     for key in WRITTEN:
-        assert "stay as they are" in edited(user, "many", annotations={key: "y"}), key
+        assert STAYS.search(edited(user, "many", annotations={key: "y"})), key
 
 
 @pytest.mark.parametrize(
@@ -298,17 +293,15 @@ def test_user_cannot_write_records_on_a_pod_with_very_many_annotations(
     ],
     ids=["annotations", "labels", "volumes", "env", "ports", "containers"],
 )
-def test_pod_of_any_size_is_gated_and_marked_if_that_matters(
-    fluence: Fluence, user: Namespace, spec: Manifest
-) -> None:
+def test_pod_of_any_size_is_direct_or_gated(fluence: Fluence, user: Namespace, spec: Manifest) -> None:
     body = labelled(ours("large"), "g")
     (container,) = body["spec"]["containers"]
     for name, value in spec.items():
         where = body["metadata"] if name in ("annotations", "labels") else body["spec"]
         (container if name in ("env", "ports") else where)[name] = value
     created = tried(user, body)
-    assert gates_of(created) == [GATE]
-    assert MARK_RESOURCE in created["spec"]["containers"][0]["resources"]["requests"]
+    direct = created["spec"]["schedulerName"] == DIRECT_SCHEDULER_NAME
+    assert gates_of(created) == ([] if direct else [GATE])
 
 
 def test_bound_pod_that_changes_its_group_takes_nothing_from_others(

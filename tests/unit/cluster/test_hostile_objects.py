@@ -16,7 +16,6 @@ from fluence_extender.ledger.accounts import ports_clash
 from fluence_extender.model.names import (
     JOB_INDEX,
     JOB_SET_NAME,
-    PINNED_ANNOTATION,
     REPLICATED_JOB,
     REPLICATED_JOB_REPLICAS,
 )
@@ -126,13 +125,6 @@ def test_pod_with_more_rules_than_are_compared_is_never_planned(kind: str, most:
 
 def test_pod_with_too_many_rules_still_holds_what_it_requests() -> None:
     assert decode_pod(HOSTILE["tolerations"](10_000)).requests["cpu"] == 1000
-
-
-def test_pod_with_as_many_rules_as_it_may_have_can_be_pinned() -> None:
-    terms = [{"matchExpressions": [expression("v")], "matchFields": [expression("n")]}] * (MOST_RULES // 2)
-    body = affinity(terms)
-    assert decode_pod(pod_body(body)).problem
-    assert not decode_pod(pod_body(body, annotations={PINNED_ANNOTATION: "n"})).problem
 
 
 def test_forms_of_large_pods_are_not_kept() -> None:
