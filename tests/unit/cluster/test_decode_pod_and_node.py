@@ -387,48 +387,6 @@ def test_failure_is_the_message_of_a_failed_scheduling_attempt(
 
 
 @pytest.mark.parametrize(
-    ("spec", "marked"),
-    [
-        ({"containers": [{"name": "c"}]}, False),
-        ({"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}, False),
-        ({"containers": [{"name": "c", "resources": {"requests": {"fluence.flux-framework.org/binding": "1"}}}]}, True),
-        ({"containers": [{"name": "c", "resources": {"requests": {"fluxion.flux-framework.org/qpu": "1"}}}]}, True),
-        ({"containers": [{"name": "c", "resources": {"requests": {"fluxion.flux-framework.org/lane": "1"}}}]}, False),
-        (
-            {
-                "containers": [{"name": "c", "resources": None}],
-                "initContainers": [{"name": "i", "resources": {"requests": {"fluxion.flux-framework.org/qubit": "1"}}}],
-            },
-            True,
-        ),
-    ],
-)  # fmt: skip
-def test_pod_is_marked_by_the_requests_of_its_containers(spec: dict[str, Any], marked: bool) -> None:
-    assert decode_pod(pod_body(spec)).marked is marked
-
-
-@pytest.mark.parametrize(
-    ("operations", "gated", "accounted"),
-    [
-        (("Update",), True, True),
-        (("Update", "Apply"), True, False),
-        (("Update",), False, False),
-        ((), True, False),
-    ],
-)
-def test_gated_pod_without_server_side_apply_has_managed_fields_to_clear(
-    operations: tuple[str, ...], gated: bool, accounted: bool
-) -> None:
-    spec = {"containers": [{"name": "c"}], "schedulingGates": [{"name": "a"}] if gated else []}
-    body = {
-        "metadata": META
-        | {"managedFields": [{"manager": "kubectl", "operation": one} for one in operations]},
-        "spec": spec,
-    }
-    assert decode_pod(json.dumps(body, separators=(",", ":")).encode()).has_managed_fields is accounted
-
-
-@pytest.mark.parametrize(
     ("conditions", "ready"),
     [
         ([{"type": "Initialized", "status": "True"}, {"type": "Ready", "status": "True"}], True),
