@@ -204,8 +204,3 @@ def test_allocatable_rounds_up_as_kube_scheduler_does_and_names_a_bad_amount() -
     assert allocatable_resources(None) == Resources()
     with pytest.raises(InvalidRequest, match=r"status\.allocatable\.cpu"):
         allocatable_resources({"cpu": "lots"})
-
-
-def test_mark_of_pods_that_the_service_binds_takes_nothing_of_a_node() -> None:
-    marked = asking({"cpu": "1", "fluence.flux-framework.org/binding": "1"})
-    assert effective_requests({"containers": [marked]}) == (Resources({"cpu": 1000, "pods": 1}), {})
