@@ -120,19 +120,19 @@ class Births:
             workloads = self._registry.workloads
             pods = self._pods.setdefault((job.namespace, job.uid), {})
             known = self._jobs[job.uid] = JobPods(job, workloads, pods, born=now)
-            resumed, changed = not job.suspended, False
+            fresh, changed = not job.suspended, False
         else:
             before, known.job, known.over = known.job, job, False
-            resumed, changed = before.suspended and not job.suspended, before.suspended != job.suspended
+            fresh, changed = before.held_for_placement and not job.suspended, before.suspended != job.suspended
             if before.generation != job.generation and before.suspended and job.suspended:
                 known.shapes, known.asked, known.refused = (), False, ""
         known.paused = (job.namespace, job.job_set) in self._paused
         self._changed.add(job.uid)
         if changed:
             known.born, known.written, known.lapsed = now, False, frozenset()
-        if resumed or job.suspended:
-            # A replica that sees the Job for the first time doesn't know how old its plan is.
-            known.binds_until = now + BINDS_FOR if resumed and job.nodes else 0.0
+        if changed or fresh:
+            # A plan is fresh if it ends a wait for places. A replica that sees the Job for the first time doesn't know.
+            known.binds_until = now + BINDS_FOR if fresh and job.nodes else 0.0
 
     def _placed(self, known: JobPods) -> Iterator[int]:
         """Iterate over the indexes of the workload's foreseen pods that have places."""
