@@ -34,13 +34,14 @@ class Settings:
     """The settings of one extender; the environment can set each of them too (see ``serve --help``).
 
     ``resources`` is a local resources.yaml, None for the ConfigMap in ``resources_namespace``. ``levels`` maps topology
-    levels, outermost first, to the node labels that name them. ``bind_by`` says what binds pods that a node alone
-    decides: ``direct`` for this service. ``lease`` is the Lease (NAMESPACE/NAME) that elects the kube-scheduler in the
-    same pod, "" for a single replica; ``identity`` is the host name under which kube-scheduler holds it. ``scheduler_livez`` is that kube-scheduler's health endpoint, "" for none. The two limits are in seconds,
-    None for no limit; ``grow_after`` and ``audit_every`` are in seconds too. ``largest_node`` is what the largest node
-    has that autoscalers add. ``api_service`` is the Service (NAMESPACE/NAME) by which clients call the state API with
-    TLS, "" for plain HTTP on loopback. ``history`` is the file or the URL of the database that keeps the account of
-    past work, "" for none; ``history_keep`` is in days, 0 for ever.
+    levels, outermost first, to the node labels that name them. ``bind_by`` says who binds pods about which their node
+    alone decides: ``direct`` for this service. ``lease`` is the Lease (NAMESPACE/NAME) that elects the kube-scheduler
+    in the same pod, "" for a single replica; ``identity`` is the host name under which kube-scheduler holds it.
+    ``scheduler_livez`` is that kube-scheduler's health endpoint, "" for none. The two limits are in seconds, None for
+    no limit; ``grow_after`` and ``audit_every`` are in seconds too. ``largest_node`` is what the largest node has that
+    autoscalers add. ``api_service`` is the Service (NAMESPACE/NAME) by which clients call the state API with TLS, ""
+    for plain HTTP on loopback. ``history`` is the file or the URL of the database that keeps the account of past work,
+    "" for none; ``history_keep`` is in days, 0 for ever.
     """
 
     kubeconfig: str | None = None

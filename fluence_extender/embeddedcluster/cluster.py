@@ -102,10 +102,11 @@ class EmbeddedCluster:
 
     ``protected`` are the uids of pods that a disruption budget protects from eviction, and ``evicted`` of those that
     were evicted. ``events`` are the Events recorded so far, ``reports`` the last report of each native PodGroup by
-    namespace and name, and ``waiting`` the last message of each pod that waits, by uid. ``first_pods`` are the first pods of each shape that controllers would create, by
-    the uid of the workload; ``bound_until`` is until when the new pods of a Job are bound by their creation, on the
-    clock of the event loop. ``unserved`` are the kinds that it doesn't serve; `relist` tells a change. ``objects`` are
-    what admission consults, and ``budgets`` the PodDisruptionBudgets that simulations know, None if they aren't known.
+    namespace and name, and ``waiting`` the last message of each gated pod by uid. ``first_pods`` are the first pods of
+    each shape that controllers would create, by the uid of the workload; ``bound_until`` is until when the new pods of
+    a Job are bound by their creation, on the clock of the event loop. ``unserved`` are the kinds that it doesn't serve;
+    `relist` tells a change. ``objects`` are what admission consults, and ``budgets`` the PodDisruptionBudgets that
+    simulations know, None if they aren't known.
     """
 
     def __init__(self, *objects: Watched) -> None:

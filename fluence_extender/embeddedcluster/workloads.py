@@ -1,8 +1,8 @@
 """Manifests in an embedded cluster: objects that describe gangs are stored, and controllers make and replace pods.
 
 Invariant: a controller has one pod for each of its templates, and a suspended Job has none. A pod that is gone or has
-failed is replaced, up to ``backoffLimit`` times for a Job, which doesn't count evictions if it has a podFailurePolicy.
-A pod of a Job that has succeeded isn't replaced, nor is one that was deleted because its Job was suspended.
+failed is replaced, up to ``backoffLimit`` times for a Job, which counts no evictions if it has a podFailurePolicy. A
+pod of a Job that has succeeded isn't replaced, nor is one that was deleted because its Job was suspended.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from fluence_extender.embeddedcluster.cluster import EmbeddedCluster
 from fluence_extender.graph.virtual import VirtualResources
 from fluence_extender.kinds.pod_sets import BadManifest
 from fluence_extender.kinds.registry import pod_maker
-from fluence_extender.model.names import NODES_ANNOTATION
+from fluence_extender.model.names import NODES_ANNOTATION, PLACED_ANNOTATION
 from fluence_extender.model.pod import Owner, Pod
 from fluence_extender.model.queue import NodeReservation, Queue
 from fluence_extender.model.workload import BACKOFF_LIMIT, Job, Workload
@@ -46,8 +46,8 @@ class _Controlled:
     """The pods of one controller: their ``templates``, and how many ``replacements`` of them are left.
 
     With ``spares_evicted`` evictions take none of these. ``prefixes`` are the beginnings of their names. ``current``
-    has, by uid, the position of each pod's template. Of a ``job`` that isn't suspended ``running`` is true, and ``deadline`` is its activeDeadlineSeconds; ``done`` are the
-    positions whose pods have succeeded.
+    has, by uid, the position of each pod's template. Of a ``job`` that isn't suspended ``running`` is true, and
+    ``deadline`` is its activeDeadlineSeconds; ``done`` are the positions whose pods have succeeded.
     """
 
     namespace: str
@@ -117,7 +117,7 @@ class EmbeddedWorkloads:
         self._controlled.append(one)
         if isinstance(described, Job) and templates:
             one.job, one.deadline = described, spec.get("activeDeadlineSeconds")
-            self._cluster.first_pods[described.uid] = (self._admitted(one, 0, ()),)
+            self._cluster.first_pods[described.uid] = (self._admitted(one, 0, None),)
             self._follow(one)
         else:
             self._fill(one)
@@ -128,18 +128,18 @@ class EmbeddedWorkloads:
         filled = {*one.done, *one.current.values()}
         for position in range(len(one.templates)):
             if position not in filled:
-                pod = self._admitted(one, position, job.nodes if job is not None else ())
+                pod = self._admitted(one, position, job)
                 one.current[pod.uid] = position
                 self._cluster.put(pod)
 
-    def _admitted(self, one: _Controlled, position: int, nodes: Sequence[str]) -> Pod:
-        """Return the new pod at ``position``, after its admission; ``nodes`` are those in the template of its Job."""
+    def _admitted(self, one: _Controlled, position: int, job: Job | None) -> Pod:
+        """Return the new pod at ``position``, after its admission, with the plan of its ``job``, if it has one."""
         template, uid, name = one.templates[position], str(uuid.uuid4()), one.prefixes[position]
         notes = {
             key: text for key, text in template["metadata"]["annotations"].items() if key != NODES_ANNOTATION
         }
-        if nodes:
-            notes[NODES_ANNOTATION] = ",".join(nodes)
+        if job is not None and job.nodes:
+            notes |= {NODES_ANNOTATION: ",".join(job.nodes), PLACED_ANNOTATION: job.placed_with}
         metadata: dict[str, Any] = {
             **template["metadata"],
             "annotations": notes,

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import Any
 
 from fluence_extender.model.names import (
-    AT_BIRTH,
     COMPLETION_INDEX,
-    DEFAULT_NAMESPACE,
-    GATED_JOBS,
-    GATED_JOBS_ANNOTATION,
-    NODE_NAME,
+    DIRECT_SCHEDULER_NAME,
     NODES_ANNOTATION,
-    PINNED_ANNOTATION,
     PLACED_ANNOTATION,
-    PLACED_LABEL,
     SUSPENDED_FOR_ANNOTATION,
     SUSPENDED_FOR_PLACEMENT,
 )
@@ -29,7 +22,6 @@ from tests.e2e.workloads import ours
 from tests.localcluster import Api, ApiError
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-GATED_JOBS_PATH = f"/api/v1/namespaces/{DEFAULT_NAMESPACE}/serviceaccounts/{GATED_JOBS}"
 
 
 def ranks(name: str, count: int, template: Manifest | None = None, **spec: Any) -> Manifest:
@@ -63,7 +55,6 @@ def keys_of(stored: Manifest) -> set[str]:
         SUSPENDED_FOR_ANNOTATION: stored["metadata"].get("annotations"),
         NODES_ANNOTATION: template.get("annotations"),
         PLACED_ANNOTATION: template.get("annotations"),
-        PLACED_LABEL: template.get("labels"),
     }
     return {key for key, entries in found.items() if key in (entries or {})}
 
@@ -119,18 +110,6 @@ class Leader:
         body = {"metadata": {"annotations": notes}, "spec": {"suspend": True}}
         return self.api.patch(path_of(namespace, name), body)
 
-    def gate_jobs(self, reasons: Mapping[str, str]) -> None:
-        """Have the new pods of exactly these Jobs gated."""
-        notes = {GATED_JOBS_ANNOTATION: json.dumps(dict(reasons)) if reasons else None}
-        self.api.patch(GATED_JOBS_PATH, {"metadata": {"annotations": notes}})
-
-
-def gated_jobs(api: Api) -> dict[str, str]:
-    """The Jobs whose new pods get the gate although their templates name nodes: why, by uid."""
-    listed = annotations_of(api.get(GATED_JOBS_PATH)).get(GATED_JOBS_ANNOTATION)
-    found: dict[str, str] = json.loads(listed) if listed else {}
-    return found
-
 
 def as_created_by_its_job(
     nodes: str | None, index: str = "0", uid: str = "u", template: Manifest | None = None
@@ -138,7 +117,7 @@ def as_created_by_its_job(
     """A pod as the Job controller creates it for a resumed Job."""
     body = template or ours("born")
     metadata = body["metadata"]
-    metadata["labels"] = {**metadata["labels"], PLACED_LABEL: AT_BIRTH, COMPLETION_INDEX: index}
+    metadata["labels"] = {**metadata["labels"], COMPLETION_INDEX: index}
     metadata["annotations"] = {**metadata["annotations"], COMPLETION_INDEX: index}
     if nodes is not None:
         metadata["annotations"][NODES_ANNOTATION] = nodes
@@ -148,31 +127,16 @@ def as_created_by_its_job(
     return body
 
 
-def named(node: str) -> Manifest:
-    """What confines a pod to a node, in each term of its required node affinity."""
-    return {"key": NODE_NAME, "operator": "In", "values": [node]}
-
-
-def terms_of(pod: Manifest) -> list[Manifest]:
-    """The terms of a pod's required node affinity."""
-    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
-    return list((affinity.get(REQUIRED) or {}).get("nodeSelectorTerms") or ())
-
-
-def pinned_to(pod: Manifest) -> str:
-    """The node to which a pod was pinned at birth, "" where it waits at the gate. Fails where it is neither."""
-    gates = pod["spec"].get("schedulingGates") or []
-    node = annotations_of(pod).get(PINNED_ANNOTATION, "")
-    assert NODES_ANNOTATION not in annotations_of(pod)
-    assert bool(gates) != bool(node), (gates, node)
-    assert not node or all(named(node) in one["matchFields"] for one in terms_of(pod) if one)
-    return node
+def is_direct(pod: Manifest) -> bool:
+    """Whether the pod waits for the service to bind it."""
+    waits = pod["spec"]["schedulerName"] == DIRECT_SCHEDULER_NAME and not pod["spec"].get("nodeName")
+    return waits and NODES_ANNOTATION not in annotations_of(pod)
 
 
 def bound_at_birth(pod: Manifest) -> str:
     """The node to which a pod was bound by its creation, "" where it wasn't."""
-    affinity, notes = pod["spec"].get("affinity"), annotations_of(pod)
-    if affinity or pod["spec"].get("schedulingGates") or {NODES_ANNOTATION, PINNED_ANNOTATION} & notes.keys():
+    notes = annotations_of(pod)
+    if pod["spec"].get("schedulingGates") or NODES_ANNOTATION in notes:
         return ""
     assert PLACED_ANNOTATION in notes
     return str(pod["spec"].get("nodeName", ""))
@@ -210,12 +174,11 @@ def resumed(leader: Leader, namespace: Namespace, manifest: Manifest, *nodes: st
     return leader.resume(namespace, name, nodes)
 
 
-def wait_until_in_force(leader: Leader, api: Api) -> None:
+def wait_until_in_force(api: Api) -> None:
     """Wait until policies and rights count, a moment after they were created."""
     default = Namespace("default", api)
     wait_for(lambda: held(tried(default, ranks("probe", 2))), what="Jobs to be suspended")
-    wait_for(lambda: pinned_to(tried(default, as_created_by_its_job("n"))), what="pods to be pinned")
-    wait_for(lambda: not refusal(lambda: leader.gate_jobs({})), what="the right to gate Jobs")
+    wait_for(lambda: is_direct(tried(default, ours("probe"))), what="pods to be direct")
 
 
 def refusal(attempt: Callable[[], object]) -> str:

@@ -273,7 +273,7 @@ def leader(installation: Installation) -> Iterator[Leader]:
     """The service's account, with which a test does what the leader would; the service itself is stopped."""
     installation.usual.stop()
     played = Leader(Api(installation.kubeconfig))
-    wait_until_in_force(played, installation.plane.api)
+    wait_until_in_force(installation.plane.api)
     yield played
     installation.usual.start()
 

@@ -140,6 +140,11 @@ def gates_of(pod: Manifest) -> list[str]:
     return [gate["name"] for gate in pod["spec"].get("schedulingGates") or ()]
 
 
+def scheduler_of(pod: Manifest) -> str:
+    """The scheduler that a pod names."""
+    return str(pod["spec"].get("schedulerName", ""))
+
+
 def classed(api: Api) -> bool:
     """Whether a pod of ours that its node alone decides would be a direct one if it were created now."""
     return bool(_as_created(api, ours("probe"))["spec"]["schedulerName"] == DIRECT_SCHEDULER_NAME)

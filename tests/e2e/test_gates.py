@@ -1,13 +1,12 @@
-"""The way of a pod through gates: ours, others', and none at all."""
+"""Pods that wait: behind gates of others, for a service that is down, and without the policy that decides classes."""
 
 from __future__ import annotations
 
-from fluence_extender.model.names import GATE
-from tests.core.marks import CONTROLLED
+from fluence_extender.model.names import DIRECT_SCHEDULER_NAME, GATE, SCHEDULER_NAME
 from tests.e2e.deployed import Operations
-from tests.e2e.harness import Manifest, Namespace, node_of, wait_for
+from tests.e2e.harness import Namespace, node_of, wait_for
 from tests.e2e.history import History
-from tests.e2e.installation import gates_of
+from tests.e2e.installation import gates_of, scheduler_of
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence, bound_at_once
 from tests.e2e.workloads import gang, ours
@@ -15,7 +14,7 @@ from tests.e2e.workloads import gang, ours
 OTHERS = "example.com/quota"
 
 
-def test_pods_without_the_gate_are_bound_together_or_not_at_all(
+def test_pods_without_a_class_are_bound_together_or_not_at_all(
     fluence: Fluence,
     namespace: Namespace,
     room: NodeFactory,
@@ -41,7 +40,7 @@ def test_pods_without_the_gate_are_bound_together_or_not_at_all(
         assert bound_at_once(fluence, namespace.name, "late")
 
 
-def test_of_two_gangs_without_the_gate_one_is_bound_whole(
+def test_of_two_gangs_without_a_class_one_is_bound_whole(
     fluence: Fluence,
     namespace: Namespace,
     room: NodeFactory,
@@ -72,13 +71,13 @@ def test_gang_waits_for_the_gates_of_others_and_leaves_them_alone(
     free, held = gang("mixed", 2, cpu="1")
     held["spec"]["schedulingGates"] = [{"name": OTHERS}]
     namespace.create(free, held)
-    assert set(gates_of(namespace.pod("mixed-1"))) == {OTHERS, GATE}
+    assert gates_of(namespace.pod("mixed-1")) == [OTHERS]
     fluence.wait_for_reason(namespace.name, "mixed", f"waiting for scheduling gates of others: {OTHERS}")
     # What a gang that waits for gates doesn't hold, others use.
     namespace.create(ours("quick", cpu="2"))
     namespace.wait_for_phase("quick", "Running")
     namespace.delete_pod("quick")
-    assert set(gates_of(namespace.pod("mixed-1"))) == {OTHERS, GATE}
+    assert gates_of(namespace.pod("mixed-1")) == [OTHERS]
     history.wait(1)
     assert history.names() == ["quick"]
     opened = {"spec": {"schedulingGates": [{"name": OTHERS, "$patch": "delete"}]}}
@@ -88,32 +87,7 @@ def test_gang_waits_for_the_gates_of_others_and_leaves_them_alone(
     namespace.wait_for_phase("mixed-1", "Running")
 
 
-def test_controlled_pods_are_accounted_for_only_where_somebody_applies_them(
-    fluence: Fluence, namespace: Namespace
-) -> None:
-    path = f"/api/v1/namespaces/{namespace.name}/pods"
-    bare, controlled = ours("bare"), ours("controlled")
-    controlled["metadata"]["ownerReferences"] = [CONTROLLED]
-
-    def dry_run(
-        method: str, where: str, body: Manifest, kind: str = "application/json", **query: str
-    ) -> Manifest:
-        created = namespace.api.request(
-            method, where, body, query={"dryRun": "All"} | query, content_type=kind
-        )
-        assert gates_of(created) == [GATE]
-        metadata: Manifest = created["metadata"]
-        return metadata
-
-    assert "managedFields" not in dry_run("POST", path, controlled)
-    assert "managedFields" in dry_run("POST", path, bare)
-    applied = dry_run(
-        "PATCH", f"{path}/controlled", controlled, "application/apply-patch+yaml", fieldManager="me"
-    )
-    assert [one["operation"] for one in applied["managedFields"]] == ["Apply"]
-
-
-def test_pod_created_while_the_service_is_down_waits_for_it_behind_its_gate(
+def test_pod_created_while_the_service_is_down_waits_for_it(
     fluence: Fluence,
     namespace: Namespace,
     room: NodeFactory,
@@ -122,8 +96,10 @@ def test_pod_created_while_the_service_is_down_waits_for_it_behind_its_gate(
 ) -> None:
     (node,) = room(1, cpu="2")
     operations.crash()
-    (created,) = namespace.create(ours("early", cpu="1"))
-    assert gates_of(created) == [GATE]
+    claimed = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+    direct, filtered = namespace.create(ours("early", cpu="1"), ours("filtered", cpu="1", **claimed))
+    assert (scheduler_of(direct), gates_of(direct)) == (DIRECT_SCHEDULER_NAME, [])
+    assert (scheduler_of(filtered), gates_of(filtered)) == (SCHEDULER_NAME, [GATE])
     operations.revive()
     assert node_of(namespace.wait_for_phase("early", "Running")) == node
     history.wait(1)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.model.names import DOMAIN, GATE, MARK_RESOURCE, SCHEDULER_NAME
-from tests.e2e.harness import Manifest, Namespace, job, pod, wait_for
-from tests.e2e.installation import gates_of
+from fluence_extender.model.names import DIRECT_SCHEDULER_NAME, DOMAIN, SCHEDULER_NAME, USER_ANNOTATION
+from tests.core.classes import PODS
+from tests.e2e.harness import Manifest, Namespace, annotations_of, job, pod, wait_for
+from tests.e2e.installation import gates_of, scheduler_of
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
-from tests.e2e.workloads import QPU
 
 pytestmark = pytest.mark.e2e
 
@@ -21,7 +21,9 @@ def taken_in(namespace: Namespace) -> Namespace:
     """A namespace with the label, once the API server goes by it."""
     label = {"metadata": {"labels": {f"{DOMAIN}/intake": "all"}}}
     namespace.api.patch(f"/api/v1/namespaces/{namespace.name}", label)
-    wait_for(lambda: scheduler_of(probe(namespace)) == SCHEDULER_NAME, what="the intake to be in force")
+    wait_for(
+        lambda: scheduler_of(probe(namespace)) == DIRECT_SCHEDULER_NAME, what="the intake to be in force"
+    )
     return namespace
 
 
@@ -29,10 +31,6 @@ def probe(namespace: Namespace, manifest: Manifest = PROBE) -> Manifest:
     """The pod as the API server would store it."""
     path = f"/api/v1/namespaces/{namespace.name}/pods"
     return namespace.api.request("POST", path, manifest, query={"dryRun": "All"})
-
-
-def scheduler_of(stored: Manifest) -> str:
-    return str(stored["spec"]["schedulerName"])
 
 
 def test_new_pods_are_placed_by_us_whatever_creates_them(
@@ -44,18 +42,23 @@ def test_new_pods_are_placed_by_us_whatever_creates_them(
         job("batch", pod("x", scheduler="default-scheduler", cpu="1"), parallelism=2),
     )
     bound = taken_in.wait_until_bound(3)
-    assert {scheduler_of(one) for one in bound} == {SCHEDULER_NAME}
+    assert {scheduler_of(one) for one in bound} == {DIRECT_SCHEDULER_NAME}
     fluence.wait_for_state(taken_in.name, "bare", "bound")
 
 
-def test_pod_that_is_taken_in_gets_its_gate_and_its_mark(taken_in: Namespace, fluence: Fluence) -> None:
-    manifest = pod("quantum", scheduler="default-scheduler", cpu="1")
-    resources = manifest["spec"]["containers"][0]["resources"]
-    for kind in ("requests", "limits"):
-        resources.setdefault(kind, {})[QPU] = "1"
-    stored = probe(taken_in, manifest)
-    assert GATE in gates_of(stored)
-    assert stored["spec"]["containers"][0]["resources"]["requests"][MARK_RESOURCE] == "0"
+@pytest.mark.parametrize("what", PODS)
+def test_pod_that_is_taken_in_is_direct_or_filtered_as_if_it_named_us(
+    taken_in: Namespace, fluence: Fluence, what: str
+) -> None:
+    body, filtered = PODS[what]
+    if "kueue.x-k8s.io/queue-name" in (body["metadata"].get("labels") or {}):
+        return
+    spec = {key: value for key, value in body["spec"].items() if key != "schedulerName"}
+    stored = probe(taken_in, {**body, "spec": spec})
+    assert scheduler_of(stored) == (SCHEDULER_NAME if filtered else DIRECT_SCHEDULER_NAME)
+    assert gates_of(stored) == gates_of(probe(taken_in, body))
+    controlled = body["metadata"].get("ownerReferences")
+    assert bool(controlled) is (USER_ANNOTATION not in annotations_of(stored))
 
 
 def test_pods_of_other_schedulers_and_of_daemonsets_stay_as_they_are(

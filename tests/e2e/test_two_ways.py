@@ -1,6 +1,6 @@
-"""All or nothing in each of the two ways: by our gate, and by kube-scheduler's own gang cycle.
+"""All or nothing in each of the two ways: by our Bindings, and by kube-scheduler's own gang cycle.
 
-In the second one pods are created without our gate, so kube-scheduler tries them at once.
+In the second one pods are created as they are written, so kube-scheduler tries them at once.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from fluence_extender.model.names import DIRECT_SCHEDULER_NAME, SCHEDULER_NAME
 from tests.e2e.harness import RUN_FOR, Manifest, Namespace, node_of, phase_of, wait_for
 from tests.e2e.history import History
 from tests.e2e.installation import Installation, gates_of
@@ -21,9 +22,9 @@ from tests.e2e.workloads import deployment, grouped, indexed_job, labelled, ours
 from tests.localcluster import Api
 
 GANG_CYCLE = {"GenericWorkload": True, "GangScheduling": True}
-WAYS = ("gate", "gang cycle")
+WAYS = ("direct", "gang cycle")
 PATIENCE = 180.0
-"""Seconds: without the gate a refused pod comes back only after kube-scheduler's back-off."""
+"""Seconds: in the second way a refused pod comes back only after kube-scheduler's back-off."""
 
 Gang = Callable[[str, Manifest, int], list[Manifest]]
 
@@ -82,7 +83,8 @@ def test_gang_by_label_and_size_runs_as_a_whole(
     own_nodes(1, cpu="2")
     namespace.create(deployment("duo", labelled(ours("x", cpu="1"), "duo", 2), 2))
     pods = namespace.wait_until_bound(2, timeout=PATIENCE)
-    assert {one["spec"]["schedulerName"] for one in pods} == {"fluence"}
+    name = DIRECT_SCHEDULER_NAME if way == "direct" else SCHEDULER_NAME
+    assert {one["spec"]["schedulerName"] for one in pods} == {name}
     assert fluence.wait_for_state(namespace.name, "duo", "bound")["size"] == 2
 
 
@@ -103,7 +105,7 @@ def test_of_two_gangs_with_room_for_one_the_loser_has_no_node_at_all(
     namespace.api.delete(path, propagationPolicy="Background")
     wait_for(lambda: len(bound_by_group(namespace).get(loser, ())) == 2, PATIENCE, "the loser to be bound")
     fluence.wait_for_state(namespace.name, loser, "bound")
-    assert (placed_at_once if way == "gate" else bound_at_once)(fluence, namespace.name, loser)
+    assert (placed_at_once if way == "direct" else bound_at_once)(fluence, namespace.name, loser)
 
 
 def settled(fluence: Fluence, namespace: Namespace, groups: tuple[str, str]) -> tuple[str, str]:
