@@ -529,7 +529,9 @@ class Core(RuleBasedStateMachine):
                 return
             check(self.world)
             assert not self.world.drifted, self.world.drifted
-            if not self.world.scheduler.binding:
+            members = self.world.controller.registry.members()
+            directly = any(member.binding and not member.pod.foreseen for _, member in members)
+            if not (self.world.scheduler.binding or directly):
                 self.world.scheduler.disturbed.clear()
 
     def is_up_to_date(self) -> bool:

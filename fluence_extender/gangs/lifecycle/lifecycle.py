@@ -373,9 +373,13 @@ class Lifecycle:
         self.look_at_all()
 
     def may_bind(self, uid: str, node: str) -> bool:
-        """Return whether the pod may still be bound to its planned node, given the present state of both."""
+        """Return whether the pod may still be bound to its planned node, given the present state of both.
+
+        It may not where others have taken more of the node than was left.
+        """
         found = self._registry.member(uid)
-        return found is not None and self._places.suits(found[1], node)
+        taken = node in self._ledger.overcommitted
+        return found is not None and not taken and self._places.suits(found[1], node)
 
     def look_at_all(self) -> None:
         """Look at every gang again."""

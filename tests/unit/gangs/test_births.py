@@ -308,6 +308,23 @@ def test_failed_call_is_made_again(world: MakeWorld, verb: str, error: ClusterEr
     assert len(w.jobs.nodes(job)) == len(w.jobs.born) == 4
 
 
+def test_pod_whose_binding_fails_is_not_bound_to_a_node_that_others_have_filled_meanwhile(
+    world: MakeWorld,
+) -> None:
+    w = world(node("n0"), node("n1"))
+    w.cluster.fail("bind", times=1)
+    job = w.jobs.submit_array("a", 4, None)
+    while not any(verb == "bind" for verb, _ in w.cluster.calls):
+        w.advance(0.02)
+    taken = next(place.assignment.node for place in w.ledger.allocations.values())
+    w.foreign(taken, "f", requests=asks(1000, 1))
+    w.scheduler.disturbed.clear()
+    w.advance(3)
+    (other,) = {"n0", "n1"} - {taken}
+    assert sorted(w.jobs.nodes(job)) == sorted([taken] * 3 + [other])
+    check(w)
+
+
 PATIENT = replace(LIMITS, unborn=BINDS_FOR + 10, completion=2 * BINDS_FOR)
 """Limits by which a gang keeps its places for a while after its plan has ceased to bind pods."""
 
