@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fluence_extender.model.names import KEEPING, MARK_RESOURCE
+from fluence_extender.model.names import KEEPING
 from tests.e2e.harness import Cluster, Manifest, annotations_of, node_of, phase_of
 from tests.e2e.kubelet_admission import amounts, effective_requests
 from tests.e2e.nodes import NodeFactory
@@ -49,8 +49,7 @@ class Autoscaler:
     def step(self) -> list[str]:
         """Add the nodes that are lacking now; return all that were added so far."""
         asked = [effective_requests(one["spec"]) for one in self._cluster.pods() if asks_for_nodes(one)]
-        unmarked = [{name: amount for name, amount in one.items() if name != MARK_RESOURCE} for one in asked]
-        for _ in range(min(self._lacking(unmarked), self._at_once, self._most - len(self.added))):
+        for _ in range(min(self._lacking(asked), self._at_once, self._most - len(self.added))):
             self.added += self._nodes(1, prefix="grown", **self._shape)
         return self.added
 

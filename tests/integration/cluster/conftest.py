@@ -11,7 +11,7 @@ import pytest
 
 from fluence_extender.cluster.api import open_cluster
 from fluence_extender.cluster.connection import connect
-from fluence_extender.model.names import DEFAULT_NAMESPACE, GATED_JOBS, RESOURCES_CONFIGMAP
+from fluence_extender.model.names import DEFAULT_NAMESPACE, RESOURCES_CONFIGMAP
 from tests.integration.cluster.lab import ApiLab, Lab, MemoryLab
 from tests.localcluster import Api, ControlPlane
 
@@ -41,14 +41,7 @@ RIGHTS = [
         "resourceNames": [RESOURCES_CONFIGMAP],
         "verbs": ["list", "watch"],
     },
-    {
-        "apiGroups": [""],
-        "resources": ["serviceaccounts"],
-        "resourceNames": [GATED_JOBS],
-        "verbs": ["get", "patch"],
-    },
 ]
-GATED = {"name": GATED_JOBS, "labels": {"app": "fluence"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +77,6 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
             }
         )
         plane.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": DEFAULT_NAMESPACE}})
-        plane.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": GATED}, DEFAULT_NAMESPACE)
         yield Ground(plane, plane.kubeconfig_for_service_account("default", ACCOUNT))
 
 

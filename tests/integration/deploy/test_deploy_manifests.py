@@ -17,11 +17,11 @@ from fluence_extender.apps.extender.exposure import API_SERVICE, api_service
 from fluence_extender.apps.extender.exposure import SECRET as STATE_SECRET
 from fluence_extender.apps.kubectl.doctor.policies import POLICIES
 from fluence_extender.apps.kubectl.state_api import ROLE, SERVICE
-from fluence_extender.apps.scheduler_config import ENVIRONMENT, scheduler_config
+from fluence_extender.apps.scheduler_config import ENVIRONMENT, FEATURE_GATES, scheduler_config
 from fluence_extender.cluster.leader import LEADS
 from fluence_extender.cluster.resumables import RESUMABLES
 from fluence_extender.cluster.sources import OPTIONAL
-from fluence_extender.embeddedcluster.mark import MOST_LOOKED_AT
+from fluence_extender.embeddedcluster.classes import MOST_LOOKED_AT, NODE_VOLUMES
 from fluence_extender.gangs.leadership.lease import OURS_OF_DURATION
 from fluence_extender.graph.resources_file import parse_resources
 from fluence_extender.http.server import BIND_GRACE
@@ -29,33 +29,28 @@ from fluence_extender.identity.registration import is_ours
 from fluence_extender.model.access import ALL_PAST_WORK, METRICS
 from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
-    AT_BIRTH,
     ATTRIBUTE_PREFIX,
     BACKEND_ANNOTATION,
     COSCHEDULING_GROUP,
     DEFAULT_NAMESPACE,
+    DIRECT_SCHEDULER_NAME,
     DOMAIN,
     FLUX_SIZE,
     GATE,
-    GATED_JOBS,
-    GATED_JOBS_ANNOTATION,
     KEEPING,
     KEPT_ANNOTATION,
     KUEUE_QUEUE_LABEL,
     LEADS_LABEL,
-    MARK_RESOURCE,
-    MARKS,
     NEVER_SUSPEND,
     NODES_ANNOTATION,
-    PINNED_ANNOTATION,
     PLACED_ANNOTATION,
-    PLACED_LABEL,
     QUEUE_LABEL,
     QUEUED_SINCE_ANNOTATION,
     RESOURCE_DOMAIN,
     RESOURCES_CONFIGMAP,
     RESOURCES_KEY,
     SCHEDULER_NAME,
+    SCHEDULER_NAMES,
     STATE_GROUP,
     SUSPEND_LABEL,
     SUSPENDED_FOR_ANNOTATION,
@@ -189,45 +184,6 @@ def test_of_config_maps_only_the_resources_file_may_be_read(objects: Objects) ->
     ]
 
 
-def test_of_accounts_only_the_list_of_gated_jobs_may_be_written(objects: Objects) -> None:
-    role, shipped = objects["Role", GATED_JOBS], objects["ServiceAccount", GATED_JOBS]
-    assert role["metadata"]["namespace"] == shipped["metadata"]["namespace"]
-    (rule,) = role["rules"]
-    assert (rule["resources"], rule["resourceNames"], rule["verbs"]) == (
-        ["serviceaccounts"],
-        [GATED_JOBS],
-        ["get", "patch"],
-    )
-    # To apply deploy/ again must not forget which Jobs are gated.
-    assert "annotations" not in shipped["metadata"]
-
-
-def test_only_pods_with_the_label_depend_on_the_list_of_gated_jobs(objects: Objects) -> None:
-    shipped = objects["ServiceAccount", GATED_JOBS]
-    (node,) = (
-        one["expression"]
-        for one in objects["MutatingAdmissionPolicy", "fluence-births"]["spec"]["variables"]
-        if one["name"] == "node"
-    )
-    assert f"params.metadata.?annotations[?'{GATED_JOBS_ANNOTATION}']" in node
-    assert objects["MutatingAdmissionPolicy", "fluence-births"]["spec"]["paramKind"] == {
-        key: shipped[key] for key in ("apiVersion", "kind")
-    }
-    plain, at_birth = (
-        objects["MutatingAdmissionPolicyBinding", name]["spec"] for name in ("fluence-gate", "fluence-births")
-    )
-    assert "paramRef" not in plain
-    assert at_birth["paramRef"] == {
-        "name": GATED_JOBS,
-        "namespace": shipped["metadata"]["namespace"],
-        "parameterNotFoundAction": "Deny",
-    }
-    for name, operator in (("fluence-gate", "DoesNotExist"), ("fluence-births", "Exists")):
-        policy = objects["MutatingAdmissionPolicy", name]["spec"]
-        (chosen,) = policy["matchConstraints"]["objectSelector"]["matchExpressions"]
-        assert chosen == {"key": PLACED_LABEL, "operator": operator}
-
-
 def test_of_leases_only_our_own_may_be_read_and_written(objects: Objects) -> None:
     namespace, _, name = lease(objects).partition("/")
     role = objects["Role", "fluence-leader-election"]
@@ -273,7 +229,6 @@ def test_the_service_account_gets_no_further_roles(objects: Objects) -> None:
     assert bound_to(objects, "fluence") == {
         ("ClusterRole", "fluence-extender"),
         ("Role", "fluence-resources"),
-        ("Role", GATED_JOBS),
         ("Role", "fluence-state-authority"),
         ("Role", "fluence-record-key"),
         ("Role", "fluence-leader-election"),
@@ -360,6 +315,8 @@ def test_the_scheduler_reads_what_the_scheduler_config_command_prints(
     assert f"--config={mount['mountPath']}/scheduler.yaml" in container(objects, "kube-scheduler")["args"]
     variables = {one["name"]: one["value"] for one in container(objects, "kube-scheduler")["env"]}
     assert variables == ENVIRONMENT
+    gates = ",".join(f"{name}={str(on).lower()}" for name, on in FEATURE_GATES.items())
+    assert f"--feature-gates={gates}" in container(objects, "kube-scheduler")["args"]
 
 
 def test_the_scheduler_finds_the_verbs_where_the_extender_serves_them(objects: Objects) -> None:
@@ -367,7 +324,7 @@ def test_the_scheduler_finds_the_verbs_where_the_extender_serves_them(objects: O
     name = scheduler_configuration(objects)
     config = yaml.safe_load(objects["ConfigMap", name]["data"]["scheduler.yaml"])
     served = f"http://127.0.0.1:{context.params['port']}"
-    assert [one["urlPrefix"] for one in config["extenders"]] == [served] * 2
+    assert [one["urlPrefix"] for one in config["extenders"]] == [served]
     assert context.params["host"] == "127.0.0.1"
 
 
@@ -501,7 +458,7 @@ def test_each_policy_that_changes_objects_is_bound(objects: Objects) -> None:
     bindings = {name: item["spec"] for (its, name), item in objects.items() if its == f"{kind}Binding"}
     assert {item["policyName"] for item in bindings.values()} == policies.keys()
     assert policies.keys() == {
-        *("fluence-births", "fluence-gate", "fluence-groups", "fluence-intake"),
+        *("fluence-deviceclasses", "fluence-gate", "fluence-groups", "fluence-intake"),
         *("fluence-submitters", "fluence-suspend", "fluence-suspend-operators"),
     }
     assert bindings.keys() == policies.keys()
@@ -511,34 +468,50 @@ def test_no_pod_gets_past_a_policy_by_its_size_and_foreign_pods_depend_on_none(o
     specs = {name: item["spec"] for (kind, name), item in objects.items() if kind.endswith("AdmissionPolicy")}
     lenient = {name for name, spec in specs.items() if spec["failurePolicy"] == "Ignore"}
     assert lenient == {
-        *("fluence-groups", "fluence-intake", "fluence-stateful-gangs"),
+        *("fluence-deviceclasses", "fluence-groups", "fluence-intake", "fluence-stateful-gangs"),
         *("fluence-submitters", "fluence-suspend", "fluence-suspend-operators"),
     }
-    ours = f"object.spec.?schedulerName.orValue('') == '{SCHEDULER_NAME}' && "
-    first, *_, costly = specs["fluence-gate"]["matchConditions"]
-    assert first["expression"].endswith(f"object.spec.schedulerName == '{SCHEDULER_NAME}'")
-    assert costly["expression"].startswith(ours)
+    (gate,) = specs["fluence-gate"]["matchConditions"]
+    assert gate["expression"].startswith(f"{OURS} && ")
     (only,) = specs["fluence-stamps"]["matchConditions"]
-    extender, others = only["expression"].split(" : ", 1)
-    assert extender.startswith("request.userInfo.username == ")
-    assert others.startswith(f"{ours}(")
+    assert only["expression"].startswith("request.userInfo.username in ")
+    assert f" : {OURS} && (oldObject == null ?" in only["expression"]
 
 
-WHILE_PLACED = (PINNED_ANNOTATION, PLACED_ANNOTATION)
+OURS = f"object.spec.?schedulerName.orValue('') in {list(SCHEDULER_NAMES)}"
+
+
+def variable(spec: Manifest, name: str) -> str:
+    """The expression of a policy's variable."""
+    return str(next(one["expression"] for one in spec["variables"] if one["name"] == name))
+
+
+def test_class_of_a_pod_is_the_same_text_in_all_policies(objects: Objects) -> None:
+    """Conditions can't use variables, and no policy another one's."""
+    gate = objects["MutatingAdmissionPolicy", "fluence-gate"]["spec"]
+    intake = objects["MutatingAdmissionPolicy", "fluence-intake"]["spec"]
+    stamps = objects["ValidatingAdmissionPolicy", "fluence-stamps"]["spec"]
+    text = variable(gate, "filtered")
+    assert variable(intake, "filtered") == text
+    for spec in (gate, stamps):
+        assert text in spec["matchConditions"][0]["expression"]
+    assert f"> {MOST_LOOKED_AT}" in text
+    named = set(re.findall(r"has\(one\.(\w+)\)", text))
+    assert named == NODE_VOLUMES
+    for component in (gate, intake):
+        assert component["variables"][0]["name"] == "filtered"
 
 
 def test_policies_know_the_annotations_that_the_service_writes(objects: Objects) -> None:
     stamps = str(objects["ValidatingAdmissionPolicy", "fluence-stamps"]["spec"]["validations"])
-    for name in (ALLOCATION_ANNOTATION, BACKEND_ANNOTATION, *WHILE_PLACED):
+    for name in (ALLOCATION_ANNOTATION, BACKEND_ANNOTATION, PLACED_ANNOTATION):
         assert f"'{name}'" in stamps
     assert f"'{ATTRIBUTE_PREFIX}'" in stamps
     assert f"size() <= {MOST_LOOKED_AT}" in stamps
     gate = objects["MutatingAdmissionPolicy", "fluence-gate"]["spec"]
-    rules = {entry["name"]: entry["expression"] for entry in gate["variables"]}
-    assert f"size() > {MOST_LOOKED_AT}" in rules["toMark"]
-    for name in (PINNED_ANNOTATION, NODES_ANNOTATION, USER_ANNOTATION):
-        assert f"'{name.rpartition('/')[2]}'" in rules["copied"]
-        assert f"'{name}'" in gate["matchConditions"][-1]["expression"]
+    for name in (NODES_ANNOTATION, USER_ANNOTATION):
+        assert f"'{name}'" in gate["matchConditions"][0]["expression"]
+        assert name.replace("/", "~1") in gate["mutations"][0]["jsonPatch"]["expression"]
 
 
 def test_whatever_names_its_creator_is_kept_from_naming_another(objects: Objects) -> None:
@@ -561,25 +534,18 @@ def test_whatever_names_its_creator_is_kept_from_naming_another(objects: Objects
     assert USER_ANNOTATION.replace("/", "~1") in writes["mutations"][0]["jsonPatch"]["expression"]
 
 
-def test_births_know_the_keys_of_the_other_policies(objects: Objects) -> None:
-    births = objects["MutatingAdmissionPolicy", "fluence-births"]["spec"]
-    written = births["mutations"][0]["jsonPatch"]["expression"]
-    gate = {
-        one["name"]: one["expression"]
-        for one in objects["MutatingAdmissionPolicy", "fluence-gate"]["spec"]["variables"]
-    }
-    keys = re.findall(r"\[([^]]+)\]", gate["copied"])
-    assert f"[{', '.join(keys)}].filter" in written
+def test_policy_binds_by_creation_what_needs_no_binding_of_ours(objects: Objects) -> None:
+    born = variable(objects["MutatingAdmissionPolicy", "fluence-gate"]["spec"], "born")
     for name in (
         ALLOCATION_ANNOTATION,
         BACKEND_ANNOTATION,
         ATTRIBUTE_PREFIX,
-        MARK_RESOURCE,
-        GATE,
         RESOURCE_DOMAIN,
+        NODES_ANNOTATION,
+        PLACED_ANNOTATION,
     ):
-        assert name in written.replace("~1", "/") + str(births["variables"])
-    assert births["reinvocationPolicy"] == "Never"
+        assert f"'{name}" in born
+    assert "!variables.filtered" in born
 
 
 def test_policies_of_operators_know_the_keys_by_which_their_objects_wait(objects: Objects) -> None:
@@ -620,7 +586,7 @@ def test_policies_of_jobs_know_the_keys_by_which_they_are_placed_at_birth(object
         assert f"'{name}'" in str(accounts["variables"])
     written = suspend["mutations"][0]["jsonPatch"]["expression"]
     assert "['nodes', 'placed-with'].filter" in written
-    assert f"{{'{PLACED_LABEL}': '{AT_BIRTH}'}}" in written
+    assert "'/spec/podFailurePolicy'" in written
     assert f"{{'{SUSPENDED_FOR_ANNOTATION}': '{SUSPENDED_FOR_PLACEMENT}'}}" in written
     (opted_out,) = (one["expression"] for one in suspend["variables"] if one["name"] == "optedOut")
     (in_turn,) = (one["expression"] for one in suspend["variables"] if one["name"] == "inTurn")
@@ -629,36 +595,23 @@ def test_policies_of_jobs_know_the_keys_by_which_they_are_placed_at_birth(object
     assert opted_out.count(f"[?'{SUSPEND_LABEL}'].orValue('') == '{NEVER_SUSPEND}'") == 2
     for policy in (suspend, stamps):
         first, *_ = policy["matchConditions"]
-        assert first["expression"].endswith(f"schedulerName.orValue('') == '{SCHEDULER_NAME}'")
+        assert first["expression"].endswith(f"schedulerName.orValue('') in {list(SCHEDULER_NAMES)}")
 
 
-def test_the_policy_adds_the_gate_the_extender_removes_to_pods_of_our_scheduler(policy: Manifest) -> None:
+def test_the_policy_gives_filtered_pods_the_gate_that_the_extender_removes(policy: Manifest) -> None:
     (mutation,) = policy["mutations"]
-    conditions = {entry["name"]: entry["expression"] for entry in policy["matchConditions"]}
-    assert mutation["jsonPatch"]["expression"].count(f"{{'name': '{GATE}'}}") == 2
-    assert f"'{GATE}'" in conditions["without-the-gate-or-its-mark"]
-    assert f"'{SCHEDULER_NAME}'" in conditions["for-our-scheduler"]
-
-
-def test_the_policy_marks_pods_with_what_kube_scheduler_looks_for(policy: Manifest) -> None:
-    (mutation,) = policy["mutations"]
+    (condition,) = policy["matchConditions"]
     written = mutation["jsonPatch"]["expression"]
-    assert f"'{MARK_RESOURCE}': '0'" in written
-    assert f"/{MARK_RESOURCE.replace('/', '~1')}'" in written
-    assert MARK_RESOURCE in MARKS
-
-
-def test_of_pods_with_the_gate_the_policy_is_invoked_for_those_that_it_marks(policy: Manifest) -> None:
-    """A condition can't use variables, and an empty patch costs the API server as much as any."""
-    (rule,) = (entry["expression"] for entry in policy["variables"] if entry["name"] == "toMark")
-    assert policy["matchConditions"][-1]["expression"].endswith(f" || {rule})")
+    assert written.count(f"{{'name': '{GATE}'}}") == 2
+    assert f"variables.filtered ? '{SCHEDULER_NAME}' : '{DIRECT_SCHEDULER_NAME}'" in written
+    assert f"'{GATE}'" in condition["expression"]
     assert policy["reinvocationPolicy"] == "IfNeeded"
 
 
 def test_only_labelled_workloads_of_our_scheduler_are_patched(objects: Objects) -> None:
     spec = objects["MutatingAdmissionPolicy", "fluence-groups"]["spec"]
     conditions = {entry["name"]: entry["expression"] for entry in spec["matchConditions"]}
-    assert conditions["for-our-scheduler"].endswith(f"== '{SCHEDULER_NAME}'")
+    assert conditions["for-our-scheduler"].endswith(f" in {list(SCHEDULER_NAMES)}")
     assert f"['{COSCHEDULING_GROUP}', '{FLUX_SIZE}'].exists" in conditions["labelled"]
     (rule,) = spec["matchConstraints"]["resourceRules"]
     # Not deployments/scale and the like: whoever scales is asked nothing.

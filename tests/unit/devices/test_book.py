@@ -372,7 +372,7 @@ def test_extended_resource_of_a_class_beside_virtual_devices_is_refused_and_told
     made = book()
     made.put(replace(CLASS, extended_resource="nvidia.com/gpu"))
     asking = replace(pod(), requests=Resources({"nvidia.com/gpu": 1}), claim_refs=())
-    assert made.pod(replace(asking, marked=True)).problem == ""
+    assert made.pod(asking).problem == ""
     assert "name a resource claim" in made.pod(replace(asking, devices={"qpu": 1})).problem
 
 
