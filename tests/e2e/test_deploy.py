@@ -23,7 +23,7 @@ from fluence_extender.cluster.decode.pod import decode_pod
 from fluence_extender.cluster.port import Kind, Listed, Observation, Regarding
 from fluence_extender.cluster.reads import read_lease
 from fluence_extender.cluster.watch import Watcher
-from fluence_extender.model.names import FLUX_SIZE, GATE, SCHEDULER_NAME
+from fluence_extender.model.names import DIRECT_SCHEDULER_NAME, FLUX_SIZE, GATE, SCHEDULER_NAME
 from fluence_extender.model.pod import Pod
 from fluence_extender.model.workload import PodGroup
 from tests.core.labelled_objects import GROUP, labelled
@@ -38,7 +38,7 @@ from tests.e2e.harness import (
     pod,
     wait_for,
 )
-from tests.e2e.installation import handed_on
+from tests.e2e.installation import handed_on, scheduler_of
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.queue_objects import define
 from tests.localcluster import Api, ApiError, ControlPlane
@@ -47,9 +47,10 @@ from tests.localcluster.recipe import release
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.yaml"))
 THEIRS = "example.com/quota"
+CLAIMED = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/fluence-system/leases/fluence"
 
-OWN_ROLES = ("fluence-extender", "fluence-resources", "fluence-gated-jobs", "fluence-leader-election")
+OWN_ROLES = ("fluence-extender", "fluence-resources", "fluence-leader-election")
 
 Kubectl = Callable[..., list[str]]
 
@@ -84,7 +85,8 @@ def gate_policy(cluster: Cluster) -> None:
     def in_force() -> bool:
         probe = pod("probe", scheduler=SCHEDULER_NAME)
         path = "/api/v1/namespaces/default/pods"
-        return GATE in gates(cluster.api.request("POST", path, probe, query={"dryRun": "All"}))
+        stored = cluster.api.request("POST", path, probe, query={"dryRun": "All"})
+        return scheduler_of(stored) == DIRECT_SCHEDULER_NAME
 
     wait_for(in_force, what="the admission policy to be in force")
 
@@ -150,24 +152,29 @@ def test_kubectl_rolls_no_labelled_deployment_out_anew(
 
 @pytest.mark.usefixtures("gate_policy")
 class TestGate:
-    """What the API server does to new pods. Gated pods aren't touched by any scheduler here: sizes are absurd."""
+    """What the API server does to new pods. No pod of ours is placed here: sizes are absurd."""
 
     def created(self, namespace: Namespace, scheduler: str, **spec: Any) -> Manifest:
         named = f"p{uuid.uuid4().hex[:6]}"
         (stored,) = namespace.create(pod(named, cpu="9000", scheduler=scheduler, **spec))
         return stored
 
-    def test_a_pod_of_ours_is_gated_from_birth(self, namespace: Namespace) -> None:
-        assert gates(self.created(namespace, scheduler=SCHEDULER_NAME)) == [GATE]
+    def test_a_pod_of_ours_is_direct_or_gated_from_birth(self, namespace: Namespace) -> None:
+        direct = self.created(namespace, scheduler=SCHEDULER_NAME)
+        assert (scheduler_of(direct), gates(direct)) == (DIRECT_SCHEDULER_NAME, [])
+        filtered = self.created(namespace, scheduler=SCHEDULER_NAME, **CLAIMED)
+        assert (scheduler_of(filtered), gates(filtered)) == (SCHEDULER_NAME, [GATE])
 
     def test_the_gates_of_others_stay(self, namespace: Namespace) -> None:
-        stored = self.created(namespace, scheduler=SCHEDULER_NAME, schedulingGates=[{"name": THEIRS}])
-        assert sorted(gates(stored)) == [THEIRS, GATE]
+        theirs = [{"name": THEIRS}]
+        assert gates(self.created(namespace, scheduler=SCHEDULER_NAME, schedulingGates=theirs)) == [THEIRS]
+        filtered = self.created(namespace, scheduler=SCHEDULER_NAME, schedulingGates=theirs, **CLAIMED)
+        assert sorted(gates(filtered)) == [THEIRS, GATE]
 
-    def test_a_pod_that_brings_our_gate_keeps_it_once(self, namespace: Namespace) -> None:
+    def test_a_pod_that_brings_our_gate_is_filtered_and_keeps_it_once(self, namespace: Namespace) -> None:
         brought = [{"name": GATE}, {"name": THEIRS}]
         stored = self.created(namespace, scheduler=SCHEDULER_NAME, schedulingGates=brought)
-        assert gates(stored) == [GATE, THEIRS]
+        assert (scheduler_of(stored), gates(stored)) == (SCHEDULER_NAME, [GATE, THEIRS])
 
     @pytest.mark.parametrize("scheduler", ["default-scheduler", "somebody-elses"])
     def test_pods_of_other_schedulers_are_left_alone(self, namespace: Namespace, scheduler: str) -> None:
@@ -184,14 +191,15 @@ class TestGate:
     def test_the_gate_can_be_taken_off_and_does_not_come_back(
         self, cluster: Cluster, namespace: Namespace
     ) -> None:
-        stored = self.created(namespace, scheduler=SCHEDULER_NAME, schedulingGates=[{"name": THEIRS}])
+        theirs = [{"name": THEIRS}]
+        stored = self.created(namespace, scheduler=SCHEDULER_NAME, schedulingGates=theirs, **CLAIMED)
         path = f"/api/v1/namespaces/{namespace.name}/pods/{stored['metadata']['name']}"
         after = cluster.api.patch(path, {"spec": {"schedulingGates": [{"name": THEIRS}]}})
         assert gates(after) == [THEIRS]
         relabelled = cluster.api.patch(path, {"metadata": {"labels": {"changed": "yes"}}})
         assert gates(relabelled) == [THEIRS]
 
-    def test_pods_of_jobs_and_deployments_are_gated_too(self, namespace: Namespace) -> None:
+    def test_pods_of_jobs_and_deployments_are_direct_too(self, namespace: Namespace) -> None:
         template = pod("unused", cpu="9000", scheduler=SCHEDULER_NAME, labels={"app": "gated"})
         deployment = {
             "apiVersion": "apps/v1",
@@ -205,7 +213,8 @@ class TestGate:
         }
         namespace.create(job("batch", template, parallelism=3), deployment)
         pods = namespace.wait_for_pods(lambda seen: len(seen) == 5, "five pods")
-        assert [gates(one) for one in pods] == [[GATE]] * 5
+        assert [scheduler_of(one) for one in pods] == [DIRECT_SCHEDULER_NAME] * 5
+        assert not any(map(gates, pods))
 
 
 def allowed(
@@ -336,8 +345,7 @@ async def test_the_extenders_own_role_suffices_for_all_it_does(
         ("patch", "apps", "deployments", "", ""),
         ("patch", "", "configmaps", "fluence-system", "fluence-resources"),
         ("patch", "", "serviceaccounts", "fluence-system", "fluence"),
-        ("patch", "", "serviceaccounts", "default", "fluence-gated-jobs"),
-        ("create", "", "serviceaccounts/token", "fluence-system", "fluence-gated-jobs"),
+        ("create", "", "serviceaccounts/token", "fluence-system", "fluence"),
         ("patch", "scheduling.k8s.io", "podgroups", "", ""),
         ("update", "coordination.k8s.io", "leases", "kube-system", "kube-scheduler"),
         ("get", "coordination.k8s.io", "leases", "default", "fluence"),
