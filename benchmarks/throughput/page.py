@@ -43,14 +43,11 @@ DECISIONS = """\
 ## Writes for each pod
 
 A pod of stock takes three writes: the Binding, kube-scheduler's Event about it, and the status from the kubelet (here
-played). Our pods also take the patch that removes the gate, and some a nomination before it; a gang's own Events and
-status are a few writes for all its members. The measured pods have an owner (a Job that no controller manages), as
-nearly all pods have, so the patch that ungates them also pins them to their nodes; [concepts](../concepts.md#steering)
-says which pods are pinned, and what happens to a pin that can't be kept. Pods without an owner take one write more, and
-without pins so would all: in a round of 300 single pods on a busy machine (load 25 to 28) the API server took 10.7 ms
-for a pod that was pinned and 15.4 for one that was nominated and then ungated, kube-scheduler 2.1 and 2.9, and the
-extender 6.4 and 9.3. So pins stay. Patches name the gate, carry the pod's uid, and return only metadata, so that the
-API server needn't write out the whole pod.
+played). A [direct pod](../concepts.md#two-ways-to-bind-a-pod) of ours takes two: its Binding, which the extender writes
+with an account of its own work only, and the status. A gang has one Event, and some writes to the status of its PodGroup.
+A filtered pod takes five: the nomination, the patch that removes the gate, the Binding, kube-scheduler's Event and the
+status. Patches name the gate, carry the pod's uid, and return only metadata, so that the API server needn't write out
+the whole pod.
 
 Pods of Jobs that are [bound at birth](../concepts.md#jobs-placed-before-their-pods-exist) take the fewest: their
 creation and the status from the kubelet. There is no Binding, no Event about it, and nothing for kube-scheduler or the
@@ -65,52 +62,15 @@ and 1.37 for the API server (40 Jobs of 50 at 1,000 nodes, free machine).
 In a round at 100 nodes, when less ran beside it (load 6 to 9), stock took 16.2 ms for each pod of ten Jobs of 50 and
 ours 10.9, the API server 11.1 and 7.9, and the last pod was bound after 5.1 and 3.7 s.
 
-kube-scheduler itself binds pods that need neither annotations in the Binding nor the barrier. The measured pods are
-such pods, also in gangs; [concepts](../concepts.md#all-or-nothing) says which pods aren't. For the others
-kube-scheduler calls our bind verb and we write the Binding, which costs each of the three processes a little more.
-
-The policy that gates a pod with an owner removes its `metadata.managedFields`. In four alternating runs of 1,000 single
-pods at 5,000 nodes, in which the pin removed them, this reduced the API server's CPU from 8.6 to 6.3 ms for each pod
-and from 11.5 to 8.8 (etcd from 1.2 to 1.0 and from 1.9 to 1.3), and raised the rate from 105 to 133 pods/s and from 81
-to 99.
-
-What a policy patches, and how, weighs as much as a write. Creating a pod took the API server 3.2 ms of CPU without a
-policy for it; 7.0 ms where one policy added the gate and another checked for the mark, both by an ApplyConfiguration
-(and the second policy ran twice, because the API server admits a patched pod again); and 4.0 ms where the gate is a
-JSONPatch and only marked pods get the second patch (2 alternating runs of 800 pods each). Since then one policy does
-both in one patch. All policies of `deploy/` are active here.
-
-`python -m benchmarks.policies` measures what the policies add to each write, by dry runs, which pass all of admission
-and are stored nowhere. With all policies the API server took 5.4 ms for a new pod of ours and as much for one that is
-placed at birth, where it took 3.2 and 3.4 without policies; 3.8 for a new pod of another scheduler, instead of 3.0;
-5.4 for the patch that removes the gate, instead of 3.8; and 5.2 for a status from the kubelet, instead of 4.6 (three
-rounds of 250, while other programs used both cores: load 10). In a profile of new pods about a third of this was the
-evaluation of expressions, a quarter encoding, patching and decoding, and a fifth the conversion of the pod into the
-form that expressions read. The API server converts it, before and after the write, once for a policy's conditions and
-three times more if it evaluates the policy's validations. So of what the service writes all day only a condition is
-evaluated: the patch that removes the gate took 6.5 ms while validations were evaluated as well, and 5.2 now (three
-alternating rounds of 300 dry runs, 4.1 without policies). When a policy first patches an object of an API group, the
-API server reads that group's schema, which takes it up to a second of CPU, once until the schema changes. The
-benchmark has it do so before it measures.
-
-kube-scheduler's CPU time for one of our pods isn't spent on the search for a node, which it skips. At 5,000 nodes,
-about 1.4 of stock's 3.4 ms for each pod have nothing to do with nodes: decoding and handling watch events, the Binding,
-the Event about it, its queue and its caches (profile of 1,500 single pods). Our pods take those too, plus one more
-watch event (0.1 ms) and the filter call (0.2 ms), which may still refuse a place between ungating and Binding.
-
-Single pods without a Job cost 1.4 to 1.7 times what stock's cost, 1.5 to 1.7 times in the API server, and what bounds
-that is the gate. A pod that waits at the gate takes the API server one more write than stock's, which
-costs more than the Binding, one more watch event for each watcher, and the policy that adds the gate. To leave the gate
-off saves these: kube-scheduler then offers nodes to the filter verb, which plans among them. A trial of that took 1.26
-times stock's CPU, with a sample of the nodes offered, because kube-scheduler does all that it does for stock and the
-extender comes on top. It would also give up what the queue promises: kube-scheduler tries pods in its own order, so
-that nothing may wait for a reservation, for a priority of ours or for its share, a pod that was refused comes back by
-kube-scheduler's backoff and not in its turn, and a sample of nodes may lack the only ones with devices. A rule that
-gates pods only while somebody waits doesn't keep these promises either: the API server sees the list of those who wait
-a moment late, and what has passed it can't be gated any more. A webhook could plan while a pod is created, as is done
-for a Job's pods before. But then each creation waits for the service, and a pod that the API server refuses after that,
-by a quota or for its fields, takes a place from others for a while. So single pods keep the gate. Work for which speed
-counts more is a Job.
+What a policy patches, and how, weighs as much as a write. A patch by any policy costs the API server about 0.8 ms by
+itself: it decodes the pod again and admits it a second time. So one policy makes all changes to a new pod, in one
+JSONPatch (an ApplyConfiguration costs more than the creation), and it patches nothing that is right already. All
+policies of `deploy/` are active here. `python -m benchmarks.policies` measures what they add to each write, by dry runs,
+which pass all of admission and are stored nowhere. The API server converts a pod into the form that expressions read,
+before and after the write, once for a policy's conditions and three times more if it evaluates the policy's
+validations. So of what the service writes all day only a condition is evaluated. When a policy first patches an object
+of an API group, the API server reads that group's schema, which takes it up to a second of CPU, once until the schema
+changes. The benchmark has it do so before it measures.
 
 On two cores that all processes share, pods/s is determined by the CPU of all of them before the last Binding, and the
 API server has one more write for each pod than with stock alone. In addition, stock's kube-scheduler keeps both cores

@@ -1,6 +1,7 @@
 """The submitted objects: the same for all contenders, except for the scheduler's name and what makes pods a gang.
 
-They are pods, which a Job controls that nobody manages, or Jobs whose pods the Job controller creates.
+They are pods without an owner, pods which a Job controls that nobody manages, or Jobs whose pods the Job controller
+creates.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Workload:
 
     With ``jobs`` an Indexed Job is submitted for each gang instead of its pods. ``shapes`` are the cores that members
     request, as pairs of a number of members and their cores; other members request one core. With ``alternate`` the
-    gangs' pods are created in turn.
+    gangs' pods are created in turn. ``owned`` pods have a controller.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Workload:
     jobs: bool = False
     shapes: tuple[tuple[int, int], ...] = ()
     alternate: bool = False
+    owned: bool = True
 
     @property
     def pods(self) -> int:
@@ -98,7 +100,7 @@ class Workload:
         if self.alternate:
             places.sort(key=lambda place: place[1])
         made = [self._pod(gang, member, form) for gang, member in places]
-        for one in made:
+        for one in made if self.owned else ():
             one["metadata"]["ownerReferences"] = [reference(owner)]
         return made
 
@@ -192,6 +194,8 @@ def pod(name: str, scheduler: str, cores: int = 1) -> Manifest:
 
 WORKLOADS = (
     Workload("single", "2,000 single pods", 2000, 1),
+    Workload("loose", "2,000 single pods without an owner", 2000, 1, owned=False),
+    Workload("loose50", "40 gangs of 50 without an owner", 40, 50, owned=False),
     Workload("gang512", "one gang of 512", 1, 512),
     Workload("gangs50", "40 gangs of 50", 40, 50),
     Workload("gangs3", "1,000 gangs of 3", 1000, 3),

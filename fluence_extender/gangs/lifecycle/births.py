@@ -123,7 +123,10 @@ class Births:
             fresh, changed = not job.suspended, False
         else:
             before, known.job, known.over = known.job, job, False
-            fresh, changed = before.held_for_placement and not job.suspended, before.suspended != job.suspended
+            fresh, changed = (
+                before.held_for_placement and not job.suspended,
+                before.suspended != job.suspended,
+            )
             if before.generation != job.generation and before.suspended and job.suspended:
                 known.shapes, known.asked, known.refused = (), False, ""
         known.paused = (job.namespace, job.job_set) in self._paused
