@@ -120,7 +120,7 @@ def test_gang_whose_member_can_not_be_bound_is_evicted_after_its_limit(world: Ma
             raise DENIED
         await bind(pod, to, annotations)
 
-    w.cluster.bind = refuse_one  # type: ignore[method-assign]
+    w.cluster.bind = refuse_one  # type: ignore[assignment,method-assign]
     w.advance(5)
     assert w.nodes_of(first, second) == ["n0", ""]
     found = w.gang("g").reason
@@ -167,7 +167,7 @@ def test_gang_is_whole_after_the_service_was_killed_between_any_two_bindings(
         done.append(pod.name)
         await bind(pod, to, annotations)
 
-    w.cluster.bind = bind_some  # type: ignore[method-assign]
+    w.cluster.bind = bind_some  # type: ignore[assignment,method-assign]
     pods = gang(w, "g", *[1000] * 6)
     w.advance(1)
     rival = gang(w, "rival", *[1000] * 3, priority=5)
