@@ -43,11 +43,11 @@ DECISIONS = """\
 ## Writes for each pod
 
 A pod of stock takes three writes: the Binding, kube-scheduler's Event about it, and the status from the kubelet (here
-played). A [direct pod](../concepts.md#two-ways-to-bind-a-pod) of ours takes two: its Binding, which the extender writes
-with an account of its own work only, and the status. A gang has one Event, and some writes to the status of its PodGroup.
-A filtered pod takes five: the nomination, the patch that removes the gate, the Binding, kube-scheduler's Event and the
-status. Patches name the gate, carry the pod's uid, and return only metadata, so that the API server needn't write out
-the whole pod.
+played). A [direct pod](../concepts.md#two-ways-to-bind-a-pod) of ours takes two: its Binding, which the extender
+writes with an account of its own work only, and the status. A gang has one Event, and some writes to the status of
+its PodGroup. A filtered pod takes five: the nomination, the patch that removes the gate, the Binding,
+kube-scheduler's Event and the status. Patches name the gate, carry the pod's uid, and return only metadata, so that
+the API server needn't write out the whole pod.
 
 Pods of Jobs that are [bound at birth](../concepts.md#jobs-placed-before-their-pods-exist) take the fewest: their
 creation and the status from the kubelet. There is no Binding, no Event about it, and nothing for kube-scheduler or the
@@ -65,12 +65,12 @@ ours 10.9, the API server 11.1 and 7.9, and the last pod was bound after 5.1 and
 What a policy patches, and how, weighs as much as a write. A patch by any policy costs the API server about 0.8 ms by
 itself: it decodes the pod again and admits it a second time. So one policy makes all changes to a new pod, in one
 JSONPatch (an ApplyConfiguration costs more than the creation), and it patches nothing that is right already. All
-policies of `deploy/` are active here. `python -m benchmarks.policies` measures what they add to each write, by dry runs,
-which pass all of admission and are stored nowhere. The API server converts a pod into the form that expressions read,
-before and after the write, once for a policy's conditions and three times more if it evaluates the policy's
-validations. So of what the service writes all day only a condition is evaluated. When a policy first patches an object
-of an API group, the API server reads that group's schema, which takes it up to a second of CPU, once until the schema
-changes. The benchmark has it do so before it measures.
+policies of `deploy/` are active here. `python -m benchmarks.policies` measures what they add to each write, by dry
+runs, which pass all of admission and are stored nowhere. The API server converts a pod into the form that expressions
+read, before and after the write, once for a policy's conditions and three times more if it evaluates the policy's
+validations. So of what the service writes all day only a condition is evaluated. When a policy first patches an
+object of an API group, the API server reads that group's schema, which takes it up to a second of CPU, once until the
+schema changes. The benchmark has it do so before it measures.
 
 On two cores that all processes share, pods/s is determined by the CPU of all of them before the last Binding, and the
 API server has one more write for each pod than with stock alone. In addition, stock's kube-scheduler keeps both cores
