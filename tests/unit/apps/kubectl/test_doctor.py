@@ -210,7 +210,7 @@ QUEUE_PARTLY_IGNORED = {
             "policies",
             "warning",
             "there is no mutatingadmissionpolicybinding fluence-gate",
-            "only slower, but those that ask for devices wait",
+            "only slower",
         ),
         (
             "get validatingadmissionpolicy,",
