@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from fluence_extender.model.assignment import recorded_devices
-from fluence_extender.model.names import SCHEDULER_NAME
+from fluence_extender.model.names import SCHEDULER_NAMES
 from tests.chaos.deeds import Create, Form
 from tests.chaos.witness import workload_of
 from tests.chaos.workloads import POOL
@@ -169,7 +169,7 @@ def _room(nodes: Mapping[str, Manifest], pods: Iterable[Manifest], grain: int) -
         if name not in room or phase_of(pod) in ENDED:
             continue
         asked = effective_requests(pod["spec"]).get("cpu", 0)
-        if pod["spec"].get("schedulerName") == SCHEDULER_NAME:
+        if pod["spec"].get("schedulerName") in SCHEDULER_NAMES:
             ours[name] += _rounded(asked, grain)
         else:
             room[name] -= asked

@@ -18,7 +18,7 @@ from fluence_extender.model.names import (
     ALLOCATION_ANNOTATION,
     BACKEND_ANNOTATION,
     RESOURCE_PREFIX,
-    SCHEDULER_NAME,
+    SCHEDULER_NAMES,
     STATE_GROUP,
 )
 from tests.e2e.harness import LONGEST, Cluster, Manifest, annotations_of, node_of, phase_of, wait_for
@@ -201,7 +201,7 @@ def discrepancies(cluster: Cluster, fluence: Fluence) -> list[str]:
     pods that wait for their node; each living pod of ours is a member of one gang; no node holds more than it has.
     """
     pods = [pod for pod in cluster.pods() if phase_of(pod) not in ("Succeeded", "Failed")]
-    ours = {pod["metadata"]["uid"]: pod for pod in pods if pod["spec"]["schedulerName"] == SCHEDULER_NAME}
+    ours = {pod["metadata"]["uid"]: pod for pod in pods if pod["spec"]["schedulerName"] in SCHEDULER_NAMES}
     claimed = devices_by_class(cluster.api.get(CLAIMS)["items"])
     return [
         *_holds(ours, fluence.allocations(), claimed),

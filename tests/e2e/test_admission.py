@@ -52,7 +52,7 @@ def test_4_group_of_a_deployment_becomes_a_gang_with_a_podgroup(
     wait_for_sizes(namespace, {"gang3": 2})
     pods = namespace.wait_until_bound(2)
     assert [one["spec"]["schedulingGroup"] for one in pods] == [{"podGroupName": "gang3"}] * 2
-    assert {one["spec"]["schedulerName"] for one in pods} == {"fluence"}
+    assert {one["spec"]["schedulerName"] for one in pods} == {"fluence-direct"}
 
 
 @pytest.mark.parametrize("field", ["both", "limits"])

@@ -46,7 +46,7 @@ def test_deployment_in_a_pod_group_of_one_runs(
     template = grouped(ours("x", cpu="1"), "single")
     namespace.create(pod_group("single", 1), deployment("single", template, 1))
     (bound,) = namespace.wait_until_bound(1)
-    assert bound["spec"]["schedulerName"] == "fluence"
+    assert bound["spec"]["schedulerName"] == "fluence-direct"
     namespace.wait_for_phase(bound["metadata"]["name"], "Running")
 
 

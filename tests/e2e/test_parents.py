@@ -56,7 +56,7 @@ def test_pods_of_a_parent_run_and_go_with_it(
         return len(pods) == replicas and all(phase_of(one) == "Running" for one in pods)
 
     pods = namespace.wait_for_pods(lambda found: all_run(list(found)), "its pods to run", PARENT_RUNS)
-    assert {one["spec"]["schedulerName"] for one in pods} == {"fluence"}
+    assert {one["spec"]["schedulerName"] for one in pods} == {"fluence-direct"}
     path = f"/apis/{APIS[kind].format(namespace.name)}/work"
     namespace.api.delete(path, propagationPolicy="Background")
     wait_for(lambda: not namespace.pods(), PARENT_RUNS, "the pods to go", seen=namespace.pods)

@@ -24,9 +24,17 @@ ONE_DEVICE = "resources: [{type: qpu, name: ibm_fez, attributes: {vendor: ibm}}]
 QPU = "fluxion.flux-framework.org/qpu"
 
 
-def ours(name: str, **shape: Any) -> Manifest:
-    """A pod of our scheduler; see `pod`."""
-    return pod(name, scheduler=SCHEDULER_NAME, **shape)
+def ours(name: str, *, filtered: bool = False, **shape: Any) -> Manifest:
+    """A pod of our scheduler; see `pod`. If ``filtered``, kube-scheduler's filters judge it, and find nothing."""
+    manifest = pod(name, scheduler=SCHEDULER_NAME, **shape)
+    if filtered:
+        nobody = {
+            "topologyKey": "kubernetes.io/hostname",
+            "labelSelector": {"matchLabels": {"app": "nobody"}},
+        }
+        apart = {"requiredDuringSchedulingIgnoredDuringExecution": [nobody]}
+        manifest["spec"].setdefault("affinity", {})["podAntiAffinity"] = apart
+    return manifest
 
 
 def labelled(manifest: Manifest, group: str, size: object = None) -> Manifest:

@@ -34,7 +34,10 @@ def test_only_new_pods_of_our_scheduler_are_sent() -> None:
         (rule,) = one["rules"]
         assert (rule["operations"], rule["resources"], rule["scope"]) == (["CREATE"], ["pods"], "Namespaced")
         ours = next(c["expression"] for c in one["matchConditions"] if c["name"] == "for-our-scheduler")
-        assert ours == "has(object.spec.schedulerName) && object.spec.schedulerName in ['fluence', 'fluence-direct']"
+        assert (
+            ours
+            == "has(object.spec.schedulerName) && object.spec.schedulerName in ['fluence', 'fluence-direct']"
+        )
 
 
 def test_each_pod_is_sent_once() -> None:
