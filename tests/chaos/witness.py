@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-from fluence_extender.model.names import SCHEDULER_NAMES
+from fluence_extender.model.names import SCHEDULER_NAME, SCHEDULER_NAMES
 from tests.chaos.deeds import Moment
 from tests.chaos.stage import PODS
 from tests.chaos.workloads import WORKLOAD
@@ -67,7 +67,8 @@ class Witness:
         name, uid = workload_of(pod), pod["metadata"]["uid"]
         ours = pod["spec"]["schedulerName"] in SCHEDULER_NAMES
         gone = kind == "DELETED" or "deletionTimestamp" in pod["metadata"] or phase_of(pod) == "Failed"
-        passed = ours and not gone and not node_of(pod) and not pod["spec"].get("schedulingGates")
+        filtered = pod["spec"]["schedulerName"] == SCHEDULER_NAME
+        passed = filtered and not gone and not node_of(pod) and not pod["spec"].get("schedulingGates")
         self._passed = self._passed | {uid} if passed else self._passed - {uid}
         mine = self._pods.setdefault(name, {})
         if kind == "DELETED" or phase_of(pod) == "Failed":

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPSConnection
 from itertools import count
 from secrets import token_urlsafe
+from typing import Any
 from urllib.parse import urlsplit
 
 from fluence_extender.model.coordination import COORDINATION_ANNOTATION, SHARED
@@ -104,7 +105,7 @@ class Case:
         return self.full if FULL else self.short
 
 
-def idle(name: str, **metadata: dict[str, str]) -> Manifest:
+def idle(name: str, **metadata: Any) -> Manifest:
     """Return a pod of ours that asks for next to nothing."""
     return ours(name, cpu="1m", **metadata)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fluence_extender.model.names import DIRECT_SCHEDULER_NAME, GATE, SCHEDULER_NAME
 from tests.e2e.deployed import Operations
 from tests.e2e.harness import Namespace, node_of, wait_for
@@ -96,7 +98,7 @@ def test_pod_created_while_the_service_is_down_waits_for_it(
 ) -> None:
     (node,) = room(1, cpu="2")
     operations.crash()
-    claimed = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+    claimed: dict[str, Any] = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
     direct, filtered = namespace.create(ours("early", cpu="1"), ours("filtered", cpu="1", **claimed))
     assert (scheduler_of(direct), gates_of(direct)) == (DIRECT_SCHEDULER_NAME, [])
     assert (scheduler_of(filtered), gates_of(filtered)) == (SCHEDULER_NAME, [GATE])

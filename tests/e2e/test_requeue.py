@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from http import HTTPStatus
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,7 @@ def queue(namespace: Namespace) -> Iterator[str]:
     namespace.api.delete(f"{PATHS['Queue']}/{name}")
 
 
-def cores(name: str, count: int, **shape: object) -> Manifest:
+def cores(name: str, count: int, **shape: Any) -> Manifest:
     """An Indexed Job that survives no failure."""
     return ranks(name, count, ours("x", cpu="1", **shape), backoffLimit=0)
 
