@@ -166,11 +166,25 @@ def test_panels_of_the_board_lie_beside_each_other() -> None:
     assert len({panel["id"] for panel in panels()}) == len(panels())
 
 
+JUDGED_BY_FILTERS = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "judged", "namespace": "default"},
+    "spec": {
+        "schedulerName": "fluence",
+        "containers": [{"name": "main", "image": "app"}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+    },
+}
+"""A pod for which kube-scheduler calls the verbs."""
+
+
 def test_prometheus_reads_the_running_service_and_the_alerts_are_quiet(tmp_path: Path) -> None:
     with EmbeddedSite(4, "lonode", str(tmp_path / "history.db")) as site:
         for file in examples():
             for manifest in read(file):
                 site.apply(manifest)
+        site.apply(JUDGED_BY_FILTERS)
         job = {"job_name": "fluence", "static_configs": [{"targets": [site.api_url.removeprefix("http://")]}]}
         timing = {"scrape_interval": "1s", "evaluation_interval": "1s"}
         config = {"global": timing, "rule_files": [str(RULES)], "scrape_configs": [job]}
