@@ -1,8 +1,10 @@
 package main
 
 import (
+	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -52,6 +54,10 @@ func nextStep(pod *v1.Pod, now time.Time) (step, time.Duration) {
 }
 
 func leaving(pod *v1.Pod, now time.Time) (step, time.Duration) {
+	if ends(pod) {
+		after, _ := duration(pod, stopFor)
+		return fail, remaining(pod.DeletionTimestamp.Time, after, now)
+	}
 	grace := time.Duration(0)
 	if pod.DeletionGracePeriodSeconds != nil {
 		grace = time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
@@ -62,6 +68,13 @@ func leaving(pod *v1.Pod, now time.Time) (step, time.Duration) {
 	}
 	after, _ := duration(pod, stopFor)
 	return leave, remaining(pod.DeletionTimestamp.Add(-grace), after, now)
+}
+
+// ends says whether the containers of a pod that is being deleted have to end first. Kubelets end them all; here that is
+// seen of pods that a Job tracks, because their Job may wait for it.
+func ends(pod *v1.Pod) bool {
+	done := pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+	return !done && slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer)
 }
 
 // remaining returns how much of a time that began at since is left. The API's times are cut to whole seconds, so up to
