@@ -27,7 +27,7 @@ HEADER = """\
 
 
 FEATURE_GATES = {"GenericWorkload": False}
-"""What a kube-scheduler with an extender is to do without: gang scheduling of its own, in Kubernetes 1.36 and 1.37."""
+"""What switches off kube-scheduler's own gang scheduling in Kubernetes 1.36 and 1.37: gangs are the extender's."""
 
 ENVIRONMENT = {"GOGC": "400"}
 """The environment of a kube-scheduler with an extender: Go's runtime collects garbage a fifth as often as by default.

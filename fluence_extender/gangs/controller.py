@@ -154,7 +154,7 @@ class Controller:
             labels = {name: {} for name in labels}
         elif isinstance(seen, Listed):
             labels = {name: {} for name in self.ledger.kept_apart.namespaces} | labels
-        # Each is put, whether or not one before it made a difference.
+        # A list, because `any` of a generator would leave out the namespaces after the first change.
         changed = [self.ledger.kept_apart.put_namespace(name, some) for name, some in labels.items()]
         if any(changed) and self.started:
             self.lifecycle.resources_changed()

@@ -1,9 +1,9 @@
 """Which nodes a pod must avoid because other pods' required anti-affinity keeps it away from them.
 
-kube-scheduler refuses a node for a pod if a pod that has its node in the same topology domain has a term of required
-anti-affinity that selects the new pod (InterPodAffinity, existing pods). Here the pods that have nodes, or are planned
-on some, are filed by their terms, and the terms by the namespace and by a label that they require, because most terms
-select few pods. Equal terms, as of the replicas of a Deployment, are one entry.
+A pod that has a node may have a term of required anti-affinity. For the pods that the term selects, kube-scheduler then
+refuses all nodes in the same topology domain (InterPodAffinity). Pods that have nodes, or are planned on some, are filed
+here by their terms. The terms are filed by namespace and by a label that they require, because most terms select few
+pods. Equal terms, as of the replicas of a Deployment, are one entry.
 
 Invariant: what is derived from nodes and holders is dropped when these change. Without any term nothing is computed.
 """
@@ -24,7 +24,7 @@ EVERYWHERE = ""
 """The place of terms that select pods by the labels of their namespace."""
 
 MOST_FILED = 8
-"""A term is filed by a label if it allows at most so many of its values."""
+"""The most values of a label by which a term is filed; a term that allows more values isn't filed by that label."""
 
 Label = tuple[str, str]
 
@@ -162,7 +162,7 @@ class KeptApart:
         return f"{KEPT_APART} pod {own[0]}" if len(keepers) == 1 else f"{KEPT_APART} pods such as {own[0]}"
 
     def domain(self, uid: str) -> frozenset[str]:
-        """Return the nodes from which a pod may keep others away."""
+        """Return the nodes that other pods may have to avoid because of a pod."""
         holder = self._holders.get(uid)
         if holder is None:
             return NO_NODES
@@ -245,7 +245,7 @@ class KeptApart:
 
 
 KEPT_APART = "kept from it by the required podAntiAffinity of"
-"""How the reason begins why a pod must avoid a node."""
+"""How the reason begins that says why a pod must avoid a node."""
 
 
 def _places(term: ApartTerm) -> Iterator[tuple[str, Label | None]]:

@@ -89,7 +89,7 @@ NOT_DIRECT = (
     "node decides where it may run (volumes with claims, required affinity among pods, DoNotSchedule spread or "
     f"resource claims): create it anew with schedulerName: {SCHEDULER_NAME}"
 )
-"""Why a direct pod is never placed that should be a filtered one."""
+"""Why a pod isn't placed that names the scheduler of direct pods, and should be a filtered one."""
 
 
 def unplannable(pods: Collection[Pod]) -> Reason | None:

@@ -86,7 +86,7 @@ class PlanningRules(Protocol):
 
     @property
     def kept_apart(self) -> KeptApart:
-        """From which nodes the required anti-affinity of pods keeps others."""
+        """The nodes that pods must avoid because of other pods' required anti-affinity."""
         ...
 
 

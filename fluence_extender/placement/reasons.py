@@ -153,7 +153,7 @@ class Reasons:
         return found
 
     def _kept_apart(self, pod: Pod, within: Set[str] | None = None) -> dict[str, int]:
-        """Return on how many nodes, perhaps of only some, pods keep this one away, under the reason why."""
+        """Return how many nodes (of those ``within``) the pod must avoid because of other pods, by the reason why."""
         kept = self._ledger.kept_apart.nodes(pod)
         count = len(kept if within is None else kept & within)
         return {self._ledger.kept_apart.why(pod): count} if count else {}

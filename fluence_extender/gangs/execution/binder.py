@@ -1,8 +1,8 @@
 """Binding pods: direct ones when their gang has its places, others once their whole gang has reached bind.
 
-A Binding is the one write that is retried where it is made: a gang that has begun to bind has to be completed. A
-Binding without an answer may have taken effect. So a direct member keeps its place until the API server says what is
-the case, or the watch shows it.
+A failed Binding is retried here, because a gang that has begun to bind has to be completed. A Binding without an answer
+may have taken effect. So a direct member keeps its place until the API server, or the watch, shows
+whether the pod is bound.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BYTES_A_SECOND = 8_000_000
 
 
 ASK_AGAIN = 1.0
-"""Seconds before a direct member is bound again whose Binding had no answer."""
+"""Seconds after a Binding without an answer before the direct member is bound again."""
 
 
 class CannotBind(Exception):

@@ -93,7 +93,7 @@ def steered_node(member: Member) -> str:
 
 
 def _is_withheld(pod: Pod) -> bool:
-    """Return whether a write of ours is to follow before the pod may get a node; a nomination only holds one for it."""
+    """Return whether the pod gets no node before a write of ours: its nomination only holds a node for it."""
     return pod.withheld and not pod.foreseen
 
 

@@ -6,7 +6,7 @@ pod template: the node of each index. The API server binds the pods that are cre
 plan to these nodes. So the place of a foreseen pod isn't changed meanwhile: its Binding may exist, as that of a pod
 that the service binds itself.
 
-A pod without a node takes over the place that is held for it: the place of its index, or without a plan that of any
+A pod without a node takes over a place that is held: that of its index if there is a plan, otherwise that of any
 foreseen pod of its role. Then it is bound or steered like any other pod. If a place is lost, the member is placed anew
 beside the others of its gang, as in every gang that has begun.
 
@@ -428,9 +428,9 @@ class Births:
         return Resume(job, plan, record, tuple(places), bound)
 
     def hold(self, members: Iterable[tuple[Gang, Member]]) -> None:
-        """Keep the planned nodes of those of these members that the API server may bind there at any moment now.
+        """Keep the planned nodes of the members that the API server may bind at any moment.
 
-        That is regardless of all else but room, because the API server asks nobody.
+        Nothing but a lack of room prevents this, because the API server asks nobody before it binds them.
         """
         now = self._clock()
         for gang, member in members:

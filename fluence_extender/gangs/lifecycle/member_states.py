@@ -144,7 +144,7 @@ def _rows() -> Iterator[tuple[MemberState, MemberEvent, MemberState]]:
         yield state, on.BIND, BINDING
     yield BINDING, on.BIND, BINDING
     yield BINDING, on.BIND_FAILED, STEERED
-    # What happens to the steering meanwhile is recorded, and acted upon once the Binding has failed.
+    # While the Binding is under way, events of steering are only recorded. They count once the Binding has failed.
     for event in (on.STEER, on.STEER_FAILED, on.NOMINATION_CLEARED):
         yield BINDING, event, BINDING
     for state in MemberState:

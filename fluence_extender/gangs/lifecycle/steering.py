@@ -74,7 +74,7 @@ def _need_direct(gang: Gang, filtered: list[Member]) -> bool:
 
 
 def _may_follow(pod: Pod) -> bool:
-    """Return whether kube-scheduler doesn't refuse the pod, or refuses it (also) because its neighbors are missing."""
+    """Return whether the pod may pass once its neighbors are bound: nothing refuses it, or InterPodAffinity does."""
     return not pod.refusal or "InterPodAffinity" in dict(verdicts(pod.refusal))
 
 

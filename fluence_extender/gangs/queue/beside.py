@@ -117,7 +117,7 @@ class LedgerBeside:
 
     @property
     def kept_apart(self) -> KeptApart:
-        """From which nodes pods keep others."""
+        """The nodes that pods must avoid because of other pods' required anti-affinity."""
         return self._ledger.kept_apart
 
     def match_equal(self, requests: Resources, count: int, nodes: Collection[str]) -> dict[str, int] | None:

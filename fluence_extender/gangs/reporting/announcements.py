@@ -97,7 +97,7 @@ def _may_be_told(member: Member) -> bool:
 
 
 def _untold(gang: Gang, now: float, limits: Limits) -> list[ReportPod]:
-    """Return the writes to the conditions of direct members that wait and don't say so yet."""
+    """Return the writes by which the conditions of direct members say that they wait, where none says so yet."""
     untold = [
         one
         for one in gang.members.values()
