@@ -1,9 +1,9 @@
 """Which nodes a pod must avoid because other pods' required anti-affinity keeps it away from them.
 
 A pod that has a node may have a term of required anti-affinity. For the pods that the term selects, kube-scheduler
-then refuses all nodes in the same topology domain (InterPodAffinity). Pods that have nodes, or are planned on some, are filed
-here by their terms. The terms are filed by namespace and by a label that they require, because most terms select few
-pods. Equal terms, as of the replicas of a Deployment, are one entry.
+then refuses all nodes in the same topology domain (InterPodAffinity). Pods that have nodes, or are planned on some,
+are filed here by their terms. The terms are filed by namespace and by a label that they require, because most terms
+select few pods. Equal terms, as of the replicas of a Deployment, are one entry.
 
 Invariant: what is derived from nodes and holders is dropped when these change. Without any term nothing is computed.
 """
