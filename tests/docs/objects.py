@@ -34,9 +34,21 @@ KINDS = {
     "apiservice": "APIService",
     "mutatingadmissionpolicy": "MutatingAdmissionPolicy",
     "mutatingadmissionpolicybinding": "MutatingAdmissionPolicyBinding",
+    "validatingadmissionpolicy": "ValidatingAdmissionPolicy",
+    "validatingadmissionpolicybinding": "ValidatingAdmissionPolicyBinding",
+    "role": "Role",
     "rolebinding": "RoleBinding",
+    "serviceaccount": "ServiceAccount",
 }
 """What commands call the kinds of which they name an object."""
+
+FORMER = {
+    "fluence-births": ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"),
+    "fluence-accounts-pods": ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+    "fluence-gated-jobs": ("Role", "RoleBinding", "ServiceAccount"),
+}
+"""What earlier versions installed, and the page on upgrades says to delete: the kinds by name."""
+NAMESPACED = ("Role", "RoleBinding", "ServiceAccount")
 
 
 def kind_of(word: str) -> str:
@@ -75,6 +87,8 @@ def known() -> dict[tuple[str, str], str]:
     found = {
         (one["kind"], one["metadata"]["name"]): one["metadata"].get("namespace", "") for one in _manifests()
     }
+    for name, kinds in FORMER.items():
+        found |= {(kind, name): installed_in() if kind in NAMESPACED else "" for kind in kinds}
     found |= {("Lease", SERVICE): installed_in(), ("ConfigMap", RESOURCES_CONFIGMAP): installed_in()}
     return found
 

@@ -30,6 +30,7 @@ OURS = re.compile(
 
 OF_OTHERS = {
     "buildah": "oci-archive build-arg",
+    "earlier versions": "fluence-births fluence-accounts-pods",
     "fluence": """
         fluence-deviceplugin jobid FLUENCE_RESOURCE_CAPACITY WEBHOOK_ADDR WEBHOOK_CONFIG WEBHOOK_NAMESPACE
         WEBHOOK_SERVICE
