@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from fluence_extender.cluster.port import BINDS_FOR
 from fluence_extender.model.names import COMPLETION_INDEX, DIRECT_SCHEDULER_NAME, NODES_ANNOTATION
 from tests.e2e.births import bound_at_birth, held, index_of, path_of, ranks
@@ -167,6 +169,7 @@ def controllers_frozen(plane: ControlPlane) -> Iterator[None]:
         os.kill(process, signal.SIGCONT)
 
 
+@pytest.mark.overcommits
 def test_foreign_pod_takes_a_planned_place_before_the_pods_exist(
     fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, control_plane: ControlPlane
 ) -> None:

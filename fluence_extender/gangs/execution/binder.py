@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import count
 
 from fluence_extender.cluster.errors import AlreadyBound, ClusterError, Gone, NoAnswer, NotLeading
 from fluence_extender.gangs.execution.barrier import BarrierFailed
@@ -36,12 +37,20 @@ ASK_AGAIN = 1.0
 """Seconds after a Binding without an answer before the direct member is bound again."""
 
 
-class CannotBind(Exception):
-    """The pod can't be bound there now; the text says why. ``unclear``: it may be bound all the same."""
+UNCLEAR_FOR = 60.0
+"""Seconds after which a Binding without an answer takes effect no more: the API server ends each request by then."""
 
-    def __init__(self, text: str, unclear: bool = False) -> None:
+
+class CannotBind(Exception):
+    """The pod can't be bound there now; the text says why.
+
+    ``unclear``: it may be bound all the same. ``definite``: another try can't succeed.
+    """
+
+    def __init__(self, text: str, *, unclear: bool = False, definite: bool = False) -> None:
         super().__init__(text)
         self.unclear = unclear
+        self.definite = definite
 
 
 class Binder:
@@ -91,19 +100,25 @@ class Binder:
         self._wake()
 
     async def bind_direct(self, uid: str, node: str) -> None:
-        """Bind a direct pod whose Binding the lifecycle has noted. Raises `CannotBind` if it has failed."""
+        """Bind a direct pod whose Binding the lifecycle has noted. Raises `CannotBind` if it has failed.
+
+        Do nothing if that Binding is over by now.
+        """
+        clear_at = 0.0
         try:
-            while True:
-                gang, member = self._checked(uid, node)
-                if member.bound == node:
+            for attempt in count(1):
+                failed = await self._attempt(uid, node)
+                if failed is None:
                     return
-                try:
-                    await self._bind(gang, member, node)
-                    break
-                except CannotBind as failed:
-                    if not failed.unclear:
-                        raise
-                    self._lifecycle.binding_unclear(uid, str(failed))
+                now = asyncio.get_running_loop().time()
+                if failed.unclear:
+                    clear_at = now + UNCLEAR_FOR
+                elif failed.definite or now >= clear_at:
+                    if failed.definite or attempt >= BIND_TRIES or not self._lifecycle.may_bind(uid, node):
+                        raise failed
+                    await asyncio.sleep(BIND_PAUSE * attempt)
+                    continue
+                self._lifecycle.binding_unclear(uid, str(failed))
                 await asyncio.sleep(ASK_AGAIN)
         except BaseException as error:
             why = str(error) if isinstance(error, CannotBind) else ""
@@ -111,7 +126,33 @@ class Binder:
                 self._lifecycle.note(uid, HistoryKind.FAILED, f"binding to {node}: {why}")
             self._lifecycle.not_bound(uid, why)
             raise
+
+    async def _attempt(self, uid: str, node: str) -> CannotBind | None:
+        """Write the Binding of a direct pod once; return why it has failed, None if it hasn't or is over."""
+        found = self._registry.member(uid)
+        if found is None:
+            return None
+        async with self._bindings.taken(found[1].pod.namespace, found[1].pod.size):
+            # Others may have had all slots for long.
+            found = self._registry.member(uid)
+            if found is None or not _is_under_way(found[1], node):
+                return None
+            pod = found[1].pod
+            if not self._lifecycle.may_bind(uid, node):
+                return CannotBind(f"node {node} has gone, or doesn't take pod {pod.key} any more")
+            annotations = self._annotations(*found)
+            try:
+                async with asyncio.timeout(BIND_LIMIT):
+                    await self._fence.write(lambda cluster: cluster.bind(pod, node, annotations))
+            except (NotLeading, Gone, AlreadyBound) as error:
+                return CannotBind(str(error), definite=True)
+            except TimeoutError:
+                why = f"the API server gave no answer within {BIND_LIMIT:g} s"
+                return CannotBind(f"pod {pod.key} is not bound to {node}: {why}", unclear=True)
+            except ClusterError as error:
+                return CannotBind(str(error), unclear=isinstance(error, NoAnswer))
         self._lifecycle.bound(uid, node)
+        return None
 
     def _checked(self, uid: str, node: str) -> tuple[Gang, Member]:
         """Return the gang and the member if the pod may be bound there now. Raises `CannotBind`."""
@@ -129,17 +170,20 @@ class Binder:
             raise CannotBind(f"the plan has changed: the pod now goes to {planned}, not to {node}")
         return gang, member
 
-    async def _bind(self, gang: Gang, member: Member, node: str) -> None:
+    def _annotations(self, gang: Gang, member: Member) -> dict[str, str]:
+        """Return what the Binding of a member records."""
         assert member.assignment is not None
-        pod = member.pod
-        record = self._registry.seal.on_pod(pod, str(member.promise or ""))
-        annotations = binding_annotations(gang.key, member.assignment, pod.annotations, record)
+        record = self._registry.seal.on_pod(member.pod, str(member.promise or ""))
+        return binding_annotations(gang.key, member.assignment, member.pod.annotations, record)
+
+    async def _bind(self, gang: Gang, member: Member, node: str) -> None:
+        annotations = self._annotations(gang, member)
         try:
             async with asyncio.timeout(BIND_LIMIT):
                 await self._bind_with_retries(member.pod, node, annotations)
         except TimeoutError:
             why = f"the API server gave no answer within {BIND_LIMIT:g} s"
-            raise CannotBind(f"pod {member.pod.key} is not bound to {node}: {why}", unclear=True) from None
+            raise CannotBind(f"pod {member.pod.key} is not bound to {node}: {why}") from None
 
     async def _bind_with_retries(self, pod: Pod, node: str, annotations: dict[str, str]) -> None:
         for attempt in range(1, BIND_TRIES + 1):
@@ -151,7 +195,12 @@ class Binder:
                 raise CannotBind(str(error)) from error
             except ClusterError as error:
                 if attempt == BIND_TRIES:
-                    raise CannotBind(str(error), isinstance(error, NoAnswer)) from error
+                    raise CannotBind(str(error)) from error
                 await asyncio.sleep(BIND_PAUSE * attempt)
             if not self._lifecycle.may_bind(pod.uid, node):
                 raise CannotBind(f"node {node} has gone, or doesn't take pod {pod.key} any more")
+
+
+def _is_under_way(member: Member, node: str) -> bool:
+    """Return whether a Binding of the member to ``node`` is under way."""
+    return member.binding and member.assignment is not None and member.assignment.node == node

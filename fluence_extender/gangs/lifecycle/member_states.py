@@ -242,7 +242,8 @@ def update(member: Member, **data: Any) -> None:
 def steer_again(gang: Gang, member: Member, event: MemberEvent, **data: Any) -> None:
     """Have the node of a placed member written again, because of ``event``."""
     if member.binding:
-        data["steer_again"] = True
+        # A direct pod has no nomination, and its Binding is repeated where it is made.
+        data["steer_again"] = member.pod.foreseen or not member.pod.direct
     move(gang, member, event, **data)
 
 

@@ -472,7 +472,8 @@ def test_no_pod_gets_past_a_policy_by_its_size_and_foreign_pods_depend_on_none(o
         *("fluence-submitters", "fluence-suspend", "fluence-suspend-operators"),
     }
     (gate,) = specs["fluence-gate"]["matchConditions"]
-    assert gate["expression"].startswith(f"{OURS} && ")
+    reapplied = "object.spec.schedulerName == 'fluence' && oldObject.spec.schedulerName == 'fluence-direct'"
+    assert gate["expression"].startswith(f"oldObject != null ? {reapplied} : {OURS} && ")
     (only,) = specs["fluence-stamps"]["matchConditions"]
     assert only["expression"].startswith("request.userInfo.username in ")
     assert f" : {OURS} && (oldObject == null ?" in only["expression"]

@@ -273,3 +273,40 @@ def test_every_direct_pod_that_waits_has_a_condition_that_says_so(world: MakeWor
     written = len(w.cluster.calls)
     w.advance(30)
     assert len(w.cluster.calls) == written
+
+
+def test_binding_that_had_no_answer_keeps_its_place_while_later_tries_are_refused(world: MakeWorld) -> None:
+    w = world(node("n0", cpu=1000))
+    w.cluster.fail("bind", NoAnswer("connection reset", 0))
+    w.cluster.fail("bind", ClusterError("etcd: leader changed", 500), times=1000)
+    (pod,) = gang(w, "g", 1000)
+    w.advance(20)
+    (other,) = gang(w, "other", 1000, priority=10)
+    w.change(next(iter(w.cluster.nodes())), unschedulable=True)
+    w.advance(10)
+    member = w.member(pod.uid)
+    assert member.assignment is not None
+    assert w.nodes_of(pod, other) == ["", ""]
+    w.cluster._failures.clear()
+    w.advance(60)
+    assert member.assignment is None
+    w.change(next(iter(w.cluster.nodes())), unschedulable=False)
+    w.advance(10)
+    assert w.nodes_of(pod, other) == ["", "n0"]
+
+
+def test_pod_that_waits_for_its_turn_to_be_bound_is_not_bound_to_a_node_that_was_cordoned(
+    world: MakeWorld,
+) -> None:
+    w = world(node("n0", 1_000_000, 1000, pods=1000), node("n1", 1_000_000, 1000, pods=1000))
+    w.cluster.delays["bind"] = 2.0
+    crowd = [w.pod(f"c-{number}", requests=asks(1)) for number in range(300)]
+    w.advance(0.5)
+    for one in w.cluster.nodes():
+        if one.name == "n0":
+            w.change(one, unschedulable=True)
+    at_once = len([call for call, _ in w.cluster.calls if call == "bind"])
+    w.advance(60)
+    nodes = w.nodes_of(*crowd)
+    assert "" not in nodes
+    assert nodes.count("n0") <= at_once
