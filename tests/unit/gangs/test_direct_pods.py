@@ -284,12 +284,11 @@ def test_binding_that_had_no_answer_keeps_its_place_while_later_tries_are_refuse
     (other,) = gang(w, "other", 1000, priority=10)
     w.change(next(iter(w.cluster.nodes())), unschedulable=True)
     w.advance(10)
-    member = w.member(pod.uid)
-    assert member.assignment is not None
+    assert w.member(pod.uid).assignment
     assert w.nodes_of(pod, other) == ["", ""]
     w.cluster._failures.clear()
     w.advance(60)
-    assert member.assignment is None
+    assert not w.member(pod.uid).assignment
     w.change(next(iter(w.cluster.nodes())), unschedulable=False)
     w.advance(10)
     assert w.nodes_of(pod, other) == ["", "n0"]
