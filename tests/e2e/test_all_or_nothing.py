@@ -112,10 +112,10 @@ def test_deletion_of_a_planned_gang_frees_its_room(
 ) -> None:
     own_nodes(2, cpu="2")
     with installation.scheduler_stopped():
-        namespace.create(*gang("planned", 4, cpu="1"))
+        namespace.create(*gang("planned", 4, cpu="1", filtered=True))
         fluence.wait_for_state(namespace.name, "planned", "committed")
         assert len(fluence.allocations(namespace.name)) == 4
-        namespace.create(*gang("next", 4, cpu="1"))
+        namespace.create(*gang("next", 4, cpu="1", filtered=True))
         fluence.wait_for_reason(namespace.name, "next", "busy: 0 of 4 fit now, short of cpu")
         for number in range(4):
             namespace.delete_pod(f"planned-{number}")
@@ -135,7 +135,7 @@ def test_planned_gang_that_loses_a_member_holds_nothing_until_it_is_whole_again(
 ) -> None:
     own_nodes(1, cpu="3")
     with installation.scheduler_stopped():
-        namespace.create(*gang("trio", 3, cpu="1"))
+        namespace.create(*gang("trio", 3, cpu="1", filtered=True))
         fluence.wait_for_state(namespace.name, "trio", "committed")
         namespace.delete_pod("trio-1")
         seen = fluence.wait_for_reason(namespace.name, "trio", "waiting for members (2 of 3 exist)")
@@ -143,7 +143,7 @@ def test_planned_gang_that_loses_a_member_holds_nothing_until_it_is_whole_again(
         assert not fluence.allocations(namespace.name)
     namespace.create(*gang("pair", 2, cpu="1", run_for="1s"))
     namespace.wait_until_bound(2)
-    namespace.create(*gang("trio", 1, first=3, size=3, cpu="1"))
+    namespace.create(*gang("trio", 1, first=3, size=3, cpu="1", filtered=True))
     namespace.wait_until_bound(5)
     history.wait(5)
     assert [name.partition("-")[0] for name in history.names()] == ["pair", "pair", "trio", "trio", "trio"]

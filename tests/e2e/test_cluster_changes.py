@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fluence_extender.cluster.events import CONTROLLER
 from tests.e2e.harness import NODE_READY, Manifest, Namespace, node_of, pod, wait_for
 from tests.e2e.history import History
 from tests.e2e.installation import Installation
@@ -95,7 +96,7 @@ def test_planned_members_move_when_their_node_is_tainted(
 ) -> None:
     first, second, third = own_nodes(3, cpu="2")
     with installation.scheduler_stopped():
-        namespace.create(*gang("moves", 4, cpu="1"))
+        namespace.create(*gang("moves", 4, cpu="1", filtered=True))
         fluence.wait_for_state(namespace.name, "moves", "committed")
         assert {one["node"] for one in fluence.allocations(namespace.name)} == {first, second}
         change_node(namespace.api, first, taints=[TAINT])
@@ -113,7 +114,7 @@ def test_planned_members_move_when_their_node_is_removed(
 ) -> None:
     first, second = own_nodes(2, cpu="4")
     with installation.scheduler_stopped():
-        namespace.create(*gang("moves", 4, cpu="1"))
+        namespace.create(*gang("moves", 4, cpu="1", filtered=True))
         fluence.wait_for_state(namespace.name, "moves", "committed")
         assert {one["node"] for one in fluence.allocations(namespace.name)} == {first}
         installation.plane.delete_node(first)
@@ -189,7 +190,7 @@ def test_pod_bound_past_every_scheduler_drives_planned_members_away(
 ) -> None:
     first, second = own_nodes(2, cpu="2")
     with installation.scheduler_stopped():
-        namespace.create(*gang("moves", 2, cpu="1"))
+        namespace.create(*gang("moves", 2, cpu="1", filtered=True))
         fluence.wait_for_state(namespace.name, "moves", "committed")
         assert {one["node"] for one in fluence.allocations(namespace.name)} == {first}
         namespace.create(pod("foreign", cpu="2"))
@@ -226,9 +227,10 @@ def test_both_schedulers_fill_the_same_nodes_without_overcommitting_them(
             if one["reason"] == "Scheduled"
         }
 
-    wait_for(lambda: len(reporters()) == 8, what="the Scheduled events", seen=reporters)
+    # kube-scheduler reports each pod, and the service where a gang of direct pods runs.
+    wait_for(lambda: len(reporters()) == 6, what="the Scheduled events", seen=reporters)
     for name, reporter in reporters().items():
-        assert reporter == ("default-scheduler" if name.startswith("default") else "fluence")
+        assert reporter == ("default-scheduler" if name.startswith("default") else CONTROLLER)
 
 
 def test_pods_of_other_schedulers_are_left_as_they_are(

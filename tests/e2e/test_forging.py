@@ -153,7 +153,7 @@ def test_member_that_ungates_and_nominates_itself_waits_for_its_gang(
     fluence: Fluence, namespace: Namespace, own_nodes: NodeFactory, history: History
 ) -> None:
     (node,) = own_nodes(1, cpu="4")
-    namespace.create(*gang("eager", 1, size=2, cpu="1"))
+    namespace.create(*gang("eager", 1, size=2, cpu="1", filtered=True))
     path = f"/api/v1/namespaces/{namespace.name}/pods/eager-0"
     namespace.api.patch(path, {"spec": {"schedulingGates": None}})
     namespace.api.patch(f"{path}/status", {"status": {"nominatedNodeName": node}})
@@ -164,5 +164,5 @@ def test_member_that_ungates_and_nominates_itself_waits_for_its_gang(
     wait_for(cleared, what="the nomination to be taken back")
     fluence.wait_for_reason(namespace.name, "eager", "waiting for members (1 of 2 exist)")
     assert not history.bound
-    namespace.create(*gang("eager", 1, first=1, size=2, cpu="1"))
+    namespace.create(*gang("eager", 1, first=1, size=2, cpu="1", filtered=True))
     assert {node_of(one) for one in namespace.wait_until_bound(2)} == {node}

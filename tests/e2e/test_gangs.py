@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fluence_extender.model.names import GATE
+from fluence_extender.model.names import DIRECT_SCHEDULER_NAME
 from tests.e2e.harness import Namespace, node_of, phase_of, wait_for
 from tests.e2e.history import History
 from tests.e2e.installation import gates_of
@@ -17,7 +17,7 @@ from tests.localcluster.recipe import release
 def test_pod_alone_is_a_gang_of_one(fluence: Fluence, namespace: Namespace, nodes: NodeFactory) -> None:
     nodes(1, cpu="2")
     (created,) = namespace.create(ours("alone", cpu="1", memory="1Gi"))
-    assert gates_of(created) == [GATE]
+    assert (created["spec"]["schedulerName"], gates_of(created)) == (DIRECT_SCHEDULER_NAME, [])
     bound = namespace.wait_for_phase("alone", "Running")
     assert bound["metadata"]["uid"] == created["metadata"]["uid"]
     assert not gates_of(bound)

@@ -101,7 +101,7 @@ def test_outage_of_more_than_a_minute_with_a_gang_in_flight(
     nodes = own_nodes(3, cpu="4")
     process = installation.stack.extender.pid
     with installation.scheduler_stopped(), ThreadPoolExecutor() as pool:
-        members = namespace.create(*gang("planned", 4, cpu="1"))
+        members = namespace.create(*gang("planned", 4, cpu="1", filtered=True))
         fluence.wait_for_state(namespace.name, "planned", "committed")
         places = {one["pod"]: one["node"] for one in fluence.allocations(namespace.name)}
         with api_server_gone(installation.plane):

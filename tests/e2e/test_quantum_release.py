@@ -23,7 +23,7 @@ from fluence_extender.model.coordination import (
     RELEASED_ANNOTATION,
     SIDECAR_ACCOUNT,
 )
-from fluence_extender.model.names import GATE, GROUP_LABEL
+from fluence_extender.model.names import GROUP_LABEL
 from tests.e2e.admitted import environment, gates_of, quantum, registered, sidecars_token
 from tests.e2e.containers import RunningPod
 from tests.e2e.harness import LONGEST, Manifest, Namespace, annotations_of, documents, job, node_of, wait_for
@@ -241,7 +241,6 @@ def test_account_of_sidecars_changes_nothing_else_of_pods(
     for change in (
         {"spec": {"containers": [{"name": "main", "image": "evil"}]}},
         {"spec": {"nodeSelector": {"evil": "yes"}}},
-        {"spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}},
         {"metadata": {"labels": {"team": "evil"}}},
         {"metadata": {"finalizers": ["example.com/evil"]}},
         {"metadata": {"annotations": {"evil": "yes"}}},

@@ -127,7 +127,7 @@ def test_gang_that_was_steered_keeps_its_plan_through_a_crash(
 ) -> None:
     own_nodes(2, cpu="2")
     with installation.scheduler_stopped():
-        namespace.create(*gang("steered", 4, cpu="1"))
+        namespace.create(*gang("steered", 4, cpu="1", filtered=True))
         plan = wait_until_steered(namespace, "steered", 4)
         installation.crash()
         namespace.create(*gang("rival", 4, cpu="1"))
@@ -150,7 +150,7 @@ def test_steered_gang_whose_room_was_taken_during_a_crash_holds_no_part_of_it(
 ) -> None:
     names = own_nodes(2, cpu="2")
     with installation.scheduler_stopped():
-        namespace.create(*gang("steered", 4, cpu="1"))
+        namespace.create(*gang("steered", 4, cpu="1", filtered=True))
         wait_until_steered(namespace, "steered", 4)
         installation.crash()
         namespace.create(pod("foreign", cpu="2"))
@@ -179,7 +179,7 @@ def test_gang_with_some_members_bound_is_completed_after_a_crash(
 ) -> None:
     own_nodes(3, cpu="2")
     with installation.scheduler_stopped():
-        namespace.create(*gang("begun", 6, cpu="1"))
+        namespace.create(*gang("begun", 6, cpu="1", filtered=True))
         plan = wait_until_steered(namespace, "begun", 6)
         installation.crash()
         # As if the crash came between the second Binding and the third.

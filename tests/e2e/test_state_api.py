@@ -259,7 +259,7 @@ def test_metrics_count_what_the_documents_show(
 ) -> None:
     own_nodes(1, cpu="2")
     bound_before = fluence.metric("fluence_extender_answers_total", verb="bind", outcome="bound")
-    namespace.create(*gang("pair", 2, cpu="1"), *gang("waits", 1, size=2, cpu="1"))
+    namespace.create(*gang("pair", 2, cpu="1", filtered=True), *gang("waits", 1, size=2, cpu="1"))
     fluence.wait_for_state(namespace.name, "pair", "bound")
     fluence.wait_for_reason(namespace.name, "waits", "waiting for members")
 
