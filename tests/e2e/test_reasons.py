@@ -9,7 +9,7 @@ import pytest
 
 from fluence_extender.model.names import GROUP_SIZE_ANNOTATION
 from tests.e2e.deployed import Operations
-from tests.e2e.harness import Manifest, Namespace, pod, wait_for
+from tests.e2e.harness import Manifest, Namespace, wait_for
 from tests.e2e.history import History
 from tests.e2e.nodes import NodeFactory
 from tests.e2e.service import Fluence
@@ -211,10 +211,9 @@ def test_bindings_that_the_api_server_refuses_are_told(
     fluence: Fluence, namespace: Namespace, nodes: NodeFactory, no_bindings: Callable[[], None]
 ) -> None:
     nodes(1, cpu="4")
-    # While a pod waits for another scheduler, no pod is bound by its creation.
-    namespace.create(pod("other", scheduler="nobody"))
-    namespace.create(indexed_job("theirs", ours("x", cpu="500m"), 2), *gang("ours", 2, cpu="500m"))
-    for name in ("theirs", "ours"):
+    judged = indexed_job("judged", ours("x", cpu="500m", filtered=True), 2)
+    namespace.create(judged, *gang("ours", 2, cpu="500m"))
+    for name in ("judged", "ours"):
         seen = fluence.wait_for_reason(namespace.name, name, f"placed, but {name}-0")
         assert NO_BINDINGS in seen["reason"]
         assert (seen["state"], seen["why"]) == ("committed", "CannotBind")
